@@ -34,6 +34,7 @@ const ofTree: readonly Check[] = [
   ["imports", "depcruise lib adapters server.ts test/suite"],
   ["unused files and exports", "knip --no-progress --include files,exports,duplicates"],
   ["figures of the tree, retired names and phrases", "node scripts/check-house.ts"],
+  ["names and comments", "node scripts/check-language.ts"],
   ["statements and guards beside each storage verb", "node scripts/verbs.ts"],
   ["list of errors in the docs", "node scripts/errors.ts --check"],
   ["links of README and docs", "node scripts/check-links.ts"],
@@ -59,6 +60,7 @@ const ofPackage: readonly Check[] = [
 const SHOWN: ReadonlySet<string> = new Set([
   "the packed package in a folder of its own",
   "figures of the tree, retired names and phrases",
+  "names and comments",
   "size of the studio page",
 ]);
 

@@ -85,7 +85,10 @@ export async function measureHouse(root: string): Promise<Figure[]> {
     sources.filter(({ path }) => path.startsWith("adapters/langgraph/")),
     UNDOCUMENTED,
   );
-  const scripts = globSync("scripts/{house,house-words,check-house,sources,verbs}.ts", { cwd: root });
+  const scripts = globSync(
+    "scripts/{house,house-words,check-house,language,fragments,check-language,sources,verbs}.ts",
+    { cwd: root },
+  );
   const exceptions = (rule: string): Pick<Figure, "value" | "places"> => countExceptions(sources, lines, rule);
   const { verbs, dead } = verbsOf(sources);
   const loaded = filesOfStreamedRun(read("docs/architecture.md"));

@@ -10,17 +10,21 @@ export interface Source {
   readonly tree: ts.SourceFile;
 }
 
-/** Returns every TypeScript file of `lib`, `adapters` and `server.ts`, but for generated ones. */
-export function readSources(root: string): Source[] {
-  return globSync(["lib/**/*.ts", "adapters/**/*.{ts,tsx}", "server.ts"], { cwd: root })
+const PUBLISHED = ["lib/**/*.ts", "adapters/**/*.{ts,tsx}", "server.ts"];
+
+/** Returns every file of these patterns except generated ones; by default those of `lib`, `adapters` and `server.ts`. */
+export function readSources(root: string, patterns: readonly string[] = PUBLISHED): Source[] {
+  return globSync(patterns, { cwd: root })
     .filter((path) => !path.endsWith("assets.ts"))
     .map((path) => path.replaceAll("\\", "/"))
     .sort()
     .map((path) => parseSource(path, readFileSync(join(root, path), "utf8")));
 }
 
+const KINDS: Readonly<Record<string, ts.ScriptKind>> = { ".tsx": ts.ScriptKind.TSX, ".mjs": ts.ScriptKind.JS };
+
 export function parseSource(path: string, text: string): Source {
-  const kind = path.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS;
+  const kind = KINDS[path.slice(path.lastIndexOf("."))] ?? ts.ScriptKind.TS;
   return { path, text, tree: ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true, kind) };
 }
 
