@@ -4,21 +4,33 @@ import { questionText } from "../executor/questions.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
-import { eventJson, type Message, type Part, type Status, type TaskState, taskJson } from "./wire.ts";
+import {
+  type A2aMessage,
+  type A2aPart,
+  type A2aTaskState,
+  type A2aTaskStatus,
+  toEventJson,
+  toTaskJson,
+} from "./wire.ts";
 
-type OpenInterrupt = Partial<Interrupt>;
+type PendingInterrupt = Partial<Interrupt>;
 
 /** What is asked: its id and value for clients that know them, and a text for all others. */
-export function askedParts(open: readonly OpenInterrupt[]): Part[] {
-  return open.flatMap(({ id = null, value = null }): Part[] => {
+export function toInterruptParts(interrupts: readonly PendingInterrupt[]): A2aPart[] {
+  return interrupts.flatMap(({ id = null, value = null }): A2aPart[] => {
     const text = questionText(value);
-    const isSaid = text !== "" && text !== JSON.stringify(value);
-    return [...(isSaid ? [{ text }] : []), { data: { interrupt: { id, value } } }];
+    const hasText = text !== "" && text !== JSON.stringify(value);
+    return [...(hasText ? [{ text }] : []), { data: { interrupt: { id, value } } }];
   });
 }
 
 /** The message of a status. `run_id`: the newest run of the task. */
-export const statusMessage = (taskId: string, contextId: string, run_id: string, parts: readonly Part[]): Message => ({
+export const createStatusMessage = (
+  taskId: string,
+  contextId: string,
+  run_id: string,
+  parts: readonly A2aPart[],
+): A2aMessage => ({
   messageId: `${taskId}-${run_id.slice(0, 8)}`,
   ...{ contextId, taskId },
   role: "AGENT",
@@ -26,37 +38,38 @@ export const statusMessage = (taskId: string, contextId: string, run_id: string,
 });
 
 /** A push notification, as it is sent. */
-export interface Notification {
+export interface PushNotification {
   readonly body: string;
   readonly content_type: string;
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
 
-type Pushed = DeliveryRow["run"];
+type EndedRun = DeliveryRow["run"];
 
-function standingOf(
-  { status, error }: Pushed,
-  open: readonly OpenInterrupt[],
-): readonly [TaskState, (readonly Part[])?] {
+function toTaskStatus(
+  { status, error }: EndedRun,
+  interrupts: readonly PendingInterrupt[],
+): readonly [A2aTaskState, (readonly A2aPart[])?] {
   if (status === "interrupted") return ["CANCELED"];
-  if (status === "success") return open.length > 0 ? ["INPUT_REQUIRED", askedParts(open)] : ["COMPLETED"];
+  if (status === "success")
+    return interrupts.length > 0 ? ["INPUT_REQUIRED", toInterruptParts(interrupts)] : ["COMPLETED"];
   return ["FAILED", [{ text: String(error?.message ?? `The run has ended: ${status}`) }]];
 }
 
 /** How a task stands since one of its runs has ended. Since 1.0 an update of its status; in 0.3 the task. */
-export function notificationOf(run: Pushed, push: NonNullable<DeliveryRow["push"]>): Notification {
+export function createPushNotification(run: EndedRun, push: NonNullable<DeliveryRow["push"]>): PushNotification {
   const { version, task_id, token, scheme, credentials } = push;
-  const open = Object.values(push.interrupts).flat().filter(isObject);
-  const [state, said] = standingOf(run, open);
+  const interrupts = Object.values(push.interrupts).flat().filter(isObject);
+  const [state, messageParts] = toTaskStatus(run, interrupts);
   const ids = { taskId: task_id, contextId: run.thread_id };
-  const status: Status = {
+  const status: A2aTaskStatus = {
     ...{ state, timestamp: isoTime(run.ended_at) },
-    ...(said ? { message: statusMessage(task_id, run.thread_id, run.run_id, said) } : {}),
+    ...(messageParts ? { message: createStatusMessage(task_id, run.thread_id, run.run_id, messageParts) } : {}),
   };
   const body: JsonObject =
     version === "1.0"
-      ? eventJson({ statusUpdate: { ...ids, status } }, version)
-      : taskJson({ id: task_id, contextId: run.thread_id, status }, version);
+      ? toEventJson({ statusUpdate: { ...ids, status } }, version)
+      : toTaskJson({ id: task_id, contextId: run.thread_id, status }, version);
   return {
     body: JSON.stringify(body),
     content_type: version === "1.0" ? "application/a2a+json" : "application/json",

@@ -2,10 +2,10 @@
 import type { Json, JsonObject } from "../json.ts";
 
 /** The versions of the protocol, newest first. */
-export const VERSIONS = ["1.0", "0.3"] as const;
-export type A2aVersion = (typeof VERSIONS)[number];
+export const A2A_VERSIONS = ["1.0", "0.3"] as const;
+export type A2aVersion = (typeof A2A_VERSIONS)[number];
 
-export type TaskState =
+export type A2aTaskState =
   | "SUBMITTED"
   | "WORKING"
   | "INPUT_REQUIRED"
@@ -16,114 +16,120 @@ export type TaskState =
   | "AUTH_REQUIRED";
 
 /** `{text}`, `{data}`, or `{raw}` and `{url}` of a file. */
-export type Part = JsonObject;
+export type A2aPart = JsonObject;
 
-export interface Message {
+export interface A2aMessage {
   readonly messageId: string;
   readonly contextId: string;
   /** Absent for messages of earlier tasks. */
   readonly taskId?: string;
   readonly role: "USER" | "AGENT";
-  readonly parts: readonly Part[];
+  readonly parts: readonly A2aPart[];
 }
 
-export interface Status {
-  readonly state: TaskState;
+export interface A2aTaskStatus {
+  readonly state: A2aTaskState;
   readonly timestamp: string;
-  readonly message?: Message;
+  readonly message?: A2aMessage;
 }
 
-export interface Artifact {
+export interface A2aArtifact {
   readonly artifactId: string;
   readonly name: string;
-  readonly parts: readonly Part[];
+  readonly parts: readonly A2aPart[];
 }
 
-export interface Task {
+export interface A2aTask {
   readonly id: string;
   readonly contextId: string;
-  readonly status: Status;
-  readonly artifacts?: readonly Artifact[];
-  readonly history?: readonly Message[];
+  readonly status: A2aTaskStatus;
+  readonly artifacts?: readonly A2aArtifact[];
+  readonly history?: readonly A2aMessage[];
 }
 
-type Ids = { readonly taskId: string; readonly contextId: string };
+type TaskIds = { readonly taskId: string; readonly contextId: string };
 
 /** One event of a stream. */
-export type StreamEvent =
-  | { readonly task: Task }
-  | { readonly statusUpdate: Ids & { readonly status: Status } }
+export type A2aStreamEvent =
+  | { readonly task: A2aTask }
+  | { readonly statusUpdate: TaskIds & { readonly status: A2aTaskStatus } }
   | {
-      readonly artifactUpdate: Ids & {
-        readonly artifact: Artifact;
+      readonly artifactUpdate: TaskIds & {
+        readonly artifact: A2aArtifact;
         readonly append: boolean;
         readonly lastChunk: boolean;
       };
     };
 
-const ENDED: ReadonlySet<TaskState> = new Set(["COMPLETED", "FAILED", "CANCELED", "REJECTED"]);
+const TERMINAL_STATES: ReadonlySet<A2aTaskState> = new Set(["COMPLETED", "FAILED", "CANCELED", "REJECTED"]);
 
 /** The task has ended. */
-export const isOver = ({ state }: Pick<Status, "state">): boolean => ENDED.has(state);
+export const isTerminal = ({ state }: Pick<A2aTaskStatus, "state">): boolean => TERMINAL_STATES.has(state);
 
 /** The task goes on by itself. */
-export const isGoing = ({ state }: Pick<Status, "state">): boolean => state === "SUBMITTED" || state === "WORKING";
+export const isInProgress = ({ state }: Pick<A2aTaskStatus, "state">): boolean =>
+  state === "SUBMITTED" || state === "WORKING";
 
 /** The name of a state in one version. */
-const stateName = (state: TaskState, version: A2aVersion): string =>
+const formatState = (state: A2aTaskState, version: A2aVersion): string =>
   version === "1.0" ? `TASK_STATE_${state}` : state.toLowerCase().replaceAll("_", "-");
 
-const legacyPart = ({ text, data, raw, url, mediaType, filename }: Part): JsonObject => {
+const toLegacyPart = ({ text, data, raw, url, mediaType, filename }: A2aPart): JsonObject => {
   if (text !== undefined) return { kind: "text", text };
   if (data !== undefined) return { kind: "data", data };
-  const about = { ...(mediaType ? { mimeType: mediaType } : {}), ...(filename ? { name: filename } : {}) };
-  return { kind: "file", file: raw === undefined ? { uri: url ?? "", ...about } : { bytes: raw, ...about } };
+  const fileMembers = { ...(mediaType ? { mimeType: mediaType } : {}), ...(filename ? { name: filename } : {}) };
+  return {
+    kind: "file",
+    file: raw === undefined ? { uri: url ?? "", ...fileMembers } : { bytes: raw, ...fileMembers },
+  };
 };
 
-const partsOf = (parts: readonly Part[], version: A2aVersion): Json[] =>
-  version === "1.0" ? [...parts] : parts.map(legacyPart);
+const toPartsJson = (parts: readonly A2aPart[], version: A2aVersion): Json[] =>
+  version === "1.0" ? [...parts] : parts.map(toLegacyPart);
 
-function messageOf({ role, parts, ...rest }: Message, version: A2aVersion): JsonObject {
-  const shown = partsOf(parts, version);
-  if (version === "1.0") return { ...rest, role: `ROLE_${role}`, parts: shown };
-  return { kind: "message", ...rest, role: role.toLowerCase(), parts: shown };
+function toMessageJson({ role, parts, ...rest }: A2aMessage, version: A2aVersion): JsonObject {
+  const partsJson = toPartsJson(parts, version);
+  if (version === "1.0") return { ...rest, role: `ROLE_${role}`, parts: partsJson };
+  return { kind: "message", ...rest, role: role.toLowerCase(), parts: partsJson };
 }
 
-const statusOf = ({ state, timestamp, message }: Status, version: A2aVersion): JsonObject => ({
-  state: stateName(state, version),
+const toStatusJson = ({ state, timestamp, message }: A2aTaskStatus, version: A2aVersion): JsonObject => ({
+  state: formatState(state, version),
   timestamp,
-  ...(message ? { message: messageOf(message, version) } : {}),
+  ...(message ? { message: toMessageJson(message, version) } : {}),
 });
 
-const artifactOf = ({ parts, ...rest }: Artifact, version: A2aVersion): JsonObject => ({
+const toArtifactJson = ({ parts, ...rest }: A2aArtifact, version: A2aVersion): JsonObject => ({
   ...rest,
-  parts: partsOf(parts, version),
+  parts: toPartsJson(parts, version),
 });
 
 /** A task in one version. */
-export function taskJson({ id, contextId, status, artifacts, history }: Task, version: A2aVersion): JsonObject {
+export function toTaskJson({ id, contextId, status, artifacts, history }: A2aTask, version: A2aVersion): JsonObject {
   return {
     ...(version === "1.0" ? {} : { kind: "task" }),
-    ...{ id, contextId, status: statusOf(status, version) },
-    ...(artifacts ? { artifacts: artifacts.map((one) => artifactOf(one, version)) } : {}),
-    ...(history ? { history: history.map((one) => messageOf(one, version)) } : {}),
+    ...{ id, contextId, status: toStatusJson(status, version) },
+    ...(artifacts ? { artifacts: artifacts.map((artifact) => toArtifactJson(artifact, version)) } : {}),
+    ...(history ? { history: history.map((message) => toMessageJson(message, version)) } : {}),
     metadata: {},
   };
 }
 
 /** An event in one version. */
-export function eventJson(event: StreamEvent, version: A2aVersion): JsonObject {
+export function toEventJson(event: A2aStreamEvent, version: A2aVersion): JsonObject {
   const isLegacy = version === "0.3";
   if ("task" in event) {
-    const task = taskJson(event.task, version);
+    const task = toTaskJson(event.task, version);
     return isLegacy ? task : { task };
   }
   if ("statusUpdate" in event) {
     const { status, ...ids } = event.statusUpdate;
-    const shown = { ...ids, status: statusOf(status, version), metadata: {} };
-    return isLegacy ? { kind: "status-update", ...shown, final: !isGoing(status) } : { statusUpdate: shown };
+    const updateJson = { ...ids, status: toStatusJson(status, version), metadata: {} };
+    return isLegacy
+      ? { kind: "status-update", ...updateJson, final: !isInProgress(status) }
+      : { statusUpdate: updateJson };
   }
   const { artifact, ...rest } = event.artifactUpdate;
-  const shown = { ...rest, artifact: artifactOf(artifact, version), metadata: {} };
-  return isLegacy ? { kind: "artifact-update", ...shown } : { artifactUpdate: shown };
+  const updateJson = { ...rest, artifact: toArtifactJson(artifact, version), metadata: {} };
+  return isLegacy ? { kind: "artifact-update", ...updateJson } : { artifactUpdate: updateJson };
 }

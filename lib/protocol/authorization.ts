@@ -8,12 +8,12 @@ import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
-import type { Command, CommandAnswer, CommandCaller, ProtocolDirectory, ThreadProtocol } from "./mod.ts";
+import type { Command, CommandAnswer, CommandCaller, InternalProtocol, ThreadProtocol } from "./mod.ts";
 
 /** An open thread. Its calls use the caller's filter of the time when it was opened. */
-export interface OpenThread {
+export interface AuthorizedThreadStream {
   subscribe(filter: EventFilter): Reader<SentEvent>;
-  kept(filter: EventFilter): AsyncIterable<SentEvent>;
+  readStored(filter: EventFilter): AsyncIterable<SentEvent>;
   count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   command(command: Command): Promise<CommandAnswer>;
   /** Resolves to the reason once the caller may not read the thread any more, else to null. */
@@ -23,15 +23,15 @@ export interface OpenThread {
 }
 
 /** The protocol with the calls that only routes use. */
-export interface BoundProtocol {
+export interface AuthorizedProtocol {
   subscribe(thread_id: string, filter: EventFilter): Promise<Reader<SentEvent>>;
   /** `run`: permits the runs of commands. Default: as `create` of the caller's runs. */
   command(thread_id: string, command: Command, run?: CommandCaller["run"]): Promise<CommandAnswer>;
-  open(thread_id: string, run: CommandCaller["run"]): Promise<OpenThread>;
+  open(thread_id: string, run: CommandCaller["run"]): Promise<AuthorizedThreadStream>;
 }
 
-interface Directories {
-  readonly protocol: ProtocolDirectory;
+interface InternalResources {
+  readonly protocol: InternalProtocol;
   readonly assistants: Pick<AssistantDirectory, "isDefault">;
 }
 
@@ -41,13 +41,16 @@ const authorizeRead = (
 ): Promise<Permit<{ readonly thread_id: string }>> => authorize("threads:read", { thread_id });
 
 export const subscribeEvents =
-  (binding: Binding<"threads:read">, { protocol }: Directories): BoundProtocol["subscribe"] =>
+  (authorizer: Binding<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["subscribe"] =>
   async (thread_id, filter) => {
-    const permit = await authorizeRead(binding, thread_id);
-    const events = binding.guards.reader(permit, protocol.subscribe(permit.scope, thread_id, filter));
+    const authorizedCall = await authorizeRead(authorizer, thread_id);
+    const events = authorizer.guards.reader(
+      authorizedCall,
+      protocol.subscribe(authorizedCall.scope, thread_id, filter),
+    );
     try {
       // Runs that the client makes once it has an answer record what it reads, in other processes too.
-      await protocol.recordAll(permit.scope, thread_id);
+      await protocol.recordAll(authorizedCall.scope, thread_id);
     } catch (error) {
       events.leave();
       throw error;
@@ -56,40 +59,40 @@ export const subscribeEvents =
   };
 
 export const readEvents =
-  (binding: Binding<"threads:read">, { protocol }: Directories): ThreadProtocol["events"] =>
+  (authorizer: Binding<"threads:read">, { protocol }: InternalResources): ThreadProtocol["events"] =>
   (thread_id, filter) => {
-    const opened = authorizeRead(binding, thread_id).then((permit) =>
-      binding.guards.reader(permit, protocol.events(permit.scope, thread_id, filter)),
+    const reader = authorizeRead(authorizer, thread_id).then((authorizedCall) =>
+      authorizer.guards.reader(authorizedCall, protocol.events(authorizedCall.scope, thread_id, filter)),
     );
     // The first `next` gets the error.
-    opened.catch(() => {});
-    const leave = (): void => void opened.then((events) => events.leave()).catch(() => {});
-    return createReader(async () => await (await opened).next(), leave);
+    reader.catch(() => {});
+    const leave = (): void => void reader.then((events) => events.leave()).catch(() => {});
+    return createReader(async () => await (await reader).next(), leave);
   };
 
 /** Authorizes what the command does: reading the thread, or creating a run. */
 export const executeCommand = (
-  binding: Binding<"threads:read" | RunEvent>,
-  { protocol, assistants }: Directories,
-): BoundProtocol["command"] => {
-  const read = async (thread_id: string): Promise<Scope> => (await authorizeRead(binding, thread_id)).scope;
-  const permit = permitRun(binding, { assistants });
-  return (thread_id, command, run = (id, request) => permit(id, request)) =>
-    protocol.command(binding.scope, thread_id, command, { read, run });
+  authorizer: Binding<"threads:read" | RunEvent>,
+  { protocol, assistants }: InternalResources,
+): AuthorizedProtocol["command"] => {
+  const read = async (thread_id: string): Promise<Scope> => (await authorizeRead(authorizer, thread_id)).scope;
+  const authorizeRun = permitRun(authorizer, { assistants });
+  return (thread_id, command, run = (id, request) => authorizeRun(id, request)) =>
+    protocol.command(authorizer.scope, thread_id, command, { read, run });
 };
 
-export const openThread =
-  (binding: Binding<"threads:read">, { protocol }: Directories): BoundProtocol["open"] =>
+export const openThreadStream =
+  (authorizer: Binding<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["open"] =>
   async (thread_id, run) => {
-    const permit = await authorizeRead(binding, thread_id);
-    const { scope } = permit;
+    const authorizedCall = await authorizeRead(authorizer, thread_id);
+    const { scope } = authorizedCall;
     const caller = { read: async () => scope, run };
     return {
       subscribe: (filter) => protocol.subscribe(scope, thread_id, filter),
-      kept: (filter) => protocol.kept(scope, thread_id, filter),
+      readStored: (filter) => protocol.readStored(scope, thread_id, filter),
       count: (filters) => protocol.count(scope, thread_id, filters),
-      command: (command) => protocol.command(binding.scope, thread_id, command, caller),
-      findRevocation: async () => (await permit.findRevocation?.()) ?? null,
-      guard: (onLost) => binding.guards.open(permit, undefined, onLost),
+      command: (command) => protocol.command(authorizer.scope, thread_id, command, caller),
+      findRevocation: async () => (await authorizedCall.findRevocation?.()) ?? null,
+      guard: (onLost) => authorizer.guards.open(authorizedCall, undefined, onLost),
     };
   };

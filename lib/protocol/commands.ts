@@ -32,20 +32,20 @@ export interface Command {
 }
 
 /** The thread of an answer, and the `seq` of its last event; for commands that create a run, of the last one before it. */
-export interface AnswerMeta {
+export interface CommandResponseMeta {
   readonly thread_id: string;
   readonly applied_through_seq?: number;
 }
 
 /** The answer to a command. `id` is null for a message that is no command. */
-export type CommandAnswer =
-  | { readonly type: "success"; readonly id: number; readonly result: JsonObject; readonly meta: AnswerMeta }
+export type CommandResponse =
+  | { readonly type: "success"; readonly id: number; readonly result: JsonObject; readonly meta: CommandResponseMeta }
   | {
       readonly type: "error";
       readonly id: number | null;
       readonly error: CommandErrorCode;
       readonly message: string;
-      readonly meta?: AnswerMeta;
+      readonly meta?: CommandResponseMeta;
     };
 
 /** What the sender of a command may see and do. Its calls may refuse, with the errors of a route. */
@@ -66,7 +66,7 @@ export class CommandError extends Error {
   }
 }
 
-export const invalid = (message: string): CommandError => new CommandError("invalid_argument", message);
+export const invalidArgumentError = (message: string): CommandError => new CommandError("invalid_argument", message);
 
 /** The command in a parsed message; null for any other value. */
 export function readCommand(value: unknown): Command | null {
@@ -78,20 +78,24 @@ export function readCommand(value: unknown): Command | null {
 }
 
 /** The answer to an error of a command; undefined for errors of the service. */
-export function errorAnswer(id: number | null, error: unknown, meta?: AnswerMeta): CommandAnswer | undefined {
+export function toErrorResponse(
+  id: number | null,
+  error: unknown,
+  meta?: CommandResponseMeta,
+): CommandResponse | undefined {
   if (!(error instanceof CommandError)) return undefined;
   return { type: "error", id, error: error.code, message: error.message, ...(meta ? { meta } : {}) };
 }
 
 /** The result of a command, and the `seq` of the last event, or of the last one before a run that it created. */
-interface CommandResult extends Required<Pick<AnswerMeta, "applied_through_seq">> {
+interface CommandResult extends Required<Pick<CommandResponseMeta, "applied_through_seq">> {
   readonly result: JsonObject;
 }
 
 /** Errors: CommandError, and those of the caller and the storage. */
-type CommandCall = (thread_id: string, params: JsonObject, caller: CommandCaller) => Promise<CommandResult>;
+type CommandHandler = (thread_id: string, params: JsonObject, caller: CommandCaller) => Promise<CommandResult>;
 
-const noRun = (thread_id: string): CommandError =>
+const noRunError = (thread_id: string): CommandError =>
   new CommandError("no_such_run", `Thread ${thread_id} has no run yet.`);
 
 /** The thread; null if there is none that is visible. */
@@ -107,32 +111,32 @@ export interface CommandOptions extends RunCommandOptions {
 }
 
 /** One call for each command. */
-export function createCommands(options: CommandOptions): Readonly<Record<string, CommandCall>> {
+export function createCommands(options: CommandOptions): Readonly<Record<string, CommandHandler>> {
   const { threads, events } = options;
   const { start, respond } = createRunCommands(options);
 
   async function getTree(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { run_id } = params;
     if (run_id !== undefined && run_id !== null && typeof run_id !== "string") {
-      throw invalid("agent.getTree: run_id must be a string.");
+      throw invalidArgumentError("agent.getTree: run_id must be a string.");
     }
-    const scoped = await caller.read(thread_id);
-    const kept = events.kept(scoped, thread_id, { channels: ["lifecycle"], since: 1 });
-    const tree = await runTree(kept, run_id?.toLowerCase());
+    const scope = await caller.read(thread_id);
+    const storedEvents = events.kept(scope, thread_id, { channels: ["lifecycle"], since: 1 });
+    const tree = await buildRunTree(storedEvents, run_id?.toLowerCase());
     if (!tree && run_id) throw new CommandError("no_such_run", `No events are kept of run ${run_id} of the thread.`);
-    if (!tree) throw noRun(thread_id);
-    return { result: { tree }, applied_through_seq: await events.lastEventSeq(scoped, thread_id) };
+    if (!tree) throw noRunError(thread_id);
+    return { result: { tree }, applied_through_seq: await events.lastEventSeq(scope, thread_id) };
   }
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each parameter
   async function getState(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { namespace = [], keys } = params;
-    if (!isTexts(namespace)) throw invalid("state.get: namespace must be a list of strings.");
-    if (keys !== undefined && keys !== null && !isTexts(keys)) {
-      throw invalid("state.get: keys must be a list of strings.");
+    if (!isStringList(namespace)) throw invalidArgumentError("state.get: namespace must be a list of strings.");
+    if (keys !== undefined && keys !== null && !isStringList(keys)) {
+      throw invalidArgumentError("state.get: keys must be a list of strings.");
     }
     const scope = await caller.read(thread_id);
-    if (!(await findThread(threads, scope, thread_id))) throw noRun(thread_id);
+    if (!(await findThread(threads, scope, thread_id))) throw noRunError(thread_id);
     const checkpoint_ns = namespace.join("|");
     const state =
       checkpoint_ns === ""
@@ -141,7 +145,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     if (checkpoint_ns !== "" && !state.checkpoint) {
       throw new CommandError("no_such_namespace", `Thread ${thread_id} has no namespace ${checkpoint_ns}.`);
     }
-    const values = isObject(state.values) && keys ? selected(state.values, keys) : state.values;
+    const values = isObject(state.values) && keys ? pickValues(state.values, keys) : state.values;
     const { checkpoint } = state;
     return {
       applied_through_seq: await events.lastEventSeq(scope, thread_id),
@@ -149,26 +153,28 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     };
   }
 
-  const refused = (message: string) => async (): Promise<CommandResult> => {
+  const createUnsupportedCommand = (message: string) => async (): Promise<CommandResult> => {
     throw new CommandError("not_supported", message);
   };
-  const notHere = refused("Subscriptions need a WebSocket. Or send a POST to …/stream/events.");
+  const requireWebSocket = createUnsupportedCommand(
+    "Subscriptions need a WebSocket. Or send a POST to …/stream/events.",
+  );
 
   return {
     "run.start": start,
     "input.respond": respond,
     "agent.getTree": getTree,
     "state.get": getState,
-    "subscription.subscribe": notHere,
-    "subscription.unsubscribe": notHere,
-    "subscription.reconnect": refused("Subscribe again, with `since`."),
+    "subscription.subscribe": requireWebSocket,
+    "subscription.unsubscribe": requireWebSocket,
+    "subscription.reconnect": createUnsupportedCommand("Subscribe again, with `since`."),
   };
 }
 
-const isTexts = (value: Json): value is string[] =>
-  Array.isArray(value) && value.every((item) => typeof item === "string");
+const isStringList = (value: Json): value is string[] =>
+  Array.isArray(value) && value.every((entry) => typeof entry === "string");
 
-const selected = (values: JsonObject, keys: readonly string[]): JsonObject =>
+const pickValues = (values: JsonObject, keys: readonly string[]): JsonObject =>
   Object.fromEntries(keys.filter((key) => Object.hasOwn(values, key)).map((key) => [key, values[key] as Json]));
 
 interface RunCommandOptions {
@@ -179,11 +185,11 @@ interface RunCommandOptions {
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" | "respond", CommandCall>> {
-  const { runs, threads, events, scope } = options;
+function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" | "respond", CommandHandler>> {
+  const { runs, threads, events, scope: deploymentScope } = options;
 
   /** Creates the run. `lastSeq` is read before, so that no event of the run is taken for an earlier one. */
-  async function create(
+  async function createRun(
     thread_id: string,
     { scope, request, origin }: RunPermit,
   ): Promise<{ readonly run: Run; readonly applied_through_seq: number }> {
@@ -194,20 +200,20 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
         applied_through_seq,
       };
     } catch (error) {
-      throw refusal(error);
+      throw toCommandError(error);
     }
   }
 
   async function start(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
-    const permit = await authorized(caller, thread_id, startRequest(params));
-    const { request } = permit;
-    const thread = await findThread(threads, permit.scope, thread_id);
-    if (!thread && permit.scope.filter && (await findThread(threads, scope, thread_id)))
+    const authorizedRun = await authorizeRun(caller, thread_id, toStartRequest(params));
+    const { request } = authorizedRun;
+    const thread = await findThread(threads, authorizedRun.scope, thread_id);
+    if (!thread && authorizedRun.scope.filter && (await findThread(threads, deploymentScope, thread_id)))
       throw notFound("thread", thread_id);
     const { input, ...rest } = request;
     // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large. While a run answers,
     // its interrupt is still open: the same message from another client is late, and no new input.
-    const open =
+    const interrupts =
       thread &&
       thread.status !== "idle" &&
       input !== null &&
@@ -215,39 +221,39 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
       !isFork(request) &&
       (await pendingInterrupts(threads, thread));
     const { run, applied_through_seq } =
-      open && open.length > 0
-        ? await create(thread_id, {
-            ...permit,
+      interrupts && interrupts.length > 0
+        ? await createRun(thread_id, {
+            ...authorizedRun,
             request: { ...rest, command: { resume: input as Json }, strict_resume: true },
           })
-        : await create(thread_id, permit);
+        : await createRun(thread_id, authorizedRun);
     return { result: { run_id: run.run_id }, applied_through_seq };
   }
 
   async function respond(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
-    const answers = readAnswers(params);
-    const ids = Object.keys(answers.resume);
+    const resumeInput = readResumeInput(params);
+    const ids = Object.keys(resumeInput.resume);
     const scope = await caller.read(thread_id);
-    const read = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
+    const readThread = async (): Promise<{ thread: ThreadRow | null; last: Run | undefined }> => {
       const thread = await findThread(threads, scope, thread_id);
       return { thread, last: thread ? (await runs.list(scope, thread_id, { limit: 1 }))[0] : undefined };
     };
-    const { thread, last } = await read();
+    const { thread, last } = await readThread();
     // A copied thread has no runs of its own.
     const assistant_id = last?.assistant_id ?? thread?.metadata.assistant_id;
-    if (!thread || typeof assistant_id !== "string") throw noRun(thread_id);
+    if (!thread || typeof assistant_id !== "string") throw noRunError(thread_id);
     await requirePending(threads, thread, last, ids);
-    const sent = respondRequest(params, assistant_id, answers);
-    const permit = await authorized(caller, thread_id, sent);
-    if (permit.scope.filter && !(await findThread(threads, permit.scope, thread_id)))
+    const request = toRespondRequest(params, assistant_id, resumeInput);
+    const authorizedRun = await authorizeRun(caller, thread_id, request);
+    if (authorizedRun.scope.filter && !(await findThread(threads, authorizedRun.scope, thread_id)))
       throw notFound("thread", thread_id);
     try {
-      const { run, applied_through_seq } = await create(thread_id, permit);
+      const { run, applied_through_seq } = await createRun(thread_id, authorizedRun);
       return { result: { run_id: run.run_id }, applied_through_seq };
     } catch (error) {
       // Another client may have answered meanwhile.
-      const now = error instanceof CommandError ? await read() : { thread: null, last: undefined };
-      if (now.thread) await requirePending(threads, now.thread, now.last, ids);
+      const current = error instanceof CommandError ? await readThread() : { thread: null, last: undefined };
+      if (current.thread) await requirePending(threads, current.thread, current.last, ids);
       throw error;
     }
   }
@@ -269,11 +275,11 @@ async function pendingInterrupts(
   }
 }
 
-async function authorized(caller: CommandCaller, thread_id: string, request: RunCreate): Promise<RunPermit> {
+async function authorizeRun(caller: CommandCaller, thread_id: string, request: RunCreate): Promise<RunPermit> {
   try {
     return await caller.run(thread_id, request);
   } catch (error) {
-    throw error instanceof ServiceError && error.code === "invalid" ? invalid(error.message) : error;
+    throw error instanceof ServiceError && error.code === "invalid" ? invalidArgumentError(error.message) : error;
   }
 }
 
@@ -284,31 +290,34 @@ async function requirePending(
   last: Run | undefined,
   ids: readonly string[],
 ): Promise<void> {
-  const open = new Set((await pendingInterrupts(threads, thread)).map(({ id }) => id));
-  const strangers = ids.filter((id) => !open.has(id));
-  if (strangers.length === 0) return;
+  const pendingIds = new Set((await pendingInterrupts(threads, thread)).map(({ id }) => id));
+  const unknownIds = ids.filter((id) => !pendingIds.has(id));
+  if (unknownIds.length === 0) return;
   const targets = last?.kwargs.resume_targets;
-  const answered = Array.isArray(targets) ? (targets as JsonObject[]).map(({ interrupt_id }) => interrupt_id) : [];
-  if (open.size === 0 && !strangers.some((id) => answered.includes(id))) {
-    throw invalid("input.respond can only be used while the run is interrupted.");
+  const answeredIds = Array.isArray(targets) ? (targets as JsonObject[]).map(({ interrupt_id }) => interrupt_id) : [];
+  if (pendingIds.size === 0 && !unknownIds.some((id) => answeredIds.includes(id))) {
+    throw invalidArgumentError("input.respond can only be used while the run is interrupted.");
   }
-  const pendingIds = open.size === 0 ? "none is pending" : `pending: ${[...open].sort().join(", ")}`;
-  throw new CommandError("no_such_interrupt", `No pending interrupt ${strangers.join(", ")}; ${pendingIds}.`);
+  const pendingText = pendingIds.size === 0 ? "none is pending" : `pending: ${[...pendingIds].sort().join(", ")}`;
+  throw new CommandError("no_such_interrupt", `No pending interrupt ${unknownIds.join(", ")}; ${pendingText}.`);
 }
 
 /** Members of params that are passed on unchecked: the caller validates the whole request. */
-const taken = (params: JsonObject, names: readonly string[]): JsonObject =>
+const pickParams = (params: JsonObject, names: readonly string[]): JsonObject =>
   Object.fromEntries(
     names.flatMap((name) => (params[name] === undefined || params[name] === null ? [] : [[name, params[name]]])),
   );
 
-function startRequest(params: JsonObject): RunCreate {
+function toStartRequest(params: JsonObject): RunCreate {
   const { assistant_id, input, multitaskStrategy, multitask_strategy } = params;
-  if (typeof assistant_id !== "string" || assistant_id === "") throw invalid("run.start requires an assistant_id.");
+  if (typeof assistant_id !== "string" || assistant_id === "")
+    throw invalidArgumentError("run.start requires an assistant_id.");
   return {
     assistant_id,
-    ...(isCommand(input) ? { command: taken(input, ["resume", "update", "goto"]) } : taken(params, ["input"])),
-    ...taken(params, ["config", "context", "metadata", "interrupt_before", "interrupt_after"]),
+    ...(isCommand(input)
+      ? { command: pickParams(input, ["resume", "update", "goto"]) }
+      : pickParams(params, ["input"])),
+    ...pickParams(params, ["config", "context", "metadata", "interrupt_before", "interrupt_after"]),
     multitask_strategy: (multitask_strategy ?? multitaskStrategy ?? "enqueue") as "enqueue",
     if_not_exists: "create",
   };
@@ -318,11 +327,15 @@ function startRequest(params: JsonObject): RunCreate {
 const isCommand = (input: Json | undefined): input is JsonObject => isObject(input) && input.lg_name === "Command";
 
 /** `reject`: of two answers to one interrupt, the second creates no run. */
-function respondRequest(params: JsonObject, assistant_id: string, answers: ReturnType<typeof readAnswers>): RunCreate {
+function toRespondRequest(
+  params: JsonObject,
+  assistant_id: string,
+  resumeInput: ReturnType<typeof readResumeInput>,
+): RunCreate {
   return {
     assistant_id,
-    command: { ...(answers as RunCreate["command"]), ...taken(params, ["update", "goto"]) },
-    ...taken(params, ["config", "metadata"]),
+    command: { ...(resumeInput as RunCreate["command"]), ...pickParams(params, ["update", "goto"]) },
+    ...pickParams(params, ["config", "metadata"]),
     strict_resume: true,
     multitask_strategy: "reject",
   };
@@ -331,66 +344,66 @@ function respondRequest(params: JsonObject, assistant_id: string, answers: Retur
 const isFork = ({ config }: RunCreate): boolean => typeof config?.configurable?.checkpoint_id === "string";
 
 /** The answers by interrupt id, and the numbers of answers that the sender has seen. */
-function readAnswers(params: JsonObject): { readonly resume: JsonObject; readonly expected_answers?: JsonObject } {
+function readResumeInput(params: JsonObject): { readonly resume: JsonObject; readonly expected_answers?: JsonObject } {
   const { responses } = params;
-  const sent = responses === undefined || responses === null ? [params] : responses;
-  if (!Array.isArray(sent)) throw invalid("input.respond: responses must be a list.");
-  if (sent.length === 0) throw invalid("input.respond requires at least one response.");
-  const answers = new Map<string, Json>();
-  const expected: JsonObject = {};
-  for (const item of sent) {
-    const { interrupt_id, response = null, expected_answers = null } = isObject(item) ? item : {};
+  const responseList = responses === undefined || responses === null ? [params] : responses;
+  if (!Array.isArray(responseList)) throw invalidArgumentError("input.respond: responses must be a list.");
+  if (responseList.length === 0) throw invalidArgumentError("input.respond requires at least one response.");
+  const valuesById = new Map<string, Json>();
+  const expectedAnswers: JsonObject = {};
+  for (const entry of responseList) {
+    const { interrupt_id, response = null, expected_answers = null } = isObject(entry) ? entry : {};
     if (typeof interrupt_id !== "string" || interrupt_id === "") {
-      throw invalid("input.respond requires an interrupt_id.");
+      throw invalidArgumentError("input.respond requires an interrupt_id.");
     }
-    if (answers.has(interrupt_id)) {
-      throw invalid(`input.respond: responses answers interrupt ${interrupt_id} more than once.`);
+    if (valuesById.has(interrupt_id)) {
+      throw invalidArgumentError(`input.respond: responses answers interrupt ${interrupt_id} more than once.`);
     }
-    answers.set(interrupt_id, response);
-    if (expected_answers !== null) expected[interrupt_id] = expected_answers;
+    valuesById.set(interrupt_id, response);
+    if (expected_answers !== null) expectedAnswers[interrupt_id] = expected_answers;
   }
   return {
-    resume: Object.fromEntries(answers),
-    ...(Object.keys(expected).length > 0 ? { expected_answers: expected } : {}),
+    resume: Object.fromEntries(valuesById),
+    ...(Object.keys(expectedAnswers).length > 0 ? { expected_answers: expectedAnswers } : {}),
   };
 }
 
-const REFUSED: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_found", "conflict", "gone"]);
+const CLIENT_ERROR_CODES: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_found", "conflict", "gone"]);
 
 /** What the client did wrong, as an error of its command. Other errors stay. */
-function refusal(error: unknown): unknown {
-  if (!(error instanceof ServiceError) || !REFUSED.has(error.code)) return error;
-  return new CommandError(CODES[error.reason] ?? "invalid_argument", error.message, { cause: error });
+function toCommandError(error: unknown): unknown {
+  if (!(error instanceof ServiceError) || !CLIENT_ERROR_CODES.has(error.code)) return error;
+  return new CommandError(COMMAND_CODES_BY_REASON[error.reason] ?? "invalid_argument", error.message, { cause: error });
 }
 
-const CODES: Readonly<Partial<Record<ErrorReason, CommandErrorCode>>> = {
+const COMMAND_CODES_BY_REASON: Readonly<Partial<Record<ErrorReason, CommandErrorCode>>> = {
   checkpoint_not_found: "no_such_checkpoint",
   interrupt_already_answered: "no_such_interrupt",
   no_open_interrupt: "no_such_interrupt",
 };
 
-interface Node {
+interface RunTreeNode {
   readonly namespace: readonly string[];
   readonly status: string;
   readonly graph_name?: string;
-  children?: Node[];
+  children?: RunTreeNode[];
 }
 
 /** The run that an event of the root's lifecycle belongs to. */
-const runOf = (event_id: string): string | undefined => /^synth:([^:]+):/.exec(event_id)?.[1];
+const findRunId = (event_id: string): string | undefined => /^synth:([^:]+):/.exec(event_id)?.[1];
 
-const keyOf = (namespace: readonly string[]): string => JSON.stringify(namespace);
+const toNamespaceKey = (namespace: readonly string[]): string => JSON.stringify(namespace);
 
 /** The tree of the last run, or of `run_id`; null without lifecycle events of it. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the events, at each of which another run may begin
-export async function runTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
-  let nodes = new Map<string, Node>();
+export async function buildRunTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
+  let nodes = new Map<string, RunTreeNode>();
   let current: string | undefined;
   for await (const event of events) {
     const { namespace, data } = decodeSentEvent(event).params;
     if (!isObject(data) || typeof data.event !== "string") continue;
     if (namespace.length === 0) {
-      const run = runOf(event.id);
+      const run = findRunId(event.id);
       if (run !== current) {
         if (run_id !== undefined && current === run_id) break;
         nodes = new Map();
@@ -398,24 +411,24 @@ export async function runTree(events: AsyncIterable<SentEvent>, run_id?: string)
       }
     }
     const { graph_name } = data;
-    const named = typeof graph_name === "string" ? { graph_name } : {};
-    const before = nodes.get(keyOf(namespace));
-    nodes.set(keyOf(namespace), { ...before, namespace, status: data.event, ...named });
+    const nameMember = typeof graph_name === "string" ? { graph_name } : {};
+    const existing = nodes.get(toNamespaceKey(namespace));
+    nodes.set(toNamespaceKey(namespace), { ...existing, namespace, status: data.event, ...nameMember });
   }
-  return run_id === undefined || current === run_id ? nested(nodes) : null;
+  return run_id === undefined || current === run_id ? nestNodes(nodes) : null;
 }
 
 /** The root, with each node among the children of the closest one above it. */
-function nested(nodes: ReadonlyMap<string, Node>): JsonObject | null {
-  const made = new Map([...nodes].map(([key, node]) => [key, { ...node }]));
-  for (const [, node] of [...made].sort(([one], [other]) => (one < other ? -1 : 1))) {
-    let parent: Node | undefined;
+function nestNodes(nodes: ReadonlyMap<string, RunTreeNode>): JsonObject | null {
+  const nodeCopies = new Map([...nodes].map(([key, node]) => [key, { ...node }]));
+  for (const [, node] of [...nodeCopies].sort(([firstKey], [secondKey]) => (firstKey < secondKey ? -1 : 1))) {
+    let parent: RunTreeNode | undefined;
     for (let length = node.namespace.length - 1; length >= 0 && !parent; length--) {
-      parent = made.get(keyOf(node.namespace.slice(0, length)));
+      parent = nodeCopies.get(toNamespaceKey(node.namespace.slice(0, length)));
     }
     if (!parent) continue;
     parent.children ??= [];
     parent.children.push(node);
   }
-  return (made.get(keyOf([])) as unknown as JsonObject | undefined) ?? null;
+  return (nodeCopies.get(toNamespaceKey([])) as unknown as JsonObject | undefined) ?? null;
 }

@@ -16,9 +16,9 @@ interface SessionSocket {
 export interface ConnectionOptions {
   readonly environment: Environment;
   /** What all sessions may send in one tick of the event loop. */
-  readonly limit: TickLimit;
+  readonly sendBudget: TickLimit;
   /** The large messages that all sockets without `sendPart` buffer, in characters. */
-  readonly whole: Budget;
+  readonly largeMessageBudget: Budget;
   readonly socket: SessionSocket;
   readonly thread_id: string;
   /** Part of every log record. */
@@ -38,43 +38,43 @@ export const CLOSE = {
   internal: 4500,
 } as const;
 
-const NOT_VALID = "The credential, or its permission, is not valid any more";
+const ACCESS_LOST = "The credential, or its permission, is not valid any more";
 
-const BEAT_MS = 5_000;
+const HEARTBEAT_MS = 5_000;
 /** A client that takes nothing during this many heartbeats is disconnected. */
-const STALLED_BEATS = 6;
+const MAX_STALLED_HEARTBEATS = 6;
 /** Messages wait while this many bytes have not left the socket. */
-const BUFFERED_BYTES = 256 * 1024;
-const ROOM_POLL_MS = 20;
+const MAX_BUFFERED_BYTES = 256 * 1024;
+const BUFFER_POLL_MS = 20;
 /** The size of a text that counts as one in the limit of a tick, in characters. */
-const CHUNK_SIZE = 4 * 1024;
+const CHARS_PER_BUDGET_UNIT = 4 * 1024;
 /** The size of a part of a message, in characters. */
-const PART_SIZE = 64 * 1024;
+const MAX_PART_CHARS = 64 * 1024;
 
 /** A socket until one side closes it. */
 export interface Connection {
   readonly closed: boolean;
   /** How many messages and parts were sent. */
-  readonly sent: number;
+  readonly sentCount: number;
   log(message: string, error: unknown): void;
   /** Sends a message after those before it, when the client has room. Resolves to false when the socket has closed. */
   send(text: string): Promise<boolean>;
   close(code: number, reason: string): void;
   /** Closes after the permission was lost. */
-  refuse(refusal: ServiceError): void;
+  closeRevoked(revocation: ServiceError): void;
   /** Closes after an error of the server. */
   fail(message: string, error: unknown, reason: string): void;
   /** The socket has closed. */
   end(): void;
 }
 
-const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > BUFFERED_BYTES;
+const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > MAX_BUFFERED_BYTES;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createConnection(options: ConnectionOptions, onEnd: () => void): Connection {
-  const { environment, limit, whole, socket, thread_id, ids } = options;
+  const { environment, sendBudget, largeMessageBudget, socket, thread_id, ids } = options;
   let closed = false;
-  let sent = 0;
+  let sentCount = 0;
   let last: Promise<unknown> = Promise.resolve();
 
   function log(message: string, error: unknown): void {
@@ -102,38 +102,39 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
   }
 
   /** Waits until the client has taken most of what was sent. */
-  async function room(): Promise<void> {
-    while (!closed && isStalled(socket)) await pause(environment, ROOM_POLL_MS);
+  async function waitForRoom(): Promise<void> {
+    while (!closed && isStalled(socket)) await pause(environment, BUFFER_POLL_MS);
   }
 
-  async function put(text: string, write: () => void): Promise<void> {
-    await room();
-    await limit.room(Math.ceil(text.length / CHUNK_SIZE));
+  async function writeWithRoom(text: string, write: () => void): Promise<void> {
+    await waitForRoom();
+    await sendBudget.room(Math.ceil(text.length / CHARS_PER_BUDGET_UNIT));
     if (closed) return;
     try {
       write();
-      sent++;
+      sentCount++;
     } catch (error) {
       fail("Sending to a WebSocket failed", error, "Sending failed");
     }
   }
 
   /** In parts, so that a slow client costs no copy of a large message. */
-  async function putParts(text: string, write: NonNullable<SessionSocket["sendPart"]>): Promise<void> {
+  async function sendInParts(text: string, write: NonNullable<SessionSocket["sendPart"]>): Promise<void> {
     for (let from = 0, to = 0; from < text.length && !closed; from = to) {
-      to = pieceEnd(text, from + PART_SIZE);
+      to = pieceEnd(text, from + MAX_PART_CHARS);
       const part = text.slice(from, to);
-      await put(part, () => write(part, to === text.length));
+      await writeWithRoom(part, () => write(part, to === text.length));
     }
   }
 
-  async function deliver(text: string): Promise<boolean> {
-    if (text.length > PART_SIZE && socket.sendPart) await putParts(text, (part, end) => socket.sendPart?.(part, end));
-    else if (text.length <= BUFFERED_BYTES) await put(text, () => socket.send(text));
+  async function sendMessage(text: string): Promise<boolean> {
+    if (text.length > MAX_PART_CHARS && socket.sendPart)
+      await sendInParts(text, (part, end) => socket.sendPart?.(part, end));
+    else if (text.length <= MAX_BUFFERED_BYTES) await writeWithRoom(text, () => socket.send(text));
     else {
-      const release = await whole.take(text.length);
-      await put(text, () => socket.send(text));
-      await room();
+      const release = await largeMessageBudget.take(text.length);
+      await writeWithRoom(text, () => socket.send(text));
+      await waitForRoom();
       release();
     }
     return !closed;
@@ -143,17 +144,17 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     get closed() {
       return closed;
     },
-    get sent() {
-      return sent;
+    get sentCount() {
+      return sentCount;
     },
     log,
     send(text) {
-      const delivered = last.then(() => deliver(text));
+      const delivered = last.then(() => sendMessage(text));
       last = delivered;
       return delivered;
     },
     close,
-    refuse: ({ code }) => close(CLOSE[code as "forbidden"] ?? CLOSE.forbidden, NOT_VALID),
+    closeRevoked: ({ code }) => close(CLOSE[code as "forbidden"] ?? CLOSE.forbidden, ACCESS_LOST),
     fail,
     end,
   };
@@ -162,19 +163,20 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
 /** Closes the socket of a client that does not read. The result stops it. */
 export function startHeartbeat(options: ConnectionOptions, connection: Connection): () => void {
   const { environment, socket } = options;
-  let stalled = 0;
-  let sent = 0;
+  let stalledHeartbeats = 0;
+  let sentCount = 0;
   let cancel = (): void => {};
 
-  function beat(): void {
-    cancel = environment.timer(BEAT_MS, () => {
-      stalled = isStalled(socket) && connection.sent === sent ? stalled + 1 : 0;
-      sent = connection.sent;
-      if (stalled === STALLED_BEATS) return connection.close(CLOSE.too_slow, "The client does not read");
-      beat();
+  function scheduleHeartbeat(): void {
+    cancel = environment.timer(HEARTBEAT_MS, () => {
+      stalledHeartbeats = isStalled(socket) && connection.sentCount === sentCount ? stalledHeartbeats + 1 : 0;
+      sentCount = connection.sentCount;
+      if (stalledHeartbeats === MAX_STALLED_HEARTBEATS)
+        return connection.close(CLOSE.too_slow, "The client does not read");
+      scheduleHeartbeat();
     });
   }
 
-  beat();
+  scheduleHeartbeat();
   return () => cancel();
 }

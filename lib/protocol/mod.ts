@@ -14,16 +14,22 @@ import {
 import { decodeSentEvent } from "../streams/thread-event.ts";
 import {
   type Command,
-  type CommandAnswer,
   type CommandCaller,
   CommandError,
   type CommandOptions,
+  type CommandResponse,
   createCommands,
-  errorAnswer,
+  toErrorResponse,
 } from "./commands.ts";
 
 export type { EventFilter, ProtocolEvent } from "../streams/protocol.ts";
-export type { AnswerMeta, Command, CommandAnswer, CommandCaller, CommandErrorCode } from "./commands.ts";
+export type {
+  Command,
+  CommandCaller,
+  CommandErrorCode,
+  CommandResponse as CommandAnswer,
+  CommandResponseMeta as AnswerMeta,
+} from "./commands.ts";
 
 /** Commands to threads, and their events, with the same objects as over HTTP. */
 export interface ThreadProtocol {
@@ -52,19 +58,19 @@ export interface ThreadProtocol {
    * console.log(answer.type); // success
    * ```
    */
-  command(thread_id: string, command: Command): Promise<CommandAnswer>;
+  command(thread_id: string, command: Command): Promise<CommandResponse>;
 }
 
 /** The protocol for any scope, without authorization. */
-export interface ProtocolDirectory {
+export interface InternalProtocol {
   subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
   /** While the thread has readers here: resolves when its next runs record all events. */
   recordAll(scope: Scope, thread_id: string): Promise<void>;
-  kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
+  readStored(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
   events(scope: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
   /** `caller`: what the caller may see and do. Default: everything in the scope. */
-  command(scope: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandAnswer>;
+  command(scope: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandResponse>;
 }
 
 interface ProtocolOptions extends Omit<CommandOptions, "events"> {
@@ -73,22 +79,22 @@ interface ProtocolOptions extends Omit<CommandOptions, "events"> {
 }
 
 /** A caller that may do everything in a scope. */
-const inProcess = (scope: Scope): CommandCaller => ({
+const createTrustedCaller = (scope: Scope): CommandCaller => ({
   read: async () => scope,
   run: async (_thread_id, request) => ({ scope, request, origin: {} }),
 });
 
-export function createProtocol(options: ProtocolOptions): ProtocolDirectory {
+export function createProtocol(options: ProtocolOptions): InternalProtocol {
   const { events } = options;
   const commands = createCommands(options);
 
-  const subscribe: ProtocolDirectory["subscribe"] = (scope, thread_id, filter) =>
+  const subscribe: InternalProtocol["subscribe"] = (scope, thread_id, filter) =>
     events.subscribe(scope, thread_id.toLowerCase(), filter);
 
   return {
     subscribe,
     recordAll: (scope, thread_id) => events.recordAll(scope, thread_id.toLowerCase()),
-    kept: (scope, thread_id, filter) => events.kept(scope, thread_id.toLowerCase(), filter),
+    readStored: (scope, thread_id, filter) => events.kept(scope, thread_id.toLowerCase(), filter),
     count: (scope, thread_id, filters) => events.count(scope, thread_id.toLowerCase(), filters),
     events(scope, thread_id, filter) {
       const problem = problemOfChannels(filter.channels);
@@ -96,17 +102,17 @@ export function createProtocol(options: ProtocolOptions): ProtocolDirectory {
       const { next, leave } = subscribe(scope, thread_id, filter);
       return createReader(async () => (await next()).map(decodeSentEvent), leave);
     },
-    async command(scope, given, { id, method, params = {} }, caller = inProcess(scope)) {
-      const thread_id = given.toLowerCase();
+    async command(scope, raw_thread_id, { id, method, params = {} }, caller = createTrustedCaller(scope)) {
+      const thread_id = raw_thread_id.toLowerCase();
       const meta = { thread_id };
       try {
-        const call = Object.hasOwn(commands, method) ? commands[method] : undefined;
-        if (!call) throw new CommandError("unknown_command", `Unknown protocol command: ${method}`);
-        const { result, ...more } = await call(thread_id, params, caller);
-        return { type: "success", id, result, meta: { ...meta, ...more } };
+        const handler = Object.hasOwn(commands, method) ? commands[method] : undefined;
+        if (!handler) throw new CommandError("unknown_command", `Unknown protocol command: ${method}`);
+        const { result, ...resultMeta } = await handler(thread_id, params, caller);
+        return { type: "success", id, result, meta: { ...meta, ...resultMeta } };
       } catch (error) {
-        const answer = errorAnswer(id, error, meta);
-        if (answer) return answer;
+        const response = toErrorResponse(id, error, meta);
+        if (response) return response;
         throw error;
       }
     },

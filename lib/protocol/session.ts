@@ -12,15 +12,22 @@ import {
   problemOfChannels,
   type SentEvent,
 } from "../streams/protocol.ts";
-import type { OpenThread } from "./authorization.ts";
-import { type Command, type CommandAnswer, CommandError, errorAnswer, invalid, readCommand } from "./commands.ts";
+import type { AuthorizedThreadStream } from "./authorization.ts";
+import {
+  type Command,
+  CommandError,
+  type CommandResponse,
+  invalidArgumentError,
+  readCommand,
+  toErrorResponse,
+} from "./commands.ts";
 import { CLOSE, type Connection, type ConnectionOptions, createConnection, startHeartbeat } from "./connection.ts";
 
-export interface SessionOptions extends ConnectionOptions {
+export interface SocketSessionOptions extends ConnectionOptions {
   /** Commands that all sessions may execute in one tick of the event loop. */
-  readonly commands: TickLimit;
+  readonly commandBudget: TickLimit;
   /** The socket closes when its caller loses the permission to read. */
-  readonly thread: OpenThread;
+  readonly thread: AuthorizedThreadStream;
   /** The longest message, in bytes. */
   readonly max_bytes: number;
   /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
@@ -29,7 +36,7 @@ export interface SessionOptions extends ConnectionOptions {
   readFilter(params: JsonObject): EventFilter;
 }
 
-export interface Session {
+export interface SocketSession {
   /** A message of the client. */
   onMessage(data: unknown): void;
   /** The socket has closed. */
@@ -37,20 +44,20 @@ export interface Session {
 }
 
 /** How long a replay waits for another subscription: longer if no run executes, because then its end is part of the replay. */
-const GATHER_MS = 10;
-const GATHER_ENDED_MS = 150;
+const REPLAY_DEBOUNCE_MS = 10;
+const ENDED_REPLAY_DEBOUNCE_MS = 150;
 const MAX_SUBSCRIPTIONS = 100;
 /** Of all subscriptions together; as many as the filter of one may have. */
 const MAX_NAMESPACES = 1_000;
 /** Commands that wait for the one before them. */
-const MAX_WAITING = 100;
+const MAX_QUEUED_COMMANDS = 100;
 
-const NO_JSON = "Protocol commands must be valid JSON.";
-const NO_COMMAND = "Protocol commands must include an integer id and string method.";
+const INVALID_JSON_TEXT = "Protocol commands must be valid JSON.";
+const INVALID_COMMAND_TEXT = "Protocol commands must include an integer id and string method.";
 
-const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
+const countUtf8Bytes = (text: string): number => new TextEncoder().encode(text).length;
 
-export function createSession(options: SessionOptions): Session {
+export function createSocketSession(options: SocketSessionOptions): SocketSession {
   const { environment, thread } = options;
   const connection = createConnection(options, () => {
     stopHeartbeat();
@@ -60,11 +67,12 @@ export function createSession(options: SessionOptions): Session {
   const subscriptions = createSubscriptions({
     ...thread,
     send: connection.send,
-    gather: (last) => pause(environment, last % (END_EVENT + 1) === END_EVENT ? GATHER_ENDED_MS : GATHER_MS),
+    debounce: (last) =>
+      pause(environment, last % (END_EVENT + 1) === END_EVENT ? ENDED_REPLAY_DEBOUNCE_MS : REPLAY_DEBOUNCE_MS),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
-  const guard = thread.guard((revocation) => revocation && connection.refuse(revocation));
+  const guard = thread.guard((revocation) => revocation && connection.closeRevoked(revocation));
   subscriptions.run().then(
     () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
     (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
@@ -74,32 +82,32 @@ export function createSession(options: SessionOptions): Session {
 
 /** Handles messages one after the other. Bounds how many wait. */
 function createMessageQueue(
-  { max_bytes, commands }: SessionOptions,
+  { max_bytes, commandBudget }: SocketSessionOptions,
   connection: Connection,
   handle: (text: string) => Promise<void>,
-): Session["onMessage"] {
-  let waiting = 0;
-  let waiting_bytes = 0;
+): SocketSession["onMessage"] {
+  let queuedCommands = 0;
+  let queuedBytes = 0;
   let last = Promise.resolve();
 
   return (data) => {
     if (connection.closed) return;
     if (typeof data !== "string") return connection.close(CLOSE.unsupported_data, "Commands are text");
-    const bytes = data.length > max_bytes ? data.length : sizeOf(data);
+    const bytes = data.length > max_bytes ? data.length : countUtf8Bytes(data);
     if (bytes > max_bytes) return connection.close(CLOSE.too_large, `A message has at most ${max_bytes} bytes`);
-    waiting++;
-    waiting_bytes += bytes;
-    if (waiting > MAX_WAITING || waiting_bytes > 2 * max_bytes) {
+    queuedCommands++;
+    queuedBytes += bytes;
+    if (queuedCommands > MAX_QUEUED_COMMANDS || queuedBytes > 2 * max_bytes) {
       return connection.close(CLOSE.too_many, "Too many commands at once");
     }
     last = last
       // A storage that answers at once must not let the commands of one socket fill a tick.
-      .then(() => commands.room(1))
+      .then(() => commandBudget.room(1))
       .then(() => (connection.closed ? undefined : handle(data)))
       .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))
       .then(() => {
-        waiting--;
-        waiting_bytes -= bytes;
+        queuedCommands--;
+        queuedBytes -= bytes;
       });
   };
 }
@@ -107,31 +115,33 @@ function createMessageQueue(
 /** Executes the command in a message, and sends its answer. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createCommandHandler(
-  options: SessionOptions,
+  options: SocketSessionOptions,
   connection: Connection,
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
   const { environment, thread, thread_id } = options;
   /** The next command waits until the client has room for its answer. */
-  const answer = (value: CommandAnswer): Promise<unknown> => connection.send(JSON.stringify(value));
+  const sendResponse = (response: CommandResponse): Promise<unknown> => connection.send(JSON.stringify(response));
 
   function subscribe(id: number, params: JsonObject): void {
     const problem = problemOfChannels(params.channels);
-    if (problem) throw invalid(`subscription.subscribe ${problem}`);
+    if (problem) throw invalidArgumentError(`subscription.subscribe ${problem}`);
     if (subscriptions.size >= MAX_SUBSCRIPTIONS) {
-      throw invalid(
+      throw invalidArgumentError(
         `A socket has at most ${MAX_SUBSCRIPTIONS} subscriptions. Unsubscribe one, or open another socket.`,
       );
     }
     const filter = options.readFilter(params);
     if (subscriptions.namespaces + (filter.namespaces?.length ?? 0) > MAX_NAMESPACES) {
-      throw invalid(`The subscriptions of a socket have at most ${MAX_NAMESPACES} namespaces. Open another socket.`);
+      throw invalidArgumentError(
+        `The subscriptions of a socket have at most ${MAX_NAMESPACES} namespaces. Open another socket.`,
+      );
     }
     const subscription_id = environment.uuid();
     // Other commands do not wait for the replay of another subscription, behind which this answer comes.
     subscriptions.add(subscription_id, filter, (replayed_events, applied_through_seq) => {
       const result = { subscription_id, replayed_events };
-      void answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
+      void sendResponse({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
     });
   }
 
@@ -143,19 +153,19 @@ function createCommandHandler(
 
   async function execute({ id, method, params = {} }: Command): Promise<void> {
     const revocation = await thread.findRevocation();
-    if (revocation) connection.refuse(revocation);
+    if (revocation) connection.closeRevoked(revocation);
     else if (method === "subscription.subscribe") subscribe(id, params);
     else if (method === "subscription.unsubscribe") {
       const result = unsubscribe(params);
       const { last: applied_through_seq } = await thread.count([]);
-      await answer({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
-    } else await answer(await thread.command({ id, method, params }));
+      await sendResponse({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
+    } else await sendResponse(await thread.command({ id, method, params }));
   }
 
   /** The answer to an error. Clients see only texts of errors that are meant for them. */
-  function failure(id: number, error: unknown): CommandAnswer {
-    const known = errorAnswer(id, error, { thread_id });
-    if (known) return known;
+  function toFailureResponse(id: number, error: unknown): CommandResponse {
+    const response = toErrorResponse(id, error, { thread_id });
+    if (response) return response;
     const code = error instanceof ServiceError ? error.code : "internal";
     if (!(error instanceof ServiceError)) connection.log("A command failed", error);
     const message = error instanceof ServiceError ? error.message : "Internal server error";
@@ -165,30 +175,30 @@ function createCommandHandler(
   }
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each way in which a message can fail has its own answer
-  async function handle(text: string): Promise<void> {
+  async function handleMessage(text: string): Promise<void> {
     let value: unknown;
     try {
       value = await options.parse(text);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      const message = error.code === "bad_request" ? NO_JSON : error.message;
-      await answer({ type: "error", id: null, error: "invalid_argument", message });
+      const message = error.code === "bad_request" ? INVALID_JSON_TEXT : error.message;
+      await sendResponse({ type: "error", id: null, error: "invalid_argument", message });
       return;
     }
     const command = readCommand(value);
     if (!command) {
-      await answer({ type: "error", id: null, error: "invalid_argument", message: NO_COMMAND });
+      await sendResponse({ type: "error", id: null, error: "invalid_argument", message: INVALID_COMMAND_TEXT });
       return;
     }
     try {
       await execute(command);
     } catch (error) {
-      if (error instanceof ServiceError && error.code === "unauthenticated") return connection.refuse(error);
-      await answer(failure(command.id, error));
+      if (error instanceof ServiceError && error.code === "unauthenticated") return connection.closeRevoked(error);
+      await sendResponse(toFailureResponse(command.id, error));
     }
   }
 
-  return handle;
+  return handleMessage;
 }
 
 interface Subscription {
@@ -196,20 +206,20 @@ interface Subscription {
   readonly filter: EventFilter;
   readonly passes: Passes;
   /** Answers the subscription. */
-  readonly answer: (replayed: number, last: number) => void;
-  answered: boolean;
+  readonly acknowledge: (replayed: number, last: number) => void;
+  isAcknowledged: boolean;
   /** True once it was sent what was kept up to the socket's position. */
-  replayed: boolean;
+  isReplayed: boolean;
 }
 
 interface SubscriptionOptions {
   subscribe(filter: EventFilter): Reader<SentEvent>;
-  kept(filter: EventFilter): AsyncIterable<SentEvent>;
+  readStored(filter: EventFilter): AsyncIterable<SentEvent>;
   count(filters: readonly EventFilter[]): Promise<KeptEvents>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
   /** Waits a moment for subscriptions that the client sends together. `last`: the newest event. */
-  gather(last: number): Promise<void>;
+  debounce(last: number): Promise<void>;
 }
 
 type Subscriptions = ReturnType<typeof createSubscriptions>;
@@ -227,50 +237,50 @@ function createSubscriptions(options: SubscriptionOptions) {
   let position: number | null = null;
   /** Counts the changes of `active`. */
   let version = 0;
-  let newest = 0;
-  let leave = (): void => {};
+  let newestSeq = 0;
+  let leaveReader = (): void => {};
 
   function update(): void {
     version++;
-    leave();
+    leaveReader();
   }
 
   /** Answers come before the first event: clients drop what comes earlier. */
-  async function answer(fresh: readonly Subscription[]): Promise<void> {
-    const waiting = fresh.filter(({ answered }) => !answered);
-    if (waiting.length === 0) return;
-    const { counts, last } = await options.count(waiting.map(({ filter }) => filter));
-    newest = last;
-    for (const [at, subscription] of waiting.entries()) {
-      subscription.answered = true;
-      subscription.answer(counts[at] as number, last);
+  async function acknowledgeAll(newSubscriptions: readonly Subscription[]): Promise<void> {
+    const unacknowledged = newSubscriptions.filter(({ isAcknowledged }) => !isAcknowledged);
+    if (unacknowledged.length === 0) return;
+    const { counts, last } = await options.count(unacknowledged.map(({ filter }) => filter));
+    newestSeq = last;
+    for (const [index, subscription] of unacknowledged.entries()) {
+      subscription.isAcknowledged = true;
+      subscription.acknowledge(counts[index] as number, last);
     }
   }
 
   /** Sends what new subscriptions missed. */
-  async function replay(fresh: readonly Subscription[], until: number): Promise<void> {
-    const since = firstOf(fresh);
+  async function replay(newSubscriptions: readonly Subscription[], until: number): Promise<void> {
+    const since = findLowestSince(newSubscriptions);
     if (since >= until) return;
-    for await (const event of options.kept({ ...union(fresh), since })) {
-      const wanting = fresh.filter(({ id }) => active.has(id));
-      if (event.seq > until || wanting.length === 0) break;
-      if (isWanted(event, wanting) && !(await options.send(event.data))) break;
+    for await (const event of options.readStored({ ...mergeFilters(newSubscriptions), since })) {
+      const recipients = newSubscriptions.filter(({ id }) => active.has(id));
+      if (event.seq > until || recipients.length === 0) break;
+      if (passesAny(event, recipients) && !(await options.send(event.data))) break;
     }
   }
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions ends it at each step
-  async function follow(reader: Reader<SentEvent>, since: number): Promise<boolean> {
-    leave = reader.leave;
+  async function forwardLive(reader: Reader<SentEvent>, expectedVersion: number): Promise<boolean> {
+    leaveReader = reader.leave;
     try {
-      while (version === since) {
-        const ready = await reader.next();
-        if (ready.length === 0) return version !== since;
-        for (const event of ready) {
+      while (version === expectedVersion) {
+        const events = await reader.next();
+        if (events.length === 0) return version !== expectedVersion;
+        for (const event of events) {
           // The position stays: the next reader begins with this event.
-          if (version !== since) return true;
+          if (version !== expectedVersion) return true;
           position = Math.max(position ?? 0, event.seq);
-          if (isWanted(event, active.values())) await options.send(event.data);
+          if (passesAny(event, active.values())) await options.send(event.data);
         }
       }
       return true;
@@ -287,8 +297,15 @@ function createSubscriptions(options: SubscriptionOptions) {
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
-    add(id: string, filter: EventFilter, answer: Subscription["answer"]): void {
-      active.set(id, { id, filter, passes: compileFilter(filter), answer, answered: false, replayed: false });
+    add(id: string, filter: EventFilter, acknowledge: Subscription["acknowledge"]): void {
+      active.set(id, {
+        id,
+        filter,
+        passes: compileFilter(filter),
+        acknowledge,
+        isAcknowledged: false,
+        isReplayed: false,
+      });
       update();
     },
     /** False if there is none. */
@@ -306,38 +323,39 @@ function createSubscriptions(options: SubscriptionOptions) {
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions starts it over after each wait
     async run(): Promise<boolean> {
       while (!closed) {
-        const since = version;
-        const fresh = [...active.values()].filter(({ replayed }) => !replayed);
-        if (fresh.length > 0) {
-          await answer(fresh);
-          if (version === since) await options.gather(newest);
-          if (version !== since) continue;
-          for (const subscription of fresh) subscription.replayed = true;
-          if (position === null) position = firstOf(fresh);
-          else await replay(fresh, position);
-          if (version !== since) continue;
+        const expectedVersion = version;
+        const newSubscriptions = [...active.values()].filter(({ isReplayed }) => !isReplayed);
+        if (newSubscriptions.length > 0) {
+          await acknowledgeAll(newSubscriptions);
+          if (version === expectedVersion) await options.debounce(newestSeq);
+          if (version !== expectedVersion) continue;
+          for (const subscription of newSubscriptions) subscription.isReplayed = true;
+          if (position === null) position = findLowestSince(newSubscriptions);
+          else await replay(newSubscriptions, position);
+          if (version !== expectedVersion) continue;
         }
-        const reader = options.subscribe({ ...union([...active.values()]), since: position ?? 0 });
-        if (!(await follow(reader, since))) return true;
+        const reader = options.subscribe({ ...mergeFilters([...active.values()]), since: position ?? 0 });
+        if (!(await forwardLive(reader, expectedVersion))) return true;
       }
       return false;
     },
   };
 }
 
-const sinceOf = ({ filter }: Subscription): number => filter.since ?? 0;
+const getSince = ({ filter }: Subscription): number => filter.since ?? 0;
 
 /** The lowest `seq` behind which one of them wants events. */
-const firstOf = (all: readonly Subscription[]): number => Math.min(...all.map(sinceOf));
+const findLowestSince = (subscriptions: readonly Subscription[]): number => Math.min(...subscriptions.map(getSince));
 
-function isWanted({ seq, event, namespace, name }: SentEvent, by: Iterable<Subscription>): boolean {
-  for (const one of by) if (seq > sinceOf(one) && one.passes(event, namespace, name)) return true;
+function passesAny({ seq, event, namespace, name }: SentEvent, subscriptions: Iterable<Subscription>): boolean {
+  for (const subscription of subscriptions)
+    if (seq > getSince(subscription) && subscription.passes(event, namespace, name)) return true;
   return false;
 }
 
 /** A filter that lets pass what any of them lets pass, and perhaps more. */
-function union(all: readonly Subscription[]): EventFilter {
-  const filters = all.map(({ filter }) => filter);
+function mergeFilters(subscriptions: readonly Subscription[]): EventFilter {
+  const filters = subscriptions.map(({ filter }) => filter);
   const channels = [...new Set(filters.flatMap((filter) => filter.channels))];
   if (!filters.every(({ namespaces = [] }) => namespaces.length > 0)) return { channels };
   const namespaces = filters.flatMap((filter) => filter.namespaces ?? []);

@@ -9,8 +9,8 @@ import { createWorker, type Worker } from "../engine/worker.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
 import { baseUrl, settingsOf } from "../options.ts";
-import type { BoundProtocol } from "../protocol/authorization.ts";
-import { createProtocol, type ProtocolDirectory, type ThreadProtocol } from "../protocol/mod.ts";
+import type { AuthorizedProtocol } from "../protocol/authorization.ts";
+import { createProtocol, type InternalProtocol, type ThreadProtocol } from "../protocol/mod.ts";
 import type { PermitRun } from "../runs/authorization.ts";
 import { createRuns, type RunDirectory, type Runs } from "../runs/mod.ts";
 import type { RunCalls, ThreadCalls } from "../steps/calls.ts";
@@ -51,14 +51,14 @@ export interface Directories extends FeatureDirectories {
   readonly threads: ThreadDirectory;
   readonly runs: RunDirectory;
   readonly crons: CronDirectory;
-  readonly protocol: ProtocolDirectory;
+  readonly protocol: InternalProtocol;
   readonly store: Directory<Store>;
 }
 
 /** The nouns for the caller of a request, with the calls that only routes use. */
 export interface RequestNouns extends CallerNouns {
   readonly runs: Runs & RunCalls & { readonly permit: PermitRun };
-  readonly protocol: BoundProtocol;
+  readonly protocol: AuthorizedProtocol;
 }
 
 export interface Nouns extends FeatureNouns {
@@ -71,7 +71,7 @@ export interface Nouns extends FeatureNouns {
   readonly worker: Worker;
   readonly hub: StreamHub;
   readonly events: ThreadEventLogs;
-  readonly protocol: ProtocolDirectory;
+  readonly protocol: InternalProtocol;
   readonly guards: StreamGuards;
 }
 

@@ -8,9 +8,9 @@ import type { Assistants } from "../assistants/mod.ts";
 import { createCron } from "../crons/authorization.ts";
 import type { FeedbackTokens } from "../feedback/mod.ts";
 import {
-  type BoundProtocol,
+  type AuthorizedProtocol,
   executeCommand,
-  openThread,
+  openThreadStream,
   readEvents,
   subscribeEvents,
 } from "../protocol/authorization.ts";
@@ -211,12 +211,12 @@ export const OPERATIONS: { readonly [Name in keyof CallerNouns]: OperationsOf<Ca
 /** Operations that only routes use. */
 export const ROUTE_OPERATIONS: {
   readonly runs: OperationsOf<{ permit: PermitRun }>;
-  readonly protocol: OperationsOf<BoundProtocol>;
+  readonly protocol: OperationsOf<AuthorizedProtocol>;
 } = {
   runs: { permit: custom("create", NEW_RUN, permitRun) },
   protocol: {
     subscribe: custom("stream", ["threads:read"], subscribeEvents),
-    open: custom("stream", ["threads:read"], openThread),
+    open: custom("stream", ["threads:read"], openThreadStream),
     // Its runs are authorized by the route, which gives the command a `permit`.
     command: custom("create", ["threads:read", ...NEW_RUN], executeCommand),
   },

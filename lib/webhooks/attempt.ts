@@ -1,5 +1,5 @@
 /** Makes one attempt of a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
-import { type Notification, notificationOf } from "../a2a/status.ts";
+import { createPushNotification, type PushNotification } from "../a2a/status.ts";
 import type { Environment } from "../environment.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
@@ -78,7 +78,7 @@ export function createAttempts(
     const verdict = checkUrl(settings.policy, row.url);
     if (verdict.verdict !== "accept") return failure(verdict.reason, { final: true });
     const { destination } = verdict;
-    const notification = row.push ? notificationOf(row.run, row.push) : null;
+    const notification = row.push ? createPushNotification(row.run, row.push) : null;
     const body = notification ? notification.body : payload(row);
     if (destination.kind === "loopback") {
       const headers = new Headers(Object.fromEntries(await headersOf(row, at, body, notification)));
@@ -116,7 +116,7 @@ export function createAttempts(
     row: DeliveryRow,
     at: number,
     body: string,
-    notification: Notification | null,
+    notification: PushNotification | null,
   ): Promise<readonly (readonly [string, string])[]> {
     const id = `msg_${row.delivery_id}`;
     const timestamp = Math.floor(at / 1000);

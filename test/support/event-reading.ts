@@ -69,7 +69,7 @@ export async function keptOf(
   visibility: Visibility = EVERYTHING,
 ): Promise<ProtocolEvent[]> {
   const events: ProtocolEvent[] = [];
-  for await (const event of serviceInternals(service).directories.protocol.kept(
+  for await (const event of serviceInternals(service).directories.protocol.readStored(
     { deployment: "default", ...visibility },
     thread_id,
     filter,

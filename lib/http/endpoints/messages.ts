@@ -3,7 +3,7 @@ import { ContentBlocks } from "../../executor/content-blocks.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 
 /** The blocks of a whole message, whatever provider it comes from: text, reasoning, calls of tools, files. */
-export function blocksOf(message: JsonObject): JsonObject[] {
+export function toContentBlocks(message: JsonObject): JsonObject[] {
   return new ContentBlocks()
     .chunk({ id: "message", ...message }, {})
     .flatMap(({ data: { event, content = null } }) =>
@@ -11,10 +11,10 @@ export function blocksOf(message: JsonObject): JsonObject[] {
     );
 }
 
-export const isText = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
+export const isNonEmptyString = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
 
 /** The error in a result of `wait` or `join`; null for other results. */
-export function errorIn(result: Json): { readonly error: string; readonly message: string } | null {
+export function findError(result: Json): { readonly error: string; readonly message: string } | null {
   const failure = isObject(result) ? (result.__error__ ?? null) : null;
   if (!isObject(failure)) return null;
   return { error: String(failure.error ?? "Error"), message: String(failure.message ?? "The agent failed") };

@@ -3,24 +3,24 @@ import type { GraphInfo } from "../../executor/contract.ts";
 import { baseUrl } from "../../options.ts";
 import type { RequestContext } from "../route.ts";
 
-type Context = Pick<RequestContext, "service">;
+type ServiceContext = Pick<RequestContext, "service">;
 /** An assistant, or what else names the graph that a run would execute. */
-type Agent = Pick<GraphInfo, "graph_id">;
+type GraphReference = Pick<GraphInfo, "graph_id">;
 
 /** The settings come from the host alone: clients write the metadata of assistants. */
-const findGraph = ({ service }: Context, { graph_id }: Agent): GraphInfo | undefined =>
+const findGraph = ({ service }: ServiceContext, { graph_id }: GraphReference): GraphInfo | undefined =>
   service.options.executor.graphs().find((info) => info.graph_id === graph_id);
 
 /** True if the model that called the agent as a tool of MCP may answer its interrupts. */
-export const mayModelAnswer = (context: Context, agent: Agent): boolean =>
+export const canModelAnswer = (context: ServiceContext, agent: GraphReference): boolean =>
   findGraph(context, agent)?.mcp?.model_may_answer === true;
 
 /** True if a client of A2A may answer approvals of the agent. */
-export const mayCallerApprove = (context: Context, agent: Agent): boolean =>
+export const canCallerApprove = (context: ServiceContext, agent: GraphReference): boolean =>
   findGraph(context, agent)?.a2a?.caller_may_approve === true;
 
 /** The address at which a person can answer the interrupts of a thread; null without the studio or `public_base_url`. */
-export function answerUrl({ handler, service }: RequestContext, thread_id: string): string | null {
+export function findAnswerUrl({ handler, service }: RequestContext, thread_id: string): string | null {
   const base = handler.hasStudio ? baseUrl(service.options) : undefined;
   return base === undefined ? null : `${base}/studio/threads/${thread_id}`;
 }

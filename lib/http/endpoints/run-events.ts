@@ -9,24 +9,24 @@ import { createReader, type Reader } from "../../streams/log.ts";
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
 
 /** The members of a run whose frames `RunEventMapper` reads from the first one. */
-export const EVENT_RUN: {
+export const RUN_EVENT_OPTIONS: {
   readonly stream_mode: readonly StreamMode[];
   readonly stream_subgraphs: true;
   readonly stream_resumable: true;
 } = { stream_mode: RUN_EVENT_MODES, stream_subgraphs: true, stream_resumable: true };
 
 /** The error for frames that stop before the end of their run, as when the service stops. Break the connection: an end would look complete. */
-export const stopped = (): Error => new Error("The frames stopped before the end of the run");
+export const incompleteStreamError = (): Error => new Error("The frames stopped before the end of the run");
 
 /** Where an event comes from. */
-interface Source {
+interface EventOrigin {
   /** `<node>:<task id>` of each level; empty for the root graph. */
   readonly namespace: readonly string[];
   readonly node?: string;
 }
 
 /** A part of a message. */
-interface Part extends Source {
+interface MessagePart extends EventOrigin {
   readonly message_id: string;
   /** `<message id>:<index>`: the same in every replay. */
   readonly id: string;
@@ -39,21 +39,25 @@ interface Part extends Source {
 export type RunEvent =
   /** A worker has started it; `attempt` above 1 says that the parts so far come from an attempt that was lost. */
   | { readonly type: "start"; readonly run_id: string; readonly attempt: number }
-  | (Source & { readonly type: "message-open"; readonly message_id: string; readonly role: "ai" | "human" | "system" })
-  | (Source & {
+  | (EventOrigin & {
+      readonly type: "message-open";
+      readonly message_id: string;
+      readonly role: "ai" | "human" | "system";
+    })
+  | (EventOrigin & {
       readonly type: "message-close";
       readonly message_id: string;
       /** Why the model has stopped: `stop`, `tool_use`, `length` or `content_filter`. */
       readonly reason: string;
       readonly usage: JsonObject | null;
     })
-  | (Part & { readonly type: "text-open" | "reasoning-open" })
-  | (Part & { readonly type: "text-delta" | "reasoning-delta"; readonly delta: string })
-  | (Part & { readonly type: "text-close" | "reasoning-close"; readonly block: JsonObject })
-  | (Part & { readonly type: "tool-call-open"; readonly tool_call_id: string; readonly name: string })
-  | (Part & { readonly type: "tool-call-delta"; readonly tool_call_id: string; readonly delta: string })
+  | (MessagePart & { readonly type: "text-open" | "reasoning-open" })
+  | (MessagePart & { readonly type: "text-delta" | "reasoning-delta"; readonly delta: string })
+  | (MessagePart & { readonly type: "text-close" | "reasoning-close"; readonly block: JsonObject })
+  | (MessagePart & { readonly type: "tool-call-open"; readonly tool_call_id: string; readonly name: string })
+  | (MessagePart & { readonly type: "tool-call-delta"; readonly tool_call_id: string; readonly delta: string })
   /** `error`: the arguments are no JSON object; `args` is their text then. */
-  | (Part & {
+  | (MessagePart & {
       readonly type: "tool-call-close";
       readonly tool_call_id: string;
       readonly name: string;
@@ -61,8 +65,8 @@ export type RunEvent =
       readonly error: string | null;
     })
   /** An image, audio, video or file of a message, whole. */
-  | (Part & { readonly type: "file"; readonly block: JsonObject })
-  | (Source & {
+  | (MessagePart & { readonly type: "file"; readonly block: JsonObject })
+  | (EventOrigin & {
       readonly type: "tool-result";
       readonly message_id: string;
       readonly tool_call_id: string;
@@ -71,17 +75,17 @@ export type RunEvent =
       readonly is_error: boolean;
     })
   /** An interrupt that waits for an answer. */
-  | (Source & { readonly type: "question"; readonly id: string; readonly value: Json })
-  | (Source & { readonly type: "custom"; readonly data: Json })
+  | (EventOrigin & { readonly type: "question"; readonly id: string; readonly value: Json })
+  | (EventOrigin & { readonly type: "custom"; readonly data: Json })
   /** A node has ended. */
-  | (Source & { readonly type: "update"; readonly node: string; readonly values: Json })
+  | (EventOrigin & { readonly type: "update"; readonly node: string; readonly values: Json })
   /** The state of the root graph, if the run streams `values`. */
   | { readonly type: "values"; readonly values: Json }
   | { readonly type: "error"; readonly error: string; readonly message: string }
   /** The last event. `status` is that of the run, or `rollback`. */
   | { readonly type: "end"; readonly status: string }
   /** Any other frame, such as those of `tasks`. */
-  | (Source & { readonly type: "frame"; readonly event: string; readonly data: Json });
+  | (EventOrigin & { readonly type: "frame"; readonly event: string; readonly data: Json });
 
 /** The events of one frame. */
 export interface FrameEvents {
@@ -94,7 +98,7 @@ export interface FrameEvents {
 export function readRunEvents(frames: Reader<Frame>): Reader<FrameEvents> {
   const mapper = new RunEventMapper();
   const toEvents = (frame: Frame): FrameEvents[] =>
-    frame.id === null ? [] : [{ frame_id: Number(frame.id), events: mapper.take(frame) }];
+    frame.id === null ? [] : [{ frame_id: Number(frame.id), events: mapper.map(frame) }];
   return createReader(async () => {
     for (;;) {
       const batch = await frames.next();
@@ -107,20 +111,20 @@ export function readRunEvents(frames: Reader<Frame>): Reader<FrameEvents> {
 /** Returns whether the events are those of the last frame. */
 export const endsRun = ({ events }: FrameEvents): boolean => events.at(-1)?.type === "end";
 
-type NewPart = Omit<Part, "message_id" | "id">;
+type PartOrigin = Omit<MessagePart, "message_id" | "id">;
 
 /** A message that is open. */
-interface Open {
+interface OpenMessage {
   readonly message_id: string;
   /** Only parts that are open. */
-  readonly parts: Map<Json, { tool_call_id: string; name: string; shown: number; type: string }>;
+  readonly parts: Map<Json, { tool_call_id: string; name: string; emittedChars: number; type: string }>;
 }
 
 /** The call's id; providers that give none get one that is the same in every replay. */
-const callId = (content: JsonObject, id: string): string =>
+const getToolCallId = (content: JsonObject, id: string): string =>
   typeof content.id === "string" && content.id !== "" ? content.id : id;
 
-const textOf = (value: Json | undefined): string => (typeof value === "string" ? value : "");
+const toText = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 
 /**
  * Maps the frames of one run, in their order from its first one. Frames of a stream that is read again give the same events.
@@ -136,62 +140,66 @@ const textOf = (value: Json | undefined): string => (typeof value === "string" ?
 export class RunEventMapper {
   #blocks = new ContentBlocks();
   /** By the `run_id` of the blocks, which is the message's id without `run-`. */
-  readonly #open = new Map<string, Open>();
-  readonly #asked = new Set<Json>();
-  readonly #results = new Set<Json>();
+  readonly #openMessages = new Map<string, OpenMessage>();
+  readonly #interruptIds = new Set<Json>();
+  readonly #toolMessageIds = new Set<Json>();
 
   /** The events of one frame; none for frames that say nothing new. */
-  take(frame: Pick<Frame, "event" | "data">): RunEvent[] {
+  map(frame: Pick<Frame, "event" | "data">): RunEvent[] {
     const { event, namespace, data } = decodeFrame(frame);
     switch (event) {
       case "messages":
-        return Array.isArray(data) ? this.#message(data) : [];
+        return Array.isArray(data) ? this.#mapMessage(data) : [];
       case "metadata":
-        return this.#started(isObject(data) ? data : {});
+        return this.#startAttempt(isObject(data) ? data : {});
       case "updates":
-        return isObject(data) ? this.#update(namespace, data) : [];
+        return isObject(data) ? this.#mapUpdate(namespace, data) : [];
       case "values":
-        return isObject(data) ? this.#values(namespace, data) : [];
+        return isObject(data) ? this.#mapValues(namespace, data) : [];
       case "custom":
         return [{ type: "custom", namespace, data }];
       case "error": {
         const { error = "Error", message = "" } = isObject(data) ? data : {};
-        return [...this.#close(String(message)), { type: "error", error: String(error), message: String(message) }];
+        return [
+          ...this.#closeMessages(String(message)),
+          { type: "error", error: String(error), message: String(message) },
+        ];
       }
       case "end":
-        return [...this.#close(), { type: "end", status: isObject(data) ? String(data.status) : "success" }];
+        return [...this.#closeMessages(), { type: "end", status: isObject(data) ? String(data.status) : "success" }];
       default:
         return [{ type: "frame", event, namespace, data }];
     }
   }
 
   /** The events of a message of the state, as if the run showed it whole. */
-  whole(message: Json): RunEvent[] {
-    return this.#message([message]);
+  mapWholeMessage(message: Json): RunEvent[] {
+    return this.#mapMessage([message]);
   }
 
-  #started({ run_id, attempt = 1 }: JsonObject): RunEvent[] {
+  #startAttempt({ run_id, attempt = 1 }: JsonObject): RunEvent[] {
     // A gap of the stream and a waiting note are `metadata` too.
     if (typeof run_id !== "string" || typeof attempt !== "number") return [];
-    const closed = this.#close();
+    const closed = this.#closeMessages();
     // A repeated attempt may use the same message ids.
     this.#blocks = new ContentBlocks();
     return [...closed, { type: "start", run_id, attempt }];
   }
 
-  #message([message = null, metadata = null]: readonly Json[]): RunEvent[] {
+  #mapMessage([message = null, metadata = null]: readonly Json[]): RunEvent[] {
     if (!isObject(message)) return [];
-    const about = isObject(metadata) ? metadata : {};
-    const type = textOf(message.type);
-    if (/^(?:tool|function)/i.test(type)) return type.endsWith("Chunk") ? [] : this.#result(message, about);
-    return this.#blocks.chunk(message, about).flatMap((one) => this.#block(one));
+    const messageMetadata = isObject(metadata) ? metadata : {};
+    const type = toText(message.type);
+    if (/^(?:tool|function)/i.test(type))
+      return type.endsWith("Chunk") ? [] : this.#mapToolMessage(message, messageMetadata);
+    return this.#blocks.chunk(message, messageMetadata).flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
-  #result(message: JsonObject, metadata: JsonObject): RunEvent[] {
+  #mapToolMessage(message: JsonObject, metadata: JsonObject): RunEvent[] {
     const { id, tool_call_id = null, name = null, content = "", status } = message;
-    if (typeof id !== "string" || typeof tool_call_id !== "string" || this.#results.has(id)) return [];
-    this.#results.add(id);
-    const ns = textOf(metadata.langgraph_checkpoint_ns ?? metadata.checkpoint_ns);
+    if (typeof id !== "string" || typeof tool_call_id !== "string" || this.#toolMessageIds.has(id)) return [];
+    this.#toolMessageIds.add(id);
+    const ns = toText(metadata.langgraph_checkpoint_ns ?? metadata.checkpoint_ns);
     return [
       {
         type: "tool-result",
@@ -206,132 +214,133 @@ export class RunEventMapper {
     ];
   }
 
-  #update(namespace: readonly string[], { __interrupt__: asked, ...nodes }: JsonObject): RunEvent[] {
-    const events = this.#questions(namespace, asked);
+  #mapUpdate(namespace: readonly string[], { __interrupt__: interrupts, ...nodes }: JsonObject): RunEvent[] {
+    const events = this.#mapInterrupts(namespace, interrupts);
     for (const [node, values] of Object.entries(nodes)) {
       const lists = isObject(values) ? Object.values(values) : [];
-      for (const list of lists) events.push(...this.#blocks.finish(list).flatMap((one) => this.#block(one)));
+      for (const list of lists)
+        events.push(...this.#blocks.finish(list).flatMap((messageEvent) => this.#mapMessageEvent(messageEvent)));
       events.push({ type: "update", namespace, node, values });
     }
     return events;
   }
 
-  #values(namespace: readonly string[], { __interrupt__: asked, ...values }: JsonObject): RunEvent[] {
-    const events = this.#questions(namespace, asked);
+  #mapValues(namespace: readonly string[], { __interrupt__: interrupts, ...values }: JsonObject): RunEvent[] {
+    const events = this.#mapInterrupts(namespace, interrupts);
     // A frame that only shows an interrupt is no state.
-    const isState = asked === undefined || Object.keys(values).length > 0;
+    const isState = interrupts === undefined || Object.keys(values).length > 0;
     if (isState && namespace.length === 0) events.push({ type: "values", values });
     return events;
   }
 
-  #questions(namespace: readonly string[], asked: Json | undefined): RunEvent[] {
-    const list = Array.isArray(asked) ? asked.filter(isObject) : [];
+  #mapInterrupts(namespace: readonly string[], interrupts: Json | undefined): RunEvent[] {
+    const list = Array.isArray(interrupts) ? interrupts.filter(isObject) : [];
     return list.flatMap(({ id, value = null }): RunEvent[] => {
-      if (typeof id !== "string" || this.#asked.has(id)) return [];
-      this.#asked.add(id);
+      if (typeof id !== "string" || this.#interruptIds.has(id)) return [];
+      this.#interruptIds.add(id);
       return [{ type: "question", namespace, id, value }];
     });
   }
 
   /** Ends the messages that have no end: the run has ended, or starts again. */
-  #close(error?: string): RunEvent[] {
-    return this.#blocks.close([], error).flatMap((one) => this.#block(one));
+  #closeMessages(error?: string): RunEvent[] {
+    return this.#blocks.close([], error).flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
-  #block({ namespace, node, data, args = "" }: MessageEvent): RunEvent[] {
-    const source: NewPart = { namespace, ...(node === undefined ? {} : { node }) };
+  #mapMessageEvent({ namespace, node, data, args = "" }: MessageEvent): RunEvent[] {
+    const origin: PartOrigin = { namespace, ...(node === undefined ? {} : { node }) };
     const key = String(data.run_id);
     if (data.event === "message-start") {
       const message_id = String(data.id);
-      this.#open.set(key, { message_id, parts: new Map() });
-      return [{ ...source, type: "message-open", message_id, role: data.role as "ai" }];
+      this.#openMessages.set(key, { message_id, parts: new Map() });
+      return [{ ...origin, type: "message-open", message_id, role: data.role as "ai" }];
     }
-    const open = this.#open.get(key);
+    const open = this.#openMessages.get(key);
     if (!open) return [];
     const { message_id } = open;
     const { index = 0 } = data;
-    const part: Part = { ...source, message_id, id: `${message_id}:${index}` };
+    const part: MessagePart = { ...origin, message_id, id: `${message_id}:${index}` };
     const content = isObject(data.content) ? data.content : {};
     switch (data.event) {
       case "content-block-start":
         return this.#openPart(open, index, part, content);
       case "content-block-delta":
-        return isObject(data.delta) ? this.#delta(open, index, part, data.delta) : [];
+        return isObject(data.delta) ? this.#mapDelta(open, index, part, data.delta) : [];
       case "content-block-finish":
         return this.#closePart(open, index, part, { content, args });
       default: {
         // The end of the message, or its failure.
-        this.#open.delete(key);
-        const left = [...open.parts.keys()].flatMap((at) =>
-          this.#closePart(open, at, { ...part, id: `${message_id}:${at}` }, { content: {}, args: "" }),
+        this.#openMessages.delete(key);
+        const closedParts = [...open.parts.keys()].flatMap((openIndex) =>
+          this.#closePart(open, openIndex, { ...part, id: `${message_id}:${openIndex}` }, { content: {}, args: "" }),
         );
         const usage = isObject(data.usage) ? data.usage : null;
         return [
-          ...left,
-          { ...source, type: "message-close", message_id, reason: textOf(data.reason) || "stop", usage },
+          ...closedParts,
+          { ...origin, type: "message-close", message_id, reason: toText(data.reason) || "stop", usage },
         ];
       }
     }
   }
 
-  #openPart({ parts }: Open, index: Json, part: Part, content: JsonObject): RunEvent[] {
-    const type = textOf(content.type);
-    const opened = { tool_call_id: "", name: "", shown: 0, type };
-    parts.set(index, opened);
+  #openPart({ parts }: OpenMessage, index: Json, part: MessagePart, content: JsonObject): RunEvent[] {
+    const type = toText(content.type);
+    const openPart = { tool_call_id: "", name: "", emittedChars: 0, type };
+    parts.set(index, openPart);
     if (type === "text" || type === "reasoning") return [{ ...part, type: `${type}-open` }];
     if (type !== "tool_call_chunk") return [];
-    return this.#openCall(opened, part, content);
+    return this.#openToolCall(openPart, part, content);
   }
 
   /** A call is opened with its name, which some providers send after its id. */
-  #openCall(
-    opened: { tool_call_id: string; name: string },
-    part: Part,
+  #openToolCall(
+    openPart: { tool_call_id: string; name: string },
+    part: MessagePart,
     { name = null, ...content }: JsonObject,
   ): RunEvent[] {
-    if (opened.name !== "" || typeof name !== "string" || name === "") return [];
-    opened.tool_call_id = callId(content, part.id);
-    opened.name = name;
-    return [{ ...part, type: "tool-call-open", tool_call_id: opened.tool_call_id, name }];
+    if (openPart.name !== "" || typeof name !== "string" || name === "") return [];
+    openPart.tool_call_id = getToolCallId(content, part.id);
+    openPart.name = name;
+    return [{ ...part, type: "tool-call-open", tool_call_id: openPart.tool_call_id, name }];
   }
 
-  #delta({ parts }: Open, index: Json, part: Part, delta: JsonObject): RunEvent[] {
-    const opened = parts.get(index);
-    if (!opened) return [];
-    if (delta.type === "text-delta") return [{ ...part, type: "text-delta", delta: textOf(delta.text) }];
+  #mapDelta({ parts }: OpenMessage, index: Json, part: MessagePart, delta: JsonObject): RunEvent[] {
+    const openPart = parts.get(index);
+    if (!openPart) return [];
+    if (delta.type === "text-delta") return [{ ...part, type: "text-delta", delta: toText(delta.text) }];
     if (delta.type === "reasoning-delta") {
-      return [{ ...part, type: "reasoning-delta", delta: textOf(delta.reasoning) }];
+      return [{ ...part, type: "reasoning-delta", delta: toText(delta.reasoning) }];
     }
     if (!isObject(delta.fields)) return [];
-    const events = this.#openCall(opened, part, delta.fields);
-    const { tool_call_id } = opened;
+    const events = this.#openToolCall(openPart, part, delta.fields);
+    const { tool_call_id } = openPart;
     // Snapshots of the arguments: what is new in them.
-    const args = textOf(delta.fields.args);
-    if (tool_call_id === "" || args.length <= opened.shown) return events;
-    events.push({ ...part, type: "tool-call-delta", tool_call_id, delta: args.slice(opened.shown) });
-    opened.shown = args.length;
+    const args = toText(delta.fields.args);
+    if (tool_call_id === "" || args.length <= openPart.emittedChars) return events;
+    events.push({ ...part, type: "tool-call-delta", tool_call_id, delta: args.slice(openPart.emittedChars) });
+    openPart.emittedChars = args.length;
     return events;
   }
 
   /** `args`: the arguments of a call as text; empty where it was cut off. */
   #closePart(
-    { parts }: Open,
+    { parts }: OpenMessage,
     index: Json,
-    part: Part,
+    part: MessagePart,
     { content, args: text }: { readonly content: JsonObject; readonly args: string },
   ): RunEvent[] {
-    const opened = parts.get(index);
-    if (!opened) return [];
+    const openPart = parts.get(index);
+    if (!openPart) return [];
     parts.delete(index);
-    const { type } = opened;
+    const { type } = openPart;
     if (type === "text" || type === "reasoning") return [{ ...part, type: `${type}-close`, block: content }];
     if (type !== "tool_call_chunk")
       return Object.keys(content).length > 0 ? [{ ...part, type: "file", block: content }] : [];
-    const events = this.#openCall(opened, part, content);
-    const { tool_call_id, name } = opened;
+    const events = this.#openToolCall(openPart, part, content);
+    const { tool_call_id, name } = openPart;
     if (tool_call_id === "") return events;
     // The snapshots of long arguments leave out the last ones.
-    const delta = text.slice(opened.shown);
+    const delta = text.slice(openPart.emittedChars);
     if (delta !== "") events.push({ ...part, type: "tool-call-delta", tool_call_id, delta });
     const { args } = content;
     const invalid = typeof content.error === "string" ? content.error : null;

@@ -1,9 +1,9 @@
 /** The thread event protocol (v2): requests, routes and WebSockets. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
-import type { OpenThread } from "../../protocol/authorization.ts";
+import type { AuthorizedThreadStream } from "../../protocol/authorization.ts";
 import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
-import { createSession } from "../../protocol/session.ts";
+import { createSocketSession } from "../../protocol/session.ts";
 import { anyObject, type Fields, integer, listOf, readFields, text } from "../parse.ts";
 import { errorResponse, json } from "../respond.ts";
 import { type RequestContext, type Route, routesOf, threadId } from "../route.ts";
@@ -121,7 +121,7 @@ function switched(): Response {
 }
 
 /** Opens the WebSocket of a thread. Errors: not_built (the host cannot), bad_request (no valid handshake). */
-function openSocket(context: RequestContext, thread_id: string, thread: OpenThread): Response {
+function openSocket(context: RequestContext, thread_id: string, thread: AuthorizedThreadStream): Response {
   const { host, handler, service, request_id } = context;
   if (typeof host.upgradeWebSocket !== "function") {
     const message = "This server cannot open WebSockets. Send a POST to this path for server-sent events";
@@ -131,10 +131,11 @@ function openSocket(context: RequestContext, thread_id: string, thread: OpenThre
   const upgraded = host.upgradeWebSocket({ max_bytes });
   if (!upgraded) throw new ServiceError("bad_request", "The WebSocket handshake is not valid");
   const { socket, response } = upgraded;
-  const session = createSession({
+  const session = createSocketSession({
     environment: service.environment,
-    limit: handler.bodies.limit,
-    ...handler.sockets,
+    sendBudget: handler.bodies.limit,
+    commandBudget: handler.sockets.commands,
+    largeMessageBudget: handler.sockets.whole,
     socket,
     thread_id,
     thread,

@@ -6,7 +6,7 @@ import {
   type CommandAnswer,
   type CommandCaller,
   createProtocol,
-  type ProtocolDirectory,
+  type InternalProtocol,
 } from "../../../lib/protocol/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import { testService } from "../../suite/kit.ts";
@@ -21,7 +21,7 @@ after(() => clearInterval(alive));
 
 interface World {
   readonly service: Service;
-  readonly protocol: ProtocolDirectory;
+  readonly protocol: InternalProtocol;
   readonly events: MemoryEvents;
   readonly jobs: FunctionJob[];
   /** What runs wait for after an answer. */

@@ -88,8 +88,8 @@ describe("a session whose client does not read", () => {
   });
 
   it("shares the room for whole messages with all sockets that cannot send parts", async () => {
-    const whole = createBudget(500_000);
-    const [stalled, other] = [world({ whole }), world({ whole })];
+    const largeMessageBudget = createBudget(500_000);
+    const [stalled, other] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
     const large = event(1, "values", { data: { text: "x".repeat(400_000) } });
     for (const { send, events, socket } of [stalled, other]) {
       await send("subscription.subscribe", { channels: ["values"] });
@@ -112,7 +112,7 @@ describe("a session whose client does not read", () => {
     // Small messages do not wait for others.
     other.session.onClose();
     stalled.socket.bufferedAmount = 0;
-    const third = world({ whole });
+    const third = world({ largeMessageBudget });
     await third.send("subscription.subscribe", { channels: ["values"] });
     third.events.add(large);
     await until(() => {
@@ -140,8 +140,8 @@ describe("a session whose client does not read", () => {
 describe("the commands of sockets", () => {
   it("take turns", async () => {
     const deferred: (() => void)[] = [];
-    const commands = tickLimit({ defer: (fn) => void deferred.push(fn) }, 1);
-    const [one, other] = [world({ commands }), world({ commands })];
+    const commandBudget = tickLimit({ defer: (fn) => void deferred.push(fn) }, 1);
+    const [one, other] = [world({ commandBudget }), world({ commandBudget })];
     for (const id of [1, 2]) for (const { session } of [one, other]) session.onMessage(command(id));
     const counts: number[] = [];
     for (let at = 0; at < 4; at++) {

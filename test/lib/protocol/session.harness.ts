@@ -4,9 +4,9 @@ import { createRevocationCheck } from "../../../lib/auth/revocation.ts";
 import { createBudget, systemEnvironment, tickLimit } from "../../../lib/environment.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import type { OpenThread } from "../../../lib/protocol/authorization.ts";
+import type { AuthorizedThreadStream } from "../../../lib/protocol/authorization.ts";
 import type { EventFilter } from "../../../lib/protocol/mod.ts";
-import { createSession, type Session, type SessionOptions } from "../../../lib/protocol/session.ts";
+import { createSocketSession, type SocketSession, type SocketSessionOptions } from "../../../lib/protocol/session.ts";
 import type { Visibility } from "../../../lib/storage/visibility.ts";
 import { idleGuards } from "../../support/guards.ts";
 import { until } from "../../support/until.ts";
@@ -15,7 +15,7 @@ import { MemoryEvents } from "./protocol.harness.ts";
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 
 export interface World {
-  readonly session: Session;
+  readonly session: SocketSession;
   readonly events: MemoryEvents;
   readonly sent: JsonObject[];
   readonly closed: (readonly [code: number, reason: string])[];
@@ -30,28 +30,28 @@ export interface World {
   seqs(): number[];
 }
 
-interface WorldOptions extends Partial<SessionOptions> {
+interface WorldOptions extends Partial<SocketSessionOptions> {
   /** Authorizes the reader again. Absent: its access cannot change. */
   readonly again?: () => Promise<Visibility>;
 }
 
-export function world({ again, ...options }: WorldOptions = {}, command?: OpenThread["command"]): World {
+export function world({ again, ...options }: WorldOptions = {}, command?: AuthorizedThreadStream["command"]): World {
   const events = new MemoryEvents();
   const sent: JsonObject[] = [];
   const closed: (readonly [number, string])[] = [];
   const log: unknown[] = [];
   const commands: string[] = [];
   const timers = new Map<object, { ms: number; fn: () => void }>();
-  const socket: World["socket"] & SessionOptions["socket"] = {
+  const socket: World["socket"] & SocketSessionOptions["socket"] = {
     bufferedAmount: 0,
     send: (text: string) => void sent.push(JSON.parse(text)),
     close: (code: number, reason: string) => void closed.push([code, reason]),
   };
   const scope = { deployment: "default" };
   const findRevocation = again ? createRevocationCheck({}, again) : undefined;
-  const thread: OpenThread = {
+  const thread: AuthorizedThreadStream = {
     subscribe: (filter) => events.subscribe(scope, THREAD, filter),
-    kept: (filter) => events.kept(scope, THREAD, filter),
+    readStored: (filter) => events.kept(scope, THREAD, filter),
     count: (filters) => events.count(scope, THREAD, filters),
     async command(sent) {
       commands.push(sent.method);
@@ -73,11 +73,11 @@ export function world({ again, ...options }: WorldOptions = {}, command?: OpenTh
     log: (record: unknown) => void log.push(record),
   };
   const guards = idleGuards(environment);
-  const session = createSession({
+  const session = createSocketSession({
     ...{ environment, thread, socket, thread_id: THREAD, max_bytes: 1_000, ids: {} },
-    limit: tickLimit(environment, 64),
-    commands: tickLimit(environment, 1),
-    whole: createBudget(1024 * 1024),
+    sendBudget: tickLimit(environment, 64),
+    commandBudget: tickLimit(environment, 1),
+    largeMessageBudget: createBudget(1024 * 1024),
     async parse(text) {
       try {
         return JSON.parse(text);

@@ -307,10 +307,10 @@ describe("a session", () => {
 
   it("sends when other sessions leave it room in the tick", async () => {
     const ticks: (() => void)[] = [];
-    const limit = tickLimit({ defer: (fn) => void ticks.push(fn) }, 1);
-    const { events, send, seqs } = world({ limit });
+    const sendBudget = tickLimit({ defer: (fn) => void ticks.push(fn) }, 1);
+    const { events, send, seqs } = world({ sendBudget });
     await send("subscription.subscribe", { channels: ["values"] });
-    limit.spend(1);
+    sendBudget.spend(1);
     events.add(event(1, "values"), event(2, "values"));
     await until(() => events.subscriptions.length >= 2);
     for (const count of [0, 1, 2]) {

@@ -6,7 +6,7 @@ import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../..
 import { recordedState } from "../../../lib/executor/recorded-states.ts";
 import { changeState } from "../../../lib/executor/state-changes.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { runTree } from "../../../lib/protocol/commands.ts";
+import { buildRunTree } from "../../../lib/protocol/commands.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import type { SentEvent } from "../../../lib/streams/protocol.ts";
 import { testService } from "../../suite/kit.ts";
@@ -194,7 +194,7 @@ describe("of the event protocol", () => {
         yield { seq, id, event: "lifecycle", namespace, name: undefined, data: JSON.stringify({ params }) };
       }
     }
-    const tree = await runTree(events());
+    const tree = await buildRunTree(events());
     assert.equal((tree?.children as JsonObject[] | undefined)?.length, 100_000);
   });
 });

@@ -1,15 +1,15 @@
 /** The card of an agent: what it can do, where, and with which credential. */
 
-import { type A2aVersion, VERSIONS } from "../../../a2a/wire.ts";
+import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/wire.ts";
 import type { Assistant } from "../../../assistants/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { baseUrl } from "../../../options.ts";
 import { json } from "../../respond.ts";
 import type { RequestContext } from "../../route.ts";
 import { HISTORY_SCOPE, SCOPE_HEADER } from "./options.ts";
-import { canPush } from "./push.ts";
+import { arePushNotificationsEnabled } from "./push.ts";
 
-const EXTENSION: JsonObject = {
+const HISTORY_EXTENSION: JsonObject = {
   uri: HISTORY_SCOPE,
   description: "Choose task-only or full-context response history",
   required: false,
@@ -22,14 +22,16 @@ const EXTENSION: JsonObject = {
 };
 
 /** Modes of content that the assistant's `metadata.a2a` names; default: text. */
-function modesOf({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
-  const given: Json | undefined = isObject(metadata.a2a ?? null) ? (metadata.a2a as JsonObject)[name] : undefined;
-  const modes = Array.isArray(given) ? given.filter((one) => typeof one === "string") : [];
+function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
+  const configuredModes: Json | undefined = isObject(metadata.a2a ?? null)
+    ? (metadata.a2a as JsonObject)[name]
+    : undefined;
+  const modes = Array.isArray(configuredModes) ? configuredModes.filter((mode) => typeof mode === "string") : [];
   return modes.length > 0 ? modes : ["text/plain"];
 }
 
 /** How callers show who they are. Custom authentication has schemes that the server does not know. */
-function securityOf({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
+function createSecurity({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
   if (!["api_key", "agent_builder"].includes(options.auth?.mode ?? "none")) return {};
   const name = "x-api-key";
   if (version === "0.3") {
@@ -42,28 +44,32 @@ function securityOf({ service: { options } }: RequestContext, version: A2aVersio
 }
 
 /** `version`: the one that the client asks for; without it the card serves both. */
-function cardOf(context: RequestContext, assistant: Assistant, version: A2aVersion | null): JsonObject {
+function createCard(context: RequestContext, assistant: Assistant, version: A2aVersion | null): JsonObject {
   const { request, handler, service } = context;
   const base = baseUrl(service.options) ?? new URL(request.url).origin + handler.base;
   const url = `${base.replace(/\/$/, "")}/a2a/${assistant.assistant_id}`;
   const { name } = assistant;
   const description = assistant.description || `Agent \`${name}\``;
-  const modes = { input: modesOf(assistant, "input_modes"), output: modesOf(assistant, "output_modes") };
+  const modes = { input: readModes(assistant, "input_modes"), output: readModes(assistant, "output_modes") };
   const isLegacy = version === "0.3";
   return {
     ...{ name, description, version: String(assistant.version) },
     ...(isLegacy
       ? {}
       : {
-          supportedInterfaces: VERSIONS.map((protocolVersion) => ({
+          supportedInterfaces: A2A_VERSIONS.map((protocolVersion) => ({
             url,
             protocolBinding: "JSONRPC",
             protocolVersion,
           })),
         }),
     ...(version === "1.0" ? {} : { url, preferredTransport: "JSONRPC", protocolVersion: "0.3.0" }),
-    capabilities: { streaming: true, pushNotifications: canPush(context.service), extensions: [EXTENSION] },
-    ...securityOf(context, version ?? "1.0"),
+    capabilities: {
+      streaming: true,
+      pushNotifications: arePushNotificationsEnabled(context.service),
+      extensions: [HISTORY_EXTENSION],
+    },
+    ...createSecurity(context, version ?? "1.0"),
     ...{ defaultInputModes: modes.input, defaultOutputModes: modes.output },
     skills: [
       {
@@ -75,17 +81,20 @@ function cardOf(context: RequestContext, assistant: Assistant, version: A2aVersi
 }
 
 /** A card, or 304 for a client that has it. */
-export async function cardAnswer(
+export async function createCardResponse(
   context: RequestContext,
   assistant: Assistant,
   version: A2aVersion | null,
 ): Promise<Response> {
-  const card = cardOf(context, assistant, version);
+  const card = createCard(context, assistant, version);
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(card)));
   const tag = [...new Uint8Array(hash).slice(0, 12)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const etag = `W/"${tag}"`;
   const headers = { etag, "cache-control": "private, max-age=60", vary: "a2a-version" };
-  const known = (context.request.headers.get("if-none-match") ?? "").split(",").map((one) => one.trim());
-  const isKnown = known.includes("*") || known.some((one) => one.replace(/^W\//, "") === `"${tag}"`);
-  return isKnown ? new Response(null, { status: 304, headers }) : json(card, headers);
+  const clientTags = (context.request.headers.get("if-none-match") ?? "")
+    .split(",")
+    .map((clientTag) => clientTag.trim());
+  const isUnchanged =
+    clientTags.includes("*") || clientTags.some((clientTag) => clientTag.replace(/^W\//, "") === `"${tag}"`);
+  return isUnchanged ? new Response(null, { status: 304, headers }) : json(card, headers);
 }

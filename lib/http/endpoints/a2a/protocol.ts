@@ -1,15 +1,23 @@
 /** The messages of A2A: what a request must have in both families of the protocol, and how errors are answered. */
-import { type A2aVersion, VERSIONS } from "../../../a2a/wire.ts";
+import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/wire.ts";
 import { type InputIssue, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
 import type { RequestContext } from "../../route.ts";
-import { type Reads, readAs, tryRead } from "../fields.ts";
-import { type A2aMethod, type RpcId, type RpcParams, rpcCall, rpcHead, rpcParams, UNKNOWN_PART } from "./requests.ts";
+import { type InputSchema, parseInput, tryParseInput } from "../fields.ts";
+import {
+  type A2aMethod,
+  type A2aParams,
+  type A2aRequestId,
+  a2aParams,
+  requestHeader,
+  rpcRequest,
+  UNKNOWN_PART_TEXT,
+} from "./requests.ts";
 
 /** The methods of 0.3, by their names since 1.0. */
-const LEGACY = {
+const LEGACY_METHODS = {
   "message/send": "SendMessage",
   "message/stream": "SendStreamingMessage",
   "tasks/get": "GetTask",
@@ -22,11 +30,11 @@ const LEGACY = {
   "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
 } as const;
 
-const isLegacy = (method: string): method is keyof typeof LEGACY => Object.hasOwn(LEGACY, method);
-const isKnown = (method: string): method is A2aMethod => Object.hasOwn(rpcParams["1.0"], method);
+const isLegacyMethod = (method: string): method is keyof typeof LEGACY_METHODS => Object.hasOwn(LEGACY_METHODS, method);
+const isSupportedMethod = (method: string): method is A2aMethod => Object.hasOwn(a2aParams["1.0"], method);
 
 /** Codes with the reason that answers since 1.0 name. */
-const CODES = {
+const ERROR_CODES = {
   parse: [-32700],
   request: [-32600],
   method: [-32601],
@@ -42,10 +50,10 @@ const CODES = {
 } as const;
 
 /** An error answer. */
-export class RpcError extends Error {
-  readonly kind: keyof typeof CODES;
+export class A2aError extends Error {
+  readonly kind: keyof typeof ERROR_CODES;
 
-  constructor(kind: keyof typeof CODES, message: string) {
+  constructor(kind: keyof typeof ERROR_CODES, message: string) {
     super(message);
     this.kind = kind;
   }
@@ -57,107 +65,114 @@ export class RpcError extends Error {
 }
 
 /** What an answer needs to know of its request. */
-export interface RequestHead {
-  readonly id: RpcId | null;
+export interface A2aRequestHeader {
+  readonly id: A2aRequestId | null;
   /** The family of the method's name. */
   readonly version: A2aVersion;
 }
 
 /** A request that passed the checks, with the parameters of its method. */
-export type RpcRequest<Method extends A2aMethod = A2aMethod> = {
-  readonly [Name in Method]: RequestHead & { readonly method: Name; readonly params: RpcParams[Name] };
+export type A2aRequest<Method extends A2aMethod = A2aMethod> = {
+  readonly [Name in Method]: A2aRequestHeader & { readonly method: Name; readonly params: A2aParams[Name] };
 }[Method];
 
 /** A request for one agent. */
-export interface Called<Method extends A2aMethod = A2aMethod> {
+export interface A2aRequestContext<Method extends A2aMethod = A2aMethod> {
   readonly context: RequestContext;
-  readonly request: RpcRequest<Method>;
+  readonly request: A2aRequest<Method>;
   readonly assistant_id: string;
   readonly graph_id: string;
 }
 
 /** Answers to what is no request. */
-export const UNKNOWN: RequestHead = { id: null, version: "1.0" };
+export const UNKNOWN_HEADER: A2aRequestHeader = { id: null, version: "1.0" };
 
 /** The body. Errors: another type of content, no JSON. */
 export function parseBody(headers: Headers, bytes: Uint8Array): unknown {
   const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
-  if (type !== "application/json") throw new RpcError("content", "The content type must be application/json");
+  if (type !== "application/json") throw new A2aError("content", "The content type must be application/json");
   try {
     return readJson(bytes);
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
-    throw new RpcError("parse", "Invalid JSON payload");
+    throw new A2aError("parse", "Invalid JSON payload");
   }
 }
 
 /** Members whose own members are the client's. */
-const FREE: ReadonlySet<string> = new Set(["data", "metadata"]);
+const CLIENT_DEFINED_MEMBERS: ReadonlySet<string> = new Set(["data", "metadata"]);
 /** The parts of a message are this deep in the parameters. */
-const DEEPEST = 3;
+const MAX_DEPTH = 3;
 
 /** Requests of 1.0 are ProtoJSON: a field may have its name in the protocol's definition too, such as `context_id`. */
-function jsonNames(value: Json, depth = 0): Json {
-  if (depth > DEEPEST) return value;
-  if (Array.isArray(value)) return value.map((one) => jsonNames(one, depth + 1));
+function toJsonNames(value: Json, depth = 0): Json {
+  if (depth > MAX_DEPTH) return value;
+  if (Array.isArray(value)) return value.map((entry) => toJsonNames(entry, depth + 1));
   if (!isObject(value)) return value;
   const members = Object.entries(value).flatMap(([name, member]): [string, Json][] => {
-    const shown = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-    if (shown !== name && Object.hasOwn(value, shown)) return [];
-    return [[shown, FREE.has(name) ? member : jsonNames(member, depth + 1)]];
+    const jsonName = name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    if (jsonName !== name && Object.hasOwn(value, jsonName)) return [];
+    return [[jsonName, CLIENT_DEFINED_MEMBERS.has(name) ? member : toJsonNames(member, depth + 1)]];
   });
   return Object.fromEntries(members);
 }
 
 /** The head of a request that may be malformed. */
-export function headOf(message: unknown): RequestHead {
-  const { id = null, method = "" } = tryRead(rpcHead, message) ?? {};
-  return { id, version: isLegacy(method) ? "0.3" : "1.0" };
+export function readRequestHeader(message: unknown): A2aRequestHeader {
+  const { id = null, method = "" } = tryParseInput(requestHeader, message) ?? {};
+  return { id, version: isLegacyMethod(method) ? "0.3" : "1.0" };
 }
 
 /** Errors: one for what is no request, an unknown method or version, parameters that do not fit. */
-export function readRequest(message: unknown, headers: Headers): RpcRequest {
-  const refuse = (what = "not a JSON-RPC 2.0 request with an id"): RpcError =>
-    new RpcError("request", `Request payload validation error: ${what}`);
-  if (!isFiniteJson(message)) throw refuse();
+export function readRequest(message: unknown, headers: Headers): A2aRequest {
+  const toError = (finding = "not a JSON-RPC 2.0 request with an id"): A2aError =>
+    new A2aError("request", `Request payload validation error: ${finding}`);
+  if (!isFiniteJson(message)) throw toError();
   const {
     id,
     method: name,
     params,
-  } = readAs(rpcCall, message, ({ loc }) => refuse(loc[0] === "method" ? "no method" : undefined));
-  checkVersion(headers);
-  const version = isLegacy(name) ? "0.3" : "1.0";
-  const method = isLegacy(name) ? LEGACY[name] : name;
-  if (!isKnown(method)) throw new RpcError("method", "Invalid method.");
-  const sent = version === "1.0" ? jsonNames(params) : params;
-  const read = readAs(rpcParams[version][method] as Reads<unknown>, sent, wrongParams, "params");
-  return { id, version, method, params: read } as RpcRequest;
+  } = parseInput(rpcRequest, message, ({ loc }) => toError(loc[0] === "method" ? "no method" : undefined));
+  readVersion(headers);
+  const version = isLegacyMethod(name) ? "0.3" : "1.0";
+  const method = isLegacyMethod(name) ? LEGACY_METHODS[name] : name;
+  if (!isSupportedMethod(method)) throw new A2aError("method", "Invalid method.");
+  const paramsJson = version === "1.0" ? toJsonNames(params) : params;
+  const parsedParams = parseInput(
+    a2aParams[version][method] as InputSchema<unknown>,
+    paramsJson,
+    invalidParamsError,
+    "params",
+  );
+  return { id, version, method, params: parsedParams } as A2aRequest;
 }
 
 /** The error of a finding in the parameters. Texts that are no predicate name their place themselves. */
-export function wrongParams({ loc, msg }: InputIssue): RpcError {
+export function invalidParamsError({ loc, msg }: InputIssue): A2aError {
   const isPredicate = /^(?:must|is)\b/.test(msg);
-  const kind = msg === UNKNOWN_PART ? "content" : "params";
-  return new RpcError(kind, isPredicate ? `${loc.join(".")}: ${msg}` : msg);
+  const kind = msg === UNKNOWN_PART_TEXT ? "content" : "params";
+  return new A2aError(kind, isPredicate ? `${loc.join(".")}: ${msg}` : msg);
 }
 
 /** The version that the client asks for; null where it names none. Errors: one that is not served. */
-export function checkVersion(headers: Headers): A2aVersion | null {
-  const sent = headers.get("a2a-version")?.trim() ?? "";
-  if (sent === "") return null;
-  const version = VERSIONS.find((one) => sent === one || sent.startsWith(`${one}.`));
+export function readVersion(headers: Headers): A2aVersion | null {
+  const headerValue = headers.get("a2a-version")?.trim() ?? "";
+  if (headerValue === "") return null;
+  const version = A2A_VERSIONS.find(
+    (supported) => headerValue === supported || headerValue.startsWith(`${supported}.`),
+  );
   if (version) return version;
-  throw new RpcError("version", `The A2A version ${sent} is not supported: ${VERSIONS.join(", ")}`);
+  throw new A2aError("version", `The A2A version ${headerValue} is not supported: ${A2A_VERSIONS.join(", ")}`);
 }
 
-export const resultMessage = ({ id }: RequestHead, result: Json): JsonObject => ({ jsonrpc: "2.0", id, result });
+export const toResultMessage = ({ id }: A2aRequestHeader, result: Json): JsonObject => ({ jsonrpc: "2.0", id, result });
 
-export function errorMessage({ id, version }: RequestHead, { kind, message }: RpcError): JsonObject {
-  const [code, reason]: readonly [number, string?] = CODES[kind];
+export function toErrorMessage({ id, version }: A2aRequestHeader, { kind, message }: A2aError): JsonObject {
+  const [code, reason]: readonly [number, string?] = ERROR_CODES[kind];
   const info = { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" };
   const data: JsonObject = reason !== undefined && version === "1.0" ? { data: [info as JsonObject] } : {};
   return { jsonrpc: "2.0", id, error: { code, message, ...data } };
 }
 
-export const noTask = (id: string | null): RpcError =>
-  new RpcError("task", `Task not found: ${id?.slice(0, 100) ?? null}`);
+export const taskNotFoundError = (id: string | null): A2aError =>
+  new A2aError("task", `Task not found: ${id?.slice(0, 100) ?? null}`);

@@ -4,21 +4,22 @@ import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceInternals } from "../../../service.ts";
 import type { PushRow } from "../../../storage/mod.ts";
 import type { PushRequest } from "../../../webhooks/pushes.ts";
-import { readAs } from "../fields.ts";
-import { type Called, noTask, RpcError, wrongParams } from "./protocol.ts";
+import { parseInput } from "../fields.ts";
+import { A2aError, type A2aRequestContext, invalidParamsError, taskNotFoundError } from "./protocol.ts";
 import { type A2aMethod, type PushConfig, pushConfig } from "./requests.ts";
-import { callOf } from "./task.ts";
+import { requireTask } from "./task.ts";
 
 /** Whether this server tells clients anything. */
-export const canPush = ({ options }: Pick<ServiceInternals, "options">): boolean => !options.http?.disable_webhooks;
+export const arePushNotificationsEnabled = ({ options }: Pick<ServiceInternals, "options">): boolean =>
+  !options.http?.disable_webhooks;
 
 /** Errors: one where webhooks are disabled. */
-export function requirePush(service: Pick<ServiceInternals, "options">): void {
-  if (!canPush(service)) throw new RpcError("push", "Push Notification is not supported");
+export function requirePushNotifications(service: Pick<ServiceInternals, "options">): void {
+  if (!arePushNotificationsEnabled(service)) throw new A2aError("push", "Push Notification is not supported");
 }
 
 /** What is stored of a configuration. `id`: of one that has none. */
-export function pushOf(config: PushConfig, version: A2aVersion, id: string): PushRequest {
+export function toPushRequest(config: PushConfig, version: A2aVersion, id: string): PushRequest {
   const { url, token, scheme, credentials } = config;
   return {
     config_id: config.id ?? id,
@@ -33,53 +34,60 @@ export function pushOf(config: PushConfig, version: A2aVersion, id: string): Pus
 }
 
 /** Without the token and the credentials, because everybody who can read the task can read this. */
-function shown({ config_id: id, task_id: taskId, url, terms: { scheme } }: PushRow, version: A2aVersion): JsonObject {
+function toPushConfigJson(
+  { config_id: id, task_id: taskId, url, terms: { scheme } }: PushRow,
+  version: A2aVersion,
+): JsonObject {
   if (version === "1.0") return { taskId, id, url, ...(scheme === undefined ? {} : { authentication: { scheme } }) };
-  const about: JsonObject = scheme === undefined ? {} : { authentication: { schemes: [scheme] } };
-  return { taskId, pushNotificationConfig: { id, url, ...about } };
+  const authentication: JsonObject = scheme === undefined ? {} : { authentication: { schemes: [scheme] } };
+  return { taskId, pushNotificationConfig: { id, url, ...authentication } };
 }
 
 type PushMethod = Extract<A2aMethod, `${string}TaskPushNotificationConfig${string}`>;
 
 /** The methods of push configurations. */
-export async function pushMethod({ context, request, assistant_id }: Called<PushMethod>): Promise<Json> {
-  requirePush(context.service);
+export async function handlePushMethod({
+  context,
+  request,
+  assistant_id,
+}: A2aRequestContext<PushMethod>): Promise<Json> {
+  requirePushNotifications(context.service);
   const { nouns } = context;
   const { version } = request;
   const { task } = request.params;
-  const call = await callOf(nouns, task, assistant_id);
-  const { run_id: task_id, thread_id } = call.first;
-  const all = async (): Promise<readonly PushRow[]> => await nouns.webhooks.listPushes({ thread_id, task_id });
+  const protocolRequest = await requireTask(nouns, task, assistant_id);
+  const { run_id: task_id, thread_id } = protocolRequest.firstRun;
+  const listConfigs = async (): Promise<readonly PushRow[]> => await nouns.webhooks.listPushes({ thread_id, task_id });
 
   switch (request.method) {
     case "CreateTaskPushNotificationConfig": {
-      const config = readAs(pushConfig, request.params.given, wrongParams, "pushNotificationConfig");
-      const push = pushOf(config, version, version === "1.0" ? context.service.environment.uuid() : task_id);
+      const config = parseInput(pushConfig, request.params.configInput, invalidParamsError, "pushNotificationConfig");
+      const push = toPushRequest(config, version, version === "1.0" ? context.service.environment.uuid() : task_id);
       // The task may have gone on meanwhile.
-      for (let { newest } = call, last = ""; newest.run_id !== last; ) {
-        last = newest.run_id;
+      for (let { newestRun } = protocolRequest, last = ""; newestRun.run_id !== last; ) {
+        last = newestRun.run_id;
         await nouns.webhooks.setPush({ ...push, task_id, thread_id, last_run: last });
-        ({ newest } = await callOf(nouns, task, assistant_id));
+        ({ newestRun } = await requireTask(nouns, task, assistant_id));
       }
-      return await found(push.config_id);
+      return await requireConfig(push.config_id);
     }
     case "GetTaskPushNotificationConfig":
-      return await found(request.params.config);
+      return await requireConfig(request.params.config);
     case "ListTaskPushNotificationConfigs": {
-      const configs = (await all()).map((push) => shown(push, version));
+      const configs = (await listConfigs()).map((push) => toPushConfigJson(push, version));
       return version === "1.0" ? { configs, nextPageToken: "" } : configs;
     }
     case "DeleteTaskPushNotificationConfig": {
       const { config: config_id } = request.params;
-      if (config_id === "") throw new RpcError("params", "The id of the configuration is required");
+      if (config_id === "") throw new A2aError("params", "The id of the configuration is required");
       await nouns.webhooks.removePush({ thread_id, task_id, config_id });
       return null;
     }
   }
 
-  async function found(id: string): Promise<JsonObject> {
-    const push = (await all()).find(({ config_id }) => id === "" || config_id === id);
-    if (push) return shown(push, version);
-    throw noTask(`${task_id}, push configuration ${id}`);
+  async function requireConfig(id: string): Promise<JsonObject> {
+    const push = (await listConfigs()).find(({ config_id }) => id === "" || config_id === id);
+    if (push) return toPushConfigJson(push, version);
+    throw taskNotFoundError(`${task_id}, push configuration ${id}`);
   }
 }

@@ -1,45 +1,46 @@
 /** The messages of A2A's clients: a schema for each, whose output the handlers take. */
 import * as v from "valibot";
-import type { Part, TaskState } from "../../../a2a/wire.ts";
+import type { A2aPart, A2aTaskState } from "../../../a2a/wire.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { parseRfc3339 } from "../../../rfc3339.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { anyJson, anyObject } from "../../parse.ts";
-import { anyList, lenient, type Reads, withDefault } from "../fields.ts";
-import { blockOfFile } from "../states.ts";
+import { anyList, type InputSchema, lenient, withDefault } from "../fields.ts";
+import { createFileBlock } from "../states.ts";
 
-export type RpcId = string | number;
+export type A2aRequestId = string | number;
 
 const rpcId = v.union([v.string(), v.pipe(v.number(), v.finite())]);
 
 /** What is known of a message that may be malformed. */
-export const rpcHead: Reads<{ readonly id: RpcId | null; readonly method: string }> = v.object({
+export const requestHeader: InputSchema<{ readonly id: A2aRequestId | null; readonly method: string }> = v.object({
   id: v.fallback(v.nullable(rpcId), null),
   method: v.fallback(v.string(), ""),
 });
 
 /** A request of JSON-RPC. */
-export const rpcCall: Reads<{ readonly id: RpcId; readonly method: string; readonly params: Json }> = v.object({
-  jsonrpc: v.literal("2.0"),
-  id: rpcId,
-  method: v.string(),
-  params: withDefault(anyJson, {}),
-});
+export const rpcRequest: InputSchema<{ readonly id: A2aRequestId; readonly method: string; readonly params: Json }> =
+  v.object({
+    jsonrpc: v.literal("2.0"),
+    id: rpcId,
+    method: v.string(),
+    params: withDefault(anyJson, {}),
+  });
 
 const string = v.string("must be a text");
 const text = v.pipe(string, v.nonEmpty("must not be empty"));
 
 /** A value as text, also where it is none. */
-const asText = (sent: unknown): string => (v.is(v.string(), sent) ? sent : JSON.stringify(sent));
+const toText = (input: unknown): string => (v.is(v.string(), input) ? input : JSON.stringify(input));
 
 /** The id of a task, which need not be one. Null: absent. */
-const taskId: Reads<string | null> = v.pipe(
+const taskId: InputSchema<string | null> = v.pipe(
   withDefault<unknown>(v.unknown(), null),
-  v.transform((id) => (id === null || id === "" ? null : asText(id))),
+  v.transform((id) => (id === null || id === "" ? null : toText(id))),
 );
 
 /** The answers of a data part to several questions, by the ids of these. */
-export const sentAnswers: Reads<readonly { readonly id: string; readonly value: Json }[]> = v.pipe(
+export const resumeEntries: InputSchema<readonly { readonly id: string; readonly value: Json }[]> = v.pipe(
   v.array(v.object({ id: v.pipe(v.union([v.string(), v.number()]), v.transform(String)), value: anyJson })),
   v.nonEmpty(),
 );
@@ -51,22 +52,22 @@ export interface HistoryOptions {
 }
 
 export const SCOPES = ["context", "task"] as const;
-export const WRONG_SCOPE = "historyScope must be context or task";
-const WRONG_LENGTH = "historyLength must be a whole number from 0";
+export const SCOPE_TEXT = "historyScope must be context or task";
+const LENGTH_TEXT = "historyLength must be a whole number from 0";
 /** The most messages of a history, and as many as are shown by default. */
-export const MOST_MESSAGES = 10;
+export const MAX_HISTORY_MESSAGES = 10;
 
 const history = {
   historyscope: v.optional(v.never("Unknown history option 'historyscope'; use 'historyScope'")),
   historyLength: v.nullish(
     v.pipe(
-      v.number(WRONG_LENGTH),
-      v.integer(WRONG_LENGTH),
-      v.minValue(0, WRONG_LENGTH),
-      v.maxValue(MOST_MESSAGES, `historyLength cannot exceed ${MOST_MESSAGES}`),
+      v.number(LENGTH_TEXT),
+      v.integer(LENGTH_TEXT),
+      v.minValue(0, LENGTH_TEXT),
+      v.maxValue(MAX_HISTORY_MESSAGES, `historyLength cannot exceed ${MAX_HISTORY_MESSAGES}`),
     ),
   ),
-  historyScope: v.nullish(v.picklist(SCOPES, WRONG_SCOPE)),
+  historyScope: v.nullish(v.picklist(SCOPES, SCOPE_TEXT)),
 };
 
 /** Where a client wants to be told how a task goes on. */
@@ -78,69 +79,74 @@ export interface PushConfig {
   readonly credentials: string | undefined;
 }
 
-const LONGEST = 4096;
-const HEADER = /^[\x20-\x7e]*$/;
-const SCHEME = /^[\w!#$%&'*+.^`|~-]*$/;
+const MAX_HEADER_CHARS = 4096;
+const HEADER_PATTERN = /^[\x20-\x7e]*$/;
+const SCHEME_PATTERN = /^[\w!#$%&'*+.^`|~-]*$/;
 
 /** A text for a header. Empty counts as absent. */
-function headerText(fits: RegExp): Reads<string | undefined> {
-  const msg = `must be a text of at most ${LONGEST} characters that a header can have`;
+function headerText(pattern: RegExp): InputSchema<string | undefined> {
+  const msg = `must be a text of at most ${MAX_HEADER_CHARS} characters that a header can have`;
   return v.pipe(
     v.nullish(v.string(msg), ""),
-    v.maxLength(LONGEST, msg),
-    v.regex(fits, msg),
-    v.transform((sent) => sent || undefined),
+    v.maxLength(MAX_HEADER_CHARS, msg),
+    v.regex(pattern, msg),
+    v.transform((input) => input || undefined),
   );
 }
 
 const authentication = v.object(
   {
-    scheme: headerText(SCHEME),
+    scheme: headerText(SCHEME_PATTERN),
     // 0.3 lists them; the first one is used.
     schemes: v.pipe(
       lenient(anyList),
       v.transform((list): unknown => list?.[0]),
-      headerText(SCHEME),
+      headerText(SCHEME_PATTERN),
     ),
-    credentials: headerText(HEADER),
+    credentials: headerText(HEADER_PATTERN),
   },
   "must be an object",
 );
 
-export const pushConfig: Reads<PushConfig> = v.pipe(
-  v.object({ id: headerText(HEADER), url: text, token: headerText(HEADER), authentication: v.nullish(authentication) }),
-  v.transform(({ authentication: given, ...config }) => ({
+export const pushConfig: InputSchema<PushConfig> = v.pipe(
+  v.object({
+    id: headerText(HEADER_PATTERN),
+    url: text,
+    token: headerText(HEADER_PATTERN),
+    authentication: v.nullish(authentication),
+  }),
+  v.transform(({ authentication: authInput, ...config }) => ({
     ...config,
-    scheme: given?.schemes ?? given?.scheme,
-    credentials: given?.credentials,
+    scheme: authInput?.schemes ?? authInput?.scheme,
+    credentials: authInput?.credentials,
   })),
 );
 
 /** A part of a message in the form of 1.0, and what the agent gets of it: a block, or data. */
-interface ReadPart {
-  readonly part: Part;
+interface ParsedPart {
+  readonly part: A2aPart;
   readonly block?: JsonObject;
   readonly data?: JsonObject;
 }
 
-export const UNKNOWN_PART = "must have text, data, raw or url";
-const MEMBERS = ["data", "text", "raw", "url"] as const;
+export const UNKNOWN_PART_TEXT = "must have text, data, raw or url";
+const CONTENT_MEMBERS = ["data", "text", "raw", "url"] as const;
 
 /** A file of 0.3 as a part of 1.0. */
-function modernFile({ bytes = null, uri = "", mimeType, name }: JsonObject): Part {
-  const about = { ...(mimeType ? { mediaType: mimeType } : {}), ...(name ? { filename: name } : {}) };
-  return bytes === null ? { url: uri, ...about } : { raw: bytes, ...about };
+function toModernFile({ bytes = null, uri = "", mimeType, name }: JsonObject): A2aPart {
+  const fileMembers = { ...(mimeType ? { mediaType: mimeType } : {}), ...(name ? { filename: name } : {}) };
+  return bytes === null ? { url: uri, ...fileMembers } : { raw: bytes, ...fileMembers };
 }
 
 const file = { mediaType: lenient(text), filename: lenient(text), part: anyObject };
 
-const sentPart: Reads<ReadPart> = v.pipe(
+const messagePart: InputSchema<ParsedPart> = v.pipe(
   anyObject,
   v.rawTransform(({ dataset: { value }, addIssue, NEVER }): unknown => {
-    const part = value.kind === "file" && isObject(value.file) ? modernFile(value.file) : value;
-    const type = MEMBERS.find((name) => part[name] !== undefined && part[name] !== null);
+    const part = value.kind === "file" && isObject(value.file) ? toModernFile(value.file) : value;
+    const type = CONTENT_MEMBERS.find((name) => part[name] !== undefined && part[name] !== null);
     if (type !== undefined && (part.kind === undefined || part.kind === type)) return { ...part, type, part };
-    addIssue({ message: UNKNOWN_PART });
+    addIssue({ message: UNKNOWN_PART_TEXT });
     return NEVER;
   }),
   v.variant("type", [
@@ -153,23 +159,23 @@ const sentPart: Reads<ReadPart> = v.pipe(
       ...file,
     }),
   ]),
-  v.transform((read): ReadPart => {
-    const { part } = read;
-    if (read.type === "data") return { part, data: read.data };
-    if (read.type === "text") return { part, block: { type: "text", text: read.text } };
-    const { mediaType = "application/octet-stream", filename } = read;
+  v.transform((parsed): ParsedPart => {
+    const { part } = parsed;
+    if (parsed.type === "data") return { part, data: parsed.data };
+    if (parsed.type === "text") return { part, block: { type: "text", text: parsed.text } };
+    const { mediaType = "application/octet-stream", filename } = parsed;
     const source: JsonObject =
-      read.type === "raw" ? { source_type: "base64", data: read.raw } : { source_type: "url", url: read.url };
-    return { part, block: blockOfFile(mediaType, source, filename) };
+      parsed.type === "raw" ? { source_type: "base64", data: parsed.raw } : { source_type: "url", url: parsed.url };
+    return { part, block: createFileBlock(mediaType, source, filename) };
   }),
 );
 
 /** A message of a client. */
-export interface SentMessage {
+export interface A2aUserMessage {
   readonly messageId: string;
   readonly contextId: string | null;
   readonly taskId: string | null;
-  readonly parts: readonly Part[];
+  readonly parts: readonly A2aPart[];
   readonly text: string;
   /** Texts and files as LangChain's blocks. */
   readonly blocks: readonly JsonObject[];
@@ -178,27 +184,27 @@ export interface SentMessage {
   readonly metadata: JsonObject;
 }
 
-const MESSAGE_ID = "must be a text, 1 to 255 characters";
-const PARTS = "must be a list of at least one part";
+const MESSAGE_ID_TEXT = "must be a text, 1 to 255 characters";
+const PARTS_TEXT = "must be a list of at least one part";
 
-const message: Reads<SentMessage> = v.pipe(
+const message: InputSchema<A2aUserMessage> = v.pipe(
   v.object(
     {
-      messageId: v.pipe(v.string(MESSAGE_ID), v.nonEmpty(MESSAGE_ID), v.maxLength(255, MESSAGE_ID)),
+      messageId: v.pipe(v.string(MESSAGE_ID_TEXT), v.nonEmpty(MESSAGE_ID_TEXT), v.maxLength(255, MESSAGE_ID_TEXT)),
       role: v.picklist(["ROLE_USER", "user"], "must be ROLE_USER (in 0.3: user)"),
       contextId: v.pipe(
         v.nullish(string, ""),
         v.check((id) => id === "" || UUID.test(id), "Failed to create run: Invalid thread ID"),
       ),
       taskId,
-      parts: v.pipe(v.array(sentPart, PARTS), v.nonEmpty(PARTS)),
+      parts: v.pipe(v.array(messagePart, PARTS_TEXT), v.nonEmpty(PARTS_TEXT)),
       metadata: lenient(anyObject),
     },
     "must be an object",
   ),
   v.transform(({ messageId, contextId, taskId: task, parts, metadata = {} }) => {
     const blocks = parts.flatMap(({ block }) => (block ? [block] : []));
-    const texts = blocks.flatMap(({ type, text: said }) => (type === "text" ? [said as string] : []));
+    const texts = blocks.flatMap(({ type, text: blockText }) => (type === "text" ? [blockText as string] : []));
     return {
       ...{ messageId, contextId: contextId.toLowerCase() || null, taskId: task?.toLowerCase() ?? null },
       ...{ parts: parts.map(({ part }) => part), text: texts.join("\n"), blocks },
@@ -217,11 +223,11 @@ export interface SendConfiguration extends HistoryOptions {
 }
 
 interface SendParams {
-  readonly message: SentMessage;
+  readonly message: A2aUserMessage;
   readonly configuration: SendConfiguration;
 }
 
-const send: Reads<SendParams> = v.pipe(
+const sendParams: InputSchema<SendParams> = v.pipe(
   v.object({
     message,
     metadata: lenient(anyObject),
@@ -238,8 +244,8 @@ const send: Reads<SendParams> = v.pipe(
       ),
     ),
   }),
-  v.transform(({ message: sent, metadata, configuration }) => ({
-    message: { ...sent, metadata: { ...metadata, ...sent.metadata } },
+  v.transform(({ message: userMessage, metadata, configuration }) => ({
+    message: { ...userMessage, metadata: { ...metadata, ...userMessage.metadata } },
     configuration: configuration ?? {},
   })),
 );
@@ -251,7 +257,7 @@ interface TaskParams {
 /** Which tasks a client lists. */
 export interface ListParams extends HistoryOptions {
   /** Null: of all states. */
-  readonly status: TaskState | null;
+  readonly status: A2aTaskState | null;
   readonly pageSize: number;
   readonly contextId: string | null;
   readonly statusTimestampAfter: number;
@@ -259,36 +265,37 @@ export interface ListParams extends HistoryOptions {
   readonly includeArtifacts?: boolean | undefined;
 }
 
-const STATES: readonly TaskState[] = [
+const TASK_STATES: readonly A2aTaskState[] = [
   ...(["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED", "FAILED", "CANCELED", "REJECTED"] as const),
   "AUTH_REQUIRED",
 ];
-const NO_STATE = ["", "TASK_STATE_UNSPECIFIED"];
-const WRONG_STATE = "must be a state such as TASK_STATE_WORKING";
-const stateOf = (name: string): TaskState | null => STATES.find((state) => name === `TASK_STATE_${state}`) ?? null;
+const UNSPECIFIED_STATES = ["", "TASK_STATE_UNSPECIFIED"];
+const STATE_TEXT = "must be a state such as TASK_STATE_WORKING";
+const findTaskState = (name: string): A2aTaskState | null =>
+  TASK_STATES.find((state) => name === `TASK_STATE_${state}`) ?? null;
 
-const PAGE = 50;
-const MOST_TASKS = 100;
-const PAGE_SIZE = `must be a whole number, 1 to ${MOST_TASKS}`;
-const TIME = "must be a time of RFC 3339";
+const DEFAULT_PAGE_SIZE = 50;
+const MAX_PAGE_SIZE = 100;
+const PAGE_SIZE_TEXT = `must be a whole number, 1 to ${MAX_PAGE_SIZE}`;
+const TIME_TEXT = "must be a time of RFC 3339";
 
-const listed: Reads<ListParams> = v.object({
+const listParams: InputSchema<ListParams> = v.object({
   status: v.pipe(
-    v.nullish(v.string(WRONG_STATE), ""),
-    v.check((name) => NO_STATE.includes(name) || stateOf(name) !== null, WRONG_STATE),
-    v.transform(stateOf),
+    v.nullish(v.string(STATE_TEXT), ""),
+    v.check((name) => UNSPECIFIED_STATES.includes(name) || findTaskState(name) !== null, STATE_TEXT),
+    v.transform(findTaskState),
   ),
   pageSize: v.pipe(
-    v.nullish(v.number(PAGE_SIZE), PAGE),
-    v.integer(PAGE_SIZE),
-    v.minValue(0, PAGE_SIZE),
-    v.maxValue(MOST_TASKS, PAGE_SIZE),
-    v.transform((size) => size || PAGE),
+    v.nullish(v.number(PAGE_SIZE_TEXT), DEFAULT_PAGE_SIZE),
+    v.integer(PAGE_SIZE_TEXT),
+    v.minValue(0, PAGE_SIZE_TEXT),
+    v.maxValue(MAX_PAGE_SIZE, PAGE_SIZE_TEXT),
+    v.transform((size) => size || DEFAULT_PAGE_SIZE),
   ),
   statusTimestampAfter: v.pipe(
-    v.nullish(v.string(TIME), ""),
+    v.nullish(v.string(TIME_TEXT), ""),
     v.transform((time) => (time === "" ? Number.NEGATIVE_INFINITY : parseRfc3339(time))),
-    v.number(TIME),
+    v.number(TIME_TEXT),
   ),
   contextId: v.pipe(
     v.nullish(string, ""),
@@ -305,14 +312,14 @@ export interface PushParams {
   readonly config: string;
 }
 
-/** A new configuration. `given` is read once the task is known. */
+/** A new configuration. `configInput` is read once the task is known. */
 export interface CreatePushParams {
   readonly task: string | null;
-  readonly given: Json;
+  readonly configInput: Json;
 }
 
 /** The parameters of each method, by its name since 1.0. */
-export interface RpcParams {
+export interface A2aParams {
   readonly SendMessage: SendParams;
   readonly SendStreamingMessage: SendParams;
   readonly GetTask: TaskParams & HistoryOptions;
@@ -326,55 +333,55 @@ export interface RpcParams {
   readonly DeleteTaskPushNotificationConfig: PushParams;
 }
 
-export type A2aMethod = keyof RpcParams;
+export type A2aMethod = keyof A2aParams;
 
 const configId = v.nullish(v.string("The id of the configuration must be a text"), "");
 
-const push: Reads<PushParams> = v.pipe(
+const pushParams: InputSchema<PushParams> = v.pipe(
   v.object({ taskId, id: configId }),
   v.transform(({ taskId: task, id: config }) => ({ task, config })),
 );
-const legacyPush: Reads<PushParams> = v.pipe(
+const legacyPushParams: InputSchema<PushParams> = v.pipe(
   v.object({ id: taskId, pushNotificationConfigId: configId }),
   v.transform(({ id: task, pushNotificationConfigId: config }) => ({ task, config })),
 );
 /** In 1.0 the parameters are the configuration. */
-const createPush: Reads<CreatePushParams> = v.pipe(
+const createPushParams: InputSchema<CreatePushParams> = v.pipe(
   anyObject,
-  v.transform((given) => ({ task: v.parse(ofTask, given).taskId, given })),
+  v.transform((configInput) => ({ task: v.parse(pushTaskParams, configInput).taskId, configInput })),
 );
-const ofTask = v.object({ taskId });
-const createLegacyPush: Reads<CreatePushParams> = v.pipe(
+const pushTaskParams = v.object({ taskId });
+const createLegacyPushParams: InputSchema<CreatePushParams> = v.pipe(
   v.object({ taskId, pushNotificationConfig: withDefault(anyJson, null) }),
-  v.transform(({ taskId: task, pushNotificationConfig: given }) => ({ task, given })),
+  v.transform(({ taskId: task, pushNotificationConfig: configInput }) => ({ task, configInput })),
 );
 
-const task: Reads<TaskParams> = v.object({ id: taskId });
+const taskParams: InputSchema<TaskParams> = v.object({ id: taskId });
 
-type Params = { readonly [Method in A2aMethod]: Reads<RpcParams[Method]> };
+type Params = { readonly [Method in A2aMethod]: InputSchema<A2aParams[Method]> };
 
-const modern: Params = {
-  SendMessage: send,
-  SendStreamingMessage: send,
+const modernParams: Params = {
+  SendMessage: sendParams,
+  SendStreamingMessage: sendParams,
   GetTask: v.object({ id: taskId, ...history }),
-  ListTasks: listed,
-  CancelTask: task,
-  SubscribeToTask: task,
+  ListTasks: listParams,
+  CancelTask: taskParams,
+  SubscribeToTask: taskParams,
   GetExtendedAgentCard: v.object({}),
-  CreateTaskPushNotificationConfig: createPush,
-  GetTaskPushNotificationConfig: push,
-  ListTaskPushNotificationConfigs: push,
-  DeleteTaskPushNotificationConfig: push,
+  CreateTaskPushNotificationConfig: createPushParams,
+  GetTaskPushNotificationConfig: pushParams,
+  ListTaskPushNotificationConfigs: pushParams,
+  DeleteTaskPushNotificationConfig: pushParams,
 };
 
 /** The schemas of the parameters in each version. */
-export const rpcParams: Readonly<Record<"1.0" | "0.3", Params>> = {
-  "1.0": modern,
+export const a2aParams: Readonly<Record<"1.0" | "0.3", Params>> = {
+  "1.0": modernParams,
   "0.3": {
-    ...modern,
-    CreateTaskPushNotificationConfig: createLegacyPush,
-    GetTaskPushNotificationConfig: legacyPush,
-    ListTaskPushNotificationConfigs: legacyPush,
-    DeleteTaskPushNotificationConfig: legacyPush,
+    ...modernParams,
+    CreateTaskPushNotificationConfig: createLegacyPushParams,
+    GetTaskPushNotificationConfig: legacyPushParams,
+    ListTaskPushNotificationConfigs: legacyPushParams,
+    DeleteTaskPushNotificationConfig: legacyPushParams,
   },
 };

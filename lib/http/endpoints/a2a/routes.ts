@@ -6,119 +6,133 @@ import { ClientGone } from "../../byte-budget.ts";
 import { readAssistantId } from "../../parse.ts";
 import { json } from "../../respond.ts";
 import { assistantId, type RequestContext, type Route, routesOf } from "../../route.ts";
-import { cardAnswer } from "./card.ts";
-import { cancelTask, getTask, listTasks, subscribe } from "./methods.ts";
-import { extensionHeaders } from "./options.ts";
+import { createCardResponse } from "./card.ts";
+import { cancelTask, getTask, listTasks, subscribeToTask } from "./methods.ts";
+import { createExtensionHeaders } from "./options.ts";
 import {
-  type Called,
-  checkVersion,
-  errorMessage,
-  headOf,
+  A2aError,
+  type A2aRequestContext,
+  type A2aRequestHeader,
   parseBody,
-  type RequestHead,
-  RpcError,
   readRequest,
-  resultMessage,
-  UNKNOWN,
+  readRequestHeader,
+  readVersion,
+  toErrorMessage,
+  toResultMessage,
+  UNKNOWN_HEADER,
 } from "./protocol.ts";
-import { pushMethod } from "./push.ts";
+import { handlePushMethod } from "./push.ts";
 import { sendMessage } from "./send.ts";
 
 /** Answers one request. Errors: RpcError, and those of the nouns. */
-async function dispatch({ request, ...call }: Called): Promise<Json | Response> {
+async function dispatch({ request, ...requestContext }: A2aRequestContext): Promise<Json | Response> {
   switch (request.method) {
     case "SendMessage":
     case "SendStreamingMessage":
-      return await sendMessage({ ...call, request });
+      return await sendMessage({ ...requestContext, request });
     case "GetTask":
-      return await getTask({ ...call, request });
+      return await getTask({ ...requestContext, request });
     case "ListTasks":
-      return await listTasks({ ...call, request });
+      return await listTasks({ ...requestContext, request });
     case "CancelTask":
-      return await cancelTask({ ...call, request });
+      return await cancelTask({ ...requestContext, request });
     case "SubscribeToTask":
-      return await subscribe({ ...call, request });
+      return await subscribeToTask({ ...requestContext, request });
     case "GetExtendedAgentCard":
-      throw new RpcError("card", "There is no extended agent card");
+      throw new A2aError("card", "There is no extended agent card");
     default:
-      return await pushMethod({ ...call, request });
+      return await handlePushMethod({ ...requestContext, request });
   }
 }
 
 /** What the client can change about its request; other errors concern the HTTP request, and stay what they are on all routes. */
-const KINDS: Readonly<Record<string, "params" | "internal">> = {
+const ERROR_KINDS: Readonly<Record<string, "params" | "internal">> = {
   bad_request: "params",
   invalid: "params",
   conflict: "internal",
 };
 
-function failed({ service, request_id }: RequestContext, head: RequestHead, error: unknown): Response {
+function toFailureResponse(
+  { service, request_id }: RequestContext,
+  header: A2aRequestHeader,
+  error: unknown,
+): Response {
   if (error instanceof ClientGone) throw error;
-  if (error instanceof RpcError) return json(errorMessage(head, error), {}, error.status);
+  if (error instanceof A2aError) return json(toErrorMessage(header, error), {}, error.status);
   if (error instanceof ServiceError) {
-    const kind = KINDS[error.code];
+    const kind = ERROR_KINDS[error.code];
     if (kind === undefined) throw error;
-    return json(errorMessage(head, new RpcError(kind, error.message)));
+    return json(toErrorMessage(header, new A2aError(kind, error.message)));
   }
   service.environment.log({ level: "error", message: "A request of A2A failed", request_id, error });
-  return json(errorMessage(head, new RpcError("internal", "Internal error")));
+  return json(toErrorMessage(header, new A2aError("internal", "Internal error")));
 }
 
 /** Errors: an agent that takes no messages. */
-async function checkInput({ nouns }: RequestContext, { assistant_id }: Assistant): Promise<void> {
+async function requireMessageInput({ nouns }: RequestContext, { assistant_id }: Assistant): Promise<void> {
   const { input_schema } = await nouns.assistants.schemas(assistant_id);
   const members = input_schema && isObject(input_schema.properties) ? Object.keys(input_schema.properties) : [];
   if (members.length === 0 || members.includes("messages")) return;
-  const found = members.slice(0, 10).join(", ");
-  throw new RpcError("params", `The agent takes no messages: its input has ${found}, and A2A needs a member messages`);
+  const memberNames = members.slice(0, 10).join(", ");
+  throw new A2aError(
+    "params",
+    `The agent takes no messages: its input has ${memberNames}, and A2A needs a member messages`,
+  );
 }
 
 /** The methods that change nothing. */
-const READS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
+const READ_METHODS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
 
 async function post(context: RequestContext): Promise<Response> {
   const { headers } = context.request;
   const assistant = await context.nouns.assistants.get(assistantId(context));
-  let head = UNKNOWN;
+  let header = UNKNOWN_HEADER;
   try {
     const body = parseBody(headers, await context.bytes());
-    head = headOf(body);
+    header = readRequestHeader(body);
     const request = readRequest(body, headers);
-    await checkInput(context, assistant);
+    await requireMessageInput(context, assistant);
     const { assistant_id, graph_id } = assistant;
     const respond = async (): Promise<Response> => {
-      const answer = await dispatch({ context, request, assistant_id, graph_id });
-      return answer instanceof Response ? answer : json(resultMessage(request, answer), extensionHeaders(headers));
+      const result = await dispatch({ context, request, assistant_id, graph_id });
+      return result instanceof Response
+        ? result
+        : json(toResultMessage(request, result), createExtensionHeaders(headers));
     };
-    if (!READS.has(request.method)) return await respond();
+    if (!READ_METHODS.has(request.method)) return await respond();
     const name = `A2A ${request.method} ${JSON.stringify(request.params)}`;
     return await context.large.answerRead(name, respond);
   } catch (error) {
-    return failed(context, head, error);
+    return toFailureResponse(context, header, error);
   }
 }
 
-async function card(context: RequestContext): Promise<Response> {
+async function getCard(context: RequestContext): Promise<Response> {
   try {
-    const version = checkVersion(context.request.headers);
-    return await cardAnswer(context, await context.nouns.assistants.get(askedAssistant(context)), version);
+    const version = readVersion(context.request.headers);
+    return await createCardResponse(
+      context,
+      await context.nouns.assistants.get(readRequestedAssistant(context)),
+      version,
+    );
   } catch (error) {
-    if (error instanceof RpcError) throw new ServiceError("bad_request", error.message);
+    if (error instanceof A2aError) throw new ServiceError("bad_request", error.message);
     throw error;
   }
 }
 
 /** The assistant in the path or the query; without one, that of the only graph. */
-function askedAssistant({ params, parameters, service }: RequestContext): string {
-  const sent = params.assistant_id ?? parameters.assistant_id;
-  if (sent !== undefined) return readAssistantId(typeof sent === "string" ? sent : sent.at(-1));
+function readRequestedAssistant({ params, parameters, service }: RequestContext): string {
+  const requestedId = params.assistant_id ?? parameters.assistant_id;
+  if (requestedId !== undefined)
+    return readAssistantId(typeof requestedId === "string" ? requestedId : requestedId.at(-1));
   const [only, second] = service.options.executor.graphs();
   if (only && !second) return only.graph_id;
   throw new ServiceError("invalid", "assistant_id: is required, because there are several agents");
 }
 
 const route = routesOf({ tag: "A2A", group: "a2a" });
-const CARD = "/.well-known/agent-card.json";
+const CARD_PATH = "/.well-known/agent-card.json";
 
 export const A2A_ROUTES: readonly Route[] = [
   route("post", "/a2a/:assistant_id", {
@@ -129,23 +143,23 @@ export const A2A_ROUTES: readonly Route[] = [
     errors: [400, 404],
     handle: post,
   }),
-  route("get", `/a2a/:assistant_id${CARD}`, {
+  route("get", `/a2a/:assistant_id${CARD_PATH}`, {
     summary: "The card of an agent",
     events: ["assistants:read"],
     answer: "AgentCard",
     answer_headers: ["ETag"],
     errors: [400, 404],
-    handle: card,
+    handle: getCard,
   }),
 ];
 
 export const A2A_CARD_ROUTES: readonly Route[] = [
-  route("get", CARD, {
+  route("get", CARD_PATH, {
     summary: "The card of the agent `assistant_id`, or of the only one",
     events: ["assistants:read"],
     answer: "AgentCard",
     answer_headers: ["ETag"],
     errors: [400, 404],
-    handle: card,
+    handle: getCard,
   }),
 ];

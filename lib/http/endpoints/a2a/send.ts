@@ -1,6 +1,6 @@
 /** Messages of clients: each begins a task, which is a durable run on the thread of its context, or answers what a task asks. */
 
-import { type Task, taskJson } from "../../../a2a/wire.ts";
+import { type A2aTask, toTaskJson } from "../../../a2a/wire.ts";
 import { uuidV7 } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isApproval } from "../../../executor/questions.ts";
@@ -11,84 +11,103 @@ import { json } from "../../respond.ts";
 import { waitResponse } from "../../result-body.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
-import { answerOrigin, callMetadata, expectedAnswers, isActive, isCancelled, isLate, readCall } from "../calls.ts";
-import { answerUrl, mayCallerApprove } from "../permissions.ts";
-import { EVENT_RUN } from "../run-events.ts";
-import { hideForeign } from "../states.ts";
-import { answersTo, inputOf } from "./message.ts";
-import { extensionHeaders, historyOf } from "./options.ts";
-import { type Called, errorMessage, RpcError, resultMessage } from "./protocol.ts";
-import { pushOf, requirePush } from "./push.ts";
-import type { SentMessage } from "./requests.ts";
-import { taskFrames } from "./stream.ts";
-import { callOf, type HistoryChoice, readTask } from "./task.ts";
+import {
+  createRequestMetadata,
+  createResumeOrigin,
+  isActive,
+  isCancelled,
+  isNoLongerPending,
+  readProtocolRequest,
+  toExpectedAnswers,
+} from "../calls.ts";
+import { canCallerApprove, findAnswerUrl } from "../permissions.ts";
+import { RUN_EVENT_OPTIONS } from "../run-events.ts";
+import { rethrowAsNotFound } from "../states.ts";
+import { toResumeValues, toRunInput } from "./message.ts";
+import { createExtensionHeaders, readHistoryChoice } from "./options.ts";
+import { A2aError, type A2aRequestContext, toErrorMessage, toResultMessage } from "./protocol.ts";
+import { requirePushNotifications, toPushRequest } from "./push.ts";
+import type { A2aUserMessage } from "./requests.ts";
+import { createTaskFrames } from "./stream.ts";
+import { type HistoryChoice, readTask, requireTask } from "./task.ts";
 
 /** The run that a message asks for. `first`: that of the task it continues. */
-interface Wanted {
+interface PlannedRun {
   readonly thread_id: string;
   readonly run: RunCreate;
   readonly origin: RunOrigin;
-  readonly first: Run | null;
+  readonly firstRun: Run | null;
 }
 
-const noContext = (id: string): RpcError => new RpcError("params", `There is no context ${id}`);
+const contextNotFoundError = (id: string): A2aError => new A2aError("params", `There is no context ${id}`);
 
 /** Members of metadata that say what a run is to the server. */
-const OWN = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
+const RESERVED_METADATA = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
 
-async function begin({ context, assistant_id }: CalledToSend, sent: SentMessage): Promise<Wanted> {
-  const { contextId } = sent;
+async function planNewTask({ context, assistant_id }: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
+  const { contextId } = message;
   const thread = contextId === null ? null : await context.nouns.threads.get(contextId).catch(nullIfNotFound);
   const owner = thread?.metadata.assistant_id ?? assistant_id;
-  if (contextId !== null && owner !== assistant_id) throw noContext(contextId);
-  const metadata = Object.fromEntries(Object.entries(sent.metadata).filter(([name]) => !OWN.includes(name)));
+  if (contextId !== null && owner !== assistant_id) throw contextNotFoundError(contextId);
+  const metadata = Object.fromEntries(
+    Object.entries(message.metadata).filter(([name]) => !RESERVED_METADATA.includes(name)),
+  );
   const run: RunCreate = {
-    ...{ assistant_id, input: inputOf(sent), if_not_exists: "create" },
-    metadata: { ...metadata, ...callMetadata("a2a") },
+    ...{ assistant_id, input: toRunInput(message), if_not_exists: "create" },
+    metadata: { ...metadata, ...createRequestMetadata("a2a") },
   };
-  return { thread_id: contextId ?? uuidV7(context.service.environment), run, origin: {}, first: null };
+  return { thread_id: contextId ?? uuidV7(context.service.environment), run, origin: {}, firstRun: null };
 }
 
 /** Errors: a task that does not wait for an answer, or whose answer must be a person's. */
-async function goOn(called: CalledToSend, sent: SentMessage): Promise<Wanted> {
-  const { context, assistant_id } = called;
-  const call = await callOf(context.nouns, sent.taskId, assistant_id);
-  const { first, newest, open } = call;
-  if (sent.contextId !== null && sent.contextId !== first.thread_id) {
-    throw new RpcError("task", `Task not found: ${first.run_id}`);
+async function planContinuation(requestContext: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
+  const { context, assistant_id } = requestContext;
+  const protocolRequest = await requireTask(context.nouns, message.taskId, assistant_id);
+  const { firstRun, newestRun, pending } = protocolRequest;
+  if (message.contextId !== null && message.contextId !== firstRun.thread_id) {
+    throw new A2aError("task", `Task not found: ${firstRun.run_id}`);
   }
-  if (open.length === 0 || isCancelled(call)) {
-    const state = isActive(newest) ? "is working" : "has ended";
-    throw new RpcError("unsupported", `The task ${state}: send the message without a taskId to begin another one`);
+  if (pending.length === 0 || isCancelled(protocolRequest)) {
+    const state = isActive(newestRun) ? "is working" : "has ended";
+    throw new A2aError("unsupported", `The task ${state}: send the message without a taskId to begin another one`);
   }
-  if (open.some(({ value }) => isApproval(value)) && !mayCallerApprove(context, called)) {
-    const url = answerUrl(context, first.thread_id);
-    const place = url === null ? `in the conversation ${first.thread_id}` : `at ${url}`;
-    const then = `Get the task ${first.run_id} afterwards, or subscribe to it`;
-    throw new RpcError("unsupported", `Only a person can approve this, ${place}. ${then}`);
+  if (pending.some(({ value }) => isApproval(value)) && !canCallerApprove(context, requestContext)) {
+    const url = findAnswerUrl(context, firstRun.thread_id);
+    const location = url === null ? `in the conversation ${firstRun.thread_id}` : `at ${url}`;
+    const nextStep = `Get the task ${firstRun.run_id} afterwards, or subscribe to it`;
+    throw new A2aError("unsupported", `Only a person can approve this, ${location}. ${nextStep}`);
   }
   const run: RunCreate = {
     ...{ assistant_id, strict_resume: true },
-    command: { resume: answersTo(open, sent), expected_answers: expectedAnswers(open) },
-    metadata: callMetadata("a2a", first.run_id),
+    command: { resume: toResumeValues(pending, message), expected_answers: toExpectedAnswers(pending) },
+    metadata: createRequestMetadata("a2a", firstRun.run_id),
   };
-  return { thread_id: first.thread_id, run, origin: answerOrigin(newest, ` ${sent.messageId}`), first };
+  return {
+    thread_id: firstRun.thread_id,
+    run,
+    origin: createResumeOrigin(newestRun, ` ${message.messageId}`),
+    firstRun,
+  };
 }
 
 /** The task as it is now. */
-async function taskNow({ context: { nouns } }: CalledToSend, begun: Run, history: HistoryChoice): Promise<Task> {
-  const first = await nouns.runs.get(begun.thread_id, begun.run_id);
-  return await readTask(nouns, await readCall(nouns, first), history);
+async function readCurrentTask(
+  { context: { nouns } }: SendContext,
+  startedRun: Run,
+  history: HistoryChoice,
+): Promise<A2aTask> {
+  const firstRun = await nouns.runs.get(startedRun.thread_id, startedRun.run_id);
+  return await readTask(nouns, await readProtocolRequest(nouns, firstRun), history);
 }
 
 /** The task as a stream begins with it, even if its run has ended by now. */
-function openingOf(
-  first: Run,
+function createInitialTask(
+  firstRun: Run,
   { created_at }: Run,
-  { messageId, parts }: SentMessage,
+  { messageId, parts }: A2aUserMessage,
   { length }: HistoryChoice,
-): Task {
-  const ids = { taskId: first.run_id, contextId: first.thread_id };
+): A2aTask {
+  const ids = { taskId: firstRun.run_id, contextId: firstRun.thread_id };
   return {
     ...{ id: ids.taskId, contextId: ids.contextId, status: { state: "SUBMITTED", timestamp: created_at } },
     ...(length > 0 ? { history: [{ messageId, ...ids, role: "USER", parts }] } : {}),
@@ -96,80 +115,85 @@ function openingOf(
 }
 
 /** Two messages in one context wait for each other, as a client expects of a conversation. */
-function requestOf({ run }: Wanted, isStreamed: boolean): RunCreate {
-  const streamed = isStreamed
-    ? { ...EVENT_RUN, stream_mode: [...EVENT_RUN.stream_mode] }
+function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
+  const streamMembers = isStreamed
+    ? { ...RUN_EVENT_OPTIONS, stream_mode: [...RUN_EVENT_OPTIONS.stream_mode] }
     : { stream_mode: ["custom" as const] };
-  return readFields({ ...run, ...streamed, multitask_strategy: "enqueue" }, runCreate);
+  return readFields({ ...run, ...streamMembers, multitask_strategy: "enqueue" }, runCreate);
 }
 
-type CalledToSend = Called<"SendMessage" | "SendStreamingMessage">;
+type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
 
 /** `SendMessage`, `SendStreamingMessage`. */
-export async function sendMessage(called: CalledToSend): Promise<Response> {
-  const { context, request } = called;
+export async function sendMessage(requestContext: SendContext): Promise<Response> {
+  const { context, request } = requestContext;
   const { nouns } = context;
   const { headers } = context.request;
   const isStream = request.method === "SendStreamingMessage";
-  const { message: sent, configuration: asked } = request.params;
-  const history = historyOf(asked, headers);
+  const { message, configuration } = request.params;
+  const history = readHistoryChoice(configuration, headers);
   if (isStream && history.scope === "task") {
-    throw new RpcError("params", "historyScope task is not available with streaming");
+    throw new A2aError("params", "historyScope task is not available with streaming");
   }
-  const config = asked.taskPushNotificationConfig ?? asked.pushNotificationConfig ?? null;
-  if (config) requirePush(context.service);
-  const push = config && pushOf(config, request.version, context.service.environment.uuid());
-  const wanted = sent.taskId === null ? await begin(called, sent) : await goOn(called, sent);
-  const { thread_id, first } = wanted;
-  const task = first ? { task_id: first.run_id } : {};
+  const pushConfig = configuration.taskPushNotificationConfig ?? configuration.pushNotificationConfig ?? null;
+  if (pushConfig) requirePushNotifications(context.service);
+  const push = pushConfig && toPushRequest(pushConfig, request.version, context.service.environment.uuid());
+  const plannedRun =
+    message.taskId === null
+      ? await planNewTask(requestContext, message)
+      : await planContinuation(requestContext, message);
+  const { thread_id, firstRun } = plannedRun;
+  const taskMembers = firstRun ? { task_id: firstRun.run_id } : {};
   const origin: RunOrigin = {
     ...originOfHeaders(context),
-    ...wanted.origin,
-    ...(push ? { push: { ...push, ...task } } : {}),
+    ...plannedRun.origin,
+    ...(push ? { push: { ...push, ...taskMembers } } : {}),
   };
-  const hide = (error: unknown): never => {
-    if (isLate(error)) throw new RpcError("unsupported", "The task's question is already answered");
-    return hideForeign(error, noContext(thread_id));
+  const rethrow = (error: unknown): never => {
+    if (isNoLongerPending(error)) throw new A2aError("unsupported", "The task's question is already answered");
+    return rethrowAsNotFound(error, contextNotFoundError(thread_id));
   };
-  const more = extensionHeaders(headers);
+  const extraHeaders = createExtensionHeaders(headers);
 
   if (isStream) {
-    const stream = await nouns.runs.stream(thread_id, requestOf(wanted, true), origin).catch(hide);
-    const opening = openingOf(first ?? stream.run, stream.run, sent, history);
-    const frames = taskFrames(context, request, stream, { opening });
-    return eventStream(context, frames, { ids: { run_id: stream.run.run_id, thread_id }, headers: more });
+    const stream = await nouns.runs.stream(thread_id, toRunRequest(plannedRun, true), origin).catch(rethrow);
+    const initialTask = createInitialTask(firstRun ?? stream.run, stream.run, message, history);
+    const frames = createTaskFrames(context, request, stream, { initialTask });
+    return eventStream(context, frames, { ids: { run_id: stream.run.run_id, thread_id }, headers: extraHeaders });
   }
 
-  const show = (task: Task): JsonObject => {
-    const shown = taskJson(task, request.version);
-    return resultMessage(request, request.version === "1.0" ? { task: shown } : shown);
+  const toTaskMessage = (task: A2aTask): JsonObject => {
+    const shown = toTaskJson(task, request.version);
+    return toResultMessage(request, request.version === "1.0" ? { task: shown } : shown);
   };
-  const waits = asked.returnImmediately !== true && asked.blocking !== false;
-  if (!waits) {
-    const run = await nouns.runs.create(thread_id, requestOf(wanted, true), origin).catch(hide);
-    return json(show(await taskNow(called, first ?? run, history)), more);
+  const isBlocking = configuration.returnImmediately !== true && configuration.blocking !== false;
+  if (!isBlocking) {
+    const run = await nouns.runs.create(thread_id, toRunRequest(plannedRun, true), origin).catch(rethrow);
+    return json(toTaskMessage(await readCurrentTask(requestContext, firstRun ?? run, history)), extraHeaders);
   }
-  const wait = await nouns.runs.wait(thread_id, requestOf(wanted, false), origin).catch(hide);
-  const result = answerOf(called, wait.result, async () => show(await taskNow(called, first ?? wait.run, history)));
-  return waitResponse(context, { run: wait.run, result, leave: wait.leave }, more);
+  const wait = await nouns.runs.wait(thread_id, toRunRequest(plannedRun, false), origin).catch(rethrow);
+  const result = createResultMessage(requestContext, wait.result, async () =>
+    toTaskMessage(await readCurrentTask(requestContext, firstRun ?? wait.run, history)),
+  );
+  return waitResponse(context, { run: wait.run, result, leave: wait.leave }, extraHeaders);
 }
 
 /** The answer once a run has ended; it never rejects. */
-async function answerOf(
-  { context, request }: CalledToSend,
+async function createResultMessage(
+  { context, request }: SendContext,
   ended: Promise<Json>,
-  show: () => Promise<JsonObject>,
+  createTaskMessage: () => Promise<JsonObject>,
 ): Promise<JsonObject> {
   try {
     await ended;
-    return await show();
+    return await createTaskMessage();
   } catch (error) {
-    const isKnown = error instanceof ServiceError;
+    const isServiceError = error instanceof ServiceError;
     const { environment } = context.service;
-    if (!isKnown) {
-      const message = "A message of A2A was not answered";
-      environment.log({ level: "error", message, request_id: context.request_id, error });
+    if (!isServiceError) {
+      const logMessage = "A message of A2A was not answered";
+      environment.log({ level: "error", message: logMessage, request_id: context.request_id, error });
     }
-    return errorMessage(request, new RpcError("internal", isKnown ? error.message : "Internal error"));
+    return toErrorMessage(request, new A2aError("internal", isServiceError ? error.message : "Internal error"));
   }
 }

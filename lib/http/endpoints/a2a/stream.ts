@@ -1,94 +1,94 @@
 /** A task as a stream: the task, what its agent says meanwhile, and how it ends. */
 
 import {
-  type Artifact,
-  eventJson,
-  isGoing,
-  type Part,
-  type StreamEvent,
-  type Task,
-  type TaskState,
+  type A2aArtifact,
+  type A2aPart,
+  type A2aStreamEvent,
+  type A2aTask,
+  type A2aTaskState,
+  isInProgress,
+  toEventJson,
 } from "../../../a2a/wire.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { isoTime } from "../../../rfc3339.ts";
 import type { Frame, RunStream } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
-import { readCall } from "../calls.ts";
+import { readProtocolRequest } from "../calls.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
-import { type RequestHead, resultMessage } from "./protocol.ts";
+import { type A2aRequestHeader, toResultMessage } from "./protocol.ts";
 import { ARTIFACT, readTask } from "./task.ts";
 
-export const frameOf = (head: RequestHead, event: StreamEvent): Frame => ({
+export const createEventFrame = (header: A2aRequestHeader, event: A2aStreamEvent): Frame => ({
   id: null,
   event: "message",
-  data: JSON.stringify(resultMessage(head, eventJson(event, head.version))),
+  data: JSON.stringify(toResultMessage(header, toEventJson(event, header.version))),
 });
 
 /** Agents that others call as tools do not speak for the task. */
-const speaks = (namespace: readonly string[]): boolean => !namespace.some((one) => one.startsWith("tools:"));
+const isTaskOutput = (namespace: readonly string[]): boolean => !namespace.some((level) => level.startsWith("tools:"));
 
 /** The text of the answer so far, as one artifact that each new message begins again. */
-class Answer {
-  #message: string | null = null;
+class AnswerText {
+  #message_id: string | null = null;
   #isNew = true;
-  #shown = "";
-  #waiting = "";
-  readonly #closed = new Set<string>();
+  #emittedText = "";
+  #pendingText = "";
+  readonly #replacedIds = new Set<string>();
 
   /** Takes a piece of a message. Pieces of one that another has replaced are left out. */
-  take(message_id: string, delta: string): void {
-    if (this.#closed.has(message_id)) return;
-    if (this.#message !== message_id) {
-      if (this.#message !== null) this.#closed.add(this.#message);
+  append(message_id: string, delta: string): void {
+    if (this.#replacedIds.has(message_id)) return;
+    if (this.#message_id !== message_id) {
+      if (this.#message_id !== null) this.#replacedIds.add(this.#message_id);
       this.reset();
-      this.#message = message_id;
+      this.#message_id = message_id;
     }
-    this.#waiting += delta;
+    this.#pendingText += delta;
   }
 
   /** What follows replaces what was shown. */
   reset(): void {
-    this.#message = null;
+    this.#message_id = null;
     this.#isNew = true;
-    this.#shown = "";
-    this.#waiting = "";
+    this.#emittedText = "";
+    this.#pendingText = "";
   }
 
   /** What is not shown yet; null for nothing. */
-  next(): { readonly parts: readonly Part[]; readonly append: boolean } | null {
-    if (this.#waiting === "") return null;
-    const piece = { parts: [{ text: this.#waiting }], append: !this.#isNew };
-    this.#shown += this.#waiting;
-    this.#waiting = "";
+  drain(): { readonly parts: readonly A2aPart[]; readonly append: boolean } | null {
+    if (this.#pendingText === "") return null;
+    const piece = { parts: [{ text: this.#pendingText }], append: !this.#isNew };
+    this.#emittedText += this.#pendingText;
+    this.#pendingText = "";
     this.#isNew = false;
     return piece;
   }
 
   /** The last piece: empty where all of the artifact is shown, else the whole. */
-  last({ parts }: Pick<Artifact, "parts">): { readonly parts: readonly Part[]; readonly append: boolean } {
+  drainLast({ parts }: Pick<A2aArtifact, "parts">): { readonly parts: readonly A2aPart[]; readonly append: boolean } {
     const isText = parts.every(({ text }) => typeof text === "string");
-    const isShown = isText && !this.#isNew && parts.map(({ text }) => text).join("") === this.#shown;
-    return isShown ? { parts: [{ text: "" }], append: true } : { parts, append: false };
+    const isEmitted = isText && !this.#isNew && parts.map(({ text }) => text).join("") === this.#emittedText;
+    return isEmitted ? { parts: [{ text: "" }], append: true } : { parts, append: false };
   }
 }
 
 /** What a stream of a task begins with. */
-interface TaskOpening {
+interface TaskStreamStart {
   /** The task as it is. */
-  readonly opening: Task;
+  readonly initialTask: A2aTask;
   /** The run that several streams follow, which must all have the same events. */
   readonly run_id?: string;
 }
 
 /** The events of a task whose run goes on; the stream ends with its end, or with its question. */
-export function taskFrames(
+export function createTaskFrames(
   context: RequestContext,
-  head: RequestHead,
+  header: A2aRequestHeader,
   { frames }: Pick<RunStream, "frames">,
-  opening: TaskOpening,
+  streamStart: TaskStreamStart,
 ): Reader<Frame> {
-  const stream = new TaskStream(context, head, frames, opening);
+  const stream = new TaskStream(context, header, frames, streamStart);
   return createReader(
     () => stream.next(),
     () => stream.leave(),
@@ -98,30 +98,30 @@ export function taskFrames(
 class TaskStream {
   readonly #nouns: RequestContext["nouns"];
   readonly #environment: RequestContext["service"]["environment"];
-  readonly #head: RequestHead;
+  readonly #header: A2aRequestHeader;
   readonly #frames: RunStream["frames"];
   readonly #ids: { readonly taskId: string; readonly contextId: string };
   readonly #isWorking: boolean;
   readonly #run_id: string | undefined;
   readonly #mapper = new RunEventMapper();
-  readonly #answer = new Answer();
+  readonly #answer = new AnswerText();
   readonly #ready: Frame[] = [];
   #isDone = false;
 
   constructor(
     { nouns, service }: RequestContext,
-    head: RequestHead,
+    header: A2aRequestHeader,
     frames: RunStream["frames"],
-    { opening, run_id }: TaskOpening,
+    { initialTask, run_id }: TaskStreamStart,
   ) {
     this.#nouns = nouns;
     this.#environment = service.environment;
-    this.#head = head;
+    this.#header = header;
     this.#frames = frames;
-    this.#ids = { taskId: opening.id, contextId: opening.contextId };
-    this.#isWorking = opening.status.state === "WORKING";
+    this.#ids = { taskId: initialTask.id, contextId: initialTask.contextId };
+    this.#isWorking = initialTask.status.state === "WORKING";
     this.#run_id = run_id;
-    this.#push({ task: opening });
+    this.#push({ task: initialTask });
   }
 
   async next(): Promise<readonly Frame[]> {
@@ -129,8 +129,8 @@ class TaskStream {
       const batch = await this.#frames.next();
       // The server stops: the body breaks off, and clients subscribe again.
       if (batch.length === 0) this.#isDone = true;
-      await this.#takeAll(batch.flatMap((frame) => this.#mapper.take(frame)));
-      if (!this.#isDone) this.#pushPiece(this.#answer.next());
+      await this.#handleAll(batch.flatMap((frame) => this.#mapper.map(frame)));
+      if (!this.#isDone) this.#pushPiece(this.#answer.drain());
     }
     return this.#ready.splice(0);
   }
@@ -141,15 +141,16 @@ class TaskStream {
   }
 
   /** No promise where there is nothing to wait for: there is one event per token. */
-  async #takeAll(events: readonly RunEvent[]): Promise<void> {
+  async #handleAll(events: readonly RunEvent[]): Promise<void> {
     for (const event of events) {
-      const taking = this.#isDone ? undefined : this.#take(event);
-      if (taking) await taking;
+      const handling = this.#isDone ? undefined : this.#handle(event);
+      if (handling) await handling;
     }
   }
 
-  #take(event: RunEvent): Promise<void> | undefined {
-    if (event.type === "text-delta" && speaks(event.namespace)) this.#answer.take(event.message_id, event.delta);
+  #handle(event: RunEvent): Promise<void> | undefined {
+    if (event.type === "text-delta" && isTaskOutput(event.namespace))
+      this.#answer.append(event.message_id, event.delta);
     else if (event.type === "start") return this.#start(event.attempt);
     else if (event.type === "end") return this.#end();
     return undefined;
@@ -164,13 +165,13 @@ class TaskStream {
   }
 
   async #end(): Promise<void> {
-    this.#pushPiece(this.#answer.next());
+    this.#pushPiece(this.#answer.drain());
     const { taskId, contextId } = this.#ids;
     const run = await this.#nouns.runs.get(contextId, taskId).catch(nullIfNotFound);
-    const call = run && (await readCall(this.#nouns, run).catch(nullIfNotFound));
-    const task = call && (await readTask(this.#nouns, call, { scope: "task", length: 0 }));
+    const protocolRequest = run && (await readProtocolRequest(this.#nouns, run).catch(nullIfNotFound));
+    const task = protocolRequest && (await readTask(this.#nouns, protocolRequest, { scope: "task", length: 0 }));
     const [artifact] = task?.artifacts ?? [];
-    if (artifact) this.#pushPiece(this.#answer.last(artifact), true);
+    if (artifact) this.#pushPiece(this.#answer.drainLast(artifact), true);
     // A task that is deleted, or rolled back, has ended too.
     if (task) this.#push({ statusUpdate: { ...this.#ids, status: task.status } });
     else this.#pushState("CANCELED");
@@ -179,24 +180,24 @@ class TaskStream {
     if (last) this.#ready.push({ ...last, last: true });
   }
 
-  #pushState(state: TaskState, timestamp = isoTime(this.#environment.now())): void {
+  #pushState(state: A2aTaskState, timestamp = isoTime(this.#environment.now())): void {
     this.#push({ statusUpdate: { ...this.#ids, status: { state, timestamp } } });
   }
 
-  #pushPiece(piece: ReturnType<Answer["next"]>, lastChunk = false): void {
+  #pushPiece(piece: ReturnType<AnswerText["drain"]>, lastChunk = false): void {
     if (!piece) return;
     const { parts, append } = piece;
     this.#push({ artifactUpdate: { ...this.#ids, artifact: { ...ARTIFACT, parts }, append, lastChunk } });
   }
 
-  #push(event: StreamEvent): void {
-    this.#ready.push(frameOf(this.#head, event));
+  #push(event: A2aStreamEvent): void {
+    this.#ready.push(createEventFrame(this.#header, event));
   }
 }
 
 /** The only event of a task that waits for its client. */
-export function restingFrames(head: RequestHead, task: Task): Reader<Frame> {
-  const ready: Frame[] = isGoing(task.status) ? [] : [{ ...frameOf(head, { task }), last: true }];
+export function createSingleTaskFrame(header: A2aRequestHeader, task: A2aTask): Reader<Frame> {
+  const ready: Frame[] = isInProgress(task.status) ? [] : [{ ...createEventFrame(header, { task }), last: true }];
   return createReader(
     async () => ready.splice(0),
     () => {},

@@ -1,70 +1,76 @@
 /** A task that waits for its client, as a stream: the task, and what follows once it goes on. */
 
-import { isOver, type Status, type Task } from "../../../a2a/wire.ts";
+import { type A2aTask, type A2aTaskStatus, isTerminal } from "../../../a2a/wire.ts";
 import { ServiceError } from "../../../errors.ts";
 import { isoTime } from "../../../rfc3339.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
-import type { CallState } from "../calls.ts";
+import type { ProtocolRequestState } from "../calls.ts";
 import { watchThreads } from "../watch.ts";
-import type { RequestHead } from "./protocol.ts";
-import { frameOf, taskFrames } from "./stream.ts";
+import type { A2aRequestHeader } from "./protocol.ts";
+import { createEventFrame, createTaskFrames } from "./stream.ts";
 import { readTask } from "./task.ts";
 
-interface Resting {
-  readonly opening: Task;
+interface InputRequiredTask {
+  readonly initialTask: A2aTask;
   /** The run that has asked. */
-  readonly asked: string;
+  readonly interrupted_run_id: string;
   /** How the task stands now; null once it is gone. */
-  look(): Promise<CallState | null>;
+  readCurrent(): Promise<ProtocolRequestState | null>;
 }
 
-export function waitingFrames(
+export function createInputRequiredFrames(
   context: RequestContext,
-  head: RequestHead,
-  { opening, asked, look }: Resting,
+  header: A2aRequestHeader,
+  { initialTask, interrupted_run_id, readCurrent }: InputRequiredTask,
 ): Reader<Frame> {
   const { nouns, service } = context;
-  const ids = { taskId: opening.id, contextId: opening.contextId };
-  const watch = watchThreads(context, [opening.contextId]);
-  let following: Reader<Frame> | undefined;
-  let isShown = false;
-  let isLeft = false;
+  const ids = { taskId: initialTask.id, contextId: initialTask.contextId };
+  const watch = watchThreads(context, [initialTask.contextId]);
+  let runFrames: Reader<Frame> | undefined;
+  let isTaskEmitted = false;
+  let isClosed = false;
 
   /** A task that is deleted has ended too. */
-  const gone = (): Status => ({ state: "CANCELED", timestamp: isoTime(service.environment.now()) });
+  const createDeletedStatus = (): A2aTaskStatus => ({
+    state: "CANCELED",
+    timestamp: isoTime(service.environment.now()),
+  });
 
-  async function follow({ newest }: CallState): Promise<Reader<Frame>> {
-    const stream = await nouns.runs.joinStream(newest.thread_id, newest.run_id);
-    following = taskFrames(context, head, stream, { opening, run_id: newest.run_id });
+  async function startRunFrames({ newestRun }: ProtocolRequestState): Promise<Reader<Frame>> {
+    const stream = await nouns.runs.joinStream(newestRun.thread_id, newestRun.run_id);
+    runFrames = createTaskFrames(context, header, stream, { initialTask, run_id: newestRun.run_id });
     watch.close();
-    if (isLeft) following.leave();
+    if (isClosed) runFrames.leave();
     // Its first frame is the task as it was.
-    await following.next();
-    return following;
+    await runFrames.next();
+    return runFrames;
   }
 
   /** Waits for the next change of the thread. Returns the frames that it brings; null while the task goes on waiting. */
-  async function framesOfChange(): Promise<readonly Frame[] | null> {
+  async function waitForChange(): Promise<readonly Frame[] | null> {
     await watch.next();
-    const call = await look();
-    if (call && call.newest.run_id !== asked) return await (await follow(call)).next();
-    const status = call ? (await readTask(nouns, call, { scope: "task", length: 0 })).status : gone();
-    if (!isOver(status)) return null;
+    const protocolRequest = await readCurrent();
+    if (protocolRequest && protocolRequest.newestRun.run_id !== interrupted_run_id)
+      return await (await startRunFrames(protocolRequest)).next();
+    const status = protocolRequest
+      ? (await readTask(nouns, protocolRequest, { scope: "task", length: 0 })).status
+      : createDeletedStatus();
+    if (!isTerminal(status)) return null;
     leave();
-    return [{ ...frameOf(head, { statusUpdate: { ...ids, status } }), last: true }];
+    return [{ ...createEventFrame(header, { statusUpdate: { ...ids, status } }), last: true }];
   }
 
   async function next(): Promise<readonly Frame[]> {
-    if (following) return await following.next();
-    if (!isShown) {
-      isShown = true;
-      return [frameOf(head, { task: opening })];
+    if (runFrames) return await runFrames.next();
+    if (!isTaskEmitted) {
+      isTaskEmitted = true;
+      return [createEventFrame(header, { task: initialTask })];
     }
     try {
-      while (!isLeft) {
-        const frames = await framesOfChange();
+      while (!isClosed) {
+        const frames = await waitForChange();
         if (frames) return frames;
       }
     } catch (error) {
@@ -76,9 +82,9 @@ export function waitingFrames(
   }
 
   function leave(): void {
-    isLeft = true;
+    isClosed = true;
     watch.close();
-    following?.leave();
+    runFrames?.leave();
   }
 
   return createReader(next, leave);

@@ -3,8 +3,8 @@ import { addNumbers } from "../../../executor/message-merge.ts";
 import { approvalOf, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
-import { contentText } from "../states.ts";
-import { shownMessages } from "./messages.ts";
+import { toContentText } from "../states.ts";
+import { toAguiMessages } from "./messages.ts";
 
 /** One event, as AG-UI's clients read it after `data: `. */
 export interface AguiEvent {
@@ -31,41 +31,41 @@ interface ToolCall {
   readonly message_id: string;
   readonly name: string;
   readonly args: Json;
-  done: boolean;
+  isDone: boolean;
 }
 
 /** An event of an open message, or the result of a call. */
-type OfMessage = Exclude<Extract<RunEvent, { message_id: string }>, { type: "message-open" }>;
+type MessageEvent = Exclude<Extract<RunEvent, { message_id: string }>, { type: "message-open" }>;
 
 interface Subagent {
   readonly name: string;
   readonly tool_call_id: string | null;
-  open: boolean;
+  isOpen: boolean;
 }
 
 /** States with more characters are sent as changes of their members. */
-const LARGE_STATE = 16 * 1024;
+const MAX_SNAPSHOT_CHARS = 16 * 1024;
 
 /** The part of a namespace that is a subagent: a tool's own model or graph. */
-const subagentOf = (namespace: readonly string[]): string | undefined =>
+const findSubagent = (namespace: readonly string[]): string | undefined =>
   namespace.find((part) => /^(?:tools|task):/.test(part));
 
 /** Maps the events of one run, in their order from its first one. */
 export class AguiMapper {
   readonly #options: AguiOptions;
-  readonly #isOld: boolean;
+  readonly #isLegacyClient: boolean;
   /** Messages whose text is open. */
-  readonly #texts = new Set<string>();
-  readonly #ignored = new Set<string>();
-  readonly #calls = new Map<string, ToolCall>();
+  readonly #openTexts = new Set<string>();
+  readonly #ignoredIds = new Set<string>();
+  readonly #toolCalls = new Map<string, ToolCall>();
   readonly #subagents = new Map<string, Subagent>();
   /** Node names by task id, and how many tasks of a node are open. */
   readonly #tasks = new Map<Json, string>();
   readonly #steps = new Map<string, number>();
   readonly #interrupts: JsonObject[] = [];
   /** Messages of the client, in its order. */
-  readonly #known: Set<string>;
-  #last = "";
+  readonly #clientMessageIds: Set<string>;
+  #lastMessageId = "";
   #values: JsonObject | null = null;
   #state: JsonObject = {};
   #failure: string | null = null;
@@ -73,8 +73,8 @@ export class AguiMapper {
 
   constructor(options: AguiOptions) {
     this.#options = options;
-    this.#isOld = options.protocolVersion === undefined;
-    this.#known = new Set(options.messageIds);
+    this.#isLegacyClient = options.protocolVersion === undefined;
+    this.#clientMessageIds = new Set(options.messageIds);
   }
 
   /** The run has shown no state, so its end needs the thread's: `end`. */
@@ -92,21 +92,21 @@ export class AguiMapper {
   }
 
   /** `values`: the thread's state, for the end of a run that has shown none. */
-  take(event: RunEvent, values?: Json): AguiEvent[] {
+  map(event: RunEvent, values?: Json): AguiEvent[] {
     switch (event.type) {
       case "message-open":
-        if (event.role !== "ai") this.#ignored.add(event.message_id);
-        else if (subagentOf(event.namespace) === undefined) this.#last = event.message_id;
+        if (event.role !== "ai") this.#ignoredIds.add(event.message_id);
+        else if (findSubagent(event.namespace) === undefined) this.#lastMessageId = event.message_id;
         return [];
       case "custom":
-        return [custom(event.data)];
+        return [createCustomEvent(event.data)];
       case "question":
-        this.#interrupts.push(interruptOf(event.id, event.value, this.#calls));
+        this.#interrupts.push(toInterruptJson(event.id, event.value, this.#toolCalls));
         return [];
       case "values":
-        return isObject(event.values) ? this.#show(event.values) : [];
+        return isObject(event.values) ? this.#mapState(event.values) : [];
       case "frame":
-        return event.event === "tasks" && event.namespace.length === 0 ? this.#task(event.data) : [];
+        return event.event === "tasks" && event.namespace.length === 0 ? this.#mapTask(event.data) : [];
       case "error":
         this.#failure = event.message || event.error;
         return [];
@@ -116,42 +116,42 @@ export class AguiMapper {
       case "update":
         return [];
       default:
-        return this.#ignored.has(event.message_id) ? [] : this.#ofSubagent(event);
+        return this.#ignoredIds.has(event.message_id) ? [] : this.#mapWithSubagent(event);
     }
   }
 
   /** An event of a message, with the subagent that it comes from. */
-  #ofSubagent(event: OfMessage): AguiEvent[] {
+  #mapWithSubagent(event: MessageEvent): AguiEvent[] {
     const { namespace } = event;
     // The last part is the node of the tools itself.
-    const part = subagentOf(event.type === "tool-result" ? namespace.slice(0, -1) : namespace);
-    const events = this.#message(event);
+    const part = findSubagent(event.type === "tool-result" ? namespace.slice(0, -1) : namespace);
+    const events = this.#mapMessageEvent(event);
     if (part === undefined || events.length === 0) return events;
     const subagentRunId = part.slice(part.indexOf(":") + 1);
-    const known = this.#subagents.get(subagentRunId) ?? { name: part.split(":")[0] as string, tool_call_id: null };
+    const subagent = this.#subagents.get(subagentRunId) ?? { name: part.split(":")[0] as string, tool_call_id: null };
     const started: AguiEvent[] = [];
-    if (!("open" in known && known.open)) {
-      this.#subagents.set(subagentRunId, { ...known, open: true });
-      const { name, tool_call_id } = known;
+    if (!("isOpen" in subagent && subagent.isOpen)) {
+      this.#subagents.set(subagentRunId, { ...subagent, isOpen: true });
+      const { name, tool_call_id } = subagent;
       const parent = tool_call_id === null ? {} : { parentToolCallId: tool_call_id };
       started.push({ type: "SUBAGENT_STARTED", subagentRunId, name, ...parent } as AguiEvent);
     }
-    return [...started, ...events.map((one) => ({ ...one, subagentRunId }))];
+    return [...started, ...events.map((aguiEvent) => ({ ...aguiEvent, subagentRunId }))];
   }
 
-  #message(event: OfMessage): AguiEvent[] {
+  #mapMessageEvent(event: MessageEvent): AguiEvent[] {
     const { message_id: messageId } = event;
     switch (event.type) {
       case "text-delta": {
         if (event.delta === "") return [];
         const content = { type: "TEXT_MESSAGE_CONTENT", messageId, delta: event.delta };
-        if (this.#texts.has(messageId)) return [content];
-        this.#texts.add(messageId);
-        this.#known.add(messageId);
+        if (this.#openTexts.has(messageId)) return [content];
+        this.#openTexts.add(messageId);
+        this.#clientMessageIds.add(messageId);
         return [{ type: "TEXT_MESSAGE_START", messageId, role: "assistant" }, content];
       }
       case "reasoning-open": {
-        const id = reasoningId(event.id);
+        const id = toReasoningId(event.id);
         return [
           { type: "REASONING_START", messageId: id },
           { type: "REASONING_MESSAGE_START", messageId: id, role: "reasoning" },
@@ -159,9 +159,9 @@ export class AguiMapper {
       }
       case "reasoning-delta":
         if (event.delta === "") return [];
-        return [{ type: "REASONING_MESSAGE_CONTENT", messageId: reasoningId(event.id), delta: event.delta }];
+        return [{ type: "REASONING_MESSAGE_CONTENT", messageId: toReasoningId(event.id), delta: event.delta }];
       case "reasoning-close": {
-        const id = reasoningId(event.id);
+        const id = toReasoningId(event.id);
         return [
           { type: "REASONING_MESSAGE_END", messageId: id },
           { type: "REASONING_END", messageId: id },
@@ -169,33 +169,33 @@ export class AguiMapper {
       }
       case "tool-call-open": {
         const { tool_call_id: toolCallId, name: toolCallName } = event;
-        this.#known.add(messageId);
+        this.#clientMessageIds.add(messageId);
         return [{ type: "TOOL_CALL_START", toolCallId, toolCallName, parentMessageId: messageId }];
       }
       case "tool-call-delta":
         return [{ type: "TOOL_CALL_ARGS", toolCallId: event.tool_call_id, delta: event.delta }];
       case "tool-call-close": {
         const { tool_call_id: toolCallId, name, args, error } = event;
-        this.#calls.set(toolCallId, { message_id: messageId, name, args, done: error !== null });
+        this.#toolCalls.set(toolCallId, { message_id: messageId, name, args, isDone: error !== null });
         return [{ type: "TOOL_CALL_END", toolCallId }];
       }
       case "tool-result": {
         const { tool_call_id: toolCallId, content } = event;
-        const call = this.#calls.get(toolCallId);
-        if (call) call.done = true;
-        this.#known.add(messageId);
-        return [{ type: "TOOL_CALL_RESULT", messageId, toolCallId, content: contentText(content), role: "tool" }];
+        const call = this.#toolCalls.get(toolCallId);
+        if (call) call.isDone = true;
+        this.#clientMessageIds.add(messageId);
+        return [{ type: "TOOL_CALL_RESULT", messageId, toolCallId, content: toContentText(content), role: "tool" }];
       }
       case "message-close":
         if (event.usage) this.#usage = addNumbers(this.#usage, event.usage);
-        return this.#texts.delete(messageId) ? [{ type: "TEXT_MESSAGE_END", messageId }] : [];
+        return this.#openTexts.delete(messageId) ? [{ type: "TEXT_MESSAGE_END", messageId }] : [];
       default:
         return [];
     }
   }
 
   /** A task of the root graph begins or ends. Parallel tasks of one node are one step. */
-  #task(data: Json): AguiEvent[] {
+  #mapTask(data: Json): AguiEvent[] {
     if (!isObject(data) || typeof data.name !== "string") return [];
     const { id = null, name: stepName } = data;
     const count = this.#steps.get(stepName) ?? 0;
@@ -203,7 +203,7 @@ export class AguiMapper {
       if (this.#tasks.has(id)) return [];
       this.#tasks.set(id, stepName);
       this.#steps.set(stepName, count + 1);
-      this.#noteCall(String(id), stepName, data.input ?? null);
+      this.#registerSubagent(String(id), stepName, data.input ?? null);
       return count === 0 ? [{ type: "STEP_STARTED", stepName }] : [];
     }
     if (!this.#tasks.delete(id)) return [];
@@ -213,32 +213,32 @@ export class AguiMapper {
   }
 
   /** The call that a task of the tools executes, if its subagents must be named. */
-  #noteCall(id: string, node: string, input: Json): void {
+  #registerSubagent(id: string, node: string, input: Json): void {
     const call = isObject(input) ? (input.lg_tool_call ?? input.toolCall ?? input) : null;
     if (!isObject(call ?? null) || typeof (call as JsonObject).name !== "string") return;
     const { name, id: tool_call_id } = call as JsonObject;
     if (typeof tool_call_id !== "string") return;
-    this.#subagents.set(id, { name: typeof name === "string" ? name : node, tool_call_id, open: false });
+    this.#subagents.set(id, { name: typeof name === "string" ? name : node, tool_call_id, isOpen: false });
   }
 
   #endSubagent(subagentRunId: string, error: string | null): AguiEvent[] {
     const subagent = this.#subagents.get(subagentRunId);
-    if (!subagent?.open) return [];
-    subagent.open = false;
+    if (!subagent?.isOpen) return [];
+    subagent.isOpen = false;
     if (error !== null) return [{ type: "SUBAGENT_ERROR", subagentRunId, message: error }];
     return [{ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "success" } }];
   }
 
-  #show(values: JsonObject): AguiEvent[] {
+  #mapState(values: JsonObject): AguiEvent[] {
     this.#values = values;
     const { messages: _, ...state } = values;
     const before = this.#state;
     if (sameJson(state, before)) return [];
     this.#state = state;
-    if (JSON.stringify(state).length <= LARGE_STATE || Object.keys(before).length === 0) {
+    if (JSON.stringify(state).length <= MAX_SNAPSHOT_CHARS || Object.keys(before).length === 0) {
       return [{ type: "STATE_SNAPSHOT", snapshot: state }];
     }
-    return [{ type: "STATE_DELTA", delta: patchOf(before, state) }];
+    return [{ type: "STATE_DELTA", delta: createJsonPatch(before, state) }];
   }
 
   /**
@@ -251,12 +251,12 @@ export class AguiMapper {
   }
 
   #closeAll(): AguiEvent[] {
-    const texts = [...this.#texts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
-    this.#texts.clear();
+    const texts = [...this.#openTexts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
+    this.#openTexts.clear();
     const subagents = [...this.#subagents.keys()].flatMap((id) => this.#endSubagent(id, null));
-    const open = [...this.#steps].filter(([, count]) => count > 0);
+    const openSteps = [...this.#steps].filter(([, count]) => count > 0);
     this.#steps.clear();
-    return [...texts, ...subagents, ...open.map(([stepName]): AguiEvent => ({ type: "STEP_FINISHED", stepName }))];
+    return [...texts, ...subagents, ...openSteps.map(([stepName]): AguiEvent => ({ type: "STEP_FINISHED", stepName }))];
   }
 
   #end(status: string, values: Json | undefined): AguiEvent[] {
@@ -267,24 +267,35 @@ export class AguiMapper {
       return [...closed, { type: "RUN_ERROR", message: this.#failure, code }];
     }
     const finished = { type: "RUN_FINISHED", threadId, runId };
-    const usage = usageOf(this.#usage);
+    const usage = toUsageMember(this.#usage);
     if (status === "interrupted" || status === "rollback") {
-      return [...closed, { ...finished, ...(this.#isOld ? {} : { outcome: { type: "cancelled" } }), ...usage }];
+      return [
+        ...closed,
+        { ...finished, ...(this.#isLegacyClient ? {} : { outcome: { type: "cancelled" } }), ...usage },
+      ];
     }
-    const shown = values !== undefined && isObject(values) ? this.#show(values) : [];
-    const snapshots = snapshotsOf(shownMessages(this.#values ?? {}), this.#known);
-    return [...closed, ...shown, ...snapshots, ...this.#legacy(), { ...finished, outcome: this.#outcome(), ...usage }];
+    const stateEvents = values !== undefined && isObject(values) ? this.#mapState(values) : [];
+    const snapshots = createMessageSnapshots(toAguiMessages(this.#values ?? {}), this.#clientMessageIds);
+    return [
+      ...closed,
+      ...stateEvents,
+      ...snapshots,
+      ...this.#createLegacyInterrupts(),
+      { ...finished, outcome: this.#createOutcome(), ...usage },
+    ];
   }
 
-  #outcome(): JsonObject {
+  #createOutcome(): JsonObject {
     if (this.#interrupts.length > 0) return { type: "interrupt", interrupts: this.#interrupts };
-    const pending = [...this.#calls].filter(([, { done, message_id }]) => !done && message_id === this.#last);
-    if (pending.length === 0 || this.#isOld) return { type: "success" };
+    const pending = [...this.#toolCalls].filter(
+      ([, { isDone, message_id }]) => !isDone && message_id === this.#lastMessageId,
+    );
+    if (pending.length === 0 || this.#isLegacyClient) return { type: "success" };
     return { type: "success", pendingToolCallIds: pending.map(([id]) => id) };
   }
 
-  #legacy(): AguiEvent[] {
-    if (!this.#isOld || !this.#options.legacy_interrupts) return [];
+  #createLegacyInterrupts(): AguiEvent[] {
+    if (!this.#isLegacyClient || !this.#options.legacy_interrupts) return [];
     return this.#interrupts.map(({ metadata }): AguiEvent => {
       const value = ((metadata as JsonObject).langgraph as JsonObject).raw ?? null;
       return { type: "CUSTOM", name: "on_interrupt", value: typeof value === "string" ? value : JSON.stringify(value) };
@@ -293,59 +304,61 @@ export class AguiMapper {
 }
 
 /** Clients keep the order of the messages that they have, and append others. If that gives another order, an empty list comes first. */
-export function snapshotsOf(messages: JsonObject[], known: ReadonlySet<string>): AguiEvent[] {
+export function createMessageSnapshots(messages: JsonObject[], clientIds: ReadonlySet<string>): AguiEvent[] {
   const ids = messages.map(({ id }) => id as string);
-  const shown = new Set(ids);
-  const isSorted = [...known].filter((id) => shown.has(id)).every((id, at) => id === ids[at]);
+  const idSet = new Set(ids);
+  const isSorted = [...clientIds].filter((id) => idSet.has(id)).every((id, index) => id === ids[index]);
   return (isSorted ? [messages] : [[], messages]).map((list) => ({ type: "MESSAGES_SNAPSHOT", messages: list }));
 }
 
-function interruptOf(id: string, value: Json, calls: ReadonlyMap<string, ToolCall>): JsonObject {
+function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string, ToolCall>): JsonObject {
   const actions = approvalOf(value)?.actions;
-  const given = isObject(value) ? value : {};
+  const members = isObject(value) ? value : {};
   const defaultReason = actions ? "approval" : "langgraph:interrupt";
   const [action] = actions ?? [];
-  const meant =
+  const matchingCalls =
     actions?.length === 1 && action
-      ? [...calls].filter(([, { done, name, args }]) => !done && name === action.name && sameJson(args, action.args))
+      ? [...toolCalls].filter(
+          ([, { isDone, name, args }]) => !isDone && name === action.name && sameJson(args, action.args),
+        )
       : [];
   return {
     id,
-    reason: typeof given.reason === "string" ? given.reason : defaultReason,
+    reason: typeof members.reason === "string" ? members.reason : defaultReason,
     message: questionText(value),
-    ...(meant.length === 1 ? { toolCallId: (meant[0] as [string, ToolCall])[0] } : {}),
-    ...(isObject(given.responseSchema ?? null) ? { responseSchema: given.responseSchema as Json } : {}),
-    ...(typeof given.expiresAt === "string" ? { expiresAt: given.expiresAt } : {}),
+    ...(matchingCalls.length === 1 ? { toolCallId: (matchingCalls[0] as [string, ToolCall])[0] } : {}),
+    ...(isObject(members.responseSchema ?? null) ? { responseSchema: members.responseSchema as Json } : {}),
+    ...(typeof members.expiresAt === "string" ? { expiresAt: members.expiresAt } : {}),
     metadata: { langgraph: { raw: value } },
   };
 }
 
 /** `<message id>:<index>` → `<message id>:r<index>`. */
-const reasoningId = (part: string): string => part.replace(/:([^:]*)$/, ":r$1");
+const toReasoningId = (part: string): string => part.replace(/:([^:]*)$/, ":r$1");
 
-function custom(data: Json): AguiEvent {
+function createCustomEvent(data: Json): AguiEvent {
   const { name, payload } = isObject(data) ? data : {};
   const value = payload === undefined ? data : payload;
   return typeof name === "string" ? { type: "CUSTOM", name, value } : { type: "CUSTOM", name: "custom", value: data };
 }
 
 /** A JSON Patch (RFC 6902) of whole members. */
-function patchOf(before: JsonObject, after: JsonObject): JsonObject[] {
-  const path = (key: string): string => `/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+function createJsonPatch(before: JsonObject, after: JsonObject): JsonObject[] {
+  const toPointer = (key: string): string => `/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
   const removed = Object.keys(before).filter((key) => !Object.hasOwn(after, key));
   return [
-    ...removed.map((key) => ({ op: "remove", path: path(key) })),
+    ...removed.map((key) => ({ op: "remove", path: toPointer(key) })),
     ...Object.entries(after).flatMap(([key, value]): JsonObject[] => {
-      if (!Object.hasOwn(before, key)) return [{ op: "add", path: path(key), value }];
-      return sameJson(before[key] as Json, value) ? [] : [{ op: "replace", path: path(key), value }];
+      if (!Object.hasOwn(before, key)) return [{ op: "add", path: toPointer(key), value }];
+      return sameJson(before[key] as Json, value) ? [] : [{ op: "replace", path: toPointer(key), value }];
     }),
   ];
 }
 
-function usageOf(usage: Json): JsonObject {
+function toUsageMember(usage: Json): JsonObject {
   if (!isObject(usage)) return {};
   const { input_tokens, output_tokens, total_tokens } = usage;
   const counts = { inputTokens: input_tokens, outputTokens: output_tokens, totalTokens: total_tokens };
-  const known = Object.entries(counts).filter((entry): entry is [string, number] => typeof entry[1] === "number");
-  return known.length > 0 ? { usage: [Object.fromEntries(known)] } : {};
+  const entries = Object.entries(counts).filter((entry): entry is [string, number] => typeof entry[1] === "number");
+  return entries.length > 0 ? { usage: [Object.fromEntries(entries)] } : {};
 }

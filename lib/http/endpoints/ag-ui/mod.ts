@@ -6,16 +6,16 @@
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
 import { readFields } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
-import { RunEventMapper, stopped } from "../run-events.ts";
+import { incompleteStreamError, RunEventMapper } from "../run-events.ts";
 import { type AguiEvent, AguiMapper, type AguiOptions } from "./events.ts";
-import { readAgui } from "./requests.ts";
-import { type AguiNouns, type AguiSettings, isLast, RUN, startRun } from "./run.ts";
+import { parseAguiRequest } from "./requests.ts";
+import { AGUI_RUN_OPTIONS, type AguiResources, type AguiSettings, isLast, startRun } from "./run.ts";
 
 export type { AguiEvent, AguiOptions } from "./events.ts";
-export type { AguiNouns, AguiSettings } from "./run.ts";
+export type { AguiResources as AguiNouns, AguiSettings } from "./run.ts";
 
 /** The members of a run whose frames `toAguiEvents` reads. */
-export const AGUI_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = RUN;
+export const AGUI_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = AGUI_RUN_OPTIONS;
 
 /**
  * The events of a run for AG-UI's clients. `frames` are all frames of a run with the members of `AGUI_RUN`. Throws if they stop before the
@@ -35,10 +35,10 @@ export async function* toAguiEvents(frames: AsyncIterable<Frame>, options: AguiO
   const events = new RunEventMapper();
   yield mapper.start();
   for await (const frame of frames) {
-    for (const event of events.take(frame)) yield* mapper.take(event);
+    for (const event of events.map(frame)) yield* mapper.map(event);
     if (frame.event === "end") return;
   }
-  throw stopped();
+  throw incompleteStreamError();
 }
 
 /** A run of a request, and its events. */
@@ -62,18 +62,18 @@ export interface AguiTurn {
  * ```
  */
 export async function aguiRequest(
-  nouns: AguiNouns,
+  resources: AguiResources,
   assistant_id: string,
   input: unknown,
   settings: AguiSettings = {},
 ): Promise<AguiTurn> {
   const check = (request: RunCreate): RunCreate => readFields(request, runCreate);
-  const { run, events } = await startRun(nouns, readAgui(input), { ...settings, assistant_id, check });
-  async function* whole(): AsyncGenerator<AguiEvent> {
+  const { run, events } = await startRun(resources, parseAguiRequest(input), { ...settings, assistant_id, check });
+  async function* readToEnd(): AsyncGenerator<AguiEvent> {
     for await (const event of events) {
       yield event;
       if (isLast(event)) return;
     }
   }
-  return { run, events: whole() };
+  return { run, events: readToEnd() };
 }

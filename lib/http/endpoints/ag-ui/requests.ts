@@ -3,24 +3,24 @@ import * as v from "valibot";
 import { InputError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { anyJson, anyObject, described, type Fields, name } from "../../parse.ts";
-import { anyList, lenient, type Reads, readAs, withDefault } from "../fields.ts";
-import { fileBlock } from "../states.ts";
+import { anyList, type InputSchema, lenient, parseInput, withDefault } from "../fields.ts";
+import { toFileBlock } from "../states.ts";
 
 /** A message of the user. */
-export interface SentMessage {
+export interface AguiUserMessage {
   readonly id: string;
   readonly content: Json;
 }
 
 /** A result of a tool that the page has run. */
-export interface SentResult {
+export interface AguiToolResult {
   readonly id: string;
   readonly tool_call_id: string;
   readonly content: Json;
 }
 
 /** An answer to an interrupt. */
-export interface SentAnswer {
+export interface AguiResumeEntry {
   readonly id: string;
   readonly cancelled: boolean;
   readonly payload: Json;
@@ -34,11 +34,11 @@ export interface AguiRequest {
   readonly protocolVersion: string | undefined;
   /** Of all messages that the client has. */
   readonly ids: readonly string[];
-  readonly users: readonly SentMessage[];
-  readonly results: readonly SentResult[];
+  readonly users: readonly AguiUserMessage[];
+  readonly results: readonly AguiToolResult[];
   /** The last message, if the user wrote it. */
-  readonly last: SentMessage | null;
-  readonly resume: readonly SentAnswer[] | null;
+  readonly last: AguiUserMessage | null;
+  readonly resume: readonly AguiResumeEntry[] | null;
   /** One value for all open interrupts, as older clients send it. */
   readonly resume_all: Json | undefined;
   readonly state: JsonObject;
@@ -82,14 +82,14 @@ const part = v.pipe(
     if (!("source" in value)) return { type: "text", text: value.text };
     const { type, value: content, mimeType = FILE_TYPES.get(value.type) } = value.source;
     const url = type === "data" ? `data:${mimeType};base64,${content}` : content;
-    const block = mimeType === undefined ? null : fileBlock(mimeType, url);
+    const block = mimeType === undefined ? null : toFileBlock(mimeType, url);
     if (block) return block;
     addIssue({ message: "must be a file with a mimeType, and data in Base64 or a URL with https as its source" });
     return NEVER;
   }),
 );
 
-const PARTS = "must be a text or a list of parts";
+const PARTS_TEXT = "must be a text or a list of parts";
 
 /** A message that the client has. Of those that are no user's and no tool's, the id is used. */
 const message = v.variant(
@@ -98,7 +98,7 @@ const message = v.variant(
     v.object({
       role: v.literal("user"),
       id: text,
-      content: v.optional(v.union([v.string(), v.array(part)], PARTS) as Reads<Json>, ""),
+      content: v.optional(v.union([v.string(), v.array(part)], PARTS_TEXT) as InputSchema<Json>, ""),
     }),
     v.object({ role: v.literal("tool"), id: text, toolCallId: string, content: withDefault(anyJson, "") }),
     v.object({
@@ -115,19 +115,19 @@ const message = v.variant(
   "must be an object",
 );
 
-const answer = v.pipe(
+const resumeEntry = v.pipe(
   v.object({
     interruptId: string,
     status: v.picklist(["resolved", "cancelled"], "must be resolved or cancelled"),
     payload: withDefault(anyJson, null),
   }),
   v.transform(
-    ({ interruptId: id, status, payload }): SentAnswer => ({ id, cancelled: status === "cancelled", payload }),
+    ({ interruptId: id, status, payload }): AguiResumeEntry => ({ id, cancelled: status === "cancelled", payload }),
   ),
 );
 
 /** Older clients send its members without the object around them. */
-function configurableOf(config: Json): JsonObject | undefined {
+function readConfigurable(config: Json): JsonObject | undefined {
   if (!isObject(config)) return undefined;
   return isObject(config.configurable) ? config.configurable : config;
 }
@@ -136,7 +136,7 @@ const forwardedProps = v.pipe(
   anyObject,
   v.transform(({ config = null, command = null, ...props }) => ({
     resume_all: isObject(command) ? command.resume : undefined,
-    configurable: configurableOf(config),
+    configurable: readConfigurable(config),
     props,
   })),
 );
@@ -154,7 +154,7 @@ const body = v.object({
   runId: described(name, "A repeated request with the same id gets the same run"),
   parentRunId: lenient(string),
   protocolVersion: lenient(string),
-  resume: described(v.nullish(v.array(answer, "must be a list")), "The answers to all open interrupts"),
+  resume: described(v.nullish(v.array(resumeEntry, "must be a list")), "The answers to all open interrupts"),
   state: described(lenient(anyObject), "Members that the graph takes, and that are not as the thread has them"),
   tools: described(v.nullish(anyList), "Tools of the page"),
   context: described(v.nullish(anyList), "What the page tells the agent"),
@@ -163,23 +163,27 @@ const body = v.object({
 /** `RunAgentInput`. */
 export const runAgentInput: Fields<AguiRequest> = v.pipe(
   body,
-  v.transform(({ messages, forwardedProps: forwarded, resume = null, state = {}, tools, context, ...ids }) => {
-    const users = messages.flatMap((one) => (one.role === "user" ? [{ id: one.id, content: one.content }] : []));
+  v.transform(({ messages, forwardedProps: forwardedMembers, resume = null, state = {}, tools, context, ...ids }) => {
+    const users = messages.flatMap((userMessage) =>
+      userMessage.role === "user" ? [{ id: userMessage.id, content: userMessage.content }] : [],
+    );
     return {
       ...{ threadId: ids.threadId, runId: ids.runId },
       ...{ parentRunId: ids.parentRunId, protocolVersion: ids.protocolVersion },
       ids: messages.flatMap(({ id }) => (id === undefined ? [] : [id])),
       users,
-      results: messages.flatMap((one) =>
-        one.role === "tool" ? [{ id: one.id, tool_call_id: one.toolCallId, content: one.content }] : [],
+      results: messages.flatMap((toolMessage) =>
+        toolMessage.role === "tool"
+          ? [{ id: toolMessage.id, tool_call_id: toolMessage.toolCallId, content: toolMessage.content }]
+          : [],
       ),
       last: messages.at(-1)?.role === "user" ? (users.at(-1) ?? null) : null,
       ...{ resume, state, tools: (tools ?? []).filter(isObject), context: context ?? [] },
-      ...(forwarded ?? { resume_all: undefined, configurable: undefined, props: {} }),
+      ...(forwardedMembers ?? { resume_all: undefined, configurable: undefined, props: {} }),
     };
   }),
 );
 
 /** Errors: invalid. */
-export const readAgui = (sent: unknown): AguiRequest =>
-  readAs(runAgentInput, sent, (finding) => new InputError([finding]));
+export const parseAguiRequest = (input: unknown): AguiRequest =>
+  parseInput(runAgentInput, input, (finding) => new InputError([finding]));

@@ -7,7 +7,7 @@ import { errorResponse } from "../../respond.ts";
 import { assistantId, type Route, routesOf, yieldAfter } from "../../route.ts";
 import { originOfHeaders, runCreate } from "../../run-request.ts";
 import { eventStream } from "../../sse.ts";
-import { readAgui, runAgentInput } from "./requests.ts";
+import { parseAguiRequest, runAgentInput } from "./requests.ts";
 import { isLast, startRun } from "./run.ts";
 
 const route = routesOf({ tag: "AG-UI", group: "ag_ui", error_message: true });
@@ -29,13 +29,13 @@ export const AG_UI_ROUTES: readonly Route[] = [
         return errorResponse(new ServiceError("bad_request", message), {}, { error_message: true }, 406);
       }
       const bytes = await context.bytes();
-      const sent = readAgui(readJson(bytes));
+      const request = parseAguiRequest(readJson(bytes));
       await yieldAfter(context, bytes);
-      const { run, events } = await startRun(context.nouns, sent, {
+      const { run, events } = await startRun(context.nouns, request, {
         ...context.service.options.http?.ag_ui,
         assistant_id: assistantId(context),
         origin: originOfHeaders(context),
-        check: (request) => readFields(request, runCreate),
+        check: (runRequest) => readFields(runRequest, runCreate),
       });
       const frames = createReader<Frame>(async () => {
         const ready = await events.next();

@@ -7,23 +7,31 @@ import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { CallerNouns } from "../../../service/nouns.ts";
 import { createReader } from "../../../streams/log.ts";
-import { callMetadata, conflict, expectedAnswers, isAnswer, notOpen, refuseLate, requireAssistant } from "../calls.ts";
-import { EVENT_RUN, endsRun, type FrameEvents, RUN_EVENT_MODES, readRunEvents } from "../run-events.ts";
 import {
-  checkpointBefore,
-  checkpointToRegenerate,
-  hasContent,
-  hideForeign,
-  placeOf,
-  sha256,
-  stateMessages,
+  conflictError,
+  createRequestMetadata,
+  isResumingRun,
+  notPendingError,
+  requireAssistant,
+  throwIfNoLongerPending,
+  toExpectedAnswers,
+} from "../calls.ts";
+import { endsRun, type FrameEvents, RUN_EVENT_MODES, RUN_EVENT_OPTIONS, readRunEvents } from "../run-events.ts";
+import {
+  findMessageIndex,
+  getStateMessages,
+  hashSha256,
+  hasSameContent,
+  requireCheckpointBefore,
+  requireRegenerationCheckpoint,
+  rethrowAsNotFound,
 } from "../states.ts";
-import { type AguiEvent, AguiMapper, snapshotsOf } from "./events.ts";
-import { shownMessages } from "./messages.ts";
-import type { AguiRequest, SentAnswer } from "./requests.ts";
+import { type AguiEvent, AguiMapper, createMessageSnapshots } from "./events.ts";
+import { toAguiMessages } from "./messages.ts";
+import type { AguiRequest, AguiResumeEntry } from "./requests.ts";
 
 /** The nouns of the caller. */
-export type AguiNouns = Pick<CallerNouns, "assistants" | "runs" | "threads">;
+export type AguiResources = Pick<CallerNouns, "assistants" | "runs" | "threads">;
 
 /** What a host can set. */
 export interface AguiSettings {
@@ -35,7 +43,7 @@ export interface AguiSettings {
   readonly legacy_interrupts?: boolean;
 }
 
-export interface AguiOrigin extends AguiSettings {
+export interface AguiRunOptions extends AguiSettings {
   readonly assistant_id: string;
   readonly origin?: RunOrigin;
   /** Validates what goes to the run. */
@@ -49,90 +57,116 @@ export interface AguiRun {
 }
 
 /** The members of a run whose frames are mapped. */
-export const RUN: typeof EVENT_RUN = {
-  ...EVENT_RUN,
+export const AGUI_RUN_OPTIONS: typeof RUN_EVENT_OPTIONS = {
+  ...RUN_EVENT_OPTIONS,
   stream_mode: [...RUN_EVENT_MODES, "values", "tasks"],
 };
 
 /** How many runs are looked at for one with the same `runId`. */
-const NEWEST_RUNS = 20;
+const MAX_SEARCHED_RUNS = 20;
 
 /** One request. Errors: not_found, conflict, invalid, and those of a new run. */
-export async function startRun(nouns: AguiNouns, sent: AguiRequest, origin: AguiOrigin): Promise<AguiRun> {
-  const thread_id = await nouns.threads.idOf(sent.threadId);
-  const state = await nouns.threads.state(thread_id).catch(nullIfNotFound);
-  const open = state?.interrupts ?? [];
-  const answers = sent.resume ?? (sent.resume_all === undefined ? [] : resumeAll(open, sent.resume_all));
-  const digest = await answersDigest(answers);
-  const known = await findRun(nouns, thread_id, sent, digest);
-  if (known) return await joinRun(nouns, known, sent, origin);
+export async function startRun(
+  resources: AguiResources,
+  aguiRequest: AguiRequest,
+  options: AguiRunOptions,
+): Promise<AguiRun> {
+  const thread_id = await resources.threads.idOf(aguiRequest.threadId);
+  const state = await resources.threads.state(thread_id).catch(nullIfNotFound);
+  const interrupts = state?.interrupts ?? [];
+  const resumeEntries =
+    aguiRequest.resume ??
+    (aguiRequest.resume_all === undefined ? [] : resumeAllInterrupts(interrupts, aguiRequest.resume_all));
+  const digest = await createResumeDigest(resumeEntries);
+  const existingRun = await findRun(resources, thread_id, aguiRequest, digest);
+  if (existingRun) return await joinRun(resources, existingRun, aguiRequest, options);
   const values = isObject(state?.values ?? null) ? (state?.values as JsonObject) : {};
-  const messages = state ? stateMessages(state) : [];
-  const turn = await turnOf({ nouns, thread_id, sent, messages, open, answers });
-  const members = await membersOf(nouns, sent, origin, values);
-  const request = origin.check(requestOf(sent, origin, { turn, members, digest }));
-  const key = await sha256([sent.runId, digest ?? ""].join(" "));
+  const messages = state ? getStateMessages(state) : [];
+  const turn = await planTurn({ resources, thread_id, aguiRequest, messages, interrupts, resumeEntries });
+  const members = await readClientMembers(resources, aguiRequest, options, values);
+  const request = options.check(createRunRequest(aguiRequest, options, { turn, members, digest }));
+  const key = await hashSha256([aguiRequest.runId, digest ?? ""].join(" "));
   const idempotency = { route: `/ag-ui/${thread_id}`, key, body_hash: "" };
   try {
-    const { run, frames } = await nouns.runs.stream(thread_id, request, { ...origin.origin, idempotency });
-    const missed = turn.checkpoint_id === undefined ? missedBy(sent, values, turn) : null;
-    return { run, events: eventsOf(nouns, { run, frames, request: sent, settings: origin, missed }) };
+    const { run, frames } = await resources.runs.stream(thread_id, request, { ...options.origin, idempotency });
+    const missingMessages = turn.checkpoint_id === undefined ? findMissingMessages(aguiRequest, values, turn) : null;
+    return {
+      run,
+      events: createAguiEvents(resources, { run, frames, request: aguiRequest, settings: options, missingMessages }),
+    };
   } catch (error) {
-    refuseLate(error);
-    return hideForeign(error);
+    throwIfNoLongerPending(error);
+    return rethrowAsNotFound(error);
   }
 }
 
 const cancelsOnDisconnect = ({ on_disconnect }: AguiSettings): boolean => on_disconnect !== "continue";
 
 /** The run that an earlier request has created. */
-async function joinRun(nouns: AguiNouns, run: Run, request: AguiRequest, origin: AguiOrigin): Promise<AguiRun> {
-  await requireAssistant(nouns, run, origin.assistant_id);
-  const options = cancelsOnDisconnect(origin) ? { cancel_on_disconnect: true } : {};
-  const { frames } = await nouns.runs.joinStream(run.thread_id, run.run_id, options);
-  return { run, events: eventsOf(nouns, { run, frames, request, settings: origin }) };
+async function joinRun(
+  resources: AguiResources,
+  run: Run,
+  aguiRequest: AguiRequest,
+  options: AguiRunOptions,
+): Promise<AguiRun> {
+  await requireAssistant(resources, run, options.assistant_id);
+  const joinOptions = cancelsOnDisconnect(options) ? { cancel_on_disconnect: true } : {};
+  const { frames } = await resources.runs.joinStream(run.thread_id, run.run_id, joinOptions);
+  return { run, events: createAguiEvents(resources, { run, frames, request: aguiRequest, settings: options }) };
 }
 
 interface RunParts {
   readonly turn: Partial<RunCreate>;
-  readonly members: Awaited<ReturnType<typeof membersOf>>;
+  readonly members: Awaited<ReturnType<typeof readClientMembers>>;
   readonly digest: string | null;
 }
 
 /** The request that creates a run. */
-function requestOf(sent: AguiRequest, origin: AguiOrigin, { turn, members, digest }: RunParts): RunCreate {
+function createRunRequest(
+  aguiRequest: AguiRequest,
+  options: AguiRunOptions,
+  { turn, members, digest }: RunParts,
+): RunCreate {
   const { context, input } = members;
   return {
-    assistant_id: origin.assistant_id,
+    assistant_id: options.assistant_id,
     ...turn,
     // A run that answers or goes back takes no input.
     ...(input !== null && isObject(turn.input) ? { input: { ...input, ...turn.input } } : {}),
     ...(context ? { context } : {}),
-    ...(sent.configurable ? { config: { configurable: sent.configurable } } : {}),
+    ...(aguiRequest.configurable ? { config: { configurable: aguiRequest.configurable } } : {}),
     metadata: {
-      ...callMetadata("ag-ui"),
-      ag_ui: { ...sent.props, run_id: sent.runId, ...(digest === null ? {} : { answers_digest: digest }) },
+      ...createRequestMetadata("ag-ui"),
+      ag_ui: {
+        ...aguiRequest.props,
+        run_id: aguiRequest.runId,
+        ...(digest === null ? {} : { answers_digest: digest }),
+      },
     },
-    ...RUN,
+    ...AGUI_RUN_OPTIONS,
     if_not_exists: "create",
     multitask_strategy: turn.command ? "reject" : "enqueue",
-    on_disconnect: cancelsOnDisconnect(origin) ? "cancel" : "continue",
+    on_disconnect: cancelsOnDisconnect(options) ? "cancel" : "continue",
   };
 }
 
 /** All messages of the thread before the run, if the client lacks some: its page, or its server, has been started again. */
-function missedBy({ ids }: AguiRequest, values: JsonObject, { input = null }: Partial<RunCreate>): JsonObject[] | null {
-  const known = new Set(ids);
-  if (shownMessages(values).every(({ id }) => known.has(id as string))) return null;
-  const sent = isObject(input) ? messagesOf(input) : [];
-  return shownMessages({ messages: [...messagesOf(values), ...sent] });
+function findMissingMessages(
+  { ids }: AguiRequest,
+  values: JsonObject,
+  { input = null }: Partial<RunCreate>,
+): JsonObject[] | null {
+  const clientIds = new Set(ids);
+  if (toAguiMessages(values).every(({ id }) => clientIds.has(id as string))) return null;
+  const inputMessages = isObject(input) ? messagesOf(input) : [];
+  return toAguiMessages({ messages: [...messagesOf(values), ...inputMessages] });
 }
 
 /** Names a list of answers, in any order; null for none. */
-async function answersDigest(answers: readonly SentAnswer[]): Promise<string | null> {
-  if (answers.length === 0) return null;
-  const sorted = [...answers].sort((first, second) => (first.id < second.id ? -1 : 1));
-  return await sha256(JSON.stringify(sorted.map(({ id, cancelled, payload }) => [id, cancelled, payload])));
+async function createResumeDigest(resumeEntries: readonly AguiResumeEntry[]): Promise<string | null> {
+  if (resumeEntries.length === 0) return null;
+  const sorted = [...resumeEntries].sort((first, second) => (first.id < second.id ? -1 : 1));
+  return await hashSha256(JSON.stringify(sorted.map(({ id, cancelled, payload }) => [id, cancelled, payload])));
 }
 
 /**
@@ -140,82 +174,95 @@ async function answersDigest(answers: readonly SentAnswer[]): Promise<string | n
  * passes its first run's metadata on: the oldest match counts.
  */
 async function findRun(
-  { runs }: AguiNouns,
+  { runs }: AguiResources,
   thread_id: string,
   { runId, resume_all }: AguiRequest,
   digest: string | null,
 ): Promise<Run | undefined> {
-  const newest = (await runs.list(thread_id, { limit: NEWEST_RUNS }).catch(nullIfNotFound)) ?? [];
-  const same = newest.filter(({ metadata: { ag_ui = null } }) => isObject(ag_ui) && ag_ui.run_id === runId);
+  const newest = (await runs.list(thread_id, { limit: MAX_SEARCHED_RUNS }).catch(nullIfNotFound)) ?? [];
+  const matches = newest.filter(({ metadata: { ag_ui = null } }) => isObject(ag_ui) && ag_ui.run_id === runId);
   // A value for all that is open, when nothing is: it is repeated.
-  if (resume_all !== undefined && digest === null) return same.find(isAnswer);
-  return same.findLast(({ metadata }) => ((metadata.ag_ui as JsonObject).answers_digest ?? null) === digest);
+  if (resume_all !== undefined && digest === null) return matches.find(isResumingRun);
+  return matches.findLast(({ metadata }) => ((metadata.ag_ui as JsonObject).answers_digest ?? null) === digest);
 }
 
-interface TurnParts {
-  readonly nouns: AguiNouns;
+interface TurnInput {
+  readonly resources: AguiResources;
   readonly thread_id: string;
-  readonly sent: AguiRequest;
+  readonly aguiRequest: AguiRequest;
   readonly messages: readonly Json[];
-  readonly open: readonly Interrupt[];
-  readonly answers: readonly SentAnswer[];
+  readonly interrupts: readonly Interrupt[];
+  readonly resumeEntries: readonly AguiResumeEntry[];
 }
 
 /** What the run does: answers interrupts, takes what is new in the list of messages, or goes back in the thread. Errors: conflict. */
-async function turnOf({ nouns, thread_id, sent, messages, open, answers }: TurnParts): Promise<Partial<RunCreate>> {
-  if (answers.length > 0) {
-    const command = { resume: resumeOf(open, answers), expected_answers: expectedAnswers(open) };
+async function planTurn({
+  resources,
+  thread_id,
+  aguiRequest,
+  messages,
+  interrupts,
+  resumeEntries,
+}: TurnInput): Promise<Partial<RunCreate>> {
+  if (resumeEntries.length > 0) {
+    const command = {
+      resume: toResumeValues(interrupts, resumeEntries),
+      expected_answers: toExpectedAnswers(interrupts),
+    };
     return { command, strict_resume: true };
   }
-  const { last } = sent;
-  const place = last ? placeOf(messages, last.id) : -1;
-  if (last && place >= 0 && !hasContent(messages[place] as JsonObject, last.content)) {
+  const { last } = aguiRequest;
+  const index = last ? findMessageIndex(messages, last.id) : -1;
+  if (last && index >= 0 && !hasSameContent(messages[index] as JsonObject, last.content)) {
     const input = { messages: [{ type: "human", id: last.id, content: last.content }] };
-    return { input, checkpoint_id: await checkpointBefore(nouns, thread_id, messages, place) };
+    return { input, checkpoint_id: await requireCheckpointBefore(resources, thread_id, messages, index) };
   }
-  const unknown = sent.users.filter(({ id }) => placeOf(messages, id) < 0);
-  const fresh = [
-    ...resultsFor(messages, sent),
-    ...unknown.map(({ id, content }): JsonObject => ({ type: "human", id, content })),
+  const newUserMessages = aguiRequest.users.filter(({ id }) => findMessageIndex(messages, id) < 0);
+  const newMessages = [
+    ...toToolMessages(messages, aguiRequest),
+    ...newUserMessages.map(({ id, content }): JsonObject => ({ type: "human", id, content })),
   ];
-  if (fresh.length > 0) return { input: { messages: fresh } };
-  const end = messages.at(-1) ?? null;
-  if (last && place >= 0 && isObject(end) && end.id !== last.id) {
-    return { checkpoint_id: await checkpointToRegenerate(nouns, thread_id, last.id) };
+  if (newMessages.length > 0) return { input: { messages: newMessages } };
+  const lastMessage = messages.at(-1) ?? null;
+  if (last && index >= 0 && isObject(lastMessage) && lastMessage.id !== last.id) {
+    return { checkpoint_id: await requireRegenerationCheckpoint(resources, thread_id, last.id) };
   }
-  throw conflict("There is nothing to run: the thread has all of these messages");
+  throw conflictError("There is nothing to run: the thread has all of these messages");
 }
 
 /** Results of calls that have none in the state. */
-function resultsFor(messages: readonly Json[], { results }: AguiRequest): JsonObject[] {
+function toToolMessages(messages: readonly Json[], { results }: AguiRequest): JsonObject[] {
   const list = messages.filter(isObject);
-  const answered = new Set(list.map(({ tool_call_id }) => tool_call_id));
-  const calls = new Map(
+  const answeredIds = new Set(list.map(({ tool_call_id }) => tool_call_id));
+  const toolCalls = new Map(
     list.flatMap(({ type, tool_calls }) =>
       type === "ai" && Array.isArray(tool_calls) ? tool_calls.filter(isObject).map((call) => [call.id, call]) : [],
     ) as [Json, JsonObject][],
   );
   return results.flatMap(({ id, tool_call_id, content }): JsonObject[] => {
-    const call = calls.get(tool_call_id);
-    if (!call || answered.has(tool_call_id)) return [];
+    const call = toolCalls.get(tool_call_id);
+    if (!call || answeredIds.has(tool_call_id)) return [];
     return [{ type: "tool", id, tool_call_id, content, ...(call.name === undefined ? {} : { name: call.name }) }];
   });
 }
 
-const resumeAll = (open: readonly Interrupt[], payload: Json): SentAnswer[] =>
-  open.map(({ id }) => ({ id, cancelled: false, payload }));
+const resumeAllInterrupts = (interrupts: readonly Interrupt[], payload: Json): AguiResumeEntry[] =>
+  interrupts.map(({ id }) => ({ id, cancelled: false, payload }));
 
 /** The answers by interrupt id. Errors: conflict. */
-function resumeOf(open: readonly Interrupt[], answers: readonly SentAnswer[]): JsonObject {
-  const byId = new Map(answers.map((answer) => [answer.id, answer]));
-  const stranger = [...byId.keys()].find((id) => !open.some((one) => one.id === id));
-  if (stranger !== undefined) throw notOpen(`Interrupt ${stranger} is not open`);
-  const missing = open.filter(({ id }) => !byId.has(id)).map(({ id }) => id);
-  if (missing.length > 0) throw conflict(`Answer all open interrupts at once: ${missing.join(", ")} has no answer`);
-  return Object.fromEntries(open.map(({ id, value }) => [id, answerTo(value, byId.get(id) as SentAnswer)]));
+function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonly AguiResumeEntry[]): JsonObject {
+  const byId = new Map(resumeEntries.map((answer) => [answer.id, answer]));
+  const unknownId = [...byId.keys()].find((id) => !interrupts.some((interrupt) => interrupt.id === id));
+  if (unknownId !== undefined) throw notPendingError(`Interrupt ${unknownId} is not open`);
+  const missing = interrupts.filter(({ id }) => !byId.has(id)).map(({ id }) => id);
+  if (missing.length > 0)
+    throw conflictError(`Answer all open interrupts at once: ${missing.join(", ")} has no answer`);
+  return Object.fromEntries(
+    interrupts.map(({ id, value }) => [id, toResumeValue(value, byId.get(id) as AguiResumeEntry)]),
+  );
 }
 
-function answerTo(value: Json, { cancelled, payload }: SentAnswer): Json {
+function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Json {
   const approval = approvalOf(value);
   if (!approval) return cancelled ? { action: "cancel" } : payload;
   const { approved, decisions, message } = isObject(payload) ? payload : { approved: payload };
@@ -230,10 +277,10 @@ function answerTo(value: Json, { cancelled, payload }: SentAnswer): Json {
 }
 
 /** What the client's state, tools and context add to the run. */
-async function membersOf(
-  { assistants }: AguiNouns,
+async function readClientMembers(
+  { assistants }: AguiResources,
   { state, tools, context }: AguiRequest,
-  { assistant_id, state: access }: AguiOrigin,
+  { assistant_id, state: access }: AguiRunOptions,
   values: JsonObject,
 ): Promise<{ readonly input: JsonObject | null; readonly context: JsonObject | null }> {
   const changed = Object.entries(access === "read" ? {} : state).filter(
@@ -243,40 +290,47 @@ async function membersOf(
   if (changed.length === 0 && !hasTools) return { input: null, context: null };
   const { input_schema } = await assistants.schemas(assistant_id);
   const properties = isObject(input_schema?.properties ?? null) ? (input_schema?.properties as JsonObject) : null;
-  const takes = (key: string): boolean => properties === null || Object.hasOwn(properties, key);
-  const input: JsonObject = Object.fromEntries(changed.filter(([key]) => takes(key)));
-  const given = { tools: [...tools], context: [...context] };
+  const acceptsMember = (key: string): boolean => properties === null || Object.hasOwn(properties, key);
+  const input: JsonObject = Object.fromEntries(changed.filter(([key]) => acceptsMember(key)));
+  const clientContext = { tools: [...tools], context: [...context] };
   if (!hasTools) return { input, context: null };
   // Functions have no schema, and a context.
-  if (properties === null) return { input, context: { "ag-ui": given } };
-  const actions = tools.map(functionOf);
-  const members: JsonObject = { tools: actions, "ag-ui": given, copilotkit: { actions, context: [...context] } };
-  const taken = Object.entries(members).filter(([key]) => Object.hasOwn(properties, key));
-  return { input: { ...input, ...Object.fromEntries(taken) }, context: null };
+  if (properties === null) return { input, context: { "ag-ui": clientContext } };
+  const actions = tools.map(toOpenAiTool);
+  const members: JsonObject = {
+    tools: actions,
+    "ag-ui": clientContext,
+    copilotkit: { actions, context: [...context] },
+  };
+  const acceptedMembers = Object.entries(members).filter(([key]) => Object.hasOwn(properties, key));
+  return { input: { ...input, ...Object.fromEntries(acceptedMembers) }, context: null };
 }
 
 /** A tool in OpenAI's form. */
-const functionOf = ({ name = "", description = "", parameters = {} }: JsonObject): JsonObject => ({
+const toOpenAiTool = ({ name = "", description = "", parameters = {} }: JsonObject): JsonObject => ({
   type: "function",
   name,
   function: { name, description, parameters },
 });
 
-interface RunToMap {
+interface AguiEventInput {
   readonly run: Run;
   readonly frames: Reader<Frame>;
   readonly request: AguiRequest;
   readonly settings: AguiSettings;
   /** All messages of the thread, if the client lacks some. */
-  readonly missed?: JsonObject[] | null;
+  readonly missingMessages?: JsonObject[] | null;
 }
 
 /** The events of a run, from its first frame. */
-function eventsOf({ threads }: AguiNouns, { run, frames, request, settings, missed }: RunToMap): Reader<AguiEvent> {
+function createAguiEvents(
+  { threads }: AguiResources,
+  { run, frames, request, settings, missingMessages }: AguiEventInput,
+): Reader<AguiEvent> {
   const { threadId, runId, parentRunId, protocolVersion, ids } = request;
   const mapper = new AguiMapper({
     ...{ threadId, runId, run_id: run.run_id, legacy_interrupts: settings.legacy_interrupts ?? false },
-    messageIds: missed?.map(({ id }) => id as string) ?? ids,
+    messageIds: missingMessages?.map(({ id }) => id as string) ?? ids,
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(protocolVersion === undefined ? {} : { protocolVersion }),
   });
@@ -289,7 +343,7 @@ function eventsOf({ threads }: AguiNouns, { run, frames, request, settings, miss
       const lacksState = endsRun(frame) && mapper.needsState;
       // A run that pauses at once shows no state.
       const state = lacksState ? await threads.state(run.thread_id).catch(nullIfNotFound) : null;
-      for (const event of frame.events) mapped.push(...mapper.take(event, state?.values));
+      for (const event of frame.events) mapped.push(...mapper.map(event, state?.values));
     }
     return mapped;
   }
@@ -297,7 +351,7 @@ function eventsOf({ threads }: AguiNouns, { run, frames, request, settings, miss
   return createReader(async () => {
     if (!hasStarted) {
       hasStarted = true;
-      return [mapper.start(), ...(missed ? snapshotsOf(missed, new Set(ids)) : [])];
+      return [mapper.start(), ...(missingMessages ? createMessageSnapshots(missingMessages, new Set(ids)) : [])];
     }
     for (;;) {
       const batch = await runEvents.next();

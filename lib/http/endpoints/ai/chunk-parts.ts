@@ -12,7 +12,7 @@ export interface UIMessageChunk {
 export type AiVersion = 5 | 6 | 7;
 
 /** An interrupt. */
-export interface OpenInterrupt {
+export interface PendingInterrupt {
   readonly id: string;
   readonly value: Json;
 }
@@ -21,15 +21,15 @@ export interface OpenInterrupt {
 interface NamedCall {
   readonly name: string;
   /** Made for an approval that names no call of the message. */
-  readonly made?: boolean;
+  readonly isSynthetic?: boolean;
 }
 
 /** The graph runs its tools itself: without this, clients send finished tools back, without end. */
-export const EXECUTED: JsonObject = { providerExecuted: true };
+export const PROVIDER_EXECUTED: JsonObject = { providerExecuted: true };
 
 const isIdentifier = (name: string): boolean => /^[A-Za-z_$][\w$]*$/.test(name);
 
-export const finishChunk = (finishReason: string, usage: Json): UIMessageChunk => ({
+export const createFinishChunk = (finishReason: string, usage: Json): UIMessageChunk => ({
   ...{ type: "finish", finishReason },
   ...(usage === null ? {} : { messageMetadata: { usage } }),
 });
@@ -39,47 +39,47 @@ const FINISH_REASONS: Readonly<Record<string, string>> = { length: "length", con
 /** Converts the reason why a model has stopped. */
 export const toFinishReason = (reason: string): string => FINISH_REASONS[reason] ?? "stop";
 
-export const interruptChunk = (data: {
+export const createInterruptChunk = (data: {
   readonly id: string;
   readonly value: Json;
   readonly open: boolean;
   readonly answer?: Json;
 }): UIMessageChunk => ({ type: "data-interrupt", id: data.id, data });
 
-const callMembers = (toolCallId: string, toolName: string): JsonObject => ({
+const createCallMembers = (toolCallId: string, toolName: string): JsonObject => ({
   toolCallId,
   toolName,
   ...(isIdentifier(toolName) ? {} : { dynamic: true }),
 });
 
 /** Version 5 finds a dynamic call only by this member. */
-const outputMembers = ({ name, made = false }: NamedCall): JsonObject =>
-  made || !isIdentifier(name) ? { dynamic: true, ...EXECUTED } : EXECUTED;
+const createOutputMembers = ({ name, isSynthetic = false }: NamedCall): JsonObject =>
+  isSynthetic || !isIdentifier(name) ? { dynamic: true, ...PROVIDER_EXECUTED } : PROVIDER_EXECUTED;
 
-export const inputStartChunk = (event: Extract<RunEvent, { type: "tool-call-open" }>): UIMessageChunk => ({
+export const createInputStartChunk = (event: Extract<RunEvent, { type: "tool-call-open" }>): UIMessageChunk => ({
   ...{ type: "tool-input-start" },
-  ...callMembers(event.tool_call_id, event.name),
-  ...EXECUTED,
+  ...createCallMembers(event.tool_call_id, event.name),
+  ...PROVIDER_EXECUTED,
 });
 
-export function inputChunk(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
-  const call = { ...callMembers(event.tool_call_id, event.name), input: event.args };
-  if (event.error === null) return { type: "tool-input-available", ...call, ...EXECUTED };
-  return { type: "tool-input-error", ...call, errorText: event.error, ...EXECUTED };
+export function createInputChunk(event: Extract<RunEvent, { type: "tool-call-close" }>): UIMessageChunk {
+  const call = { ...createCallMembers(event.tool_call_id, event.name), input: event.args };
+  if (event.error === null) return { type: "tool-input-available", ...call, ...PROVIDER_EXECUTED };
+  return { type: "tool-input-error", ...call, errorText: event.error, ...PROVIDER_EXECUTED };
 }
 
-export const outputChunk = (toolCallId: string, call: NamedCall, output: Json): UIMessageChunk => ({
+export const createOutputChunk = (toolCallId: string, call: NamedCall, output: Json): UIMessageChunk => ({
   ...{ type: "tool-output-available", toolCallId, output },
-  ...outputMembers(call),
+  ...createOutputMembers(call),
 });
 
-export const outputErrorChunk = (toolCallId: string, call: NamedCall, errorText: string): UIMessageChunk => ({
+export const createOutputErrorChunk = (toolCallId: string, call: NamedCall, errorText: string): UIMessageChunk => ({
   ...{ type: "tool-output-error", toolCallId, errorText },
-  ...outputMembers(call),
+  ...createOutputMembers(call),
 });
 
 /** Converts data that a graph or function sends to the page. */
-export function customChunk(data: Json): UIMessageChunk {
+export function toCustomChunk(data: Json): UIMessageChunk {
   if (isObject(data)) {
     const { type, id, transient, name, payload } = data;
     if (typeof type === "string" && type.startsWith("data-") && data.data !== undefined) {
@@ -103,7 +103,7 @@ const FILE_TYPES: Readonly<Record<string, string>> = {
 };
 
 /** Converts a content block with data or an address to a part `file`; null for any other block. */
-export function fileChunk({ type, mime_type, data, url }: JsonObject): UIMessageChunk | null {
+export function toFileChunk({ type, mime_type, data, url }: JsonObject): UIMessageChunk | null {
   const mediaType = typeof mime_type === "string" ? mime_type : FILE_TYPES[String(type)];
   if (mediaType === undefined) return null;
   const source = typeof data === "string" ? `data:${mediaType};base64,${data}` : url;
@@ -111,7 +111,7 @@ export function fileChunk({ type, mime_type, data, url }: JsonObject): UIMessage
 }
 
 /** Converts the citations of a text. */
-export function sourceChunks(part: string, { annotations }: JsonObject): UIMessageChunk[] {
+export function toSourceChunks(part: string, { annotations }: JsonObject): UIMessageChunk[] {
   const list = (Array.isArray(annotations) ? annotations : []).filter(isObject);
   return list.flatMap(({ url, title }, index) =>
     typeof url === "string"

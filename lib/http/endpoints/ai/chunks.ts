@@ -5,24 +5,24 @@ import { isObject, type Json } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import {
   type AiVersion,
-  customChunk,
-  fileChunk,
-  finishChunk,
-  inputChunk,
-  inputStartChunk,
-  interruptChunk,
-  type OpenInterrupt,
-  sourceChunks,
+  createFinishChunk,
+  createInputChunk,
+  createInputStartChunk,
+  createInterruptChunk,
+  type PendingInterrupt,
+  toCustomChunk,
+  toFileChunk,
   toFinishReason,
+  toSourceChunks,
   type UIMessageChunk,
 } from "./chunk-parts.ts";
 import { SubagentOutputs } from "./subagents.ts";
 import { ToolCalls } from "./tool-calls.ts";
 
-export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunk-parts.ts";
+export type { AiVersion, PendingInterrupt as OpenInterrupt, UIMessageChunk } from "./chunk-parts.ts";
 
 /** An interrupt that was pending, and its resume value as the graph got it; without a value it stays pending. */
-export interface Answered extends OpenInterrupt {
+export interface AnsweredInterrupt extends PendingInterrupt {
   readonly answer?: Json;
   /** The client that sent the answer has it in its message. Stored in the metadata of runs, so the name stays. */
   readonly answered_there?: boolean;
@@ -45,16 +45,16 @@ export class UIMessageMapper {
   readonly #subagents = new SubagentOutputs();
   readonly #unconfirmed = new UnconfirmedMessages();
   /** The messages that the page does not show: those of the user and of the system. */
-  readonly #ignored = new Set<string>();
-  #stepOpen = false;
+  readonly #ignoredIds = new Set<string>();
+  #isStepOpen = false;
   /** The AI message that is open; null between two messages. */
   #current: string | null = null;
   /** The newest AI message. */
   #newest = "";
   /** Events of other messages, until the open one ends. */
-  #waiting: RunEvent[] = [];
+  #queuedEvents: RunEvent[] = [];
   /** The ids of pending interrupts. */
-  #pending: string[] = [];
+  #pendingIds: string[] = [];
   #hasFailed = false;
   #reason = "stop";
   #usage: Json = null;
@@ -68,31 +68,31 @@ export class UIMessageMapper {
     return this.#usage;
   }
 
-  take(event: RunEvent): UIMessageChunk[] {
-    if (!("message_id" in event)) return this.#runEvent(event);
-    if (event.type === "tool-result") return this.#result(event);
-    if (isSubagent(event.namespace)) return this.#calls.preliminary(this.#subagents.take(event));
-    return this.#messageEvent(event);
+  map(event: RunEvent): UIMessageChunk[] {
+    if (!("message_id" in event)) return this.#mapRunEvent(event);
+    if (event.type === "tool-result") return this.#mapToolResult(event);
+    if (isSubagent(event.namespace)) return this.#calls.mapPreliminaryOutput(this.#subagents.findOutput(event));
+    return this.#mapMessageEvent(event);
   }
 
   /** Maps the interrupts of earlier runs with the resume values that the next run takes. */
-  answer(interrupts: readonly Answered[]): UIMessageChunk[] {
+  mapAnswers(interrupts: readonly AnsweredInterrupt[]): UIMessageChunk[] {
     const chunks = this.#closeStep();
     // A response sets the state of its call, so all of them come before the outputs that follow from them.
     const denied: UIMessageChunk[] = [];
-    this.#pending = interrupts.flatMap(({ id, answer }) => (answer === undefined ? [id] : []));
+    this.#pendingIds = interrupts.flatMap(({ id, answer }) => (answer === undefined ? [id] : []));
     for (const { id, value, answer } of interrupts) {
       if (answer === undefined) continue;
-      const actions = this.#actionsOf(value);
+      const actions = this.#findActions(value);
       if (!actions) {
-        chunks.push(interruptChunk({ id, value, open: false, answer }));
+        chunks.push(createInterruptChunk({ id, value, open: false, answer }));
         continue;
       }
       const decisions = isObject(answer) && Array.isArray(answer.decisions) ? answer.decisions : [];
       for (const index of actions.keys()) {
-        const decided = this.#calls.decide(`${id}:${index}`, decisions[index]);
-        if (decided && this.#version === 7) chunks.push(decided.response);
-        denied.push(...(decided?.denied ?? []));
+        const decisionChunks = this.#calls.decide(`${id}:${index}`, decisions[index]);
+        if (decisionChunks && this.#version === 7) chunks.push(decisionChunks.response);
+        denied.push(...(decisionChunks?.denied ?? []));
       }
     }
     return [...chunks, ...denied];
@@ -100,27 +100,27 @@ export class UIMessageMapper {
 
   /** Ends the message: with pending interrupts, or with calls that never ran. */
   close(): UIMessageChunk[] {
-    const calls = this.#pending.length > 0 ? this.#approveOthers() : this.#calls.endOpen();
+    const calls = this.#pendingIds.length > 0 ? this.#approveOthers() : this.#calls.endOpen();
     return [...calls, ...this.#closeStep()];
   }
 
-  #runEvent(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
+  #mapRunEvent(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
     switch (event.type) {
       case "question":
-        return this.#interrupt(event);
+        return this.#mapInterrupt(event);
       case "custom":
-        return [customChunk(event.data)];
+        return [toCustomChunk(event.data)];
       case "start":
-        this.#unconfirmed.startAttempt(this.#stepOpen ? this.#newest : null);
+        this.#unconfirmed.startAttempt(this.#isStepOpen ? this.#newest : null);
         return [];
       case "update":
         this.#unconfirmed.confirm(event.values);
         return [];
       case "frame":
-        if (event.event === "tasks") this.#subagents.task(event.data);
+        if (event.event === "tasks") this.#subagents.registerTask(event.data);
         return [];
       case "error":
-        return this.#error(event.message || event.error);
+        return this.#mapError(event.message || event.error);
       case "end":
         return this.#hasFailed ? [] : this.#end(event.status);
       default:
@@ -128,44 +128,44 @@ export class UIMessageMapper {
     }
   }
 
-  #error(errorText: string): UIMessageChunk[] {
+  #mapError(errorText: string): UIMessageChunk[] {
     this.#hasFailed = true;
     const calls = this.#calls.endOpen();
-    return [...calls, { type: "error", errorText }, ...this.#closeStep(), finishChunk("error", this.#usage)];
+    return [...calls, { type: "error", errorText }, ...this.#closeStep(), createFinishChunk("error", this.#usage)];
   }
 
   #end(status: string): UIMessageChunk[] {
     // Runs have these statuses when a client has cancelled them. A run that asks ends with success.
     if (status === "interrupted" || status === "rollback") {
-      this.#pending = [];
-      return [...this.close(), { type: "abort", reason: "cancelled" }, finishChunk("other", this.#usage)];
+      this.#pendingIds = [];
+      return [...this.close(), { type: "abort", reason: "cancelled" }, createFinishChunk("other", this.#usage)];
     }
-    const asksApproval = this.#pending.some((id) => this.#calls.asksApproval(id));
-    const isCall = asksApproval || (this.#pending.length === 0 && this.#calls.hasOpen(this.#newest));
-    return [...this.close(), finishChunk(isCall ? "tool-calls" : this.#reason, this.#usage)];
+    const asksApproval = this.#pendingIds.some((id) => this.#calls.asksApproval(id));
+    const isCall = asksApproval || (this.#pendingIds.length === 0 && this.#calls.hasOpen(this.#newest));
+    return [...this.close(), createFinishChunk(isCall ? "tool-calls" : this.#reason, this.#usage)];
   }
 
-  #messageEvent(event: Exclude<MessageEvent, { readonly type: "tool-result" }>): UIMessageChunk[] {
+  #mapMessageEvent(event: Exclude<MessageEvent, { readonly type: "tool-result" }>): UIMessageChunk[] {
     const { message_id } = event;
     if (event.type === "message-open") this.#unconfirmed.add(message_id);
     if (this.#current !== null && this.#current !== message_id) {
-      this.#waiting.push(event);
+      this.#queuedEvents.push(event);
       return [];
     }
     if (event.type === "message-open") return this.#open(event);
-    if (this.#ignored.has(message_id)) return [];
-    return event.type === "message-close" ? this.#closeMessage(event) : this.#part(event);
+    if (this.#ignoredIds.has(message_id)) return [];
+    return event.type === "message-close" ? this.#closeMessage(event) : this.#mapPart(event);
   }
 
   #open({ message_id, role }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
     if (role !== "ai") {
-      this.#ignored.add(message_id);
+      this.#ignoredIds.add(message_id);
       return [];
     }
-    const lost = this.#unconfirmed.takeLost();
+    const lost = this.#unconfirmed.drainLost();
     this.#current = message_id;
     this.#newest = message_id;
-    this.#ignored.delete(message_id);
+    this.#ignoredIds.delete(message_id);
     // A durable function continues the message of an earlier attempt.
     if (lost === message_id) return [];
     if (lost !== null && this.#version === 7) {
@@ -173,7 +173,7 @@ export class UIMessageMapper {
       return [{ type: "reset-step" }];
     }
     const chunks: UIMessageChunk[] = [...this.#closeStep(), { type: "start-step" }];
-    this.#stepOpen = true;
+    this.#isStepOpen = true;
     return chunks;
   }
 
@@ -182,12 +182,12 @@ export class UIMessageMapper {
     this.#current = null;
     this.#reason = toFinishReason(reason);
     if (usage) this.#usage = addNumbers(this.#usage, usage);
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    return waiting.flatMap((event) => this.take(event));
+    const queuedEvents = this.#queuedEvents;
+    this.#queuedEvents = [];
+    return queuedEvents.flatMap((event) => this.map(event));
   }
 
-  #part(event: PartEvent): UIMessageChunk[] {
+  #mapPart(event: PartEvent): UIMessageChunk[] {
     switch (event.type) {
       case "text-open":
       case "reasoning-open":
@@ -197,51 +197,53 @@ export class UIMessageMapper {
         return [{ type: event.type, id: event.id, delta: event.delta }];
       case "text-close":
       case "reasoning-close":
-        return [{ type: event.type.replace("close", "end"), id: event.id }, ...sourceChunks(event.id, event.block)];
+        return [{ type: event.type.replace("close", "end"), id: event.id }, ...toSourceChunks(event.id, event.block)];
       case "tool-call-open":
-        return [inputStartChunk(event)];
+        return [createInputStartChunk(event)];
       case "tool-call-delta":
         return [{ type: "tool-input-delta", toolCallId: event.tool_call_id, inputTextDelta: event.delta }];
       case "tool-call-close":
         this.#calls.add(event);
-        return [inputChunk(event)];
+        return [createInputChunk(event)];
       case "file":
-        return [fileChunk(event.block) ?? []].flat();
+        return [toFileChunk(event.block) ?? []].flat();
     }
   }
 
-  #result(event: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
+  #mapToolResult(event: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
     if (!this.#calls.has(event.tool_call_id)) {
       // Its call may not be complete, or in a message that waits for the one that is open.
-      if (this.#current !== null) this.#waiting.push(event);
+      if (this.#current !== null) this.#queuedEvents.push(event);
       return [];
     }
     // The last part is the node of the tools itself.
-    return isSubagent(event.namespace.slice(0, -1)) ? [] : this.#calls.result(event);
+    return isSubagent(event.namespace.slice(0, -1)) ? [] : this.#calls.mapResult(event);
   }
 
-  #interrupt({ id, value }: OpenInterrupt): UIMessageChunk[] {
-    if (!this.#pending.includes(id)) this.#pending.push(id);
-    const actions = this.#actionsOf(value);
-    if (!actions) return [interruptChunk({ id, value, open: true })];
+  #mapInterrupt({ id, value }: PendingInterrupt): UIMessageChunk[] {
+    if (!this.#pendingIds.includes(id)) this.#pendingIds.push(id);
+    const actions = this.#findActions(value);
+    if (!actions) return [createInterruptChunk({ id, value, open: true })];
     // A run that answers another interrupt raises this one again.
     if (this.#calls.asksApproval(id)) return [];
     return actions.flatMap((action, index) => this.#calls.requestApproval(`${id}:${index}`, action, this.#newest));
   }
 
   /** Returns the actions that an interrupt asks to approve; undefined for any other interrupt, and where pages know no approvals. */
-  #actionsOf(value: Json): readonly Action[] | undefined {
+  #findActions(value: Json): readonly Action[] | undefined {
     return this.#version === 5 ? undefined : approvalOf(value)?.actions;
   }
 
   #approveOthers(): UIMessageChunk[] {
-    const asking = this.#pending.find((id) => this.#calls.asksApproval(id));
-    return asking === undefined || this.#version !== 7 ? [] : this.#calls.approveOthers(asking, this.#newest);
+    const approvalInterruptId = this.#pendingIds.find((id) => this.#calls.asksApproval(id));
+    return approvalInterruptId === undefined || this.#version !== 7
+      ? []
+      : this.#calls.approveOthers(approvalInterruptId, this.#newest);
   }
 
   #closeStep(): UIMessageChunk[] {
-    if (!this.#stepOpen) return [];
-    this.#stepOpen = false;
+    if (!this.#isStepOpen) return [];
+    this.#isStepOpen = false;
     return [{ type: "finish-step" }];
   }
 }
@@ -273,7 +275,7 @@ class UnconfirmedMessages {
   }
 
   /** Returns the message that the last attempt has lost, once. */
-  takeLost(): string | null {
+  drainLost(): string | null {
     const lost = this.#lost;
     this.#lost = null;
     return lost;

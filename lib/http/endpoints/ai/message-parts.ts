@@ -3,7 +3,7 @@ import type { Json, JsonObject } from "../../../json.ts";
 import type { UIMessageChunk } from "./chunks.ts";
 
 /** Returns the parts that the AI SDK makes of these chunks. */
-export function partsOf(chunks: readonly UIMessageChunk[]): JsonObject[] {
+export function buildParts(chunks: readonly UIMessageChunk[]): JsonObject[] {
   const builder = new PartBuilder();
   for (const chunk of chunks) builder.add(chunk);
   return builder.parts;
@@ -23,7 +23,7 @@ class PartBuilder {
 
   add(chunk: UIMessageChunk): void {
     const { type } = chunk;
-    const members = callMembers(chunk);
+    const members = toCallMembers(chunk);
     if (members) this.#setCall(chunk, members);
     else if (/^(?:text|reasoning)-(?:start|delta|end)$/.test(type)) this.#addText(chunk);
     else if (type === "tool-approval-request") this.#requestApproval(chunk);
@@ -86,7 +86,7 @@ class PartBuilder {
 }
 
 /** Returns what a chunk changes in the part of its tool call. Null for other chunks. */
-function callMembers({ type, input = null, output = null, errorText = "" }: UIMessageChunk): JsonObject | null {
+function toCallMembers({ type, input = null, output = null, errorText = "" }: UIMessageChunk): JsonObject | null {
   switch (type) {
     case "tool-input-start":
       return { state: "input-streaming" };

@@ -2,10 +2,10 @@
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
-import { contentText } from "../states.ts";
-import { type AiVersion, fileChunk, type OpenInterrupt, type UIMessageChunk } from "./chunk-parts.ts";
-import { type Answered, UIMessageMapper } from "./chunks.ts";
-import { partsOf } from "./message-parts.ts";
+import { toContentText } from "../states.ts";
+import { type AiVersion, type PendingInterrupt, toFileChunk, type UIMessageChunk } from "./chunk-parts.ts";
+import { type AnsweredInterrupt, UIMessageMapper } from "./chunks.ts";
+import { buildParts } from "./message-parts.ts";
 
 /** A message as the AI SDK keeps it. */
 export interface UIMessage {
@@ -21,7 +21,7 @@ export interface AnswerPoint {
   /** Null: the thread had no messages. */
   readonly after: string | null;
   /** All that were open. */
-  readonly questions: readonly Answered[];
+  readonly questions: readonly AnsweredInterrupt[];
   /** The calls of that message when it asked: middleware removes those that a rejection skips. */
   readonly calls?: Json;
   /** The message whose text is the answer. The graph gets it as the answer only, so the state does not have it. */
@@ -47,14 +47,14 @@ export interface Turn {
 }
 
 /** The id of the message that answers a message: the same for every run of the turn. */
-export const replyId = (user_id: string): string => `reply-${user_id}`;
+export const createReplyId = (user_id: string): string => `reply-${user_id}`;
 
-const isHuman = (message: JsonObject): boolean => message.type === "human";
+const isHumanMessage = (message: JsonObject): boolean => message.type === "human";
 
 /** Returns the turns of a list of messages; `interrupts` are open after it. */
-export function turnsOf(
+export function buildTurns(
   messages: readonly Json[],
-  interrupts: readonly OpenInterrupt[],
+  interrupts: readonly PendingInterrupt[],
   { answers = [], active = false, version = 7 }: MessageOptions & { readonly version?: AiVersion },
 ): Turn[] {
   const builder = new TurnBuilder(answers, version);
@@ -80,35 +80,36 @@ class TurnBuilder {
   }
 
   addMessage(message: JsonObject, id: string): void {
-    if (isHuman(message)) this.#begin(replyId(id), userMessage(message));
+    if (isHumanMessage(message)) this.#startTurn(createReplyId(id), toUserMessage(message));
     if (message.type !== "ai" && message.type !== "tool") return;
-    const turn = this.turns.at(-1) ?? this.#begin(replyId(id), null);
+    const turn = this.turns.at(-1) ?? this.#startTurn(createReplyId(id), null);
     const calls = this.#answers.findLast(({ after }) => after === id)?.calls;
-    const asShown = calls === undefined ? message : { ...message, tool_calls: calls };
-    for (const event of this.#events.whole(asShown)) turn.chunks.push(...turn.mapper.take(event));
+    const originalMessage = calls === undefined ? message : { ...message, tool_calls: calls };
+    for (const event of this.#events.mapWholeMessage(originalMessage)) turn.chunks.push(...turn.mapper.map(event));
   }
 
   /** Adds the answers that runs have taken after this message; null: before the first one. */
   addAnswers(after: string | null): void {
     for (const point of this.#answers.filter((answer) => answer.after === after)) {
-      const turn = this.turns.at(-1) ?? this.#begin(point.message_id, null);
-      addQuestions(turn, point.questions);
-      turn.chunks.push(...turn.mapper.answer(point.questions));
+      const turn = this.turns.at(-1) ?? this.#startTurn(point.message_id, null);
+      addInterrupts(turn, point.questions);
+      turn.chunks.push(...turn.mapper.mapAnswers(point.questions));
       if (!point.user) continue;
-      const next = this.#begin(point.message_id, point.user);
-      next.chunks.push(...next.mapper.answer(point.questions));
+      const next = this.#startTurn(point.message_id, point.user);
+      next.chunks.push(...next.mapper.mapAnswers(point.questions));
     }
   }
 
   /** Adds the interrupts that are open. Ends the last message, unless a run is active. */
-  end(interrupts: readonly OpenInterrupt[], isActive: boolean): void {
-    const last = this.turns.at(-1) ?? (interrupts.length > 0 ? this.#begin(replyId("start"), null) : undefined);
+  end(interrupts: readonly PendingInterrupt[], isActive: boolean): void {
+    const last =
+      this.turns.at(-1) ?? (interrupts.length > 0 ? this.#startTurn(createReplyId("start"), null) : undefined);
     if (!last) return;
-    addQuestions(last, interrupts);
+    addInterrupts(last, interrupts);
     if (!isActive) last.chunks.push(...last.mapper.close());
   }
 
-  #begin(message_id: string, user: UIMessage | null): Turn {
+  #startTurn(message_id: string, user: UIMessage | null): Turn {
     const last = this.turns.at(-1);
     last?.chunks.push(...last.mapper.close());
     this.#events = new RunEventMapper();
@@ -118,11 +119,11 @@ class TurnBuilder {
   }
 }
 
-function addQuestions(turn: Turn, questions: readonly OpenInterrupt[]): void {
-  for (const { id, value } of questions) {
-    turn.chunks.push(...turn.mapper.take({ type: "question", namespace: [], id, value }));
+function addInterrupts(turn: Turn, interrupts: readonly PendingInterrupt[]): void {
+  for (const { id, value } of interrupts) {
+    turn.chunks.push(...turn.mapper.map({ type: "question", namespace: [], id, value }));
   }
-  if (questions.length > 0) turn.chunks.push(...turn.mapper.close());
+  if (interrupts.length > 0) turn.chunks.push(...turn.mapper.close());
 }
 
 /**
@@ -139,22 +140,22 @@ function addQuestions(turn: Turn, questions: readonly OpenInterrupt[]): void {
  */
 export function toUIMessages(
   state: { readonly values: Json },
-  interrupts: readonly OpenInterrupt[] = [],
+  interrupts: readonly PendingInterrupt[] = [],
   options: MessageOptions = {},
 ): UIMessage[] {
   const messages = isObject(state.values) ? messagesOf(state.values) : [];
-  return turnsOf(messages, interrupts, options).flatMap(({ user, message_id, chunks, mapper }) => {
-    const known = options.metadata?.get(message_id);
-    const metadata: JsonObject = { ...known };
+  return buildTurns(messages, interrupts, options).flatMap(({ user, message_id, chunks, mapper }) => {
+    const runMetadata = options.metadata?.get(message_id);
+    const metadata: JsonObject = { ...runMetadata };
     if (mapper.usage !== null) metadata.usage = mapper.usage;
     const reply: UIMessage[] =
-      chunks.length > 0 || (known && options.active)
+      chunks.length > 0 || (runMetadata && options.active)
         ? [
             {
               id: message_id,
               role: "assistant",
               ...(Object.keys(metadata).length > 0 ? { metadata } : {}),
-              parts: partsOf(chunks),
+              parts: buildParts(chunks),
             },
           ]
         : [];
@@ -163,12 +164,12 @@ export function toUIMessages(
 }
 
 /** A human message of the state as a message of the page. */
-function userMessage({ id, content = "", additional_kwargs }: JsonObject): UIMessage {
+function toUserMessage({ id, content = "", additional_kwargs }: JsonObject): UIMessage {
   const text: Json[] = typeof content === "string" ? [{ type: "text", text: content }] : [];
   const blocks = Array.isArray(content) ? content : text;
   const parts = blocks.filter(isObject).flatMap((block): JsonObject[] => {
-    if (block.type === "text") return [{ type: "text", text: contentText([block]) }];
-    const file = fileChunk(block);
+    if (block.type === "text") return [{ type: "text", text: toContentText([block]) }];
+    const file = toFileChunk(block);
     const { filename = null } = isObject(block.metadata ?? null) ? (block.metadata as JsonObject) : {};
     return file ? [{ ...file, ...(typeof filename === "string" ? { filename } : {}) }] : [];
   });

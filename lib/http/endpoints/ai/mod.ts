@@ -5,21 +5,21 @@
  */
 import type { Json } from "../../../json.ts";
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
-import { EVENT_RUN, RunEventMapper, stopped } from "../run-events.ts";
+import { incompleteStreamError, RUN_EVENT_OPTIONS, RunEventMapper } from "../run-events.ts";
 import { type ChatSettings, startTurn } from "./chat.ts";
 import { type AiVersion, type OpenInterrupt, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
-import { turnsOf } from "./messages.ts";
-import { membersOf, readChat } from "./requests.ts";
-import type { ChatNouns } from "./turn.ts";
+import { buildTurns } from "./messages.ts";
+import { parseChatRequest, readRunMembers } from "./requests.ts";
+import type { ChatResources } from "./turn.ts";
 
 export type { ChatSettings } from "./chat.ts";
 export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunks.ts";
 export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
 export { type ModelMessage, toModelMessages } from "./model-messages.ts";
-export type { ChatNouns } from "./turn.ts";
+export type { ChatResources as ChatNouns } from "./turn.ts";
 
 /** The members of a run whose frames `toUIMessageStream` reads. */
-export const CHAT_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = EVENT_RUN;
+export const CHAT_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = RUN_EVENT_OPTIONS;
 
 /** What a stream of chunks begins with. */
 export interface UIMessageStreamOptions {
@@ -54,15 +54,15 @@ export async function* toUIMessageStream(
   { messageId, messageMetadata, version = 7, before, calls, questions = [] }: UIMessageStreamOptions,
 ): AsyncGenerator<UIMessageChunk> {
   yield { type: "start", messageId, ...(messageMetadata === undefined ? {} : { messageMetadata }) };
-  const turn = turnsOf(before ?? calls ?? [], questions, { active: true, version }).at(-1);
+  const turn = buildTurns(before ?? calls ?? [], questions, { active: true, version }).at(-1);
   if (turn && before) yield* turn.chunks;
   const mapper = turn?.mapper ?? new UIMessageMapper(version);
   const events = new RunEventMapper();
   for await (const frame of frames) {
-    for (const event of events.take(frame)) yield* mapper.take(event);
+    for (const event of events.map(frame)) yield* mapper.map(event);
     if (frame.event === "end") return;
   }
-  throw stopped();
+  throw incompleteStreamError();
 }
 
 /** A turn of a chat. */
@@ -97,20 +97,20 @@ export const CHAT_HEADERS: Readonly<Record<string, string>> = {
  * ```
  */
 export async function chatRequest(
-  nouns: ChatNouns,
+  resources: ChatResources,
   assistant_id: string,
   body: unknown,
   settings: ChatSettings = {},
 ): Promise<ChatTurn> {
-  const chat = readChat(body);
-  const members = membersOf(assistant_id, chat);
-  const { run, frames } = await startTurn(nouns, chat, { ...settings, assistant_id, members });
+  const chat = parseChatRequest(body);
+  const members = readRunMembers(assistant_id, chat);
+  const { run, frames } = await startTurn(resources, chat, { ...settings, assistant_id, members });
   const encoder = new TextEncoder();
   const stream = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         const ready = await frames.next();
-        if (ready.length === 0) throw stopped();
+        if (ready.length === 0) throw incompleteStreamError();
         const text = ready.map(({ id, data }) => `${id === null ? "" : `id: ${id}\n`}data: ${data}\n\n`);
         controller.enqueue(encoder.encode(text.join("")));
         if (ready.at(-1)?.last) controller.close();

@@ -1,7 +1,7 @@
 /** Messages of a thread as the models of the AI SDK take them. */
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { contentText } from "../states.ts";
-import { fileChunk } from "./chunk-parts.ts";
+import { toContentText } from "../states.ts";
+import { toFileChunk } from "./chunk-parts.ts";
 
 interface TextPart {
   type: "text";
@@ -48,57 +48,57 @@ export type ModelMessage =
  */
 export function toModelMessages(messages: readonly JsonObject[]): ModelMessage[] {
   const names = new Map<Json, string>();
-  const answered = new Set(messages.map(({ tool_call_id = null }) => tool_call_id));
+  const answeredCallIds = new Set(messages.map(({ tool_call_id = null }) => tool_call_id));
   return messages.flatMap((message): ModelMessage[] => {
     const { type, content = "", tool_calls, tool_call_id = null } = message;
     switch (type) {
       case "system":
-        return [{ role: "system", content: contentText(content) }];
+        return [{ role: "system", content: toContentText(content) }];
       case "human":
-        return [{ role: "user", content: userContent(content) }];
+        return [{ role: "user", content: toUserContent(content) }];
       case "ai": {
-        const calls = toolCallParts(tool_calls).filter(({ toolCallId }) => answered.has(toolCallId));
+        const calls = toToolCallParts(tool_calls).filter(({ toolCallId }) => answeredCallIds.has(toolCallId));
         for (const { toolCallId, toolName } of calls) names.set(toolCallId, toolName);
-        return assistantMessages(contentText(content), calls);
+        return createAssistantMessages(toContentText(content), calls);
       }
       case "tool":
-        return toolMessages(message, names.get(tool_call_id));
+        return toToolMessages(message, names.get(tool_call_id));
       default:
         return [];
     }
   });
 }
 
-function toolCallParts(tool_calls: Json | undefined): ToolCallPart[] {
+function toToolCallParts(tool_calls: Json | undefined): ToolCallPart[] {
   const calls = (Array.isArray(tool_calls) ? tool_calls : []).filter(isObject);
   return calls.flatMap(({ id, name, args = {} }): ToolCallPart[] =>
     typeof id === "string" ? [{ type: "tool-call", toolCallId: id, toolName: String(name), input: args }] : [],
   );
 }
 
-function assistantMessages(text: string, calls: ToolCallPart[]): ModelMessage[] {
+function createAssistantMessages(text: string, calls: ToolCallPart[]): ModelMessage[] {
   if (calls.length > 0)
     return [{ role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] }];
   return text === "" ? [] : [{ role: "assistant", content: text }];
 }
 
 /** None for the result of a call that no message has. */
-function toolMessages(
+function toToolMessages(
   { content = "", tool_call_id, status }: JsonObject,
   toolName: string | undefined,
 ): ModelMessage[] {
   if (typeof tool_call_id !== "string" || toolName === undefined) return [];
   const kind = status === "error" ? "error-text" : "text";
-  const output = { type: kind, value: contentText(content) } as ToolResultPart["output"];
+  const output = { type: kind, value: toContentText(content) } as ToolResultPart["output"];
   return [{ role: "tool", content: [{ type: "tool-result", toolCallId: tool_call_id, toolName, output }] }];
 }
 
-function userContent(content: Json): string | (TextPart | FilePart)[] {
+function toUserContent(content: Json): string | (TextPart | FilePart)[] {
   const blocks = Array.isArray(content) ? content.filter(isObject) : [];
-  if (blocks.every(({ type }) => type === "text")) return contentText(content);
+  if (blocks.every(({ type }) => type === "text")) return toContentText(content);
   return blocks.flatMap((block): (TextPart | FilePart)[] => {
-    if (block.type === "text") return [{ type: "text", text: contentText([block]) }];
-    const file = fileChunk(block);
+    if (block.type === "text") return [{ type: "text", text: toContentText([block]) }];
+    const file = toFileChunk(block);
     return file ? [{ type: "file", data: String(file.url), mediaType: String(file.mediaType) }] : [];
   });
 }

@@ -5,8 +5,8 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RunCreate } from "../../../runs/mod.ts";
 import { anyJson, described, type Fields, name, readFields } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
-import { anyList, lenient, type Reads, readAs, tryRead } from "../fields.ts";
-import { fileBlock } from "../states.ts";
+import { anyList, type InputSchema, lenient, parseInput, tryParseInput } from "../fields.ts";
+import { toFileBlock } from "../states.ts";
 import type { AiVersion } from "./chunks.ts";
 import type { UIMessage } from "./messages.ts";
 
@@ -18,9 +18,9 @@ export interface UserMessage {
   /** The parts that are text. */
   readonly text: string;
   readonly metadata: Json | undefined;
-  readonly shown: UIMessage;
+  readonly uiMessage: UIMessage;
   /** The ids of the interrupts that the page shows as open. */
-  readonly asked: readonly string[];
+  readonly shown_interrupt_ids: readonly string[];
 }
 
 /** A decision on one action of an approval, by approval id. */
@@ -30,7 +30,7 @@ export interface ApprovalResponse {
 }
 
 /** What a request is about. */
-type Ask =
+type ChatAction =
   | { readonly type: "submit"; readonly user: UserMessage }
   | { readonly type: "regenerate"; readonly user_id: string }
   | {
@@ -43,7 +43,7 @@ type Ask =
 export interface ChatRequest {
   readonly id: string;
   readonly ai_sdk: AiVersion;
-  readonly ask: Ask;
+  readonly action: ChatAction;
   /** Members of the run, not validated. */
   readonly context: Json | undefined;
   readonly configurable: Json | undefined;
@@ -58,7 +58,7 @@ interface ListedMessage {
   readonly metadata?: Json;
 }
 
-interface ChatBody extends Omit<ChatRequest, "ask" | "configurable"> {
+interface ChatBody extends Omit<ChatRequest, "action" | "configurable"> {
   readonly messages: readonly ListedMessage[];
   readonly trigger: "submit-message" | "regenerate-message";
   readonly messageId: string | undefined;
@@ -68,21 +68,21 @@ interface ChatBody extends Omit<ChatRequest, "ask" | "configurable"> {
 
 const string = v.string("must be a text");
 
-const listed = v.object(
+const listedMessage = v.object(
   { id: lenient(name), role: lenient(v.string()), parts: lenient(anyList), metadata: v.optional(anyJson) },
   "must be an object",
 );
 
-const version: Reads<AiVersion> = v.pipe(
+const version: InputSchema<AiVersion> = v.pipe(
   described(v.nullish(v.picklist([5, 6, 7, "5", "6", "7"], "must be 5, 6 or 7"), 7), "The version of `ai`"),
-  v.transform((sent) => Number(sent) as AiVersion),
+  v.transform((input) => Number(input) as AiVersion),
 );
 
 /** What the chat transport sends. */
 export const chatBody: Fields<ChatBody> = v.object({
   id: described(name, "The id of the chat: a UUID, or any text"),
   messages: described(
-    v.array(listed, "must be a list"),
+    v.array(listedMessage, "must be a list"),
     "Of these only the last message of the user, and approvals in that of the assistant, are used",
   ),
   trigger: v.picklist(["submit-message", "regenerate-message"], "must be submit-message or regenerate-message"),
@@ -102,7 +102,7 @@ const part = v.variant(
       v.object({ type: v.literal("file"), mediaType: string, url: string, filename: lenient(string) }),
       v.rawTransform(
         ({ dataset: { value }, addIssue, NEVER }): { readonly type: "file"; readonly file: JsonObject } => {
-          const file = fileBlock(value.mediaType, value.url, value.filename);
+          const file = toFileBlock(value.mediaType, value.url, value.filename);
           if (file) return { type: "file", file };
           addIssue({ message: "must be a file whose url starts with data:…;base64, or https://" });
           return NEVER;
@@ -120,31 +120,32 @@ const userMessage = v.object({
 });
 
 /** A part with the response to an approval. */
-const responded = v.object({
+const respondedPart = v.object({
   approval: v.object({ id: v.string(), approved: v.boolean(), reason: lenient(v.string()) }),
 });
 
 /** Parts with an open question. */
-const asking = v.union([
+const pendingPart = v.union([
   v.object({ type: v.literal("data-interrupt"), data: v.object({ open: v.literal(true), id: v.string() }) }),
   v.object({ state: v.literal("approval-requested"), approval: v.object({ id: v.string() }) }),
 ]);
 
 /** The parts that the schema fits. */
-const partsLike = <Part>(schema: Reads<Part>, { parts = [] }: Pick<ListedMessage, "parts">): Part[] =>
-  parts.flatMap((one) => tryRead(schema, one) ?? []);
+const filterParts = <Part>(schema: InputSchema<Part>, { parts = [] }: Pick<ListedMessage, "parts">): Part[] =>
+  parts.flatMap((part) => tryParseInput(schema, part) ?? []);
 
-const bad = ({ loc, msg }: InputIssue): ServiceError => new ServiceError("bad_request", `${loc.join(".")}: ${msg}`);
+const badRequestError = ({ loc, msg }: InputIssue): ServiceError =>
+  new ServiceError("bad_request", `${loc.join(".")}: ${msg}`);
 
 /** Errors: bad_request (it is no request of the transport), invalid (its last message). */
-export function readChat(body: unknown): ChatRequest {
-  const sent = readAs(chatBody, body, bad);
-  const { id, ai_sdk, context, metadata, config } = sent;
-  return { id, ai_sdk, context, metadata, configurable: config?.configurable, ask: askOf(sent) };
+export function parseChatRequest(body: unknown): ChatRequest {
+  const chat = parseInput(chatBody, body, badRequestError);
+  const { id, ai_sdk, context, metadata, config } = chat;
+  return { id, ai_sdk, context, metadata, configurable: config?.configurable, action: readAction(chat) };
 }
 
 /** Errors: invalid. */
-function askOf({ messages, trigger, messageId, resume = null }: ChatBody): Ask {
+function readAction({ messages, trigger, messageId, resume = null }: ChatBody): ChatAction {
   const last = messages.at(-1);
   if (!last) throw invalidField("messages", "must hold a message");
   if (trigger === "regenerate-message") {
@@ -152,64 +153,67 @@ function askOf({ messages, trigger, messageId, resume = null }: ChatBody): Ask {
     if (user_id === undefined) throw invalidField("messages", "must hold a user message with an id");
     return { type: "regenerate", user_id };
   }
-  const named = messageId === undefined ? undefined : messages.find(({ id }) => id === messageId);
-  const target = named?.role === "assistant" ? named : last;
+  const namedMessage = messageId === undefined ? undefined : messages.find(({ id }) => id === messageId);
+  const target = namedMessage?.role === "assistant" ? namedMessage : last;
   if (target.role === "assistant") {
     if (resume !== null && !isObject(resume))
       throw invalidField("resume", "must be an object of answers by interrupt id");
-    return { type: "answer", resume: resume ?? {}, approvals: approvalsIn(target) };
+    return { type: "answer", resume: resume ?? {}, approvals: readApprovals(target) };
   }
   if (last.role !== "user") throw invalidField("messages", "must end with a message of the user or the assistant");
-  return { type: "submit", user: readUser(messages) };
+  return { type: "submit", user: readUserMessage(messages) };
 }
 
 /** Default 7. Errors: bad_request. */
 export const readVersion = (ai_sdk: string | undefined): AiVersion =>
-  readAs(v.object({ ai_sdk: version }), { ai_sdk }, bad).ai_sdk;
+  parseInput(v.object({ ai_sdk: version }), { ai_sdk }, badRequestError).ai_sdk;
 
 /** The responses in the parts of a message, by approval id. */
-const approvalsIn = (message: ListedMessage): ReadonlyMap<string, ApprovalResponse> =>
+const readApprovals = (message: ListedMessage): ReadonlyMap<string, ApprovalResponse> =>
   new Map(
-    partsLike(responded, message).map(({ approval: { id, approved, reason } }) => [
+    filterParts(respondedPart, message).map(({ approval: { id, approved, reason } }) => [
       id,
       { approved, ...(reason === undefined ? {} : { reason }) },
     ]),
   );
 
 /** The ids of the interrupts that the last message of the assistant shows as open. Pages may send no more than the user's message. */
-function openQuestions(messages: readonly ListedMessage[]): readonly string[] {
+function readShownInterruptIds(messages: readonly ListedMessage[]): readonly string[] {
   const last = messages.findLast(({ role }) => role === "assistant");
-  return partsLike(asking, last ?? { parts: [] }).map((one) =>
+  return filterParts(pendingPart, last ?? { parts: [] }).map((part) =>
     // The id of an approval is that of its interrupt, and the number of its action.
-    "data" in one ? one.data.id : one.approval.id.replace(/:\d+$/, ""),
+    "data" in part ? part.data.id : part.approval.id.replace(/:\d+$/, ""),
   );
 }
 
 /** The last message. Errors: invalid. */
-function readUser(messages: readonly ListedMessage[]): UserMessage {
+function readUserMessage(messages: readonly ListedMessage[]): UserMessage {
   const last = messages.at(-1);
-  const place = ["messages", messages.length - 1];
-  const { id, parts } = readAs(
+  const location = ["messages", messages.length - 1];
+  const { id, parts } = parseInput(
     userMessage,
     last,
-    ({ loc, ...finding }) => new InputError([{ ...finding, loc: [...place, ...loc] }]),
+    ({ loc, ...finding }) => new InputError([{ ...finding, loc: [...location, ...loc] }]),
   );
-  const texts = parts.flatMap((one) => (one.type === "text" ? [one.text] : []));
+  const texts = parts.flatMap((part) => (part.type === "text" ? [part.text] : []));
   const text = texts.join("");
   const isText = texts.length === parts.length;
-  if (isText && text === "") throw new InputError([{ loc: place, msg: "is empty", type: "value_error" }]);
-  const content = isText ? text : parts.map((one) => (one.type === "file" ? one.file : one));
+  if (isText && text === "") throw new InputError([{ loc: location, msg: "is empty", type: "value_error" }]);
+  const content = isText ? text : parts.map((part) => (part.type === "file" ? part.file : part));
   const metadata = last?.metadata ?? undefined;
-  const shown: UIMessage = {
+  const uiMessage: UIMessage = {
     ...{ id, role: "user" },
     ...(metadata === undefined ? {} : { metadata }),
     parts: last?.parts as JsonObject[],
   };
-  return { id, content, text, metadata, shown, asked: openQuestions(messages) };
+  return { id, content, text, metadata, uiMessage, shown_interrupt_ids: readShownInterruptIds(messages) };
 }
 
 /** Members of the body that go to the run, by its rules. Errors: invalid. */
-export function membersOf(assistant_id: string, { context, configurable, metadata }: ChatRequest): Partial<RunCreate> {
+export function readRunMembers(
+  assistant_id: string,
+  { context, configurable, metadata }: ChatRequest,
+): Partial<RunCreate> {
   const config: JsonObject = configurable === undefined ? {} : { config: { configurable } };
   const { assistant_id: _, ...members } = readFields({ assistant_id, context, metadata, ...config }, runCreate);
   return members;

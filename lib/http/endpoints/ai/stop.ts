@@ -2,32 +2,32 @@
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import { closeQuestions } from "../calls.ts";
+import { dismissInterrupts } from "../calls.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { isSubagent } from "./chunks.ts";
-import { type ChatNouns, messageIdOf } from "./turn.ts";
+import { type ChatResources, findMessageId } from "./turn.ts";
 
 /** Cancels the run that writes, and closes open questions. Errors: not_found, forbidden (the caller may not change the chat). */
-export async function stopTurn(nouns: ChatNouns, chat_id: string): Promise<void> {
-  const { runs } = nouns;
-  const thread_id = await nouns.threads.idOf(chat_id);
+export async function stopTurn(resources: ChatResources, chat_id: string): Promise<void> {
+  const { runs } = resources;
+  const thread_id = await resources.threads.idOf(chat_id);
   const [running] = await runs.list(thread_id, { status: "running", limit: 1 });
-  const active = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
+  const activeRuns = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
   // Cancelling a run that has ended changes nothing, but tells whether the caller may stop the chat.
-  const stopped = active.length > 0 ? active : await runs.list(thread_id, { limit: 1 });
-  for (const { run_id } of stopped) {
+  const runsToCancel = activeRuns.length > 0 ? activeRuns : await runs.list(thread_id, { limit: 1 });
+  for (const { run_id } of runsToCancel) {
     await runs.cancel(thread_id, run_id, { wait: true }).catch(async (error: unknown) => {
       nullIfNotFound(error);
       // A run that still exists is hidden from changes by this caller. Another one was deleted meanwhile.
       if (await runs.get(thread_id, run_id).catch(nullIfNotFound)) throw error;
     });
   }
-  for (const run of active) await storeUnfinished(nouns, run);
-  await closeQuestions(nouns, thread_id);
+  for (const run of activeRuns) await storeUnfinished(resources, run);
+  await dismissInterrupts(resources, thread_id);
 }
 
 /** A message that a run has streamed. */
-interface Streamed {
+interface StreamedMessage {
   readonly id: string;
   /** The node of the root graph that wrote it. */
   readonly node: string | null;
@@ -35,24 +35,24 @@ interface Streamed {
 }
 
 /** Adds the messages that a stopped run has begun to the state, as if their nodes had returned them. */
-async function storeUnfinished(nouns: ChatNouns, run: Run): Promise<void> {
-  if (messageIdOf(run) === null) return;
-  const streamed = await readStreamed(nouns, run);
-  if (streamed.length === 0) return;
-  const { threads } = nouns;
+async function storeUnfinished(resources: ChatResources, run: Run): Promise<void> {
+  if (findMessageId(run) === null) return;
+  const streamedMessages = await readStreamedMessages(resources, run);
+  if (streamedMessages.length === 0) return;
+  const { threads } = resources;
   const { thread_id } = run;
   const state = await threads.state(thread_id).catch(nullIfNotFound);
   const { messages = null }: JsonObject = state && isObject(state.values) ? state.values : {};
   // A graph without messages in its state has no place for them.
   if (!Array.isArray(messages)) return;
   const storedIds = new Set(messages.map((message) => (isObject(message) ? message.id : null)));
-  const missing = streamed.filter(({ id, text }) => text !== "" && !storedIds.has(id));
-  if (missing.length === 0) return;
+  const missingMessages = streamedMessages.filter(({ id, text }) => text !== "" && !storedIds.has(id));
+  if (missingMessages.length === 0) return;
   const values: JsonObject = {
-    messages: missing.map(({ id, text }): JsonObject => ({ type: "ai", id, content: text })),
+    messages: missingMessages.map(({ id, text }): JsonObject => ({ type: "ai", id, content: text })),
   };
   try {
-    await addAsNode(nouns, thread_id, values, missing.at(-1)?.node ?? null);
+    await addAsNode(resources, thread_id, values, missingMessages.at(-1)?.node ?? null);
     const { next } = await threads.state(thread_id);
     if (next.length > 0) await threads.updateState(thread_id, { values: null, as_node: END });
   } catch (error) {
@@ -66,7 +66,7 @@ const END = "__end__";
 
 /** The graph may refuse what a node returns, for example where its edges expect more. As its input, it takes the same messages. */
 async function addAsNode(
-  { threads }: ChatNouns,
+  { threads }: ChatResources,
   thread_id: string,
   values: JsonObject,
   node: string | null,
@@ -83,21 +83,24 @@ async function addAsNode(
 }
 
 /** The messages that the page has from the frames of a run, without those of lost attempts. */
-async function readStreamed({ runs }: ChatNouns, { thread_id, run_id }: Run): Promise<readonly Streamed[]> {
-  const joined = await runs.joinStream(thread_id, run_id).catch(nullIfNotFound);
-  if (!joined) return [];
+async function readStreamedMessages(
+  { runs }: ChatResources,
+  { thread_id, run_id }: Run,
+): Promise<readonly StreamedMessage[]> {
+  const runStream = await runs.joinStream(thread_id, run_id).catch(nullIfNotFound);
+  if (!runStream) return [];
   const messages = new StreamedMessages();
   const events = new RunEventMapper();
   try {
-    for await (const frame of joined.frames) for (const event of events.take(frame)) messages.add(event);
+    for await (const frame of runStream.frames) for (const event of events.map(frame)) messages.add(event);
   } finally {
-    joined.frames.leave();
+    runStream.frames.leave();
   }
   return [...messages.byId.values()];
 }
 
 class StreamedMessages {
-  readonly byId = new Map<string, Streamed>();
+  readonly byId = new Map<string, StreamedMessage>();
   #last: string | null = null;
   /** The last message of an attempt, once the next attempt has started: it is lost unless that attempt continues it. */
   #lost: string | null = null;

@@ -9,36 +9,39 @@ export interface PreliminaryOutput {
 }
 
 /** The part of a namespace that is the task of a tool. */
-const TASK = /^(?:tools|task):(.+)$/;
+const TASK_PATTERN = /^(?:tools|task):(.+)$/;
 
 /** Each output has the whole text, so it must have grown by this part of what was shown. */
-const GROWTH = 1 / 16;
+const MIN_GROWTH_RATIO = 1 / 16;
 
 /** Only runs that stream `tasks` say which call a task executes. */
 export class SubagentOutputs {
   /** Call ids by task id. */
   readonly #calls = new Map<string, string>();
   /** By call id: the text of its newest message, and how much of it is shown. */
-  readonly #texts = new Map<string, { text: string; shown: number }>();
+  readonly #texts = new Map<string, { text: string; emittedChars: number }>();
 
-  task(data: Json): void {
+  registerTask(data: Json): void {
     const { id = null, input = null } = isObject(data) ? data : {};
     const call = isObject(input) ? (input.lg_tool_call ?? input) : null;
     if (typeof id === "string" && isObject(call) && typeof call.id === "string") this.#calls.set(id, call.id);
   }
 
-  take(event: Extract<RunEvent, { message_id: string }>): PreliminaryOutput | null {
-    const [task = ""] = event.namespace.flatMap((part) => TASK.exec(part)?.[1] ?? []);
-    const toolCallId = this.#calls.get(task);
+  findOutput(event: Extract<RunEvent, { message_id: string }>): PreliminaryOutput | null {
+    const [registerTask = ""] = event.namespace.flatMap((part) => TASK_PATTERN.exec(part)?.[1] ?? []);
+    const toolCallId = this.#calls.get(registerTask);
     if (toolCallId === undefined) return null;
-    if (event.type === "message-open") this.#texts.set(toolCallId, { text: "", shown: 0 });
-    const said = this.#texts.get(toolCallId);
-    if (!said) return null;
-    if (event.type === "text-delta") said.text += event.delta;
-    const grown = said.text.length - said.shown;
-    const isDue = event.type === "text-delta" ? grown >= said.shown * GROWTH : event.type === "message-close";
-    if (!isDue || grown === 0) return null;
-    said.shown = said.text.length;
-    return { toolCallId, output: said.text };
+    if (event.type === "message-open") this.#texts.set(toolCallId, { text: "", emittedChars: 0 });
+    const streamedText = this.#texts.get(toolCallId);
+    if (!streamedText) return null;
+    if (event.type === "text-delta") streamedText.text += event.delta;
+    const newChars = streamedText.text.length - streamedText.emittedChars;
+    const isDue =
+      event.type === "text-delta"
+        ? newChars >= streamedText.emittedChars * MIN_GROWTH_RATIO
+        : event.type === "message-close";
+    if (!isDue || newChars === 0) return null;
+    streamedText.emittedChars = streamedText.text.length;
+    return { toolCallId, output: streamedText.text };
   }
 }

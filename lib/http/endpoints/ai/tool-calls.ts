@@ -2,8 +2,8 @@
 import type { Action } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
-import { contentText } from "../states.ts";
-import { EXECUTED, outputChunk, outputErrorChunk, type UIMessageChunk } from "./chunk-parts.ts";
+import { toContentText } from "../states.ts";
+import { createOutputChunk, createOutputErrorChunk, PROVIDER_EXECUTED, type UIMessageChunk } from "./chunk-parts.ts";
 import type { PreliminaryOutput } from "./subagents.ts";
 
 interface ToolCall {
@@ -11,9 +11,9 @@ interface ToolCall {
   readonly name: string;
   readonly args: Json;
   /** It has its output, or never gets one. */
-  done: boolean;
+  isDone: boolean;
   /** Made for an approval that names no call of the message. */
-  readonly made?: boolean;
+  readonly isSynthetic?: boolean;
 }
 
 /** The chunks of a decision on an approval. */
@@ -29,7 +29,7 @@ export class ToolCalls {
   readonly #denied = new Set<string>();
 
   add({ message_id, tool_call_id, name, args, error }: Extract<RunEvent, { type: "tool-call-close" }>): void {
-    this.#calls.set(tool_call_id, { message_id, name, args, done: error !== null });
+    this.#calls.set(tool_call_id, { message_id, name, args, isDone: error !== null });
   }
 
   has(tool_call_id: string): boolean {
@@ -43,7 +43,7 @@ export class ToolCalls {
 
   /** Returns whether a call of the message has no output. */
   hasOpen(message_id: string): boolean {
-    return this.#openOf(message_id).length > 0;
+    return this.#findOpenCalls(message_id).length > 0;
   }
 
   /** Returns whether an interrupt asks for approvals of calls. */
@@ -52,50 +52,50 @@ export class ToolCalls {
   }
 
   /** Ends a call with its result. */
-  result({ tool_call_id, content, is_error }: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
+  mapResult({ tool_call_id, content, is_error }: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
     const call = this.#calls.get(tool_call_id);
-    if (!call || call.done) return [];
-    call.done = true;
+    if (!call || call.isDone) return [];
+    call.isDone = true;
     if (this.#denied.has(tool_call_id)) return [];
     return [
       is_error
-        ? outputErrorChunk(tool_call_id, call, contentText(content))
-        : outputChunk(tool_call_id, call, parseContent(content)),
+        ? createOutputErrorChunk(tool_call_id, call, toContentText(content))
+        : createOutputChunk(tool_call_id, call, parseContent(content)),
     ];
   }
 
   /** Converts what a subagent has said so far. */
-  preliminary(said: PreliminaryOutput | null): UIMessageChunk[] {
-    const call = said && this.#calls.get(said.toolCallId);
-    if (!call || call.done) return [];
-    return [{ ...outputChunk(said.toolCallId, call, said.output), preliminary: true }];
+  mapPreliminaryOutput(preliminaryOutput: PreliminaryOutput | null): UIMessageChunk[] {
+    const call = preliminaryOutput && this.#calls.get(preliminaryOutput.toolCallId);
+    if (!call || call.isDone) return [];
+    return [{ ...createOutputChunk(preliminaryOutput.toolCallId, call, preliminaryOutput.output), preliminary: true }];
   }
 
   /** Asks for the approval of an action: of the call of the message that it names, or of a call that is made for it. */
   requestApproval(approvalId: string, action: Action, message_id: string): UIMessageChunk[] {
     const { name, args, description, config } = action;
-    const taken = new Set(this.#approvals.values());
-    const found = this.#openOf(message_id).find(
-      ([id, call]) => !taken.has(id) && call.name === name && sameJson(call.args, args),
+    const usedCallIds = new Set(this.#approvals.values());
+    const match = this.#findOpenCalls(message_id).find(
+      ([id, call]) => !usedCallIds.has(id) && call.name === name && sameJson(call.args, args),
     );
-    const toolCallId = found?.[0] ?? approvalId;
+    const toolCallId = match?.[0] ?? approvalId;
     this.#approvals.set(approvalId, toolCallId);
-    const about = {
+    const approvalMembers = {
       ...(description === null ? {} : { reason: description }),
       ...(config === null ? {} : { approvalDescriptor: config }),
     };
-    const request: UIMessageChunk = { type: "tool-approval-request", approvalId, toolCallId, ...about };
-    if (found) return [request];
-    this.#calls.set(toolCallId, { message_id, name, args, done: false, made: true });
+    const request: UIMessageChunk = { type: "tool-approval-request", approvalId, toolCallId, ...approvalMembers };
+    if (match) return [request];
+    this.#calls.set(toolCallId, { message_id, name, args, isDone: false, isSynthetic: true });
     const call = { toolCallId, toolName: name, input: args, dynamic: true };
-    return [{ type: "tool-input-available", ...call, ...EXECUTED }, request];
+    return [{ type: "tool-input-available", ...call, ...PROVIDER_EXECUTED }, request];
   }
 
   /** Approves the other calls of a message that waits for approvals: clients answer by themselves only when each call has an answer. */
   approveOthers(interrupt_id: string, message_id: string): UIMessageChunk[] {
-    const taken = new Set(this.#approvals.values());
-    return this.#openOf(message_id).flatMap(([toolCallId]): UIMessageChunk[] => {
-      if (taken.has(toolCallId)) return [];
+    const usedCallIds = new Set(this.#approvals.values());
+    return this.#findOpenCalls(message_id).flatMap(([toolCallId]): UIMessageChunk[] => {
+      if (usedCallIds.has(toolCallId)) return [];
       const approvalId = `${interrupt_id}:auto:${toolCallId}`;
       this.#approvals.set(approvalId, toolCallId);
       return [
@@ -116,22 +116,26 @@ export class ToolCalls {
     if (approved) return { response, denied: [] };
     this.#denied.add(toolCallId);
     const call = this.#calls.get(toolCallId);
-    if (call?.made) call.done = true;
+    if (call?.isSynthetic) call.isDone = true;
     return { response, denied: [{ type: "tool-output-denied", toolCallId }] };
   }
 
   /** Ends the calls that never ran. */
   endOpen(): UIMessageChunk[] {
     return [...this.#calls].flatMap(([toolCallId, call]): UIMessageChunk[] => {
-      if (call.done) return [];
-      call.done = true;
+      if (call.isDone) return [];
+      call.isDone = true;
       if (this.#denied.has(toolCallId)) return [];
-      return [call.made ? outputChunk(toolCallId, call, null) : outputErrorChunk(toolCallId, call, "Not run")];
+      return [
+        call.isSynthetic
+          ? createOutputChunk(toolCallId, call, null)
+          : createOutputErrorChunk(toolCallId, call, "Not run"),
+      ];
     });
   }
 
-  #openOf(message_id: string): [string, ToolCall][] {
-    return [...this.#calls].filter(([, call]) => call.message_id === message_id && !call.done);
+  #findOpenCalls(message_id: string): [string, ToolCall][] {
+    return [...this.#calls].filter(([, call]) => call.message_id === message_id && !call.isDone);
   }
 }
 

@@ -5,46 +5,49 @@ import type { Json } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestNouns } from "../../../service/nouns.ts";
 import { UUID } from "../../../storage/identity.ts";
-import { RpcError } from "./protocol.ts";
-import { callerDigest, textOfToken, urlSafe } from "./session.ts";
+import { McpError } from "./protocol.ts";
+import { createCallerDigest, decodeUrlSafe, encodeUrlSafe } from "./session.ts";
 
 /** Of the caller, the tool and its arguments. It is stored with the run, and an answer must have the same. */
-export const callDigest = (principal: Principal, name: string, given: Json): Promise<string> =>
-  callerDigest(principal, name, given);
+export const createRequestDigest = (principal: Principal, name: string, args: Json): Promise<string> =>
+  createCallerDigest(principal, name, args);
 
-const stateOf = (ids: readonly string[]): string => urlSafe(ids.join("."));
+const encodeState = (ids: readonly string[]): string => encodeUrlSafe(ids.join("."));
 
 /** The state of a call whose newest run asks. Ids are random: those of another call cannot be guessed. */
-export const stateOfCall = (first: Run, newest: Run): string => stateOf([first.run_id, newest.run_id]);
+export const createRequestState = (firstRun: Run, newestRun: Run): string =>
+  encodeState([firstRun.run_id, newestRun.run_id]);
 
-const invalid = (): RpcError =>
-  new RpcError("params", "Invalid or expired requestState", { data: { reason: "invalid_request_state" } });
+const invalidStateError = (): McpError =>
+  new McpError("params", "Invalid or expired requestState", { data: { reason: "invalid_request_state" } });
 
 /** The ids of the first and the newest run in a state; none if it has another form. */
-export function runsOfState(state: string | undefined): readonly string[] {
+export function parseRequestState(state: string | undefined): readonly string[] {
   if (state === undefined || state.length > 200) return [];
-  const ids = textOfToken(state).split(".");
-  return ids.length === 2 && ids.every((id) => UUID.test(id)) && stateOf(ids) === state ? ids : [];
+  const ids = decodeUrlSafe(state).split(".");
+  return ids.length === 2 && ids.every((id) => UUID.test(id)) && encodeState(ids) === state ? ids : [];
 }
 
 /** A run that began a call by MCP; null for any other, and for one that the caller cannot see. */
-export async function firstRun({ runs }: Pick<RequestNouns, "runs">, run_id: string): Promise<Run | null> {
+export async function findFirstRun({ runs }: Pick<RequestNouns, "runs">, run_id: string): Promise<Run | null> {
   const run = await runs.get(null, run_id).catch(nullIfNotFound);
   const isFirst = run?.metadata.created_by === "mcp" && run.metadata.task_id === undefined;
   return isFirst ? run : null;
 }
 
 /** The call that a state names, and the run whose questions it answers. Errors: one for all that does not fit. */
-export async function callOfState(
-  nouns: Pick<RequestNouns, "runs" | "threads">,
+export async function requireRunOfState(
+  resources: Pick<RequestNouns, "runs" | "threads">,
   state: string,
   digest: string,
-): Promise<{ readonly first: Run; readonly asked: string }> {
-  const [first_id, asked] = runsOfState(state);
-  const first = first_id === undefined ? null : await firstRun(nouns, first_id);
-  if (!first || asked === undefined || first.metadata.mcp_call !== digest) throw invalid();
-  const { metadata } = await nouns.threads.get(first.thread_id);
-  const isOfThread = asked === first_id || (await nouns.runs.get(first.thread_id, asked).catch(nullIfNotFound));
-  if (metadata.task_cancelled === first.run_id || !isOfThread) throw invalid();
-  return { first, asked };
+): Promise<{ readonly firstRun: Run; readonly interrupted_run_id: string }> {
+  const [first_id, interrupted_run_id] = parseRequestState(state);
+  const firstRun = first_id === undefined ? null : await findFirstRun(resources, first_id);
+  if (!firstRun || interrupted_run_id === undefined || firstRun.metadata.mcp_call !== digest) throw invalidStateError();
+  const { metadata } = await resources.threads.get(firstRun.thread_id);
+  const isOfThread =
+    interrupted_run_id === first_id ||
+    (await resources.runs.get(firstRun.thread_id, interrupted_run_id).catch(nullIfNotFound));
+  if (metadata.task_cancelled === firstRun.run_id || !isOfThread) throw invalidStateError();
+  return { firstRun, interrupted_run_id };
 }

@@ -9,255 +9,291 @@ import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { originOfHeaders } from "../../run-request.ts";
 import {
-  answerOrigin,
-  type CallState,
-  callMetadata,
-  expectedAnswers,
+  createRequestMetadata,
+  createResumeOrigin,
+  filterInterrupts,
   isActive,
-  isAnswer,
   isCancelled,
-  isLate,
-  questionsIn,
-  questionsOf,
-  readCall,
-  resultOfCall,
-  withoutRequest,
+  isNoLongerPending,
+  isResumingRun,
+  omitKwargs,
+  type ProtocolRequestState,
+  readInterrupts,
+  readProtocolRequest,
+  readProtocolResult,
+  toExpectedAnswers,
 } from "../calls.ts";
-import { answerUrl, mayModelAnswer } from "../permissions.ts";
-import { askedOf, inputRequests, replyIn } from "./answers.ts";
-import { checkArguments, checkParamHeaders } from "./arguments.ts";
-import { callDigest, callOfState, stateOfCall } from "./call-state.ts";
-import { askOpenly, isStopping, OpenAnswer } from "./elicit.ts";
+import { canModelAnswer, findAnswerUrl } from "../permissions.ts";
+import { findInputResponse, keyInputRequests, toInputRequests } from "./answers.ts";
+import { checkParamHeaders, findArgumentErrors } from "./arguments.ts";
+import { createRequestDigest, createRequestState, requireRunOfState } from "./call-state.ts";
+import { elicitUntilDone, isStopping, StreamingToolResult } from "./elicit.ts";
 import {
   canPoll,
-  capabilityMissing,
-  type RequestHead,
-  RpcError,
-  type RpcRequest,
-  resultOf,
-  TASKS,
+  McpError,
+  type McpRequest,
+  type McpRequestHeader,
+  missingCapabilityError,
+  TASKS_EXTENSION,
+  toResultMessage,
 } from "./protocol.ts";
-import type { SentAnswers } from "./requests.ts";
-import { endedResult, failure, waitingResult } from "./results.ts";
-import { readSession, requestKey } from "./session.ts";
-import { shownTask } from "./tasks.ts";
-import { argumentsOf, findTool, readArguments, type Tool, type ToolArguments } from "./tools.ts";
+import type { InputResponses } from "./requests.ts";
+import { createWaitingResult, toRunResult, toToolError } from "./results.ts";
+import { createRequestKey, readSession } from "./session.ts";
+import { createTaskResult } from "./tasks.ts";
+import { findTool, readArguments, readToolSignature, type Tool, type ToolSignature } from "./tools.ts";
 
 /** A call whose result is not known yet. */
-export interface OpenCall {
+export interface PendingToolCall {
   readonly run: Run;
   /** The answer to the request; never rejects for a failed run. */
-  readonly answer: Promise<JsonObject>;
+  readonly response: Promise<JsonObject>;
   /** What is sent before it; null for a client that cannot be asked meanwhile. */
-  readonly open: OpenAnswer | null;
+  readonly streamingResult: StreamingToolResult | null;
   /** The client has hung up. */
   leave(): void;
 }
 
 /** A request for a tool, with what belongs to it. */
-interface Called {
+interface ToolCallContext {
   readonly context: RequestContext;
-  readonly request: RequestHead;
+  readonly request: McpRequestHeader;
   readonly tool: Tool;
-  readonly args: ToolArguments;
+  readonly signature: ToolSignature;
   readonly digest: string;
   /** Names the request of a session, so that it can be cancelled. */
   readonly mcp_request: string | null;
 }
 
-export const graphsOf = ({ service }: RequestContext): string[] =>
+export const listGraphIds = ({ service }: RequestContext): string[] =>
   service.options.executor.graphs().map(({ graph_id }) => graph_id);
 
 const MINUTE_MS = 60_000;
 
 /** Errors that the model can act on become the result of the call. */
-const SAID: ReadonlySet<string> = new Set(["bad_request", "invalid", "not_found", "conflict"]);
+const TOOL_ERROR_CODES: ReadonlySet<string> = new Set(["bad_request", "invalid", "not_found", "conflict"]);
 
 /** Begins a call, or goes on with an interrupted one. The answer where no run is needed. */
 export async function callTool(
   context: RequestContext,
-  request: RpcRequest<"tools/call">,
-): Promise<JsonObject | OpenCall> {
-  const { name, arguments: given, inputResponses, requestState } = request.params;
-  const tool = await findTool(context.nouns, graphsOf(context), name);
-  if (!tool) throw new RpcError("params", `Unknown tool: ${name}`);
+  request: McpRequest<"tools/call">,
+): Promise<JsonObject | PendingToolCall> {
+  const { name, arguments: args, inputResponses, requestState } = request.params;
+  const tool = await findTool(context.nouns, listGraphIds(context), name);
+  if (!tool) throw new McpError("params", `Unknown tool: ${name}`);
   if (tool.settings.task === "required" && !canPoll(request)) {
-    throw capabilityMissing({ extensions: { [TASKS]: {} } });
+    throw missingCapabilityError({ extensions: { [TASKS_EXTENSION]: {} } });
   }
   const { requires } = tool.settings;
-  if (request.isModern && !Object.keys(requires).every((one) => isObject(request.capabilities[one] ?? null))) {
-    throw capabilityMissing(requires);
+  if (
+    request.isModern &&
+    !Object.keys(requires).every((capability) => isObject(request.capabilities[capability] ?? null))
+  ) {
+    throw missingCapabilityError(requires);
   }
-  const args = await argumentsOf(context.nouns, tool);
-  if (request.isModern) checkParamHeaders(context.request.headers, args, given);
+  const signature = await readToolSignature(context.nouns, tool);
+  if (request.isModern) checkParamHeaders(context.request.headers, signature, args);
   const session = request.isModern ? null : readSession(context.request.headers);
-  const mcp_request = session && (await requestKey(context.principal, session, request.id));
+  const mcp_request = session && (await createRequestKey(context.principal, session, request.id));
   // A call that continues its conversation is the same call: its client can be asked again.
-  const { [args.thread_id]: _, ...own } = given;
-  const digest = await callDigest(context.principal, name, own);
+  const { [signature.thread_id]: _, ...agentArguments } = args;
+  const digest = await createRequestDigest(context.principal, name, agentArguments);
   // An open call keeps no arguments: they may be large.
-  const { params: _params, method: _method, ...head } = request;
-  const called = { context, request: head, tool, args, digest, mcp_request };
+  const { params: _params, method: _method, ...header } = request;
+  const toolCall = { context, request: header, tool, signature, digest, mcp_request };
   try {
     // Answers without the state of their call belong to none: it begins anew.
     if (request.isModern && requestState !== undefined) {
-      const { first, asked } = await callOfState(context.nouns, requestState, called.digest);
-      return await goOn(called, first, { asked_by: asked, answers: inputResponses });
+      const { firstRun, interrupted_run_id } = await requireRunOfState(context.nouns, requestState, toolCall.digest);
+      return await continueToolCall(toolCall, firstRun, { interrupted_run_id, responses: inputResponses });
     }
-    return await begin(called, given);
+    return await startToolCall(toolCall, args);
   } catch (error) {
-    if (!(error instanceof ServiceError && SAID.has(error.code))) throw error;
-    return resultOf(request, failure(error.message));
+    if (!(error instanceof ServiceError && TOOL_ERROR_CODES.has(error.code))) throw error;
+    return toResultMessage(request, toToolError(error.message));
   }
 }
 
-const keyOf = ({ mcp_request }: Called): JsonObject => (mcp_request === null ? {} : { mcp_request });
+const createKeyMetadata = ({ mcp_request }: ToolCallContext): JsonObject =>
+  mcp_request === null ? {} : { mcp_request };
 
 /** The run's request without what it starts from. */
-const requestOfRun = (called: Called, task_id?: string): RunCreate => ({
-  assistant_id: called.tool.assistant.assistant_id,
+const createRunRequest = (toolCall: ToolCallContext, task_id?: string): RunCreate => ({
+  assistant_id: toolCall.tool.assistant.assistant_id,
   metadata: {
-    ...callMetadata("mcp", task_id),
-    ...keyOf(called),
-    mcp_tool: called.tool.name,
-    mcp_call: called.digest,
+    ...createRequestMetadata("mcp", task_id),
+    ...createKeyMetadata(toolCall),
+    mcp_tool: toolCall.tool.name,
+    mcp_call: toolCall.digest,
   },
   multitask_strategy: "enqueue",
-  stream_mode: called.request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
+  stream_mode: toolCall.request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
 });
 
 /** How long a call may take before it becomes a task; null where it never does. */
-function taskAfter({ context, request, tool }: Called): number | null {
+function getTaskDelay({ context, request, tool }: ToolCallContext): number | null {
   const { task } = tool.settings;
   if (!canPoll(request) || task === "never") return null;
   return task === "always" ? 0 : (context.service.options.http?.mcp?.task_after_ms ?? 500);
 }
 
 /** A client that hangs up cancels its request, but no task. */
-const cancels = (called: Called): boolean => called.request.isModern && taskAfter(called) !== 0;
+const cancelsOnDisconnect = (toolCall: ToolCallContext): boolean =>
+  toolCall.request.isModern && getTaskDelay(toolCall) !== 0;
 
-async function begin(called: Called, given: JsonObject): Promise<JsonObject | OpenCall> {
-  const { context, tool, args } = called;
-  const { input, thread_id, resume } = readArguments(args, given);
-  const continued = await conversationOf(called, thread_id);
-  if (resume !== undefined) return await answerAsModel(called, continued, resume);
-  const repeated = continued && (await repeatedCall(called, continued.thread_id, input));
-  if (repeated) return await repeat(called, repeated);
-  const misfits = checkArguments(tool, args, given);
-  if (misfits) return resultOf(called.request, misfits);
-  if (continued) await nameRequest(called, continued.thread_id);
+async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promise<JsonObject | PendingToolCall> {
+  const { context, tool, signature } = toolCall;
+  const { input, thread_id, resume } = readArguments(signature, args);
+  const continued = await findConversation(toolCall, thread_id);
+  if (resume !== undefined) return await resumeAsModel(toolCall, continued, resume);
+  const repeated = continued && (await findRepeatedCall(toolCall, continued.thread_id, input));
+  if (repeated) return await repeatToolCall(toolCall, repeated);
+  const misfits = findArgumentErrors(tool, signature, args);
+  if (misfits) return toResultMessage(toolCall.request, misfits);
+  if (continued) await recordRequestKey(toolCall, continued.thread_id);
   const { mcp_ms = DEFAULTS.retention.mcp_ms } = context.service.options.retention ?? {};
   const thread =
     continued ??
     (await context.nouns.threads.create({
-      metadata: { ...callMetadata("mcp"), ...keyOf(called), mcp_tool: tool.name },
+      metadata: { ...createRequestMetadata("mcp"), ...createKeyMetadata(toolCall), mcp_tool: tool.name },
       ttl: { ttl: mcp_ms / MINUTE_MS },
     }));
-  return follow(called, null, await start(called, thread.thread_id, { ...requestOfRun(called), input }));
+  return createPendingToolCall(
+    toolCall,
+    null,
+    await startRun(toolCall, thread.thread_id, { ...createRunRequest(toolCall), input }),
+  );
 }
 
 /** The run in which a model answers the open questions of a conversation. */
-async function answerAsModel(
-  called: Called,
-  thread: Awaited<ReturnType<typeof conversationOf>>,
+async function resumeAsModel(
+  toolCall: ToolCallContext,
+  thread: Awaited<ReturnType<typeof findConversation>>,
   resume: Json,
-): Promise<JsonObject | OpenCall> {
-  if (thread) await nameRequest(called, thread.thread_id);
-  const command = answered(called, thread, resume);
-  if ("content" in command) return resultOf(called.request, command);
-  const run = { ...requestOfRun(called), command, strict_resume: true };
-  return follow(called, null, await start(called, thread?.thread_id ?? "", run));
+): Promise<JsonObject | PendingToolCall> {
+  if (thread) await recordRequestKey(toolCall, thread.thread_id);
+  const command = toResumeCommand(toolCall, thread, resume);
+  if ("content" in command) return toResultMessage(toolCall.request, command);
+  const run = { ...createRunRequest(toolCall), command, strict_resume: true };
+  return createPendingToolCall(toolCall, null, await startRun(toolCall, thread?.thread_id ?? "", run));
 }
 
 /** The outcome of a call that was interrupted, for a request that repeats it. */
-async function repeat(called: Called, { newest, first, thread }: CallState): Promise<JsonObject | OpenCall> {
+async function repeatToolCall(
+  toolCall: ToolCallContext,
+  { newestRun, firstRun, thread }: ProtocolRequestState,
+): Promise<JsonObject | PendingToolCall> {
   // The run that answered has failed: its interrupts are open again.
-  const reopened = newest.status === "error" ? questionsOf(Object.values(thread.interrupts).flat()) : [];
-  if (reopened.length > 0) {
-    return resultOf(called.request, waiting(called, reopened, newest.thread_id), idsOf(newest));
+  const reopenedInterrupts =
+    newestRun.status === "error" ? filterInterrupts(Object.values(thread.interrupts).flat()) : [];
+  if (reopenedInterrupts.length > 0) {
+    return toResultMessage(
+      toolCall.request,
+      toWaitingResult(toolCall, reopenedInterrupts, newestRun.thread_id),
+      toResultMeta(newestRun),
+    );
   }
-  return follow(called, first, await called.context.nouns.runs.join(newest.thread_id, newest.run_id));
+  return createPendingToolCall(
+    toolCall,
+    firstRun,
+    await toolCall.context.nouns.runs.join(newestRun.thread_id, newestRun.run_id),
+  );
 }
 
 /** How many runs of a thread are searched for its newest call. */
-const NEWEST = 20;
+const MAX_SEARCHED_RUNS = 20;
 
 /** The newest call of a conversation, if it was interrupted and this request repeats it to get its result; else null. */
-async function repeatedCall(
-  { context: { nouns }, digest }: Called,
+async function findRepeatedCall(
+  { context: { nouns }, digest }: ToolCallContext,
   thread_id: string,
   input: JsonObject,
-): Promise<CallState | null> {
-  const runs = await nouns.runs.list(thread_id, { limit: NEWEST });
-  const first = runs.find((run) => !isAnswer(run));
-  if (!first || (Object.keys(input).length > 0 && first.metadata.mcp_call !== digest)) return null;
-  const call = await readCall(nouns, first);
-  const wasInterrupted = call.newest !== call.first || call.open.length > 0;
-  return wasInterrupted && !isCancelled(call) ? call : null;
+): Promise<ProtocolRequestState | null> {
+  const runs = await nouns.runs.list(thread_id, { limit: MAX_SEARCHED_RUNS });
+  const firstRun = runs.find((run) => !isResumingRun(run));
+  if (!firstRun || (Object.keys(input).length > 0 && firstRun.metadata.mcp_call !== digest)) return null;
+  const protocolRequest = await readProtocolRequest(nouns, firstRun);
+  const wasInterrupted = protocolRequest.newestRun !== protocolRequest.firstRun || protocolRequest.pending.length > 0;
+  return wasInterrupted && !isCancelled(protocolRequest) ? protocolRequest : null;
 }
 
 /** The thread names the last request on it: that one can be cancelled. */
-async function nameRequest(called: Called, thread_id: string): Promise<void> {
-  if (called.mcp_request === null) return;
+async function recordRequestKey(toolCall: ToolCallContext, thread_id: string): Promise<void> {
+  if (toolCall.mcp_request === null) return;
   try {
-    await called.context.nouns.threads.update(thread_id, { metadata: keyOf(called) });
+    await toolCall.context.nouns.threads.update(thread_id, { metadata: createKeyMetadata(toolCall) });
   } catch (error) {
     // Callers who may run on a thread, but not change it, cannot cancel there either.
     if (!(error instanceof ServiceError && error.code === "forbidden")) throw error;
   }
 }
 
-const noConversation = (id: Json): ServiceError =>
+const conversationNotFoundError = (id: Json): ServiceError =>
   new ServiceError("thread_not_found", `There is no conversation ${typeof id === "string" ? id : JSON.stringify(id)}`);
 
 /** The thread that the arguments continue: one of this agent. Errors: not_found, the same for a foreign one. */
-async function conversationOf({ context: { nouns }, tool }: Called, id: Json | undefined) {
+async function findConversation({ context: { nouns }, tool }: ToolCallContext, id: Json | undefined) {
   if (id === undefined) return null;
-  if (typeof id !== "string" || !UUID.test(id)) throw noConversation(id);
+  if (typeof id !== "string" || !UUID.test(id)) throw conversationNotFoundError(id);
   const thread = await nouns.threads.get(id).catch(nullIfNotFound);
-  if (!thread) throw noConversation(id);
+  if (!thread) throw conversationNotFoundError(id);
   const { assistant_id = tool.assistant.assistant_id } = thread.metadata;
-  if (assistant_id !== tool.assistant.assistant_id) throw noConversation(id);
+  if (assistant_id !== tool.assistant.assistant_id) throw conversationNotFoundError(id);
   return thread;
 }
 
 /** The answer that a model gives to the open questions, or why it may not. */
-function answered(
-  called: Called,
-  thread: Awaited<ReturnType<typeof conversationOf>>,
+function toResumeCommand(
+  toolCall: ToolCallContext,
+  thread: Awaited<ReturnType<typeof findConversation>>,
   resume: Json,
 ): JsonObject | NonNullable<RunCreate["command"]> {
-  const { context, tool, args } = called;
-  const modelMayAnswer = mayModelAnswer(context, tool.assistant);
+  const { context, tool, signature } = toolCall;
+  const modelMayAnswer = canModelAnswer(context, tool.assistant);
   if (!thread && !modelMayAnswer)
-    return failure(`Only a person can answer the questions of ${tool.name}. Leave out ${args.resume}`);
-  if (!thread) return failure(`${args.resume} needs ${args.thread_id}: the conversation whose question it answers`);
-  const open = questionsOf(Object.values(thread.interrupts).flat());
-  if (open.length === 0) return failure("No question is open in this conversation");
-  if (!modelMayAnswer) return waiting(called, open, thread.thread_id);
-  if (open.length === 1) {
-    const [{ id } = { id: "" }] = open;
+    return toToolError(`Only a person can answer the questions of ${tool.name}. Leave out ${signature.resume}`);
+  if (!thread)
+    return toToolError(`${signature.resume} needs ${signature.thread_id}: the conversation whose question it answers`);
+  const interrupts = filterInterrupts(Object.values(thread.interrupts).flat());
+  if (interrupts.length === 0) return toToolError("No question is open in this conversation");
+  if (!modelMayAnswer) return toWaitingResult(toolCall, interrupts, thread.thread_id);
+  if (interrupts.length === 1) {
+    const [{ id } = { id: "" }] = interrupts;
     const isMap = isObject(resume) && Object.keys(resume).length === 1 && Object.hasOwn(resume, id);
-    return { resume: isMap ? resume : { [id]: resume }, expected_answers: expectedAnswers(open) };
+    return { resume: isMap ? resume : { [id]: resume }, expected_answers: toExpectedAnswers(interrupts) };
   }
-  const ids = open.map(({ id }) => id);
+  const ids = interrupts.map(({ id }) => id);
   const isMap = isObject(resume) && ids.every((id) => Object.hasOwn(resume, id));
   if (!isMap)
-    return failure(`${ids.length} questions are open: ${args.resume} must give an answer to each of ${ids.join(", ")}`);
+    return toToolError(
+      `${ids.length} questions are open: ${signature.resume} must give an answer to each of ${ids.join(", ")}`,
+    );
   const answers = Object.fromEntries(ids.map((id) => [id, resume[id] as Json]));
-  return { resume: answers, expected_answers: expectedAnswers(open) };
+  return { resume: answers, expected_answers: toExpectedAnswers(interrupts) };
 }
 
 /** The result for a client that cannot ask its user. */
-function waiting({ context, tool, args }: Called, open: readonly Interrupt[], thread_id: string): JsonObject {
-  const answer_url = answerUrl(context, thread_id);
-  const model_may_answer = mayModelAnswer(context, tool.assistant);
-  return waitingResult({ tool: tool.name, thread_id, names: args, model_may_answer, answer_url }, open);
+function toWaitingResult(
+  { context, tool, signature }: ToolCallContext,
+  interrupts: readonly Interrupt[],
+  thread_id: string,
+): JsonObject {
+  const answer_url = findAnswerUrl(context, thread_id);
+  const model_may_answer = canModelAnswer(context, tool.assistant);
+  return createWaitingResult(
+    { tool: tool.name, thread_id, names: signature, model_may_answer, answer_url },
+    interrupts,
+  );
 }
 
-async function start(called: Called, thread_id: string, run: RunCreate, origin: RunOrigin = {}): Promise<RunWait> {
-  const { context } = called;
-  const disconnect = cancels(called) ? ({ on_disconnect: "cancel" } as const) : {};
+async function startRun(
+  toolCall: ToolCallContext,
+  thread_id: string,
+  run: RunCreate,
+  origin: RunOrigin = {},
+): Promise<RunWait> {
+  const { context } = toolCall;
+  const disconnect = cancelsOnDisconnect(toolCall) ? ({ on_disconnect: "cancel" } as const) : {};
   return await context.nouns.runs.wait(
     thread_id,
     { ...run, ...disconnect },
@@ -266,155 +302,206 @@ async function start(called: Called, thread_id: string, run: RunCreate, origin: 
 }
 
 /** Answers of a client to the questions of a run. */
-interface AnswersOfRun {
+interface ResponsesToRun {
   /** The run that asked. */
-  readonly asked_by: string;
-  readonly answers: SentAnswers;
+  readonly interrupted_run_id: string;
+  readonly responses: InputResponses;
 }
 
 /** Goes on with a call that was interrupted: answers what is open, follows what runs, or repeats the result. */
-async function goOn(called: Called, first: Run, sent: AnswersOfRun, again = true): Promise<JsonObject | OpenCall> {
-  const { context, request } = called;
+async function continueToolCall(
+  toolCall: ToolCallContext,
+  firstRun: Run,
+  input: ResponsesToRun,
+  canRetry = true,
+): Promise<JsonObject | PendingToolCall> {
+  const { context, request } = toolCall;
   const { nouns } = context;
-  const call = await readCall(nouns, first);
-  const { newest, open, thread } = call;
-  if (isActive(newest)) {
-    const options = cancels(called) ? { cancel_on_disconnect: true } : {};
-    return follow(called, first, await nouns.runs.join(newest.thread_id, newest.run_id, options));
+  const protocolRequest = await readProtocolRequest(nouns, firstRun);
+  const { newestRun, pending, thread } = protocolRequest;
+  if (isActive(newestRun)) {
+    const options = cancelsOnDisconnect(toolCall) ? { cancel_on_disconnect: true } : {};
+    return createPendingToolCall(
+      toolCall,
+      firstRun,
+      await nouns.runs.join(newestRun.thread_id, newestRun.run_id, options),
+    );
   }
-  if (open.length === 0) return await outcome(called, first, newest, await resultOfCall(nouns, call));
+  if (pending.length === 0)
+    return await createEndedResult(toolCall, firstRun, newestRun, await readProtocolResult(nouns, protocolRequest));
   // Answers to earlier questions may have the same keys: a request that is sent again must not answer the next ones.
-  if (sent.asked_by !== newest.run_id) return asks(called, first, newest, open);
-  const asked = askedOf(request, open);
-  const replies = asked.map((one) => replyIn(sent.answers, one));
-  if (replies.some((reply) => reply?.kind === "cancel")) {
-    return resultOf(request, waiting(called, open, thread.thread_id), idsOf(newest));
+  if (input.interrupted_run_id !== newestRun.run_id) return toInterruptResult(toolCall, firstRun, newestRun, pending);
+  const inputRequests = toInputRequests(request, pending);
+  const inputResponses = inputRequests.map((inputRequest) => findInputResponse(input.responses, inputRequest));
+  if (inputResponses.some((response) => response?.kind === "cancel")) {
+    return toResultMessage(request, toWaitingResult(toolCall, pending, thread.thread_id), toResultMeta(newestRun));
   }
-  const values = replies.flatMap((reply, at): [string, Json][] =>
-    reply?.kind === "resume" ? [[open[at]?.id ?? "", reply.value]] : [],
+  const values = inputResponses.flatMap((response, index): [string, Json][] =>
+    response?.kind === "resume" ? [[pending[index]?.id ?? "", response.value]] : [],
   );
-  if (values.length < open.length) return asks(called, first, newest, open);
+  if (values.length < pending.length) return toInterruptResult(toolCall, firstRun, newestRun, pending);
   const resume = Object.fromEntries(values);
-  const command = { resume, expected_answers: expectedAnswers(open) };
-  const run = { ...requestOfRun(called, first.run_id), command, strict_resume: true };
+  const command = { resume, expected_answers: toExpectedAnswers(pending) };
+  const run = { ...createRunRequest(toolCall, firstRun.run_id), command, strict_resume: true };
   try {
-    return follow(called, first, await start(called, thread.thread_id, run, answerOrigin(newest)));
+    return createPendingToolCall(
+      toolCall,
+      firstRun,
+      await startRun(toolCall, thread.thread_id, run, createResumeOrigin(newestRun)),
+    );
   } catch (error) {
     // Somebody else has answered meanwhile: the client gets the outcome of that answer.
-    if (again && isLate(error)) return await goOn(called, first, sent, false);
+    if (canRetry && isNoLongerPending(error)) return await continueToolCall(toolCall, firstRun, input, false);
     throw error;
   }
 }
 
 /** The questions for the client, or how to continue where it cannot be asked. */
-function asks(called: Called, first: Run, newest: Run, open: readonly Interrupt[]): JsonObject {
-  const { request, digest } = called;
+function toInterruptResult(
+  toolCall: ToolCallContext,
+  firstRun: Run,
+  newestRun: Run,
+  interrupts: readonly Interrupt[],
+): JsonObject {
+  const { request, digest } = toolCall;
   // An answer must come with the arguments of the call.
-  const canAnswer = request.isModern && first.metadata.mcp_call === digest;
-  const requests = canAnswer ? inputRequests(askedOf(request, open)) : null;
-  if (!requests) return resultOf(request, waiting(called, open, newest.thread_id), idsOf(newest));
-  const requestState = stateOfCall(first, newest);
-  return resultOf(request, { resultType: "input_required", requestState, inputRequests: requests }, idsOf(newest));
+  const canAnswer = request.isModern && firstRun.metadata.mcp_call === digest;
+  const requests = canAnswer ? keyInputRequests(toInputRequests(request, interrupts)) : null;
+  if (!requests)
+    return toResultMessage(
+      request,
+      toWaitingResult(toolCall, interrupts, newestRun.thread_id),
+      toResultMeta(newestRun),
+    );
+  const requestState = createRequestState(firstRun, newestRun);
+  return toResultMessage(
+    request,
+    { resultType: "input_required", requestState, inputRequests: requests },
+    toResultMeta(newestRun),
+  );
 }
 
-const idsOf = ({ thread_id, run_id }: Run): JsonObject => ({
+const toResultMeta = ({ thread_id, run_id }: Run): JsonObject => ({
   "greenroom/thread_id": thread_id,
   "greenroom/run_id": run_id,
 });
 
 /** The answer once the newest run of a call has ended. */
-async function outcome(called: Called, first: Run, newest: Run, result: Json): Promise<JsonObject> {
-  const { request, args } = called;
-  const open = questionsIn(result);
-  if (open.length > 0) return asks(called, first, newest, open);
-  return resultOf(request, endedResult(result, newest, args.output), idsOf(newest));
+async function createEndedResult(
+  toolCall: ToolCallContext,
+  firstRun: Run,
+  newestRun: Run,
+  result: Json,
+): Promise<JsonObject> {
+  const { request, signature } = toolCall;
+  const interrupts = readInterrupts(result);
+  if (interrupts.length > 0) return toInterruptResult(toolCall, firstRun, newestRun, interrupts);
+  return toResultMessage(request, toRunResult(result, newestRun, signature.output), toResultMeta(newestRun));
 }
 
 /** The answer of a call whose client was asked on its connection. */
-async function openOutcome(called: Called, first: Run, open: OpenAnswer): Promise<JsonObject> {
-  const { context, request } = called;
-  const call = await askOpenly(context, request, first, open);
-  if (!call) return stopping(called, first);
-  const { newest } = call;
-  if (isCancelled(call)) return resultOf(request, failure("The call was cancelled"), idsOf(newest));
-  if (call.open.length > 0) return resultOf(request, waiting(called, call.open, newest.thread_id), idsOf(newest));
-  return await outcome(called, first, newest, await resultOfCall(context.nouns, call));
+async function createElicitedResult(
+  toolCall: ToolCallContext,
+  firstRun: Run,
+  streamingResult: StreamingToolResult,
+): Promise<JsonObject> {
+  const { context, request } = toolCall;
+  const protocolRequest = await elicitUntilDone(context, request, firstRun, streamingResult);
+  if (!protocolRequest) return createStoppingResult(toolCall, firstRun);
+  const { newestRun } = protocolRequest;
+  if (isCancelled(protocolRequest))
+    return toResultMessage(request, toToolError("The call was cancelled"), toResultMeta(newestRun));
+  if (protocolRequest.pending.length > 0)
+    return toResultMessage(
+      request,
+      toWaitingResult(toolCall, protocolRequest.pending, newestRun.thread_id),
+      toResultMeta(newestRun),
+    );
+  return await createEndedResult(
+    toolCall,
+    firstRun,
+    newestRun,
+    await readProtocolResult(context.nouns, protocolRequest),
+  );
 }
 
-function stopping({ request }: Called, run: Run): JsonObject {
+function createStoppingResult({ request }: ToolCallContext, run: Run): JsonObject {
   const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
-  return resultOf(request, failure(text), idsOf(run));
+  return toResultMessage(request, toToolError(text), toResultMeta(run));
 }
 
-const nothing = (): void => {};
+const noop = (): void => {};
 
 /** True if the client can be asked all of these questions, also where there is none. */
-const canAsk = (request: Called["request"], questions: readonly Interrupt[]): boolean =>
-  questions.length === 0 || inputRequests(askedOf(request, questions)) !== null;
+const canElicitAll = (request: ToolCallContext["request"], interrupts: readonly Interrupt[]): boolean =>
+  interrupts.length === 0 || keyInputRequests(toInputRequests(request, interrupts)) !== null;
 
 /** The result of a run, in a list; null if it takes longer. Without a limit (null) it is waited for. */
-async function resultWithin(
+async function waitForResult(
   environment: Pick<Environment, "timer">,
   ended: RunWait["result"],
   limit_ms: number | null,
 ): Promise<readonly [Json] | null> {
   const late = Promise.withResolvers<null>();
-  const stop = limit_ms === null ? nothing : environment.timer(limit_ms, () => late.resolve(null));
+  const stop = limit_ms === null ? noop : environment.timer(limit_ms, () => late.resolve(null));
   const result = await Promise.race([ended.then((value) => [value] as const), late.promise]);
   stop();
   return result;
 }
 
 /** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
-function follow(called: Called, first: Run | null, wait: RunWait): OpenCall {
-  const { context, request } = called;
+function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null, wait: RunWait): PendingToolCall {
+  const { context, request } = toolCall;
   const { environment } = context.service;
-  let { leave } = wait;
-  const run = withoutRequest(wait.run);
-  const begun = first ? withoutRequest(first) : run;
-  const after_ms = taskAfter(called);
-  const open = !request.isModern && Object.keys(request.capabilities).length > 0 ? new OpenAnswer() : null;
+  let { leave: leaveRun } = wait;
+  const run = omitKwargs(wait.run);
+  const firstRun = earlierRun ? omitKwargs(earlierRun) : run;
+  const after_ms = getTaskDelay(toolCall);
+  const streamingResult =
+    !request.isModern && Object.keys(request.capabilities).length > 0 ? new StreamingToolResult() : null;
   let isTask = false;
 
-  const asTask = async (): Promise<JsonObject> => {
+  const convertToTask = async (): Promise<JsonObject> => {
     isTask = true;
-    return await shownTask(context, request, begun);
+    return await createTaskResult(context, request, firstRun);
   };
 
   /** Null: the client is asked on its answer. */
-  async function answer(ended: RunWait["result"]): Promise<JsonObject | null> {
+  async function findResult(ended: RunWait["result"]): Promise<JsonObject | null> {
     if (after_ms === 0) {
-      leave();
-      return await asTask();
+      leaveRun();
+      return await convertToTask();
     }
-    const result = await resultWithin(environment, ended, after_ms);
-    if (!result) return await asTask();
+    const result = await waitForResult(environment, ended, after_ms);
+    if (!result) return await convertToTask();
     // It holds the run and its result.
-    leave = nothing;
+    leaveRun = noop;
     const [value] = result;
-    if (isStopping(value) && after_ms === null) return stopping(called, run);
-    if (isStopping(value)) return await asTask();
+    if (isStopping(value) && after_ms === null) return createStoppingResult(toolCall, run);
+    if (isStopping(value)) return await convertToTask();
     // A person can answer while the client polls.
-    const questions = questionsIn(value);
-    if (open && questions.length > 0) return null;
-    if (after_ms !== null && !canAsk(request, questions)) return await asTask();
-    return await outcome(called, begun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
+    const interrupts = readInterrupts(value);
+    if (streamingResult && interrupts.length > 0) return null;
+    if (after_ms !== null && !canElicitAll(request, interrupts)) return await convertToTask();
+    return await createEndedResult(toolCall, firstRun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
   }
 
   // The questions come after it, so that the values of the run are not kept meanwhile.
-  const known = answer(wait.result).then((one) => one ?? openOutcome(called, begun, open as OpenAnswer));
-  const answered = known.catch((error: unknown): JsonObject => {
+  const known = findResult(wait.result).then(
+    (earlyResult) => earlyResult ?? createElicitedResult(toolCall, firstRun, streamingResult as StreamingToolResult),
+  );
+  const response = known.catch((error: unknown): JsonObject => {
     const log = { level: "error", message: "A call of a tool failed", run_id: run.run_id, error } as const;
     if (!(error instanceof ServiceError)) environment.log({ ...log, request_id: context.request_id });
     const message = error instanceof ServiceError ? error.message : "Internal error";
     return { jsonrpc: "2.0", error: { code: -32603, message }, id: request.id };
   });
   return {
-    ...{ run, answer: answered, open },
+    ...{ run, response: response, streamingResult },
     leave() {
       if (isTask) return;
-      leave();
-      open?.leave();
+      leaveRun();
+      streamingResult?.leave();
     },
   };
 }

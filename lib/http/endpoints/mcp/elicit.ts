@@ -3,127 +3,150 @@ import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestContext } from "../../route.ts";
-import { type CallState, cancelCall, isActive, isCancelled, readCall, withoutRequest } from "../calls.ts";
-import { errorIn } from "../messages.ts";
+import {
+  cancelProtocolRequest,
+  isActive,
+  isCancelled,
+  omitKwargs,
+  type ProtocolRequestState,
+  readProtocolRequest,
+} from "../calls.ts";
+import { findError } from "../messages.ts";
 import { watchThreads } from "../watch.ts";
-import { askedOf, inputRequests, replyOf } from "./answers.ts";
-import { firstRun, runsOfState, stateOfCall } from "./call-state.ts";
-import type { RequestHead } from "./protocol.ts";
-import type { RpcId, RpcMessage } from "./requests.ts";
-import { answerCall, resumeCall, unansweredOf } from "./resume.ts";
-import { isOfSession, readSession, requestKey } from "./session.ts";
+import { keyInputRequests, parseInputResponse, toInputRequests } from "./answers.ts";
+import { createRequestState, findFirstRun, parseRequestState } from "./call-state.ts";
+import type { McpRequestHeader } from "./protocol.ts";
+import type { McpMessage, McpRequestId } from "./requests.ts";
+import { addResumeEntries, listUnanswered, resumeProtocolRequest } from "./resume.ts";
+import { belongsToSession, createRequestKey, readSession } from "./session.ts";
 
 /** What an open answer sends before its result. */
-export type Sent =
+export type StreamedMessage =
   | { readonly kind: "request"; readonly message: JsonObject }
   /** Progress is that of this run from now on. */
   | { readonly kind: "run"; readonly run: Run };
 
 /** The open answer of a call whose client can be asked. */
-export class OpenAnswer {
-  left = false;
-  #unsent: Sent[] = [];
-  #take: ((sent: Sent) => void) | undefined;
+export class StreamingToolResult {
+  isDisconnected = false;
+  #queue: StreamedMessage[] = [];
+  #listener: ((message: StreamedMessage) => void) | undefined;
   #release = (): void => {};
 
-  send(sent: Sent): void {
-    if (this.#take) this.#take(sent);
-    else this.#unsent.push(sent);
+  send(message: StreamedMessage): void {
+    if (this.#listener) this.#listener(message);
+    else this.#queue.push(message);
   }
 
   /** Takes what is sent, and what was. */
-  listen(take: (sent: Sent) => void): void {
-    this.#take = take;
-    for (const sent of this.#unsent.splice(0)) take(sent);
+  listen(listener: (message: StreamedMessage) => void): void {
+    this.#listener = listener;
+    for (const message of this.#queue.splice(0)) listener(message);
   }
 
   /** `release`: called when the client hangs up. */
-  hold(release: () => void): void {
+  onDisconnect(release: () => void): void {
     this.#release = release;
-    if (this.left) release();
+    if (this.isDisconnected) release();
   }
 
   leave(): void {
-    this.left = true;
+    this.isDisconnected = true;
     this.#release();
   }
 }
 
 /** The hub ends all logs at shutdown, though the run goes on. */
-export const isStopping = (result: Json): boolean => errorIn(result)?.error === "ServerStopping";
+export const isStopping = (result: Json): boolean => findError(result)?.error === "ServerStopping";
 
 /** The thread's note on a run whose questions the person did not answer: its call has been answered with the handle. */
-const CLOSED = "mcp_closed";
-const isClosed = ({ newest, thread }: CallState): boolean => thread.metadata[CLOSED] === newest.run_id;
+const DECLINED_KEY = "mcp_closed";
+const isDeclined = ({ newestRun, thread }: ProtocolRequestState): boolean =>
+  thread.metadata[DECLINED_KEY] === newestRun.run_id;
 
-const PREFIX = "elicit:";
-const questionId = (first: Run, newest: Run, at: number): string => `${PREFIX}${stateOfCall(first, newest)}.${at}`;
+const ELICIT_ID_PREFIX = "elicit:";
+const createElicitId = (firstRun: Run, newestRun: Run, index: number): string =>
+  `${ELICIT_ID_PREFIX}${createRequestState(firstRun, newestRun)}.${index}`;
 
 /** Up to 2025-11-25 a page has an id of its own. */
-function messageOf(id: string, { params = null, ...request }: JsonObject): JsonObject {
-  const page: JsonObject = isObject(params) && params.mode === "url" ? { elicitationId: id } : {};
-  return { jsonrpc: "2.0", id, ...request, ...(isObject(params) ? { params: { ...params, ...page } } : {}) };
+function createRequestMessage(id: string, { params = null, ...request }: JsonObject): JsonObject {
+  const urlModeMembers: JsonObject = isObject(params) && params.mode === "url" ? { elicitationId: id } : {};
+  return { jsonrpc: "2.0", id, ...request, ...(isObject(params) ? { params: { ...params, ...urlModeMembers } } : {}) };
 }
 
 /**
  * Asks the client, and waits until the call has ended, or cannot be answered on this connection. How far it has come then; null when
  * the server stops while a run of the call goes on.
  */
-export async function askOpenly(
+export async function elicitUntilDone(
   context: RequestContext,
-  request: RequestHead,
-  first: Run,
-  answer: OpenAnswer,
-): Promise<CallState | null> {
+  request: McpRequestHeader,
+  firstRun: Run,
+  streamingResult: StreamingToolResult,
+): Promise<ProtocolRequestState | null> {
   const { nouns } = context;
-  const watch = watchThreads(context, [first.thread_id]);
-  let asked = "";
-  let last: CallState | null = null;
+  const watch = watchThreads(context, [firstRun.thread_id]);
+  let elicitedRunId = "";
+  let lastState: ProtocolRequestState | null = null;
 
   /** How far the call has come once no run of it is active; null when the server stops. */
-  async function idleCall(): Promise<CallState | null> {
+  async function waitUntilIdle(): Promise<ProtocolRequestState | null> {
     for (;;) {
-      const call = await readCall(nouns, await nouns.runs.get(first.thread_id, first.run_id));
-      const { thread_id, run_id } = call.newest;
-      if (!isActive(call.newest)) return call;
-      last = null;
+      const protocolRequest = await readProtocolRequest(
+        nouns,
+        await nouns.runs.get(firstRun.thread_id, firstRun.run_id),
+      );
+      const { thread_id, run_id } = protocolRequest.newestRun;
+      if (!isActive(protocolRequest.newestRun)) return protocolRequest;
+      lastState = null;
       const { result, leave } = await nouns.runs.join(thread_id, run_id);
-      answer.hold(() => {
+      streamingResult.onDisconnect(() => {
         leave();
         watch.close();
       });
-      answer.send({ kind: "run", run: withoutRequest(call.newest) });
+      streamingResult.send({ kind: "run", run: omitKwargs(protocolRequest.newestRun) });
       if (isStopping(await result)) return null;
-      answer.hold(watch.close);
+      streamingResult.onDisconnect(watch.close);
     }
   }
 
   /** Asks what is open. Undefined while the client is asked. A function of its own: what it reads is not kept meanwhile. */
-  async function ask(): Promise<CallState | null | undefined> {
-    const call = await idleCall();
-    if (!call || answer.left) return call;
-    const { newest, open } = call;
-    const requests = askedOf(request, open).flatMap((one) => (one.request ? [one.request] : []));
-    if (open.length === 0 || requests.length < open.length || isCancelled(call) || isClosed(call)) return call;
-    for (const [at, one] of asked === newest.run_id ? [] : requests.entries()) {
-      answer.send({ kind: "request", message: messageOf(questionId(first, newest, at), one) });
+  async function elicitPending(): Promise<ProtocolRequestState | null | undefined> {
+    const protocolRequest = await waitUntilIdle();
+    if (!protocolRequest || streamingResult.isDisconnected) return protocolRequest;
+    const { newestRun, pending } = protocolRequest;
+    const requests = toInputRequests(request, pending).flatMap((inputRequest) =>
+      inputRequest.request ? [inputRequest.request] : [],
+    );
+    if (
+      pending.length === 0 ||
+      requests.length < pending.length ||
+      isCancelled(protocolRequest) ||
+      isDeclined(protocolRequest)
+    )
+      return protocolRequest;
+    for (const [index, elicitation] of elicitedRunId === newestRun.run_id ? [] : requests.entries()) {
+      streamingResult.send({
+        kind: "request",
+        message: createRequestMessage(createElicitId(firstRun, newestRun, index), elicitation),
+      });
     }
-    asked = newest.run_id;
-    last = { ...call, first, newest: withoutRequest(newest) };
+    elicitedRunId = newestRun.run_id;
+    lastState = { ...protocolRequest, firstRun, newestRun: omitKwargs(newestRun) };
     // The process that took the last reply may have crashed before it started the run.
-    if (unansweredOf(call).length === 0) await resumeCall(context, call);
+    if (listUnanswered(protocolRequest).length === 0) await resumeProtocolRequest(context, protocolRequest);
     return undefined;
   }
 
-  answer.hold(watch.close);
+  streamingResult.onDisconnect(watch.close);
   try {
     for (;;) {
       await watch.next();
-      const call = await ask();
-      if (call !== undefined) return call;
+      const protocolRequest = await elicitPending();
+      if (protocolRequest !== undefined) return protocolRequest;
     }
   } catch (error) {
-    if (last && error instanceof ServiceError && error.reason === "server_stopping") return last;
+    if (lastState && error instanceof ServiceError && error.reason === "server_stopping") return lastState;
     throw error;
   } finally {
     watch.close();
@@ -131,48 +154,56 @@ export async function askOpenly(
 }
 
 /** Takes a client's reply to a question. One that is forged, repeated or late changes nothing. Errors: those of a new run. */
-async function takeReply(
+async function handleElicitResult(
   context: RequestContext,
-  { id, result }: Extract<RpcMessage, { readonly kind: "reply" }>,
+  { id, result }: Extract<McpMessage, { readonly kind: "reply" }>,
 ): Promise<void> {
-  const [, state, at] = /^elicit:([\w-]+)\.(0|[1-9]\d{0,2})$/.exec(id) ?? [];
+  const [, state, index] = /^elicit:([\w-]+)\.(0|[1-9]\d{0,2})$/.exec(id) ?? [];
   const session = readSession(context.request.headers);
-  const [first_id, asked] = runsOfState(state);
+  const [first_id, interrupted_run_id] = parseRequestState(state);
   if (first_id === undefined || !session) return;
-  const first = await firstRun(context.nouns, first_id);
-  if (!first || !(await isOfSession(first, context.principal, session))) return;
-  const call = await readCall(context.nouns, first);
-  const interrupt = call.open[Number(at)];
-  if (!interrupt || call.newest.run_id !== asked || isCancelled(call) || isClosed(call)) return;
-  if (!unansweredOf(call).includes(interrupt)) return;
-  const reply = result ? replyOf(interrupt, result) : null;
-  if (reply?.kind === "resume") return await answerCall(context, call, [[interrupt, reply.value]]);
+  const first = await findFirstRun(context.nouns, first_id);
+  if (!first || !(await belongsToSession(first, context.principal, session))) return;
+  const protocolRequest = await readProtocolRequest(context.nouns, first);
+  const interrupt = protocolRequest.pending[Number(index)];
+  if (
+    !interrupt ||
+    protocolRequest.newestRun.run_id !== interrupted_run_id ||
+    isCancelled(protocolRequest) ||
+    isDeclined(protocolRequest)
+  )
+    return;
+  if (!listUnanswered(protocolRequest).includes(interrupt)) return;
+  const response = result ? parseInputResponse(interrupt, result) : null;
+  if (response?.kind === "resume")
+    return await addResumeEntries(context, protocolRequest, [[interrupt, response.value]]);
   // The question stays open, and the call gets its handle.
-  await context.nouns.threads.update(first.thread_id, { metadata: { [CLOSED]: asked } });
+  await context.nouns.threads.update(first.thread_id, { metadata: { [DECLINED_KEY]: interrupted_run_id } });
 }
 
 /** How many runs of a thread are searched for a request. */
-const NEWEST = 20;
+const MAX_SEARCHED_RUNS = 20;
 
 /** Cancels the call that a request of the session has begun. No effect on one that is answered. */
-async function cancelRequest({ nouns, principal, request }: RequestContext, id: RpcId): Promise<void> {
+async function cancelRequest({ nouns, principal, request }: RequestContext, id: McpRequestId): Promise<void> {
   const session = readSession(request.headers);
   if (!session) return;
-  const metadata = { mcp_request: await requestKey(principal, session, id) };
+  const metadata = { mcp_request: await createRequestKey(principal, session, id) };
   const [thread] = (await nouns.threads.search({ metadata, limit: 1, select: ["thread_id"] })).items;
   if (thread?.thread_id === undefined) return;
-  const runs = await nouns.runs.list(thread.thread_id, { limit: NEWEST });
-  const first = runs.find((run) => run.metadata.mcp_request === metadata.mcp_request);
-  const call = first && (await readCall(nouns, first));
-  if (!call) return;
-  const waits = !isClosed(call) && inputRequests(askedOf(session, call.open)) !== null;
-  if (isActive(call.newest) || waits) await cancelCall(nouns, call);
+  const runs = await nouns.runs.list(thread.thread_id, { limit: MAX_SEARCHED_RUNS });
+  const firstRun = runs.find((run) => run.metadata.mcp_request === metadata.mcp_request);
+  const protocolRequest = firstRun && (await readProtocolRequest(nouns, firstRun));
+  if (!protocolRequest) return;
+  const isElicited =
+    !isDeclined(protocolRequest) && keyInputRequests(toInputRequests(session, protocolRequest.pending)) !== null;
+  if (isActive(protocolRequest.newestRun) || isElicited) await cancelProtocolRequest(nouns, protocolRequest);
 }
 
 /** Takes a message that gets no answer: a reply to a question, or a cancelled request. Others have no effect. */
-export async function takeNotice(context: RequestContext, message: RpcMessage): Promise<void> {
+export async function handleNotification(context: RequestContext, message: McpMessage): Promise<void> {
   try {
-    if (message.kind === "reply") await takeReply(context, message);
+    if (message.kind === "reply") await handleElicitResult(context, message);
     else if (message.kind === "cancel") await cancelRequest(context, message.id);
   } catch (error) {
     // Deleted or hidden meanwhile.

@@ -6,76 +6,87 @@ import { createReader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
 import { eventStream } from "../../sse.ts";
 import { watchThreads } from "../watch.ts";
-import { messageFrame } from "./progress.ts";
-import { canPoll, capabilityMissing, RpcError, type RpcRequest, resultOf, SSE_HEADERS, TASKS } from "./protocol.ts";
+import { createMessageFrame } from "./progress.ts";
+import {
+  canPoll,
+  McpError,
+  type McpRequest,
+  missingCapabilityError,
+  SSE_HEADERS,
+  TASKS_EXTENSION,
+  toResultMessage,
+} from "./protocol.ts";
 import { readTask } from "./tasks.ts";
 
-const SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId";
+const SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId";
 
-const ENDED: ReadonlySet<unknown> = new Set(["completed", "failed", "cancelled"]);
+const TERMINAL_STATUSES: ReadonlySet<unknown> = new Set(["completed", "failed", "cancelled"]);
 
 /** The tasks that a client asks for; null if it asks for none. Errors: what does not fit. */
-function tasksOf(request: RpcRequest<"subscriptions/listen">): readonly string[] | null {
+function readTaskIds(request: McpRequest<"subscriptions/listen">): readonly string[] | null {
   const { taskIds } = request.params.notifications;
   if (taskIds === undefined) return null;
-  if (!canPoll(request)) throw capabilityMissing({ extensions: { [TASKS]: {} } });
+  if (!canPoll(request)) throw missingCapabilityError({ extensions: { [TASKS_EXTENSION]: {} } });
   return [...new Set(taskIds)];
 }
 
 /** The stream ends when all tasks have ended, and when the server stops. Tasks that are absent or foreign are left out. */
-export async function listen(context: RequestContext, request: RpcRequest<"subscriptions/listen">): Promise<Response> {
-  const wanted = tasksOf(request);
+export async function subscribeToTasks(
+  context: RequestContext,
+  request: McpRequest<"subscriptions/listen">,
+): Promise<Response> {
+  const requestedIds = readTaskIds(request);
   // The tasks that go on, with what was said of them last.
-  const watched = new Map<string, { readonly thread_id: string; readonly said: string }>();
+  const watched = new Map<string, { readonly thread_id: string; readonly stateJson: string }>();
   const ready: Frame[] = [];
   let isDone = false;
 
   const notify = (method: string, params: JsonObject): void => {
-    const _meta = { [SUBSCRIPTION]: request.id };
-    ready.push(messageFrame({ jsonrpc: "2.0", method: `notifications/${method}`, params: { ...params, _meta } }));
+    const _meta = { [SUBSCRIPTION_ID]: request.id };
+    ready.push(createMessageFrame({ jsonrpc: "2.0", method: `notifications/${method}`, params: { ...params, _meta } }));
   };
 
   /** Says what a task is, if that has changed. False for one that is not there. */
-  async function look(taskId: string): Promise<boolean> {
+  async function checkTask(taskId: string): Promise<boolean> {
     await context.tick();
-    const found = await readTask(context, request, taskId).catch((error: unknown) => {
-      if (error instanceof RpcError) return null;
+    const task = await readTask(context, request, taskId).catch((error: unknown) => {
+      if (error instanceof McpError) return null;
       throw error;
     });
-    const before = watched.get(taskId);
+    const lastNotified = watched.get(taskId);
     watched.delete(taskId);
-    if (!found) return false;
-    const { thread_id, head, state } = found;
-    const said = JSON.stringify(state);
-    if (before?.said !== said) notify("tasks", { ...head, ...state });
-    if (!ENDED.has(state.status)) watched.set(taskId, { thread_id, said });
+    if (!task) return false;
+    const { thread_id, header, state } = task;
+    const stateJson = JSON.stringify(state);
+    if (lastNotified?.stateJson !== stateJson) notify("tasks", { ...header, ...state });
+    if (!TERMINAL_STATUSES.has(state.status)) watched.set(taskId, { thread_id, stateJson });
     return true;
   }
 
   const taskIds: string[] = [];
-  for (const taskId of wanted ?? []) if (await look(taskId)) taskIds.push(taskId);
+  for (const taskId of requestedIds ?? []) if (await checkTask(taskId)) taskIds.push(taskId);
   const states = ready.splice(0);
-  notify("subscriptions/acknowledged", { notifications: wanted ? { taskIds } : {} });
+  notify("subscriptions/acknowledged", { notifications: requestedIds ? { taskIds } : {} });
   ready.push(...states);
   const watch = watchThreads(context, [...new Set([...watched.values()].map(({ thread_id }) => thread_id))]);
 
   function end(): void {
     isDone = true;
     watch.close();
-    ready.push(messageFrame(resultOf(request, {}, { [SUBSCRIPTION]: request.id }), true));
+    ready.push(createMessageFrame(toResultMessage(request, {}, { [SUBSCRIPTION_ID]: request.id }), true));
   }
 
-  async function lookAtChanges(): Promise<void> {
+  async function checkChangedTasks(): Promise<void> {
     const changed = await watch.next();
     if (isDone) return;
-    for (const [id, { thread_id }] of [...watched]) if (changed.includes(thread_id)) await look(id);
+    for (const [id, { thread_id }] of [...watched]) if (changed.includes(thread_id)) await checkTask(id);
   }
 
   async function next(): Promise<readonly Frame[]> {
     try {
       while (ready.length === 0 && !isDone) {
         if (watched.size === 0) end();
-        else await lookAtChanges();
+        else await checkChangedTasks();
       }
     } catch (error) {
       if (!(error instanceof ServiceError && error.reason === "server_stopping")) throw error;

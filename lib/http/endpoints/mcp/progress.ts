@@ -4,12 +4,12 @@ import type { Frame, Run } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
-import type { OpenCall } from "./call.ts";
+import type { PendingToolCall } from "./call.ts";
 
 /** Between two notifications. */
-const EVERY_MS = 250;
+const NOTIFICATION_INTERVAL_MS = 250;
 
-interface Note {
+interface ProgressNote {
   readonly progress: number;
   readonly total?: number;
   readonly message?: string;
@@ -18,7 +18,7 @@ interface Note {
 const isCount = (value: Json | undefined): value is number => typeof value === "number" && Number.isFinite(value);
 
 /** What an agent emits as `{progress, total?, message?}`; null for anything else. */
-function noteOf(data: Json): Note | null {
+function parseProgressNote(data: Json): ProgressNote | null {
   if (!isObject(data) || !isCount(data.progress)) return null;
   const { progress, total, message } = data;
   return {
@@ -29,7 +29,7 @@ function noteOf(data: Json): Note | null {
 }
 
 /** A message as an event. */
-export const messageFrame = (message: JsonObject, isLast = false): Frame => ({
+export const createMessageFrame = (message: JsonObject, isLast = false): Frame => ({
   id: null,
   event: "message",
   data: JSON.stringify(message),
@@ -37,26 +37,26 @@ export const messageFrame = (message: JsonObject, isLast = false): Frame => ({
 });
 
 /** The messages of a call. The last one is its answer. Without a token there is no progress. */
-export function createMessages(
+export function createToolCallMessages(
   context: RequestContext,
   progressToken: string | number | undefined,
-  call: OpenCall,
+  toolCall: PendingToolCall,
 ): Reader<Frame> {
-  const messages = new CallMessages(context, progressToken, call);
+  const messages = new ToolCallMessages(context, progressToken, toolCall);
   return createReader(
     () => messages.next(),
     () => messages.leave(),
   );
 }
 
-class CallMessages {
+class ToolCallMessages {
   readonly #nouns: RequestContext["nouns"];
   readonly #environment: RequestContext["service"]["environment"];
   readonly #progressToken: string | number | undefined;
-  readonly #leaveCall: () => void;
+  readonly #leaveToolCall: () => void;
   readonly #progress = new Progress();
   readonly #requests: Frame[] = [];
-  #sentAt = Number.NEGATIVE_INFINITY;
+  #lastSentMs = Number.NEGATIVE_INFINITY;
   #wake = Promise.withResolvers<void>();
   #cancelTimer = (): void => {};
   #reader: Reader<Frame> | undefined;
@@ -66,20 +66,20 @@ class CallMessages {
   constructor(
     { nouns, service }: RequestContext,
     progressToken: string | number | undefined,
-    { run, answer, open, leave }: OpenCall,
+    { run, response, streamingResult, leave }: PendingToolCall,
   ) {
     this.#nouns = nouns;
     this.#environment = service.environment;
     this.#progressToken = progressToken;
-    this.#leaveCall = leave;
-    this.#follow(run);
-    open?.listen((sent) => {
-      if (sent.kind === "run") return this.#follow(sent.run);
-      this.#requests.push(messageFrame(sent.message));
+    this.#leaveToolCall = leave;
+    this.#startProgress(run);
+    streamingResult?.listen((streamed) => {
+      if (streamed.kind === "run") return this.#startProgress(streamed.run);
+      this.#requests.push(createMessageFrame(streamed.message));
       this.#wake.resolve();
     });
-    void answer.then((message) => {
-      this.#last = messageFrame(message, true);
+    void response.then((message) => {
+      this.#last = createMessageFrame(message, true);
       this.#wake.resolve();
     });
   }
@@ -102,25 +102,25 @@ class CallMessages {
   leave(): void {
     const isEarly = !this.#isDone && !this.#last;
     this.#end();
-    if (isEarly) this.#leaveCall();
+    if (isEarly) this.#leaveToolCall();
   }
 
   /** Progress that is not sent yet; null where there is none, or a timer is set for it. */
   #dueNotification(): Frame | null {
     if (!this.#progress.hasNote) return null;
-    const wait_ms = EVERY_MS - (this.#environment.now() - this.#sentAt);
+    const wait_ms = NOTIFICATION_INTERVAL_MS - (this.#environment.now() - this.#lastSentMs);
     if (wait_ms > 0) {
       this.#cancelTimer();
       this.#cancelTimer = this.#environment.timer(wait_ms, () => this.#wake.resolve());
       return null;
     }
-    const params = { progressToken: this.#progressToken, ...this.#progress.takeNote() } as JsonObject;
-    this.#sentAt = this.#environment.now();
-    return messageFrame({ jsonrpc: "2.0", method: "notifications/progress", params });
+    const params = { progressToken: this.#progressToken, ...this.#progress.drainNote() } as JsonObject;
+    this.#lastSentMs = this.#environment.now();
+    return createMessageFrame({ jsonrpc: "2.0", method: "notifications/progress", params });
   }
 
   /** Follows a run until its end. Progress is a courtesy: its failure does not fail the call. */
-  #follow(run: Run): void {
+  #startProgress(run: Run): void {
     if (this.#progressToken !== undefined) this.#readProgress(run).catch(() => {});
   }
 
@@ -130,7 +130,7 @@ class CallMessages {
     this.#reader = frames;
     if (this.#isDone) frames.leave();
     for await (const frame of frames) {
-      for (const event of mapper.take(frame)) this.#progress.take(event);
+      for (const event of mapper.map(frame)) this.#progress.handle(event);
       if (this.#progress.hasNote) this.#wake.resolve();
     }
   }
@@ -145,9 +145,9 @@ class CallMessages {
 
 /** How far a call has come: by what its agent emits, else by the nodes that have ended. */
 class Progress {
-  #shown = 0;
-  #emits = false;
-  #note: Note | null = null;
+  #lastProgress = 0;
+  #hasAgentNotes = false;
+  #note: ProgressNote | null = null;
 
   /** True if there is something new to tell. */
   get hasNote(): boolean {
@@ -155,26 +155,26 @@ class Progress {
   }
 
   /** The newest note, which is told only once. */
-  takeNote(): Note | null {
+  drainNote(): ProgressNote | null {
     const note = this.#note;
     this.#note = null;
     return note;
   }
 
-  take(event: RunEvent): void {
+  handle(event: RunEvent): void {
     if (event.type === "custom") {
-      const note = noteOf(event.data);
-      this.#emits ||= note !== null;
-      this.#set(note);
-    } else if (event.type === "update" && !this.#emits && event.namespace.length === 0) {
-      this.#set({ progress: this.#shown + 1, message: event.node });
+      const note = parseProgressNote(event.data);
+      this.#hasAgentNotes ||= note !== null;
+      this.#setNote(note);
+    } else if (event.type === "update" && !this.#hasAgentNotes && event.namespace.length === 0) {
+      this.#setNote({ progress: this.#lastProgress + 1, message: event.node });
     }
   }
 
-  #set(note: Note | null): void {
+  #setNote(note: ProgressNote | null): void {
     // It must grow: an agent may emit the same twice.
-    if (!note || note.progress <= this.#shown) return;
+    if (!note || note.progress <= this.#lastProgress) return;
     this.#note = note;
-    this.#shown = note.progress;
+    this.#lastProgress = note.progress;
   }
 }

@@ -5,29 +5,35 @@ import { VERSION } from "../../../service.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
 import { json } from "../../respond.ts";
-import { type Reads, readAs } from "../fields.ts";
+import { type InputSchema, parseInput } from "../fields.ts";
 import {
-  PREFIX,
-  type RpcId,
-  type RpcMessage,
-  type RpcMethod,
-  type RpcParams,
-  rpcMessage,
-  rpcParams,
+  type McpMessage,
+  type McpMethod,
+  type McpParams,
+  type McpRequestId,
+  META_PREFIX,
+  mcpMessage,
+  mcpParams,
 } from "./requests.ts";
 import { readSession } from "./session.ts";
 
 /** The version whose requests carry what they need. */
-export const MODERN = "2026-07-28";
+export const MODERN_VERSION = "2026-07-28";
 /** The versions with `initialize`, newest first. */
-export const LEGACY: readonly string[] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+export const LEGACY_VERSIONS: readonly string[] = [
+  "2025-11-25",
+  "2025-06-18",
+  "2025-03-26",
+  "2024-11-05",
+  "2024-10-07",
+];
 /** What a client without the header speaks. */
-const UNNAMED = "2025-03-26";
+const DEFAULT_VERSION = "2025-03-26";
 
-export const TASKS = "io.modelcontextprotocol/tasks";
+export const TASKS_EXTENSION = "io.modelcontextprotocol/tasks";
 export const SERVER_INFO: JsonObject = { name: "greenroom", version: VERSION };
 
-export const CODES = {
+export const ERROR_CODES = {
   parse: -32700,
   request: -32600,
   method: -32601,
@@ -40,19 +46,19 @@ export const CODES = {
 } as const;
 
 /** An error answer. `id` null where the request is not known; undefined: that of the request. */
-export class RpcError extends Error {
+export class McpError extends Error {
   readonly code: number;
   readonly status: number;
   readonly data: Json | undefined;
   readonly id: null | undefined;
 
   constructor(
-    code: keyof typeof CODES,
+    code: keyof typeof ERROR_CODES,
     message: string,
     { status = 200, data, id }: { status?: number; data?: Json; id?: null } = {},
   ) {
     super(message);
-    this.code = CODES[code];
+    this.code = ERROR_CODES[code];
     this.status = status;
     this.data = data;
     this.id = id;
@@ -60,21 +66,21 @@ export class RpcError extends Error {
 }
 
 /** What is kept of a request until it is answered. */
-export interface RequestHead {
-  readonly id: RpcId;
+export interface McpRequestHeader {
+  readonly id: McpRequestId;
   readonly isModern: boolean;
   /** What the client can do; of a legacy client, what its session says. */
   readonly capabilities: JsonObject;
-  readonly progressToken: RpcId | undefined;
+  readonly progressToken: McpRequestId | undefined;
 }
 
 /** A request that passed the checks of its era, with the parameters of its method. */
-export type RpcRequest<Method extends RpcMethod = RpcMethod> = {
-  readonly [Name in Method]: RequestHead & { readonly method: Name; readonly params: RpcParams[Name] };
+export type McpRequest<Method extends McpMethod = McpMethod> = {
+  readonly [Name in Method]: McpRequestHeader & { readonly method: Name; readonly params: McpParams[Name] };
 }[Method];
 
 /** The methods of each era. */
-const METHODS: { readonly modern: readonly RpcMethod[]; readonly legacy: readonly RpcMethod[] } = {
+const METHODS: { readonly modern: readonly McpMethod[]; readonly legacy: readonly McpMethod[] } = {
   modern: [
     "server/discover",
     "tools/list",
@@ -91,18 +97,18 @@ const METHODS: { readonly modern: readonly RpcMethod[]; readonly legacy: readonl
 export function checkTransport(headers: Headers): void {
   const accept = headers.get("accept") ?? "";
   const accepts = (type: string): boolean =>
-    accept.split(",").some((one) => {
-      const name = one.split(";")[0]?.trim().toLowerCase() ?? "";
+    accept.split(",").some((part) => {
+      const name = part.split(";")[0]?.trim().toLowerCase() ?? "";
       return name === type || name === "*/*" || name === `${type.split("/")[0]}/*`;
     });
   if (!accepts("application/json") || !accepts("text/event-stream")) {
     const message = "Not Acceptable: Client must accept both application/json and text/event-stream";
-    throw new RpcError("refused", message, { status: 406, id: null });
+    throw new McpError("refused", message, { status: 406, id: null });
   }
   const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") {
     const message = "Unsupported Media Type: Content-Type must be application/json";
-    throw new RpcError("refused", message, { status: 415, id: null });
+    throw new McpError("refused", message, { status: 415, id: null });
   }
 }
 
@@ -112,23 +118,23 @@ export function parseBody(bytes: Uint8Array): unknown {
     return readJson(bytes);
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
-    throw new RpcError("parse", "Parse error: Invalid JSON", { status: 400, id: null });
+    throw new McpError("parse", "Parse error: Invalid JSON", { status: 400, id: null });
   }
 }
 
-const invalidRequest = (message: string): RpcError => new RpcError("request", message, { status: 400, id: null });
+const invalidRequest = (message: string): McpError => new McpError("request", message, { status: 400, id: null });
 
 const DEFAULT_MAX_BATCH = 50;
 
 /** The requests of a batch; null for a single message. Errors: an era without batches, or a list that is too long or empty. */
-export function batchOf(
+export function readBatch(
   body: unknown,
   headers: Headers,
   max_batch: number = DEFAULT_MAX_BATCH,
 ): readonly unknown[] | null {
   if (!Array.isArray(body)) return null;
-  const version = headers.get("mcp-protocol-version") ?? UNNAMED;
-  if (version > UNNAMED) throw invalidRequest("Invalid Request: no batches in this version of the protocol");
+  const version = headers.get("mcp-protocol-version") ?? DEFAULT_VERSION;
+  if (version > DEFAULT_VERSION) throw invalidRequest("Invalid Request: no batches in this version of the protocol");
   if (body.length === 0 || body.length > max_batch) {
     throw invalidRequest(`Invalid Request: a batch must have 1 to ${max_batch} messages`);
   }
@@ -139,70 +145,70 @@ export function batchOf(
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
 /** A message of a client. Errors: what is none. */
-export function readMessage(sent: unknown): RpcMessage {
-  const refuse = (): RpcError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
-  if (!isFiniteJson(sent)) throw refuse();
-  return readAs(rpcMessage, sent, refuse);
+export function readMessage(input: unknown): McpMessage {
+  const toError = (): McpError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
+  if (!isFiniteJson(input)) throw toError();
+  return parseInput(mcpMessage, input, toError);
 }
 
-type Sent = Extract<RpcMessage, { readonly kind: "request" }>;
+type RequestMessage = Extract<McpMessage, { readonly kind: "request" }>;
 
 /** A request that is checked by the rules of its era. */
-export function checkRequest(sent: Sent, headers: Headers): RpcRequest {
-  const { id, meta } = sent;
-  const isModern = meta?.protocolVersion !== undefined || headers.get("mcp-protocol-version") === MODERN;
-  const { method, capabilities } = isModern ? checkModern(sent, headers) : checkLegacy(sent, headers);
-  const params = readAs(rpcParams[method] as Reads<unknown>, sent.params, ({ loc, msg }) => {
+export function checkRequest(message: RequestMessage, headers: Headers): McpRequest {
+  const { id, meta } = message;
+  const isModern = meta?.protocolVersion !== undefined || headers.get("mcp-protocol-version") === MODERN_VERSION;
+  const { method, capabilities } = isModern ? checkModern(message, headers) : checkLegacy(message, headers);
+  const params = parseInput(mcpParams[method] as InputSchema<unknown>, message.params, ({ loc, msg }) => {
     // The one of which the protocol says that it concerns the HTTP request.
     const status = loc[0] === "inputResponses" ? 400 : 200;
-    return new RpcError("params", `Invalid params: ${loc.join(".")} ${msg}`, { status });
+    return new McpError("params", `Invalid params: ${loc.join(".")} ${msg}`, { status });
   });
-  const request = { id, method, params, isModern, capabilities, progressToken: meta?.progressToken } as RpcRequest;
+  const request = { id, method, params, isModern, capabilities, progressToken: meta?.progressToken } as McpRequest;
   if (isModern) checkName(request, headers);
   return request;
 }
 
 /** What the rules of an era say about a request. */
-interface Checked {
-  readonly method: RpcMethod;
+interface CheckedMethod {
+  readonly method: McpMethod;
   readonly capabilities: JsonObject;
 }
 
-function checkLegacy({ method: sent }: Sent, headers: Headers): Checked {
+function checkLegacy({ method: name }: RequestMessage, headers: Headers): CheckedMethod {
   const version = headers.get("mcp-protocol-version");
-  if (sent !== "initialize" && version !== null && !LEGACY.includes(version)) {
-    const known = `(supported versions: ${LEGACY.join(", ")})`;
-    const message = `Bad Request: Unsupported protocol version: ${version} ${known}`;
-    throw new RpcError("refused", message, { status: 400, id: null });
+  if (name !== "initialize" && version !== null && !LEGACY_VERSIONS.includes(version)) {
+    const supported = `(supported versions: ${LEGACY_VERSIONS.join(", ")})`;
+    const message = `Bad Request: Unsupported protocol version: ${version} ${supported}`;
+    throw new McpError("refused", message, { status: 400, id: null });
   }
-  const method = METHODS.legacy.find((name) => name === sent);
-  if (method === undefined) throw new RpcError("method", "Method not found");
+  const method = METHODS.legacy.find((supportedName) => supportedName === name);
+  if (method === undefined) throw new McpError("method", "Method not found");
   return { method, capabilities: readSession(headers)?.capabilities ?? {} };
 }
 
-function checkModern({ method: sent, meta }: Sent, headers: Headers): Checked {
+function checkModern({ method: name, meta }: RequestMessage, headers: Headers): CheckedMethod {
   const version = meta?.protocolVersion ?? null;
-  if (version === null) throw incomplete("protocolVersion");
+  if (version === null) throw missingMetaError("protocolVersion");
   checkHeader(headers, "MCP-Protocol-Version", version);
-  if (version !== MODERN) {
-    const data = { supported: [MODERN], requested: version };
-    throw new RpcError("version", `Unsupported protocol version: ${version}`, { status: 400, data });
+  if (version !== MODERN_VERSION) {
+    const data = { supported: [MODERN_VERSION], requested: version };
+    throw new McpError("version", `Unsupported protocol version: ${version}`, { status: 400, data });
   }
-  checkHeader(headers, "Mcp-Method", sent);
-  const method = METHODS.modern.find((name) => name === sent);
-  if (method === undefined) throw new RpcError("method", "Method not found", { status: 404 });
-  if (!meta?.capabilities) throw incomplete("clientCapabilities");
+  checkHeader(headers, "Mcp-Method", name);
+  const method = METHODS.modern.find((supportedName) => supportedName === name);
+  if (method === undefined) throw new McpError("method", "Method not found", { status: 404 });
+  if (!meta?.capabilities) throw missingMetaError("clientCapabilities");
   return { method, capabilities: meta.capabilities };
 }
 
 /** Errors: a header that names something else than the parameters. */
-function checkName(request: RpcRequest, headers: Headers): void {
-  const name = nameIn(request);
+function checkName(request: McpRequest, headers: Headers): void {
+  const name = findTargetName(request);
   if (name !== undefined) checkHeader(headers, "Mcp-Name", name);
 }
 
 /** The tool or the task that a request is about. */
-function nameIn(request: RpcRequest): string | undefined {
+function findTargetName(request: McpRequest): string | undefined {
   switch (request.method) {
     case "tools/call":
       return request.params.name;
@@ -215,16 +221,16 @@ function nameIn(request: RpcRequest): string | undefined {
   }
 }
 
-const incomplete = (name: string): RpcError =>
-  new RpcError("params", `Invalid params: _meta["${PREFIX}${name}"] is required`, { status: 400 });
+const missingMetaError = (name: string): McpError =>
+  new McpError("params", `Invalid params: _meta["${META_PREFIX}${name}"] is required`, { status: 400 });
 
 /** The value of a header, which may be sent as `=?base64?…?=`; null for one that is not valid. */
-function decoded(value: string): string | null {
+function decodeHeaderValue(value: string): string | null {
   const [, base64] = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value) ?? [];
   if (base64 === undefined) return value;
   if (base64.length % 4 > 0) return null;
   try {
-    const bytes = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     return null;
@@ -233,46 +239,46 @@ function decoded(value: string): string | null {
 
 /** Errors: a header that says something else than the body. Proxies route by it. */
 export function checkHeader(headers: Headers, name: string, body: string): void {
-  const sent = headers.get(name);
-  if (sent !== null && decoded(sent.trim()) === body) return;
-  const says = sent === null ? "is missing" : `says ${sent}`;
-  throw new RpcError("header", `Header mismatch: ${name} ${says}, the body says ${body}`, { status: 400 });
+  const headerValue = headers.get(name);
+  if (headerValue !== null && decodeHeaderValue(headerValue.trim()) === body) return;
+  const finding = headerValue === null ? "is missing" : `says ${headerValue}`;
+  throw new McpError("header", `Header mismatch: ${name} ${finding}, the body says ${body}`, { status: 400 });
 }
 
 /** A result in the form of the request's era. `more`: members of `_meta`. */
-export function resultOf(request: RequestHead, result: JsonObject, more: JsonObject = {}): JsonObject {
+export function toResultMessage(request: McpRequestHeader, result: JsonObject, extraMeta: JsonObject = {}): JsonObject {
   const { id, isModern } = request;
-  const meta = { ...(isModern ? { [`${PREFIX}serverInfo`]: SERVER_INFO } : {}), ...more };
-  const shown = {
+  const meta = { ...(isModern ? { [`${META_PREFIX}serverInfo`]: SERVER_INFO } : {}), ...extraMeta };
+  const resultJson = {
     ...result,
     ...(isModern && result.resultType === undefined ? { resultType: "complete" } : {}),
     ...(Object.keys(meta).length > 0 ? { _meta: meta } : {}),
   };
-  return { result: shown, jsonrpc: "2.0", id };
+  return { result: resultJson, jsonrpc: "2.0", id };
 }
 
 /** The message of an error. `id`: that of its request. */
-export function errorMessage({ code, message, data, id }: RpcError, of: Json = null): JsonObject {
+export function toErrorMessage({ code, message, data, id }: McpError, request_id: Json = null): JsonObject {
   return {
     jsonrpc: "2.0",
     error: { code, message, ...(data === undefined ? {} : { data }) },
-    id: id === null ? null : of,
+    id: id === null ? null : request_id,
   };
 }
 
-export const errorAnswer = (error: RpcError, of: Json = null): Response =>
-  json(errorMessage(error, of), {}, error.status);
+export const toErrorResponse = (error: McpError, request_id: Json = null): Response =>
+  json(toErrorMessage(error, request_id), {}, error.status);
 
 /** A client that lacks a capability. */
-export const capabilityMissing = (required: JsonObject): RpcError =>
-  new RpcError("capability", "Missing required client capability", {
+export const missingCapabilityError = (required: JsonObject): McpError =>
+  new McpError("capability", "Missing required client capability", {
     status: 400,
     data: { requiredCapabilities: required },
   });
 
 /** The client can show a form to its user. */
 export function canElicit(
-  { capabilities: { elicitation = null } }: Pick<RequestHead, "capabilities">,
+  { capabilities: { elicitation = null } }: Pick<McpRequestHeader, "capabilities">,
   mode: "form" | "url" = "form",
 ): boolean {
   if (!isObject(elicitation)) return false;
@@ -281,5 +287,5 @@ export function canElicit(
 }
 
 /** The client polls tasks. */
-export const canPoll = ({ capabilities: { extensions = null } }: RequestHead): boolean =>
-  isObject(extensions) && isObject(extensions[TASKS] ?? null);
+export const canPoll = ({ capabilities: { extensions = null } }: McpRequestHeader): boolean =>
+  isObject(extensions) && isObject(extensions[TASKS_EXTENSION] ?? null);

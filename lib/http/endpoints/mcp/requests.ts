@@ -3,51 +3,51 @@ import * as v from "valibot";
 import { isObject, type JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { anyJson, anyObject } from "../../parse.ts";
-import { lenient, type Reads, withDefault } from "../fields.ts";
+import { type InputSchema, lenient, withDefault } from "../fields.ts";
 
 /** The members of `_meta`, and the capabilities of the protocol, begin with it. */
-export const PREFIX = "io.modelcontextprotocol/";
+export const META_PREFIX = "io.modelcontextprotocol/";
 
 /** The id of a request, and the token of its progress. */
-export type RpcId = string | number;
+export type McpRequestId = string | number;
 
 const rpcId = v.union([v.string(), v.number()]);
 
 /** What a request says about its client. */
 export interface RequestMeta {
-  readonly progressToken: RpcId | undefined;
+  readonly progressToken: McpRequestId | undefined;
   /** Undefined: it names none, as those before 2026. Null: it is no text. */
   readonly protocolVersion: string | null | undefined;
   readonly capabilities: JsonObject | undefined;
 }
 
-const meta: Reads<RequestMeta> = v.pipe(
+const meta: InputSchema<RequestMeta> = v.pipe(
   v.object({
     progressToken: lenient(rpcId),
-    [`${PREFIX}protocolVersion`]: v.optional(v.fallback(v.nullable(v.string()), null)),
-    [`${PREFIX}clientCapabilities`]: lenient(anyObject),
+    [`${META_PREFIX}protocolVersion`]: v.optional(v.fallback(v.nullable(v.string()), null)),
+    [`${META_PREFIX}clientCapabilities`]: lenient(anyObject),
   }),
-  v.transform((sent) => ({
-    progressToken: sent.progressToken,
-    protocolVersion: sent[`${PREFIX}protocolVersion`],
-    capabilities: sent[`${PREFIX}clientCapabilities`],
+  v.transform((input) => ({
+    progressToken: input.progressToken,
+    protocolVersion: input[`${META_PREFIX}protocolVersion`],
+    capabilities: input[`${META_PREFIX}clientCapabilities`],
   })),
 );
 
 /** A message of a client. `notice`: one that is not used. */
-export type RpcMessage =
+export type McpMessage =
   | {
       readonly kind: "request";
-      readonly id: RpcId;
+      readonly id: McpRequestId;
       readonly method: string;
       readonly params: JsonObject;
       readonly meta: RequestMeta | undefined;
     }
-  | { readonly kind: "cancel"; readonly id: RpcId }
+  | { readonly kind: "cancel"; readonly id: McpRequestId }
   | { readonly kind: "reply"; readonly id: string; readonly result: JsonObject | null }
   | { readonly kind: "notice" };
 
-const NOTICE: RpcMessage = { kind: "notice" };
+const NOTICE: McpMessage = { kind: "notice" };
 const version = v.literal("2.0");
 
 const request = v.pipe(
@@ -57,7 +57,7 @@ const request = v.pipe(
     method: v.string(),
     params: withDefault(anyObject, {}),
   }),
-  v.transform(({ id, method, params }): RpcMessage => {
+  v.transform(({ id, method, params }): McpMessage => {
     const { _meta } = v.parse(withMeta, params);
     return { kind: "request", id, method, params, meta: _meta };
   }),
@@ -72,13 +72,13 @@ const notification = v.pipe(
     method: v.string(),
     params: withDefault(anyObject, {}),
   }),
-  v.transform(({ method, params }): RpcMessage => {
+  v.transform(({ method, params }): McpMessage => {
     if (method !== "notifications/cancelled") return NOTICE;
-    const { requestId } = v.parse(cancelled, params);
+    const { requestId } = v.parse(cancelledParams, params);
     return requestId === undefined ? NOTICE : { kind: "cancel", id: requestId };
   }),
 );
-const cancelled = v.object({ requestId: lenient(rpcId) });
+const cancelledParams = v.object({ requestId: lenient(rpcId) });
 
 const reply = v.pipe(
   v.object({
@@ -89,30 +89,30 @@ const reply = v.pipe(
     error: v.optional(anyJson),
   }),
   v.check((message) => "result" in message || "error" in message),
-  v.transform(({ id, result = null }): RpcMessage => {
+  v.transform(({ id, result = null }): McpMessage => {
     return id === undefined ? NOTICE : { kind: "reply", id, result: isObject(result) ? result : null };
   }),
 );
 
 /** A message of JSON-RPC. */
-export const rpcMessage: Reads<RpcMessage> = v.union([request, notification, reply]);
+export const mcpMessage: InputSchema<McpMessage> = v.union([request, notification, reply]);
 
 /** What is known of a message that may be malformed. */
-export const rpcHead: Reads<{ readonly id: RpcId | null; readonly method: string }> = v.object({
+export const messageHeader: InputSchema<{ readonly id: McpRequestId | null; readonly method: string }> = v.object({
   id: v.fallback(v.nullable(rpcId), null),
   method: v.fallback(v.string(), ""),
 });
 
 /** Answers to questions, by the key of the question. */
-export type SentAnswers = Readonly<Record<string, JsonObject>>;
+export type InputResponses = Readonly<Record<string, JsonObject>>;
 
-const answers = v.pipe(
+const inputResponses = v.pipe(
   anyObject,
-  v.check((sent) => Object.values(sent).every(isObject), "must be an object of objects"),
-) as unknown as Reads<SentAnswers>;
+  v.check((input) => Object.values(input).every(isObject), "must be an object of objects"),
+) as unknown as InputSchema<InputResponses>;
 
 /** The parameters of each method. */
-export interface RpcParams {
+export interface McpParams {
   readonly initialize: { readonly protocolVersion: string | undefined; readonly capabilities: JsonObject | undefined };
   readonly ping: object;
   readonly "server/discover": object;
@@ -120,11 +120,11 @@ export interface RpcParams {
   readonly "tools/call": {
     readonly name: string;
     readonly arguments: JsonObject;
-    readonly inputResponses: SentAnswers;
+    readonly inputResponses: InputResponses;
     readonly requestState?: string | undefined;
   };
   readonly "tasks/get": TaskParams;
-  readonly "tasks/update": TaskParams & { readonly inputResponses: SentAnswers };
+  readonly "tasks/update": TaskParams & { readonly inputResponses: InputResponses };
   readonly "tasks/cancel": TaskParams;
   readonly "subscriptions/listen": {
     readonly notifications: { readonly taskIds?: readonly string[] | undefined };
@@ -136,38 +136,38 @@ export interface TaskParams {
   readonly taskId: string | undefined;
 }
 
-export type RpcMethod = keyof RpcParams;
+export type McpMethod = keyof McpParams;
 
 /** The modes of a capability that matter: with which the client can ask its user. */
 const modes = v.pipe(
   v.object({ form: v.optional(anyJson), url: v.optional(anyJson) }),
-  v.transform((sent): JsonObject => Object.fromEntries(Object.keys(sent).map((mode) => [mode, {}]))),
+  v.transform((input): JsonObject => Object.fromEntries(Object.keys(input).map((mode) => [mode, {}]))),
 );
 
 /** What the server may ask clients for. It is kept in the id of their session. */
-const sessionCapabilities: Reads<JsonObject> = v.pipe(
+const sessionCapabilities: InputSchema<JsonObject> = v.pipe(
   v.object({ elicitation: lenient(modes), sampling: lenient(modes), roots: lenient(modes) }),
-  v.transform((sent) => {
-    const known = Object.entries(sent).filter((one): one is [string, JsonObject] => one[1] !== undefined);
-    return Object.fromEntries(known);
+  v.transform((input) => {
+    const entries = Object.entries(input).filter((entry): entry is [string, JsonObject] => entry[1] !== undefined);
+    return Object.fromEntries(entries);
   }),
 );
 
 /** What the id of a session says. */
-export const sessionToken: Reads<readonly [nonce: string, capabilities: JsonObject]> = v.tuple([
+export const sessionToken: InputSchema<readonly [nonce: string, capabilities: JsonObject]> = v.tuple([
   v.pipe(v.string(), v.regex(UUID)),
   sessionCapabilities,
 ]);
 
-const unknownCursor = "is unknown";
-const noParams: Reads<object> = v.object({});
+const UNKNOWN_CURSOR_TEXT = "is unknown";
+const noParams: InputSchema<object> = v.object({});
 const taskId = lenient(v.string());
-const task: Reads<TaskParams> = v.object({ taskId });
+const task: InputSchema<TaskParams> = v.object({ taskId });
 /** The most tasks of a subscription. */
-const MOST_TASKS = 50;
-const IDS = `must be a list of at most ${MOST_TASKS} ids`;
+const MAX_SUBSCRIBED_TASKS = 50;
+const TASK_IDS_TEXT = `must be a list of at most ${MAX_SUBSCRIBED_TASKS} ids`;
 
-export const rpcParams: { readonly [Method in RpcMethod]: Reads<RpcParams[Method]> } = {
+export const mcpParams: { readonly [Method in McpMethod]: InputSchema<McpParams[Method]> } = {
   initialize: v.object({
     protocolVersion: lenient(v.string()),
     capabilities: lenient(sessionCapabilities),
@@ -177,9 +177,9 @@ export const rpcParams: { readonly [Method in RpcMethod]: Reads<RpcParams[Method
   "tools/list": v.object({
     cursor: v.optional(
       v.pipe(
-        v.union([v.string(), v.number()], unknownCursor),
+        v.union([v.string(), v.number()], UNKNOWN_CURSOR_TEXT),
         v.transform(String),
-        v.regex(/^\d{1,6}$/, unknownCursor),
+        v.regex(/^\d{1,6}$/, UNKNOWN_CURSOR_TEXT),
         v.transform(Number),
       ),
       0,
@@ -188,28 +188,32 @@ export const rpcParams: { readonly [Method in RpcMethod]: Reads<RpcParams[Method
   "tools/call": v.object({
     name: v.string("must be a text"),
     arguments: withDefault(anyObject, {}),
-    inputResponses: withDefault(answers, {}),
+    inputResponses: withDefault(inputResponses, {}),
     // A state that is no text is none of this server.
     requestState: v.optional(v.fallback(v.string(), "")),
   }),
   "tasks/get": task,
-  "tasks/update": v.object({ taskId, inputResponses: withDefault(answers, {}) }),
+  "tasks/update": v.object({ taskId, inputResponses: withDefault(inputResponses, {}) }),
   "tasks/cancel": task,
   "subscriptions/listen": v.object({
     notifications: v.object(
-      { taskIds: v.optional(v.pipe(v.array(v.string(), IDS), v.maxLength(MOST_TASKS, IDS))) },
+      {
+        taskIds: v.optional(
+          v.pipe(v.array(v.string(), TASK_IDS_TEXT), v.maxLength(MAX_SUBSCRIBED_TASKS, TASK_IDS_TEXT)),
+        ),
+      },
       "must be an object",
     ),
   }),
 };
 
 /** The answer of a person to a form or a page. */
-export type Elicited =
+export type ElicitResult =
   | { readonly action: "cancel" }
   | { readonly action: "decline" }
   | { readonly action: "accept"; readonly content: JsonObject };
 
-export const elicited: Reads<Elicited> = v.variant("action", [
+export const elicitResult: InputSchema<ElicitResult> = v.variant("action", [
   v.object({ action: v.literal("cancel") }),
   v.object({ action: v.literal("decline") }),
   v.object({ action: v.literal("accept"), content: withDefault(anyObject, {}) }),

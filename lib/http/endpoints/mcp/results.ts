@@ -4,68 +4,68 @@ import type { Interrupt } from "../../../executor/contract.ts";
 import { questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import { blocksOf, errorIn, isText } from "../messages.ts";
+import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 
 /** Blocks of MCP, which agents may send as they are. */
-const OWN: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
+const MCP_BLOCK_TYPES: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
 
 /** A block of a message as content of a result; null for reasoning, calls of tools and other blocks. */
-function contentOf(block: JsonObject): JsonObject | null {
+function toMcpContent(block: JsonObject): JsonObject | null {
   const { type, mime_type, data, url, text } = block;
-  if (OWN.has(type)) return block;
-  if (type === "text") return isText(text) ? { type: "text", text } : null;
+  if (MCP_BLOCK_TYPES.has(type)) return block;
+  if (type === "text") return isNonEmptyString(text) ? { type: "text", text } : null;
   if (!["image", "audio", "video", "file"].includes(String(type))) return null;
-  const mimeType = isText(mime_type) ? mime_type : "application/octet-stream";
-  if (isText(data)) {
+  const mimeType = isNonEmptyString(mime_type) ? mime_type : "application/octet-stream";
+  if (isNonEmptyString(data)) {
     if (type === "image" || type === "audio") return { type, data, mimeType };
     return { type: "resource", resource: { uri: `file:///${type}`, mimeType, blob: data } };
   }
-  if (!isText(url)) return null;
+  if (!isNonEmptyString(url)) return null;
   return { type: "resource_link", uri: url, name: url.split("/").at(-1) || url, mimeType };
 }
 
 /** The last reply in a list of messages: an AI message with content after the last message of a person. */
-function replyIn(messages: Json | undefined): JsonObject[] {
+function findLastReply(messages: Json | undefined): JsonObject[] {
   const list = Array.isArray(messages) ? messages.filter(isObject) : [];
   const turn = list.slice(list.findLastIndex(({ type }) => type === "human") + 1);
   for (const message of turn.filter(({ type }) => type === "ai").reverse()) {
-    const known = blocksOf(message)
-      .map(contentOf)
-      .filter((one) => one !== null);
-    if (known.length > 0) return known;
+    const content = toContentBlocks(message)
+      .map(toMcpContent)
+      .filter((block) => block !== null);
+    if (content.length > 0) return content;
   }
   return [];
 }
 
 /** The final values as a result. `members`: those of the output; null for all. */
-function toolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
+function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};
   const output = Object.fromEntries(Object.entries(state).filter(([name]) => members?.has(name) ?? true));
-  const { messages, ...rest } = output;
-  const content = replyIn(messages ?? state.messages);
+  const { messages, ...structured } = output;
+  const content = findLastReply(messages ?? state.messages);
   const text = JSON.stringify(isObject(values) ? output : values);
   return {
     content: content.length > 0 ? content : [{ type: "text", text }],
-    ...(Object.keys(rest).length > 0 ? { structuredContent: rest } : {}),
+    ...(Object.keys(structured).length > 0 ? { structuredContent: structured } : {}),
   };
 }
 
-export const failure = (text: string): JsonObject => ({ content: [{ type: "text", text }], isError: true });
+export const toToolError = (text: string): JsonObject => ({ content: [{ type: "text", text }], isError: true });
 
 /** The result of a call that has ended without a question. */
-export function endedResult(
+export function toRunResult(
   result: Json,
   { status }: Pick<Run, "status">,
   members: ReadonlySet<string> | null,
 ): JsonObject {
-  const error = errorIn(result);
-  if (error) return failure(error.message);
-  if (status === "interrupted") return failure("The call was cancelled");
-  return toolResult(result, members);
+  const error = findError(result);
+  if (error) return toToolError(error.message);
+  if (status === "interrupted") return toToolError("The call was cancelled");
+  return toToolResult(result, members);
 }
 
 /** Where an interrupted call waits, and who may answer. */
-export interface WaitingCall {
+export interface WaitingToolCall {
   readonly tool: string;
   readonly thread_id: string;
   /** The names of the two arguments of every tool. */
@@ -76,22 +76,22 @@ export interface WaitingCall {
 }
 
 /** The result of an interrupted call whose client cannot ask its user: the interrupts, and how to continue. */
-export function waitingResult(call: WaitingCall, open: readonly Interrupt[]): JsonObject {
-  const { tool, thread_id, names, answer_url } = call;
-  const questions = open.map(({ id, value }) => {
-    const url = isObject(value) && isText(value.url) ? ` ${value.url}` : "";
-    return `${open.length > 1 ? `${id}: ` : ""}${questionText(value)}${url}`;
+export function createWaitingResult(toolCall: WaitingToolCall, interrupts: readonly Interrupt[]): JsonObject {
+  const { tool, thread_id, names, answer_url } = toolCall;
+  const questionLines = interrupts.map(({ id, value }) => {
+    const url = isObject(value) && isNonEmptyString(value.url) ? ` ${value.url}` : "";
+    return `${interrupts.length > 1 ? `${id}: ` : ""}${questionText(value)}${url}`;
   });
-  const asks = `The agent asks: ${questions.join("\n")}`;
-  if (call.model_may_answer) {
-    const resume = open.length > 1 ? `{${open.map(({ id }) => `"${id}": …`).join(", ")}}` : "…";
-    return failure(
-      `${asks} To answer, call ${tool} again with {"${names.thread_id}": "${thread_id}", "${names.resume}": ${resume}}.`,
+  const prompt = `The agent asks: ${questionLines.join("\n")}`;
+  if (toolCall.model_may_answer) {
+    const resume = interrupts.length > 1 ? `{${interrupts.map(({ id }) => `"${id}": …`).join(", ")}}` : "…";
+    return toToolError(
+      `${prompt} To answer, call ${tool} again with {"${names.thread_id}": "${thread_id}", "${names.resume}": ${resume}}.`,
     );
   }
-  const place = answer_url === null ? "" : `, at ${answer_url}`;
-  return failure(
-    `${asks} Only a person can answer${place}. Tell your user that the conversation ${thread_id} waits for an answer. ` +
+  const location = answer_url === null ? "" : `, at ${answer_url}`;
+  return toToolError(
+    `${prompt} Only a person can answer${location}. Tell your user that the conversation ${thread_id} waits for an answer. ` +
       `Afterwards, call ${tool} again with the same arguments and "${names.thread_id}": "${thread_id}" to get the result.`,
   );
 }

@@ -7,45 +7,45 @@ import { accepted, type HeaderValues, json } from "../../respond.ts";
 import { waitResponse } from "../../result-body.ts";
 import { type RequestContext, type Route, routesOf } from "../../route.ts";
 import { eventStream } from "../../sse.ts";
-import { tryRead } from "../fields.ts";
-import { mayModelAnswer } from "../permissions.ts";
-import { callTool, graphsOf, type OpenCall } from "./call.ts";
-import { takeNotice } from "./elicit.ts";
-import { listen } from "./listen.ts";
-import { createMessages } from "./progress.ts";
+import { tryParseInput } from "../fields.ts";
+import { canModelAnswer } from "../permissions.ts";
+import { callTool, listGraphIds, type PendingToolCall } from "./call.ts";
+import { handleNotification } from "./elicit.ts";
+import { subscribeToTasks } from "./listen.ts";
+import { createToolCallMessages } from "./progress.ts";
 import {
-  batchOf,
   checkRequest,
   checkTransport,
-  errorAnswer,
-  errorMessage,
-  LEGACY,
-  MODERN,
+  LEGACY_VERSIONS,
+  McpError,
+  type McpRequest,
+  type McpRequestHeader,
+  MODERN_VERSION,
   parseBody,
-  type RequestHead,
-  RpcError,
-  type RpcRequest,
+  readBatch,
   readMessage,
-  resultOf,
   SERVER_INFO,
   SSE_HEADERS,
-  TASKS,
+  TASKS_EXTENSION,
+  toErrorMessage,
+  toErrorResponse,
+  toResultMessage,
 } from "./protocol.ts";
-import { rpcHead } from "./requests.ts";
-import { SESSION_HEADER, sessionId } from "./session.ts";
+import { messageHeader } from "./requests.ts";
+import { encodeSessionId, SESSION_HEADER } from "./session.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
-import { argumentsOf, listTools, shownTool, type Tool } from "./tools.ts";
+import { listTools, readToolSignature, type Tool, toToolJson } from "./tools.ts";
 
-const PAGE = 100;
+const PAGE_SIZE = 100;
 /** The name of requests that list tools, by which the server remembers their size. */
-const READ = "MCP tools/list";
+const LIST_READ_NAME = "MCP tools/list";
 const LIST_TTL_MS = 60_000;
 
-const cached = ({ isModern }: RequestHead, ttlMs: number, isPublic = false): JsonObject =>
+const createCacheMembers = ({ isModern }: McpRequestHeader, ttlMs: number, isPublic = false): JsonObject =>
   isModern ? { ttlMs, cacheScope: isPublic ? "public" : "private" } : {};
 
 /** Nothing depends on the caller. */
-const isPublic = ({ service: { options } }: RequestContext): boolean =>
+const isPublicServer = ({ service: { options } }: RequestContext): boolean =>
   (options.auth?.mode ?? "none") === "none" && options.auth?.custom === undefined;
 
 /** The pages of open requests by their first tool: the messages of a batch share them. */
@@ -53,59 +53,65 @@ const toolPages = new WeakMap<RequestContext, Map<number, Promise<JsonObject[]>>
 
 async function readPage(context: RequestContext, tools: readonly Tool[]): Promise<JsonObject[]> {
   const { resume_arguments = true } = context.service.options.http?.mcp ?? {};
-  const shown: JsonObject[] = [];
+  const toolsJson: JsonObject[] = [];
   for (const tool of tools) {
-    const resume = resume_arguments && mayModelAnswer(context, tool.assistant);
-    shown.push(shownTool(tool, await argumentsOf(context.nouns, tool), { thread_id: resume_arguments, resume }));
+    const resume = resume_arguments && canModelAnswer(context, tool.assistant);
+    toolsJson.push(
+      toToolJson(tool, await readToolSignature(context.nouns, tool), { thread_id: resume_arguments, resume }),
+    );
   }
-  return shown;
+  return toolsJson;
 }
 
-async function list(context: RequestContext, request: RpcRequest<"tools/list">): Promise<JsonObject> {
+async function listToolsPage(context: RequestContext, request: McpRequest<"tools/list">): Promise<JsonObject> {
   const { cursor: from } = request.params;
-  const tools = await listTools(context.nouns, graphsOf(context));
+  const tools = await listTools(context.nouns, listGraphIds(context));
   const pages = toolPages.get(context) ?? new Map<number, Promise<JsonObject[]>>();
   toolPages.set(context, pages);
-  const page = pages.get(from) ?? readPage(context, tools.slice(from, from + PAGE));
+  const page = pages.get(from) ?? readPage(context, tools.slice(from, from + PAGE_SIZE));
   pages.set(from, page);
-  const result: JsonObject = { tools: await page, ...cached(request, LIST_TTL_MS, isPublic(context)) };
-  if (from + PAGE < tools.length) result.nextCursor = String(from + PAGE);
-  return resultOf(request, result);
+  const result: JsonObject = {
+    tools: await page,
+    ...createCacheMembers(request, LIST_TTL_MS, isPublicServer(context)),
+  };
+  if (from + PAGE_SIZE < tools.length) result.nextCursor = String(from + PAGE_SIZE);
+  return toResultMessage(request, result);
 }
 
-function initialize(request: RpcRequest<"initialize">): JsonObject {
-  const { protocolVersion: asked } = request.params;
-  const protocolVersion = LEGACY.find((one) => one === asked) ?? (LEGACY[0] as string);
-  return resultOf(request, { protocolVersion, capabilities: { tools: {} }, serverInfo: SERVER_INFO });
+function initialize(request: McpRequest<"initialize">): JsonObject {
+  const { protocolVersion: requestedVersion } = request.params;
+  const protocolVersion =
+    LEGACY_VERSIONS.find((version) => version === requestedVersion) ?? (LEGACY_VERSIONS[0] as string);
+  return toResultMessage(request, { protocolVersion, capabilities: { tools: {} }, serverInfo: SERVER_INFO });
 }
 
 /** The header with the id of a new session. */
-const newSession = (
+const createSessionHeader = (
   { service: { environment } }: RequestContext,
-  { params }: RpcRequest<"initialize">,
-): HeaderValues => ({ [SESSION_HEADER]: sessionId(environment.uuid(), params.capabilities ?? {}) });
+  { params }: McpRequest<"initialize">,
+): HeaderValues => ({ [SESSION_HEADER]: encodeSessionId(environment.uuid(), params.capabilities ?? {}) });
 
-const discovered = (request: RequestHead): JsonObject =>
-  resultOf(request, {
-    supportedVersions: [MODERN],
-    capabilities: { tools: {}, extensions: { [TASKS]: {} } },
-    ...cached(request, 0),
+const createDiscoverResult = (request: McpRequestHeader): JsonObject =>
+  toResultMessage(request, {
+    supportedVersions: [MODERN_VERSION],
+    capabilities: { tools: {}, extensions: { [TASKS_EXTENSION]: {} } },
+    ...createCacheMembers(request, 0),
   });
 
 /** Answers one request. Errors: RpcError, and those of the nouns. */
 async function dispatch(
   context: RequestContext,
-  request: Exclude<RpcRequest, RpcRequest<"subscriptions/listen">>,
-): Promise<JsonObject | OpenCall> {
+  request: Exclude<McpRequest, McpRequest<"subscriptions/listen">>,
+): Promise<JsonObject | PendingToolCall> {
   switch (request.method) {
     case "initialize":
       return initialize(request);
     case "ping":
-      return resultOf(request, {});
+      return toResultMessage(request, {});
     case "server/discover":
-      return discovered(request);
+      return createDiscoverResult(request);
     case "tools/list":
-      return await list(context, request);
+      return await listToolsPage(context, request);
     case "tasks/get":
       return await getTask(context, request);
     case "tasks/update":
@@ -117,75 +123,82 @@ async function dispatch(
   }
 }
 
-const isOpen = (answer: JsonObject | OpenCall): answer is OpenCall =>
-  "leave" in answer && typeof answer.leave === "function";
+const isPendingToolCall = (result: JsonObject | PendingToolCall): result is PendingToolCall =>
+  "leave" in result && typeof result.leave === "function";
 
 /** The answer to a failed request. Errors that concern the HTTP request stay what they are on all routes. */
-function failed(context: RequestContext, error: unknown, id: Json): Response {
-  if (error instanceof RpcError) return errorAnswer(error, id);
+function toFailureResponse(context: RequestContext, error: unknown, id: Json): Response {
+  if (error instanceof McpError) return toErrorResponse(error, id);
   if (error instanceof ServiceError || error instanceof ClientGone) throw error;
   const { request_id, service } = context;
   service.environment.log({ level: "error", message: "A request of MCP failed", request_id, error });
-  return errorAnswer(new RpcError("internal", "Internal error"), id);
+  return toErrorResponse(new McpError("internal", "Internal error"), id);
 }
 
 /** The answer of a call that is not known yet: events if it reports its progress or asks its client, else one JSON text. */
-function answerOf(context: RequestContext, request: RequestHead, call: OpenCall): Response {
-  const { run, answer, leave } = call;
-  if (request.progressToken === undefined && !call.open)
-    return waitResponse(context, { run, result: answer, leave }, {});
-  const frames = createMessages(context, request.progressToken, call);
+function createToolCallResponse(
+  context: RequestContext,
+  request: McpRequestHeader,
+  toolCall: PendingToolCall,
+): Response {
+  const { run, response, leave } = toolCall;
+  if (request.progressToken === undefined && !toolCall.streamingResult)
+    return waitResponse(context, { run, result: response, leave }, {});
+  const frames = createToolCallMessages(context, request.progressToken, toolCall);
   const { run_id, thread_id } = run;
   return eventStream(context, frames, { ids: { run_id, thread_id }, headers: SSE_HEADERS });
 }
 
 /** The id for the answer to a message, which may be malformed. */
-const idOf = (message: unknown): Json => tryRead(rpcHead, message)?.id ?? null;
+const readMessageId = (message: unknown): Json => tryParseInput(messageHeader, message)?.id ?? null;
 
 /** The request changes nothing. */
-const isRead = (message: unknown): boolean =>
-  ["tools/list", "ping", "initialize", "server/discover"].includes(tryRead(rpcHead, message)?.method ?? "");
+const isReadOnly = (message: unknown): boolean =>
+  ["tools/list", "ping", "initialize", "server/discover"].includes(tryParseInput(messageHeader, message)?.method ?? "");
 
 /** Answers a message of a batch; null for one that gets no answer. Errors: those that concern the HTTP request. */
-async function answerMessage(context: RequestContext, sent: unknown): Promise<JsonObject | OpenCall | null> {
+async function handleBatchMessage(
+  context: RequestContext,
+  input: unknown,
+): Promise<JsonObject | PendingToolCall | null> {
   try {
-    const message = readMessage(sent);
+    const message = readMessage(input);
     if (message.kind !== "request") {
-      await takeNotice(context, message);
+      await handleNotification(context, message);
       return null;
     }
     const request = checkRequest(message, context.request.headers);
-    if (request.method === "subscriptions/listen") throw new RpcError("method", "Method not found");
+    if (request.method === "subscriptions/listen") throw new McpError("method", "Method not found");
     // The answer of a batch is one text, in which nothing can be asked.
     return await dispatch(context, { ...request, capabilities: {} });
   } catch (error) {
-    return (await failed(context, error, idOf(sent)).json()) as JsonObject;
+    return (await toFailureResponse(context, error, readMessageId(input)).json()) as JsonObject;
   }
 }
 
-async function answerBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
-  const open: OpenCall[] = [];
-  const answers: Promise<JsonObject>[] = [];
+async function handleBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
+  const pendingCalls: PendingToolCall[] = [];
+  const responses: Promise<JsonObject>[] = [];
   const leave = (): void => {
-    for (const call of open) call.leave();
+    for (const call of pendingCalls) call.leave();
   };
   try {
     for (const message of batch) {
       // Other requests run between the messages.
       await context.tick();
       if (context.large.isGone()) throw new ClientGone();
-      const answer = await answerMessage(context, message);
-      if (!answer) continue;
-      if (isOpen(answer)) open.push(answer);
-      answers.push(isOpen(answer) ? answer.answer : Promise.resolve(answer));
+      const response = await handleBatchMessage(context, message);
+      if (!response) continue;
+      if (isPendingToolCall(response)) pendingCalls.push(response);
+      responses.push(isPendingToolCall(response) ? response.response : Promise.resolve(response));
     }
   } catch (error) {
     leave();
     throw error;
   }
-  const [first] = open;
-  if (answers.length === 0) return accepted();
-  const result = Promise.all(answers);
+  const [first] = pendingCalls;
+  if (responses.length === 0) return accepted();
+  const result = Promise.all(responses);
   if (!first) return json(await result);
   return waitResponse(context, { run: first.run, result, leave }, {});
 }
@@ -196,52 +209,52 @@ async function post(context: RequestContext): Promise<Response> {
   try {
     checkTransport(headers);
     const body = parseBody(await context.bytes());
-    const batch = batchOf(body, headers, context.service.options.http?.mcp?.max_batch);
+    const batch = readBatch(body, headers, context.service.options.http?.mcp?.max_batch);
     if (batch) {
-      const answerAll = (): Promise<Response> => answerBatch(context, batch);
-      return await (batch.every(isRead) ? context.large.answerRead(READ, answerAll) : answerAll());
+      const handleAll = (): Promise<Response> => handleBatch(context, batch);
+      return await (batch.every(isReadOnly) ? context.large.answerRead(LIST_READ_NAME, handleAll) : handleAll());
     }
-    id = idOf(body);
+    id = readMessageId(body);
     const message = readMessage(body);
     if (message.kind !== "request") {
-      await takeNotice(context, message);
+      await handleNotification(context, message);
       return accepted();
     }
     const request = checkRequest(message, headers);
-    if (request.method === "subscriptions/listen") return await listen(context, request);
+    if (request.method === "subscriptions/listen") return await subscribeToTasks(context, request);
     if (request.method === "tools/list") {
-      return await context.large.answerRead(READ, async () => json(await list(context, request)));
+      return await context.large.answerRead(LIST_READ_NAME, async () => json(await listToolsPage(context, request)));
     }
-    const answer = await dispatch(context, request);
-    if (isOpen(answer)) return answerOf(context, request, answer);
-    const session = request.method === "initialize" ? newSession(context, request) : {};
-    return json(answer, session);
+    const result = await dispatch(context, request);
+    if (isPendingToolCall(result)) return createToolCallResponse(context, request, result);
+    const session = request.method === "initialize" ? createSessionHeader(context, request) : {};
+    return json(result, session);
   } catch (error) {
-    return failed(context, error, id);
+    return toFailureResponse(context, error, id);
   }
 }
 
-const refused = (): Response =>
-  json(errorMessage(new RpcError("refused", "Method not allowed.", { id: null })), { allow: "POST" }, 405);
+const rejectMethod = (): Response =>
+  json(toErrorMessage(new McpError("refused", "Method not allowed.", { id: null })), { allow: "POST" }, 405);
 
-const RESOURCE = "/.well-known/oauth-protected-resource";
+const RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource";
 
 /** Tells clients where to get a token, and which scopes it needs. */
 function challenge({ http }: ServiceOptions, base_url: string, error: ServiceError): string | undefined {
   const { scopes_supported: scopes = [] } = http?.mcp?.protected_resource ?? {};
   if (!http?.mcp?.protected_resource) return undefined;
-  const metadata = `resource_metadata="${base_url}${RESOURCE}/mcp"`;
+  const metadata = `resource_metadata="${base_url}${RESOURCE_METADATA_PATH}/mcp"`;
   if (error.code === "unauthenticated") return `Bearer ${metadata}`;
   if (error.code !== "forbidden" || scopes.length === 0) return undefined;
   return `Bearer error="insufficient_scope", scope="${scopes.join(" ")}", ${metadata}`;
 }
 
 const route = routesOf({ tag: "MCP", group: "mcp" });
-const own = { access: "run", challenge } as const;
+const routeDefaults = { access: "run", challenge } as const;
 
 export const MCP_ROUTES: readonly Route[] = [
   route("post", "/mcp", {
-    ...own,
+    ...routeDefaults,
     summary: "Call agents as tools, by the Model Context Protocol",
     answer: "McpMessage",
     accepted: "A notification or a response: it has no answer",
@@ -249,12 +262,19 @@ export const MCP_ROUTES: readonly Route[] = [
     handle: post,
   }),
   ...(["get", "delete"] as const).map((method) =>
-    route(method, "/mcp", { ...own, summary: "Not allowed: sessions are not stored", errors: [405], handle: refused }),
+    route(method, "/mcp", {
+      ...routeDefaults,
+      summary: "Not allowed: sessions are not stored",
+      errors: [405],
+      handle: rejectMethod,
+    }),
   ),
 ];
 
 /** Paths as clients of both forms ask for them. */
-export const MCP_RESOURCE_ROUTES: readonly Route[] = ([RESOURCE, `${RESOURCE}/mcp`] as const).map((path) =>
+export const MCP_RESOURCE_ROUTES: readonly Route[] = (
+  [RESOURCE_METADATA_PATH, `${RESOURCE_METADATA_PATH}/mcp`] as const
+).map((path) =>
   route("get", path, {
     access: "open",
     summary: "Where clients of `/mcp` get their tokens (RFC 9728)",

@@ -2,29 +2,29 @@
 import type { Principal } from "../../../auth/principal.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import { tryRead } from "../fields.ts";
+import { tryParseInput } from "../fields.ts";
 import { sessionToken } from "./requests.ts";
 
 /** The header of the id. */
 export const SESSION_HEADER = "mcp-session-id";
 
 /** The session of a request. Its id is not signed: a made-up one gives no more than `initialize` does. */
-export interface Session {
+export interface McpSession {
   readonly nonce: string;
   readonly capabilities: JsonObject;
 }
 
 /** The longest id, in characters. */
-const LONGEST = 500;
+const MAX_SESSION_ID_CHARS = 500;
 
-const sorted = (_key: string, value: unknown): unknown =>
+const sortKeys = (_key: string, value: unknown): unknown =>
   isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
 
-export const urlSafe = (text: string): string =>
+export const encodeUrlSafe = (text: string): string =>
   btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 
 /** The text of a token; empty if it is none. */
-export function textOfToken(token: string): string {
+export function decodeUrlSafe(token: string): string {
   try {
     return atob(token.replaceAll("-", "+").replaceAll("_", "/"));
   } catch {
@@ -33,38 +33,46 @@ export function textOfToken(token: string): string {
 }
 
 /** Of the caller and some values: what is stored with it belongs to this caller. */
-export async function callerDigest({ user, user_id, api_key }: Principal, ...values: readonly Json[]): Promise<string> {
+export async function createCallerDigest(
+  { user, user_id, api_key }: Principal,
+  ...values: readonly Json[]
+): Promise<string> {
   const caller = user ? user.identity : (user_id ?? api_key);
-  const text = JSON.stringify([caller, ...values], sorted);
+  const text = JSON.stringify([caller, ...values], sortKeys);
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return urlSafe(String.fromCharCode(...new Uint8Array(hash)));
+  return encodeUrlSafe(String.fromCharCode(...new Uint8Array(hash)));
 }
 
 /** The id of a new session. `nonce`: a random UUID. */
-export const sessionId = (nonce: string, capabilities: JsonObject): string =>
-  urlSafe(JSON.stringify([nonce, capabilities]));
+export const encodeSessionId = (nonce: string, capabilities: JsonObject): string =>
+  encodeUrlSafe(JSON.stringify([nonce, capabilities]));
 
 /** The session that a request names; null without one, and for an id of another server. */
-export function readSession(headers: Headers): Session | null {
+export function readSession(headers: Headers): McpSession | null {
   const id = headers.get(SESSION_HEADER) ?? "";
-  const text = id.length > LONGEST ? "" : textOfToken(id);
+  const text = id.length > MAX_SESSION_ID_CHARS ? "" : decodeUrlSafe(id);
   try {
-    const [nonce, capabilities] = tryRead(sessionToken, JSON.parse(text)) ?? [];
+    const [nonce, capabilities] = tryParseInput(sessionToken, JSON.parse(text)) ?? [];
     return nonce === undefined || capabilities === undefined ? null : { nonce, capabilities };
   } catch {
     return null;
   }
 }
 
-const sessionDigest = (principal: Principal, { nonce }: Session): Promise<string> => callerDigest(principal, nonce);
+const createSessionDigest = (principal: Principal, { nonce }: McpSession): Promise<string> =>
+  createCallerDigest(principal, nonce);
 
 /** Names a request of a session in the metadata of its run and thread. Computing it needs the nonce. */
-export async function requestKey(principal: Principal, session: Session, id: string | number): Promise<string> {
-  return `${await sessionDigest(principal, session)}.${await callerDigest(principal, session.nonce, id)}`;
+export async function createRequestKey(
+  principal: Principal,
+  session: McpSession,
+  id: string | number,
+): Promise<string> {
+  return `${await createSessionDigest(principal, session)}.${await createCallerDigest(principal, session.nonce, id)}`;
 }
 
 /** Whether a run began with a request of this session and this caller. */
-export async function isOfSession({ metadata }: Run, principal: Principal, session: Session): Promise<boolean> {
+export async function belongsToSession({ metadata }: Run, principal: Principal, session: McpSession): Promise<boolean> {
   const { mcp_request } = metadata;
-  return typeof mcp_request === "string" && mcp_request.startsWith(`${await sessionDigest(principal, session)}.`);
+  return typeof mcp_request === "string" && mcp_request.startsWith(`${await createSessionDigest(principal, session)}.`);
 }

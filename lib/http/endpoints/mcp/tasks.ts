@@ -4,134 +4,160 @@ import type { JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
-import { type CallState, cancelCall, isActive, isCancelled, LAPSED, readCall, resultOfCall } from "../calls.ts";
-import { errorIn } from "../messages.ts";
-import { askedOf, inputRequests, replyIn } from "./answers.ts";
-import { firstRun } from "./call-state.ts";
+import {
+  cancelProtocolRequest,
+  isActive,
+  isCancelled,
+  type ProtocolRequestState,
+  readProtocolRequest,
+  readProtocolResult,
+  UNANSWERED_ERROR,
+} from "../calls.ts";
+import { findError } from "../messages.ts";
+import { findInputResponse, keyInputRequests, toInputRequests } from "./answers.ts";
+import { findFirstRun } from "./call-state.ts";
 import {
   canPoll,
-  capabilityMissing,
-  type RequestHead,
-  RpcError,
-  type RpcRequest,
-  resultOf,
-  TASKS,
+  McpError,
+  type McpRequest,
+  type McpRequestHeader,
+  missingCapabilityError,
+  TASKS_EXTENSION,
+  toResultMessage,
 } from "./protocol.ts";
-import { endedResult } from "./results.ts";
-import { type Answer, answerCall, resumeCall, unansweredOf } from "./resume.ts";
-import { outputOf } from "./tools.ts";
+import { toRunResult } from "./results.ts";
+import { addResumeEntries, listUnanswered, type ResumeEntry, resumeProtocolRequest } from "./resume.ts";
+import { readOutputMembers } from "./tools.ts";
 
-const absent = (): RpcError => new RpcError("params", "Failed to retrieve task: Task not found");
+const taskNotFoundError = (): McpError => new McpError("params", "Failed to retrieve task: Task not found");
 
 const POLL_MS = 500;
 const SLOW_POLL_MS = 2_000;
 const SLOW_AFTER_MS = 30_000;
 
 /** The members that every task has. */
-function headOf({ service: { environment } }: RequestContext, { first, newest, thread }: CallState): JsonObject {
-  const created = Date.parse(first.created_at);
-  const ends = thread.ttl ? Date.parse(thread.ttl.expires_at) : null;
+function toTaskHeader(
+  { service: { environment } }: RequestContext,
+  { firstRun, newestRun, thread }: ProtocolRequestState,
+): JsonObject {
+  const createdMs = Date.parse(firstRun.created_at);
+  const expiryMs = thread.ttl ? Date.parse(thread.ttl.expires_at) : null;
   return {
-    taskId: first.run_id,
-    createdAt: first.created_at,
-    lastUpdatedAt: newest.updated_at,
-    ttlMs: ends === null ? null : Math.max(0, ends - created),
-    pollIntervalMs: environment.now() - created > SLOW_AFTER_MS ? SLOW_POLL_MS : POLL_MS,
+    taskId: firstRun.run_id,
+    createdAt: firstRun.created_at,
+    lastUpdatedAt: newestRun.updated_at,
+    ttlMs: expiryMs === null ? null : Math.max(0, expiryMs - createdMs),
+    pollIntervalMs: environment.now() - createdMs > SLOW_AFTER_MS ? SLOW_POLL_MS : POLL_MS,
   };
 }
 
 /** The call of a task. Errors: one for tasks that are absent, foreign or expired. */
-async function taskCall(
+async function requireTask(
   { nouns }: RequestContext,
-  request: RequestHead,
+  request: McpRequestHeader,
   taskId: string | undefined,
-): Promise<CallState> {
-  if (!canPoll(request)) throw capabilityMissing({ extensions: { [TASKS]: {} } });
-  const first = taskId !== undefined && UUID.test(taskId) ? await firstRun(nouns, taskId) : null;
-  const call = first && (await readCall(nouns, first).catch(nullIfNotFound));
-  if (!call) throw absent();
-  return call;
+): Promise<ProtocolRequestState> {
+  if (!canPoll(request)) throw missingCapabilityError({ extensions: { [TASKS_EXTENSION]: {} } });
+  const first = taskId !== undefined && UUID.test(taskId) ? await findFirstRun(nouns, taskId) : null;
+  const protocolRequest = first && (await readProtocolRequest(nouns, first).catch(nullIfNotFound));
+  if (!protocolRequest) throw taskNotFoundError();
+  return protocolRequest;
 }
 
 /** A task that a call has become. */
-export async function shownTask(context: RequestContext, request: RequestHead, first: Run): Promise<JsonObject> {
-  const call = await readCall(context.nouns, first);
-  return resultOf(request, { resultType: "task", ...headOf(context, call), status: "working" });
+export async function createTaskResult(
+  context: RequestContext,
+  request: McpRequestHeader,
+  firstRun: Run,
+): Promise<JsonObject> {
+  const protocolRequest = await readProtocolRequest(context.nouns, firstRun);
+  return toResultMessage(request, { resultType: "task", ...toTaskHeader(context, protocolRequest), status: "working" });
 }
 
 /** The unanswered questions as requests. Keys never come back in a task: an update that comes twice must not answer a later question. */
-function requestsOf(request: RequestHead, call: CallState): ReturnType<typeof askedOf> {
-  const { first, newest } = call;
-  return askedOf(request, unansweredOf(call), newest.run_id === first.run_id ? "" : `:${newest.run_id}`);
+function listInputRequests(
+  request: McpRequestHeader,
+  protocolRequest: ProtocolRequestState,
+): ReturnType<typeof toInputRequests> {
+  const { firstRun, newestRun } = protocolRequest;
+  return toInputRequests(
+    request,
+    listUnanswered(protocolRequest),
+    newestRun.run_id === firstRun.run_id ? "" : `:${newestRun.run_id}`,
+  );
 }
 
 /** What a task is now. */
-async function stateOf(context: RequestContext, request: RequestHead, call: CallState): Promise<JsonObject> {
-  const { newest, open } = call;
-  if (isActive(newest)) {
-    return { status: "working", statusMessage: newest.status === "pending" ? "queued" : "running" };
+async function readTaskState(
+  context: RequestContext,
+  request: McpRequestHeader,
+  protocolRequest: ProtocolRequestState,
+): Promise<JsonObject> {
+  const { newestRun, pending } = protocolRequest;
+  if (isActive(newestRun)) {
+    return { status: "working", statusMessage: newestRun.status === "pending" ? "queued" : "running" };
   }
-  if (isCancelled(call)) return { status: "cancelled" };
-  if (open.length > 0) {
-    const asked = requestsOf(request, call);
+  if (isCancelled(protocolRequest)) return { status: "cancelled" };
+  if (pending.length > 0) {
+    const asked = listInputRequests(request, protocolRequest);
     if (asked.length === 0) {
       // A crash came between the last answer and the run that it starts.
-      await resumeCall(context, call);
+      await resumeProtocolRequest(context, protocolRequest);
       return { status: "working", statusMessage: "queued" };
     }
-    const requests = inputRequests(asked);
+    const requests = keyInputRequests(asked);
     if (requests) return { status: "input_required", inputRequests: requests };
     return { status: "working", statusMessage: "Waits for a person" };
   }
-  const result = await resultOfCall(context.nouns, call);
-  const failure = errorIn(result);
-  if (failure?.error === LAPSED) return { status: "cancelled", statusMessage: failure.message };
-  if (newest.status === "timeout" || failure?.error === "AttemptsExhausted") {
+  const result = await readProtocolResult(context.nouns, protocolRequest);
+  const failure = findError(result);
+  if (failure?.error === UNANSWERED_ERROR) return { status: "cancelled", statusMessage: failure.message };
+  if (newestRun.status === "timeout" || failure?.error === "AttemptsExhausted") {
     const text = failure?.message ?? "The run timed out";
     return { status: "failed", error: { code: -32603, message: text }, statusMessage: text };
   }
-  const members = await outputOf(context.nouns, call.first.assistant_id).catch(nullIfNotFound);
-  return { status: "completed", result: { resultType: "complete", ...endedResult(result, newest, members) } };
+  const members = await readOutputMembers(context.nouns, protocolRequest.firstRun.assistant_id).catch(nullIfNotFound);
+  return { status: "completed", result: { resultType: "complete", ...toRunResult(result, newestRun, members) } };
 }
 
 /** A task as it is now. */
-interface TaskNow {
+interface TaskSnapshot {
   readonly thread_id: string;
   /** The members that every task has. */
-  readonly head: JsonObject;
+  readonly header: JsonObject;
   readonly state: JsonObject;
 }
 
 /** Errors: as `taskCall`. */
 export async function readTask(
   context: RequestContext,
-  request: RequestHead,
+  request: McpRequestHeader,
   taskId: string | undefined,
-): Promise<TaskNow> {
-  const call = await taskCall(context, request, taskId);
-  const state = await stateOf(context, request, call);
-  return { thread_id: call.first.thread_id, head: headOf(context, call), state };
+): Promise<TaskSnapshot> {
+  const protocolRequest = await requireTask(context, request, taskId);
+  const state = await readTaskState(context, request, protocolRequest);
+  return { thread_id: protocolRequest.firstRun.thread_id, header: toTaskHeader(context, protocolRequest), state };
 }
 
-export async function getTask(context: RequestContext, request: RpcRequest<"tasks/get">): Promise<JsonObject> {
-  const { head, state } = await readTask(context, request, request.params.taskId);
-  return resultOf(request, { ...head, ...state });
+export async function getTask(context: RequestContext, request: McpRequest<"tasks/get">): Promise<JsonObject> {
+  const { header, state } = await readTask(context, request, request.params.taskId);
+  return toResultMessage(request, { ...header, ...state });
 }
 
-export async function updateTask(context: RequestContext, request: RpcRequest<"tasks/update">): Promise<JsonObject> {
-  const call = await taskCall(context, request, request.params.taskId);
-  const sent = request.params.inputResponses;
-  const asked = isCancelled(call) ? [] : requestsOf(request, call);
-  const fresh = asked.flatMap((one): Answer[] => {
-    const reply = replyIn(sent, one);
-    return reply?.kind === "resume" ? [[one.interrupt, reply.value]] : [];
+export async function updateTask(context: RequestContext, request: McpRequest<"tasks/update">): Promise<JsonObject> {
+  const protocolRequest = await requireTask(context, request, request.params.taskId);
+  const inputResponses = request.params.inputResponses;
+  const inputRequests = isCancelled(protocolRequest) ? [] : listInputRequests(request, protocolRequest);
+  const resumeEntries = inputRequests.flatMap((inputRequest): ResumeEntry[] => {
+    const response = findInputResponse(inputResponses, inputRequest);
+    return response?.kind === "resume" ? [[inputRequest.interrupt, response.value]] : [];
   });
-  await answerCall(context, call, fresh);
-  return resultOf(request, {});
+  await addResumeEntries(context, protocolRequest, resumeEntries);
+  return toResultMessage(request, {});
 }
 
 /** No effect on a task that has ended. */
-export async function cancelTask(context: RequestContext, request: RpcRequest<"tasks/cancel">): Promise<JsonObject> {
-  await cancelCall(context.nouns, await taskCall(context, request, request.params.taskId));
-  return resultOf(request, {});
+export async function cancelTask(context: RequestContext, request: McpRequest<"tasks/cancel">): Promise<JsonObject> {
+  await cancelProtocolRequest(context.nouns, await requireTask(context, request, request.params.taskId));
+  return toResultMessage(request, {});
 }

@@ -19,7 +19,7 @@ export interface Tool {
 }
 
 /** The tool's own schema, and how its arguments become the run's input. */
-export interface ToolArguments {
+export interface ToolSignature {
   readonly inputSchema: JsonObject;
   /** The names of the two arguments of every tool. */
   readonly thread_id: string;
@@ -30,121 +30,140 @@ export interface ToolArguments {
   readonly output: ReadonlySet<string> | null;
 }
 
-type Assistants = Pick<RequestNouns, "assistants">;
+type AssistantResources = Pick<RequestNouns, "assistants">;
 
-const mcpOf = ({ metadata }: Assistant): JsonObject => (isObject(metadata.mcp) ? metadata.mcp : {});
+const getMcpMetadata = ({ metadata }: Assistant): JsonObject => (isObject(metadata.mcp) ? metadata.mcp : {});
 
-const oneOf = <Value extends string>(value: Json | undefined, values: readonly Value[], fallback: Value): Value =>
-  values.find((one) => one === value) ?? fallback;
+const pickAllowed = <Value extends string>(
+  value: Json | undefined,
+  allowedValues: readonly Value[],
+  fallback: Value,
+): Value => allowedValues.find((allowed) => allowed === value) ?? fallback;
 
-const settingsOf = (assistant: Assistant): ToolSettings => {
-  const { task, requires = null } = mcpOf(assistant);
+const readToolSettings = (assistant: Assistant): ToolSettings => {
+  const { task, requires = null } = getMcpMetadata(assistant);
   return {
     requires: isObject(requires) ? requires : {},
-    task: oneOf(task, ["auto", "always", "never", "required"], "auto"),
+    task: pickAllowed(task, ["auto", "always", "never", "required"], "auto"),
   };
 };
 
-const LONGEST_NAME = 128;
+const MAX_NAME_CHARS = 128;
 /** Assistants of one search, and the most tools of a server. */
-const PAGE = 1000;
-const MOST_TOOLS = 10_000;
+const SEARCH_PAGE_SIZE = 1000;
+const MAX_TOOLS = 10_000;
 
-const nameOf = (name: string): string => name.replace(/[^A-Za-z0-9_.-]/gu, "_").slice(0, LONGEST_NAME) || "_";
+const toToolName = (name: string): string => name.replace(/[^A-Za-z0-9_.-]/gu, "_").slice(0, MAX_NAME_CHARS) || "_";
 
 /** The default assistants of the graphs, then those that are made tools, in an order that never changes. */
-async function assistantsOf({ assistants }: Assistants, graphs: readonly string[]): Promise<Assistant[]> {
+async function listToolAssistants({ assistants }: AssistantResources, graphs: readonly string[]): Promise<Assistant[]> {
   const defaults: Assistant[] = [];
   for (const graph of graphs) {
-    const found = await assistants.get(graph).catch(nullIfNotFound);
-    if (found) defaults.push(found);
+    const assistant = await assistants.get(graph).catch(nullIfNotFound);
+    if (assistant) defaults.push(assistant);
   }
-  const made: Assistant[] = [];
-  for (let offset = 0; offset < MOST_TOOLS; offset += PAGE) {
+  const markedAssistants: Assistant[] = [];
+  for (let offset = 0; offset < MAX_TOOLS; offset += SEARCH_PAGE_SIZE) {
     const query = { metadata: { mcp: { tool: true } }, sort_by: "created_at", sort_order: "asc" } as const;
-    const { items, next } = await assistants.search({ ...query, limit: PAGE, offset });
-    made.push(...items);
+    const { items, next } = await assistants.search({ ...query, limit: SEARCH_PAGE_SIZE, offset });
+    markedAssistants.push(...items);
     if (next === null) break;
   }
-  const known = new Set(defaults.map(({ assistant_id }) => assistant_id));
-  return [...defaults, ...made.filter(({ assistant_id }) => !known.has(assistant_id))];
+  const defaultIds = new Set(defaults.map(({ assistant_id }) => assistant_id));
+  return [...defaults, ...markedAssistants.filter(({ assistant_id }) => !defaultIds.has(assistant_id))];
 }
 
 /** The lists of open requests: the messages of a batch share one. */
-const toolLists = new WeakMap<Assistants, Promise<Tool[]>>();
+const toolLists = new WeakMap<AssistantResources, Promise<Tool[]>>();
 
 /** Returns all tools that the caller may read, by name. Reads them once for one request. */
-export function listTools(nouns: Assistants, graphs: readonly string[]): Promise<Tool[]> {
-  const tools = toolLists.get(nouns) ?? readTools(nouns, graphs);
-  toolLists.set(nouns, tools);
+export function listTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
+  const tools = toolLists.get(resources) ?? readTools(resources, graphs);
+  toolLists.set(resources, tools);
   return tools;
 }
 
-async function readTools(nouns: Assistants, graphs: readonly string[]): Promise<Tool[]> {
-  const taken = new Set<string>();
+async function readTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
+  const usedNames = new Set<string>();
   const tools: Tool[] = [];
-  for (const assistant of await assistantsOf(nouns, graphs)) {
-    if (mcpOf(assistant).tool === false || !graphs.includes(assistant.graph_id)) continue;
-    const plain = nameOf(assistant.name);
+  for (const assistant of await listToolAssistants(resources, graphs)) {
+    if (getMcpMetadata(assistant).tool === false || !graphs.includes(assistant.graph_id)) continue;
+    const plain = toToolName(assistant.name);
     const suffix = `_${assistant.assistant_id.slice(0, 8)}`;
-    const name = taken.has(plain) ? plain.slice(0, LONGEST_NAME - suffix.length) + suffix : plain;
-    if (taken.has(name)) continue;
-    taken.add(name);
-    tools.push({ name, assistant, settings: settingsOf(assistant) });
+    const name = usedNames.has(plain) ? plain.slice(0, MAX_NAME_CHARS - suffix.length) + suffix : plain;
+    if (usedNames.has(name)) continue;
+    usedNames.add(name);
+    tools.push({ name, assistant, settings: readToolSettings(assistant) });
   }
   return tools.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** The tool with this name; null for one that the caller may not use. */
-export async function findTool(nouns: Assistants, graphs: readonly string[], name: string): Promise<Tool | null> {
+export async function findTool(
+  resources: AssistantResources,
+  graphs: readonly string[],
+  name: string,
+): Promise<Tool | null> {
   if (graphs.includes(name)) {
     // Default assistants have the first choice of names, so most calls need no list.
-    const assistant = await nouns.assistants.get(name).catch(nullIfNotFound);
-    const isTool = assistant && assistant.name === name && nameOf(name) === name && mcpOf(assistant).tool !== false;
-    const rivals = graphs.filter((graph) => nameOf(graph) === name);
-    if (isTool && rivals.length === 1) return { name, assistant, settings: settingsOf(assistant) };
+    const assistant = await resources.assistants.get(name).catch(nullIfNotFound);
+    const isTool =
+      assistant && assistant.name === name && toToolName(name) === name && getMcpMetadata(assistant).tool !== false;
+    const rivals = graphs.filter((graph) => toToolName(graph) === name);
+    if (isTool && rivals.length === 1) return { name, assistant, settings: readToolSettings(assistant) };
   }
-  return (await listTools(nouns, graphs)).find((tool) => tool.name === name) ?? null;
+  return (await listTools(resources, graphs)).find((tool) => tool.name === name) ?? null;
 }
 
 const MESSAGE: JsonObject = { type: "string", description: "The text for the agent" };
 const THREAD: JsonObject = { type: "string", description: "Continue this conversation" };
 const RESUME: JsonObject = { description: "Answer to the question that the last call asked" };
 
-function membersOf(schema: JsonObject | null): ReadonlySet<string> | null {
+function readMemberNames(schema: JsonObject | null): ReadonlySet<string> | null {
   const names = schema && isObject(schema.properties) ? Object.keys(schema.properties) : [];
   return names.length > 0 ? new Set(names) : null;
 }
 
 /** The members of the output that an assistant's graph declares; null if it declares none. Errors: not_found. */
-export const outputOf = async ({ assistants }: Assistants, assistant_id: string): Promise<ReadonlySet<string> | null> =>
-  membersOf((await assistants.schemas(assistant_id)).output_schema);
+export const readOutputMembers = async (
+  { assistants }: AssistantResources,
+  assistant_id: string,
+): Promise<ReadonlySet<string> | null> => readMemberNames((await assistants.schemas(assistant_id)).output_schema);
 
 /** Reads the schemas of an agent. Errors: not_found. */
-export async function argumentsOf({ assistants }: Assistants, { assistant }: Tool): Promise<ToolArguments> {
+export async function readToolSignature(
+  { assistants }: AssistantResources,
+  { assistant }: Tool,
+): Promise<ToolSignature> {
   const { input_schema, output_schema } = await assistants.schemas(assistant.assistant_id);
-  const output = membersOf(output_schema);
-  const own = input_schema && isObject(input_schema.properties) ? input_schema.properties : {};
-  const named = (name: string): string => (Object.hasOwn(own, name) ? `greenroom_${name}` : name);
-  const names = { thread_id: named("thread_id"), resume: named("resume") };
-  if (!input_schema || Object.keys(own).length === 0) {
-    const open: JsonObject = { properties: { message: MESSAGE, messages: { type: "array", items: {} } } };
-    return { inputSchema: { ...(input_schema ?? open), type: "object" }, ...names, takesMessage: true, output };
+  const output = readMemberNames(output_schema);
+  const properties = input_schema && isObject(input_schema.properties) ? input_schema.properties : {};
+  const toUnusedName = (name: string): string => (Object.hasOwn(properties, name) ? `greenroom_${name}` : name);
+  const names = { thread_id: toUnusedName("thread_id"), resume: toUnusedName("resume") };
+  if (!input_schema || Object.keys(properties).length === 0) {
+    const defaultSchema: JsonObject = { properties: { message: MESSAGE, messages: { type: "array", items: {} } } };
+    return {
+      inputSchema: { ...(input_schema ?? defaultSchema), type: "object" },
+      ...names,
+      takesMessage: true,
+      output,
+    };
   }
   const required = Array.isArray(input_schema.required) ? input_schema.required : [];
-  const needs = required.length > 0 ? required : Object.keys(own);
-  const takesMessage = needs.length === 1 && needs[0] === "messages" && !Object.hasOwn(own, "message");
+  const requiredNames = required.length > 0 ? required : Object.keys(properties);
+  const takesMessage =
+    requiredNames.length === 1 && requiredNames[0] === "messages" && !Object.hasOwn(properties, "message");
   const { required: _, ...rest } = input_schema;
   const inputSchema = takesMessage
-    ? { ...rest, type: "object", properties: { message: MESSAGE, ...own } }
+    ? { ...rest, type: "object", properties: { message: MESSAGE, ...properties } }
     : { ...input_schema, type: "object" };
   return { inputSchema, ...names, takesMessage, output };
 }
 
 /** The tool as a list shows it. `extra`: which of the two arguments of every tool its schema has. */
-export function shownTool(
+export function toToolJson(
   { name, assistant }: Tool,
-  { inputSchema, thread_id, resume }: ToolArguments,
+  { inputSchema, thread_id, resume }: ToolSignature,
   extra: { readonly thread_id: boolean; readonly resume: boolean },
 ): JsonObject {
   const properties = {
@@ -153,7 +172,7 @@ export function shownTool(
     ...(extra.resume ? { [resume]: RESUME } : {}),
   };
   const schema = extra.thread_id || extra.resume ? { ...inputSchema, properties } : inputSchema;
-  const { annotations } = mcpOf(assistant);
+  const { annotations } = getMcpMetadata(assistant);
   return {
     name,
     title: assistant.name,
@@ -165,10 +184,10 @@ export function shownTool(
 
 /** The run's input, and the conversation that the arguments continue. */
 export function readArguments(
-  { thread_id: threadName, resume: resumeName, takesMessage }: ToolArguments,
-  given: JsonObject,
+  { thread_id: threadName, resume: resumeName, takesMessage }: ToolSignature,
+  args: JsonObject,
 ): { readonly input: JsonObject; readonly thread_id: Json | undefined; readonly resume: Json | undefined } {
-  const { [threadName]: thread_id, [resumeName]: resume, ...input } = given;
+  const { [threadName]: thread_id, [resumeName]: resume, ...input } = args;
   const { message, ...rest } = input;
   const isShort = takesMessage && typeof message === "string" && rest.messages === undefined;
   return {

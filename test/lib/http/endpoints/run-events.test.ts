@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { approvalOf, decisionsAnswer, questionText } from "../../../../lib/executor/questions.ts";
-import { readCall } from "../../../../lib/http/endpoints/calls.ts";
+import { readProtocolRequest } from "../../../../lib/http/endpoints/calls.ts";
 import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../../../lib/http/endpoints/run-events.ts";
 import type { Json } from "../../../../lib/json.ts";
 import { serviceInternals } from "../../../../lib/service.ts";
@@ -13,7 +13,7 @@ type Fed = readonly [event: string, data: unknown];
 /** The events of literal frames. */
 function mapped(...frames: readonly Fed[]): RunEvent[] {
   const mapper = new RunEventMapper();
-  return frames.flatMap(([event, data]) => mapper.take({ event, data: JSON.stringify(data) }));
+  return frames.flatMap(([event, data]) => mapper.map({ event, data: JSON.stringify(data) }));
 }
 
 /** Without what all events of a message share. */
@@ -31,7 +31,7 @@ const piece = (args: string, more: object = {}): Fed =>
 describe("run events", () => {
   it("of a large frame are read from its text once for all readers", () => {
     const frame = { event: "values", data: JSON.stringify({ report: { text: "x".repeat(100_000) } }) };
-    const [first, again] = [frame, frame].map((one) => new RunEventMapper().take(one)[0]);
+    const [first, again] = [frame, frame].map((one) => new RunEventMapper().map(one)[0]);
     assert.ok(first?.type === "values" && again?.type === "values");
     const [one, other] = [first, again].map(({ values }) => (values as { readonly report: object }).report);
     assert.equal(one, other);
@@ -130,11 +130,11 @@ describe("run events", () => {
     const { run, frames } = await service.runs.stream(thread.thread_id, { ...request, stream_resumable: true });
     const live = new RunEventMapper();
     const seen: RunEvent[] = [];
-    for await (const frame of frames) seen.push(...live.take(frame));
+    for await (const frame of frames) seen.push(...live.map(frame));
     const replay = new RunEventMapper();
     const again: RunEvent[] = [];
     const { frames: stored } = await service.runs.joinStream(thread.thread_id, run.run_id);
-    for await (const frame of stored) again.push(...replay.take(frame));
+    for await (const frame of stored) again.push(...replay.map(frame));
     assert.deepEqual(again, seen);
     const texts = seen.flatMap((event) => (event.type === "text-delta" ? [event.delta] : []));
     assert.deepEqual(texts, ["One ", "two", "Three"]);
@@ -212,16 +212,16 @@ describe("calls", () => {
     };
     const run = await send({ input: { messages: "Go" } });
     const first = () => nouns.runs.get(null, run.run_id);
-    const asked = await readCall(nouns, await first());
-    assert.deepEqual([asked.newest.run_id, asked.open.map(({ value }) => value)], [run.run_id, ["One?"]]);
+    const asked = await readProtocolRequest(nouns, await first());
+    assert.deepEqual([asked.newestRun.run_id, asked.pending.map(({ value }) => value)], [run.run_id, ["One?"]]);
     const second = await send({ command: { resume: "yes" } });
-    const again = await readCall(nouns, await first());
-    assert.deepEqual([again.newest.run_id, again.open.map(({ value }) => value)], [second.run_id, ["Two?"]]);
+    const again = await readProtocolRequest(nouns, await first());
+    assert.deepEqual([again.newestRun.run_id, again.pending.map(({ value }) => value)], [second.run_id, ["Two?"]]);
     const third = await send({ command: { resume: "no" } });
-    const done = await readCall(nouns, await first());
-    assert.deepEqual([done.newest.run_id, done.open, done.superseded], [third.run_id, [], false]);
+    const done = await readProtocolRequest(nouns, await first());
+    assert.deepEqual([done.newestRun.run_id, done.pending, done.isSuperseded], [third.run_id, [], false]);
     await send({ input: { messages: "Another" } });
-    const later = await readCall(nouns, await first());
-    assert.deepEqual([later.newest.run_id, later.open, later.superseded], [third.run_id, [], true]);
+    const later = await readProtocolRequest(nouns, await first());
+    assert.deepEqual([later.newestRun.run_id, later.pending, later.isSuperseded], [third.run_id, [], true]);
   });
 });
