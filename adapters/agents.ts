@@ -19,17 +19,17 @@ import type { GraphEntry, GraphLike, LangGraphOptions } from "./langgraph/mod.ts
  */
 export type Agent = AgentFunction | AgentEntry | GraphLike | GraphEntry;
 
-type Entry = AgentEntry | GraphEntry;
+type AgentDefinition = AgentEntry | GraphEntry;
 
 /** The longest time of a timer. */
-const LONGEST_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The settings that may stand beside `agent` or `graph`. */
-export const SETTINGS: Record<keyof AgentSettings, Section["members"][string]> = {
+export const AGENT_SETTINGS: Record<keyof AgentSettings, Section["members"][string]> = {
   description: text((value) => value.isWellFormed(), "must be a text"),
   max_attempts: whole(1, 1e9),
-  timeout_ms: whole(1, LONGEST_MS),
-  abandon_ms: whole(1, LONGEST_MS),
+  timeout_ms: whole(1, MAX_TIMER_MS),
+  abandon_ms: whole(1, MAX_TIMER_MS),
   resume: oneOf(["by_id"]),
   mcp: section({ model_may_answer: flag }),
   a2a: section({ caller_may_approve: flag }),
@@ -39,48 +39,53 @@ export const SETTINGS: Record<keyof AgentSettings, Section["members"][string]> =
  * The problems that `createService` would report, without those of `storage`, which is opened when the rest is right, and of keys that
  * `found` names. `names`: all agents, also those that cannot be hosted. `rename` gives a problem the keys that the user knows.
  */
-export function problemsOfService(
+export function findSettingsProblems(
   settings: Omit<ServiceOptions, "storage">,
   names: readonly string[],
-  found: readonly string[],
+  knownProblems: readonly string[],
   rename: (problem: string) => string,
 ): readonly string[] {
   const infos = settings.executor.graphs();
   const missing = names.filter((name) => !infos.some(({ graph_id }) => graph_id === name));
   const graphs = (): readonly GraphInfo[] => [...infos, ...missing.map((graph_id): GraphInfo => ({ graph_id }))];
-  const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
-  const keys = new Set(["storage", ...found.map(keyOf)]);
+  const toProblemKey = (problem: string): string => problem.replace(/:.*$/s, "");
+  const keys = new Set(["storage", ...knownProblems.map(toProblemKey)]);
   try {
     validateOptions({ ...settings, storage: {} as Storage, executor: { ...settings.executor, graphs } });
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return error.problems.map(rename).filter((problem) => !keys.has(keyOf(problem)));
+    return error.problems.map(rename).filter((problem) => !keys.has(toProblemKey(problem)));
   }
 }
 
 /** An executor for one agent. Rejects with a message for the user when the value is no agent. */
-export async function agentExecutor(graph_id: string, agent: unknown, options?: LangGraphOptions): Promise<Executor> {
-  const entry = entryOf(agent);
-  if ("agent" in entry) return fromFunctions({ [graph_id]: { ...entry, agent: checked(entry.agent) } });
+export async function createAgentExecutor(
+  graph_id: string,
+  agent: unknown,
+  options?: LangGraphOptions,
+): Promise<Executor> {
+  const definition = toAgentDefinition(agent);
+  if ("agent" in definition)
+    return fromFunctions({ [graph_id]: { ...definition, agent: rejectFactories(definition.agent) } });
   const { langgraph } = await import("./langgraph/mod.ts");
-  return langgraph({ [graph_id]: entry }, options);
+  return langgraph({ [graph_id]: definition }, options);
 }
 
 /** The agent with its settings. Throws a TypeError for a value that cannot be one. */
-export function entryOf(agent: unknown): Entry {
+export function toAgentDefinition(agent: unknown): AgentDefinition {
   if (typeof agent === "function") return { agent: agent as AgentFunction };
-  if (typeof agent !== "object" || agent === null) throw new TypeError(NO_AGENT);
-  const { agent: fn, graph } = agent as { readonly agent?: unknown; readonly graph?: unknown };
+  if (typeof agent !== "object" || agent === null) throw new TypeError(NOT_AN_AGENT);
+  const { agent: agentFunction, graph } = agent as { readonly agent?: unknown; readonly graph?: unknown };
   // Compiled graphs and agents of LangChain are class instances. What describes one is a plain object.
   if (!isPlainObject(agent)) return { graph: agent as GraphLike };
-  if (fn !== undefined && graph !== undefined) throw new TypeError("give agent or graph, not both");
-  if (typeof fn === "function" || graph !== undefined) return agent as Entry;
+  if (agentFunction !== undefined && graph !== undefined) throw new TypeError("give agent or graph, not both");
+  if (typeof agentFunction === "function" || graph !== undefined) return agent as AgentDefinition;
   if ("compile" in agent || "lg_is_pregel" in agent) return { graph: agent as GraphLike };
-  throw new TypeError(NO_AGENT);
+  throw new TypeError(NOT_AN_AGENT);
 }
 
-const NO_AGENT =
+const NOT_AN_AGENT =
   "is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }";
 
 /** True for `{ … }`, also of another realm. */
@@ -89,7 +94,7 @@ function isPlainObject(value: object): boolean {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-const FACTORY =
+const FACTORY_WITHOUT_GRAPH =
   'The function returns a LangGraph.js graph: it is a factory. Write { graph: factory }, or "factory": true in greenroom.json';
 
 /** The end of the code of a function whose last word is a new graph. No agent returns what `compile()` does. */
@@ -97,12 +102,14 @@ const RETURNS_GRAPH =
   /(?:\breturn\b|=>)[^;]*?(?:\.compile|\bcreate(?:React)?Agent)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\s*;?\s*\}?$/;
 
 /** Nothing is called at start to find a factory that was given as an agent: its code shows it then, or its first result. */
-function checked(agent: AgentFunction): AgentFunction {
+function rejectFactories(agent: AgentFunction): AgentFunction {
   const isGenerator = /Generator/.test(Object.prototype.toString.call(agent));
-  if (!isGenerator && RETURNS_GRAPH.test(Function.prototype.toString.call(agent))) throw new TypeError(FACTORY);
+  if (!isGenerator && RETURNS_GRAPH.test(Function.prototype.toString.call(agent)))
+    throw new TypeError(FACTORY_WITHOUT_GRAPH);
   const refuseGraph = (result: unknown): unknown => {
     if (typeof result !== "object" || result === null) return result;
-    if ("lg_is_pregel" in result || ("compile" in result && "addNode" in result)) throw new TypeError(FACTORY);
+    if ("lg_is_pregel" in result || ("compile" in result && "addNode" in result))
+      throw new TypeError(FACTORY_WITHOUT_GRAPH);
     return result;
   };
   return (job) => {

@@ -7,9 +7,9 @@
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
 /** How long it waits before each try, in milliseconds. The last one repeats. */
-const WAITS_MS = [1_000, 2_000, 4_000, 5_000];
+const RETRY_DELAYS_MS = [1_000, 2_000, 4_000, 5_000];
 /** Then the page sees that the connection broke. */
-const TRIES = 60;
+const MAX_RETRIES = 60;
 
 /**
  * A `fetch` for `DefaultChatTransport`. When the body of a chat breaks, it asks for what follows the last event, and goes on in the same
@@ -28,12 +28,12 @@ const TRIES = 60;
 export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(input, init)): typeof globalThis.fetch {
   const resuming: Fetch = async (input, init = {}) => {
     const response = await fetch(input, init);
-    const place = placeOf(input, init);
+    const resumeUrl = findResumeUrl(input, init);
     const isChat = response.headers.has("x-vercel-ai-ui-message-stream");
-    if (!isChat || !response.body || place === null) return response;
+    if (!isChat || !response.body || resumeUrl === null) return response;
     const { status, headers } = response;
-    const body = goingOn(response.body, init.signal ?? undefined, (last) =>
-      fetch(place, { ...init, method: "GET", body: null, headers: withLast(init.headers, last) }),
+    const body = createResumedBody(response.body, init.signal ?? undefined, (lastEventId) =>
+      fetch(resumeUrl, { ...init, method: "GET", body: null, headers: withLastEventId(init.headers, lastEventId) }),
     );
     return new Response(body, { status, headers });
   };
@@ -42,7 +42,7 @@ export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(i
 }
 
 /** Where the stream of a chat continues; null if the request names no chat. */
-function placeOf(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
+function findResumeUrl(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
   const url = input instanceof Request ? input.url : String(input);
   if (method === "GET") return url;
   try {
@@ -56,14 +56,14 @@ function placeOf(input: string | URL | Request, { method = "GET", body }: Reques
   }
 }
 
-function withLast(given: HeadersInit | undefined, last: string): Headers {
-  const headers = new Headers(given);
+function withLastEventId(init: HeadersInit | undefined, lastEventId: string): Headers {
+  const headers = new Headers(init);
   headers.delete("content-type");
-  headers.set("last-event-id", last);
+  headers.set("last-event-id", lastEventId);
   return headers;
 }
 
-const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
+const delay = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
   new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms);
     signal?.addEventListener("abort", () => {
@@ -73,28 +73,28 @@ const wait = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
   });
 
 /** Whole events of a body, and then of the bodies that follow it, up to `[DONE]`. */
-function goingOn(
-  first: ReadableStream<Uint8Array>,
+function createResumedBody(
+  firstBody: ReadableStream<Uint8Array>,
   signal: AbortSignal | undefined,
-  next: (last: string) => Promise<Response>,
+  fetchNextBody: (lastEventId: string) => Promise<Response>,
 ): ReadableStream<Uint8Array> {
   const decoder = new TextDecoder();
   const encoder = new TextEncoder();
-  let reader = first.getReader();
+  let reader = firstBody.getReader();
   let unfinished = "";
-  let last = "";
+  let lastEventId = "";
 
   /** The next text of the body that is read; null when it broke. */
-  async function read(): Promise<string | null> {
+  async function readText(): Promise<string | null> {
     const { value, done } = await reader.read().catch((): { value?: Uint8Array; done: boolean } => ({ done: true }));
     return done || !value ? null : decoder.decode(value, { stream: true });
   }
 
   async function resume(): Promise<void> {
     unfinished = "";
-    for (let tries = 0; tries < TRIES; tries++) {
-      await wait(WAITS_MS[tries] ?? (WAITS_MS.at(-1) as number), signal);
-      const response = await next(last).catch(() => null);
+    for (let retries = 0; retries < MAX_RETRIES; retries++) {
+      await delay(RETRY_DELAYS_MS[retries] ?? (RETRY_DELAYS_MS.at(-1) as number), signal);
+      const response = await fetchNextBody(lastEventId).catch(() => null);
       signal?.throwIfAborted();
       if (response?.status === 200 && response.body) {
         reader = response.body.getReader();
@@ -109,20 +109,20 @@ function goingOn(
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       for (;;) {
-        const text = await read();
+        const text = await readText();
         signal?.throwIfAborted();
         if (text === null) {
           await resume();
           continue;
         }
-        const end = (unfinished + text).lastIndexOf("\n\n") + 2;
-        if (end < 2) {
+        const eventsEnd = (unfinished + text).lastIndexOf("\n\n") + 2;
+        if (eventsEnd < 2) {
           unfinished += text;
           continue;
         }
-        const events = (unfinished + text).slice(0, end);
-        unfinished = (unfinished + text).slice(end);
-        last = [...events.matchAll(/^id: (.*)$/gm)].at(-1)?.[1] ?? last;
+        const events = (unfinished + text).slice(0, eventsEnd);
+        unfinished = (unfinished + text).slice(eventsEnd);
+        lastEventId = [...events.matchAll(/^id: (.*)$/gm)].at(-1)?.[1] ?? lastEventId;
         controller.enqueue(encoder.encode(events));
         if (!events.endsWith("data: [DONE]\n\n")) return;
         controller.close();

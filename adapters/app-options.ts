@@ -3,8 +3,8 @@ import type { HandlerOptions } from "../lib/http/handler.ts";
 import { handlerSchema } from "../lib/http/options.ts";
 import { ConfigError, combine, type Executor, type HttpOptions, type ServiceOptions } from "../lib/mod.ts";
 import { anything, flag, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
-import { agentExecutor, entryOf, problemsOfService, SETTINGS } from "./agents.ts";
-import { type DatabaseOptions, problemOfUrl } from "./database.ts";
+import { AGENT_SETTINGS, createAgentExecutor, findSettingsProblems, toAgentDefinition } from "./agents.ts";
+import { type DatabaseOptions, findUrlProblem } from "./database.ts";
 
 /** How errors name the options of a database. */
 export const DATABASE_NAMES = {
@@ -15,24 +15,27 @@ export const DATABASE_NAMES = {
 };
 
 const WRITERS = ["auto", "inline", "thread"] as const satisfies readonly DatabaseOptions["writer"][];
-const string = text(() => true, "must be a text");
-const DATABASE = section({
-  url: string,
-  auth_token: string,
-  direct_url: string,
+const textSchema = text(() => true, "must be a text");
+const DATABASE_SCHEMA = section({
+  url: textSchema,
+  auth_token: textSchema,
+  direct_url: textSchema,
   writer: oneOf(WRITERS),
 } satisfies Record<keyof typeof DATABASE_NAMES, Schema>);
-const FUNCTION_ENTRY = section({ ...SETTINGS, agent: anything, strict: flag });
-const GRAPH_ENTRY = section({ ...SETTINGS, graph: anything });
+const FUNCTION_SCHEMA = section({ ...AGENT_SETTINGS, agent: anything, strict: flag });
+const GRAPH_SCHEMA = section({ ...AGENT_SETTINGS, graph: anything });
 
 export function findDatabaseProblems(database: unknown): string[] {
-  const given: unknown = typeof database === "string" ? { url: database } : database;
-  if (typeof given !== "object" || given === null) {
+  const options: unknown = typeof database === "string" ? { url: database } : database;
+  if (typeof options !== "object" || options === null) {
     return ['database: missing. Give a file path such as "agents.db", ":memory:", or a libSQL or postgres: URL'];
   }
-  const { url = "" } = given as { readonly url?: unknown };
-  const problem = url === "" ? "has no URL. Give a file path, :memory: or a URL" : problemOfUrl(String(url));
-  return [...problemsIn(DATABASE, given, "database"), ...(problem === undefined ? [] : [`database: ${problem}`])];
+  const { url = "" } = options as { readonly url?: unknown };
+  const problem = url === "" ? "has no URL. Give a file path, :memory: or a URL" : findUrlProblem(String(url));
+  return [
+    ...problemsIn(DATABASE_SCHEMA, options, "database"),
+    ...(problem === undefined ? [] : [`database: ${problem}`]),
+  ];
 }
 
 /** The options of the handler, and those of the HTTP side of the service. */
@@ -41,10 +44,10 @@ export function splitHttpOptions(
 ): readonly [HandlerOptions, HttpOptions] {
   if (typeof http !== "object" || http === null) return [{}, http];
   const entries = Object.entries(http).filter(([, value]) => value !== undefined);
-  const isHandler = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(handlerSchema.members, key);
+  const isHandlerOption = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(handlerSchema.members, key);
   return [
-    Object.fromEntries(entries.filter(isHandler)),
-    Object.fromEntries(entries.filter((entry) => !isHandler(entry))),
+    Object.fromEntries(entries.filter(isHandlerOption)),
+    Object.fromEntries(entries.filter((entry) => !isHandlerOption(entry))),
   ];
 }
 
@@ -52,25 +55,25 @@ export function splitHttpOptions(
 export function findServiceProblems(
   agents: unknown,
   settings: Omit<ServiceOptions, "storage">,
-  found: readonly string[],
+  knownProblems: readonly string[],
 ): readonly string[] {
   const rename = (problem: string): string => problem.replace(/^executor:/, "agents:");
-  return problemsOfService(settings, Object.keys(agents ?? {}), found, rename);
+  return findSettingsProblems(settings, Object.keys(agents ?? {}), knownProblems, rename);
 }
 
 /** An executor of all agents that can be hosted; the others are named in `problems`. */
-export async function hostAgents(agents: unknown, problems: string[]): Promise<Executor> {
+export async function createAgentsExecutor(agents: unknown, problems: string[]): Promise<Executor> {
   const executors: Executor[] = [];
-  const named = typeof agents === "object" && agents !== null ? Object.entries(agents) : [];
-  if (named.length === 0)
+  const agentEntries = typeof agents === "object" && agents !== null ? Object.entries(agents) : [];
+  if (agentEntries.length === 0)
     problems.push("agents: missing. Give at least one, for example { echo: async function* (job) { … } }");
-  for (const [name, agent] of named) {
+  for (const [name, agent] of agentEntries) {
     const key = `agents.${name}`;
     try {
-      const entry = entryOf(agent);
-      const schema = "agent" in entry ? FUNCTION_ENTRY : GRAPH_ENTRY;
-      if (entry === agent) problems.push(...problemsIn(schema, entry, "agents", name));
-      executors.push(await agentExecutor(name, agent));
+      const definition = toAgentDefinition(agent);
+      const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
+      if (definition === agent) problems.push(...problemsIn(schema, definition, "agents", name));
+      executors.push(await createAgentExecutor(name, agent));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];
       problems.push(...texts.map((text) => `${key}: ${text}`));

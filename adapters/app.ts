@@ -10,10 +10,10 @@ import { ConfigError, createService, type HttpOptions, type Service, type Servic
 import { problemsIn } from "../lib/validation.ts";
 import type { Agent } from "./agents.ts";
 import {
+  createAgentsExecutor,
   DATABASE_NAMES,
   findDatabaseProblems,
   findServiceProblems,
-  hostAgents,
   splitHttpOptions,
 } from "./app-options.ts";
 import { type DatabaseOptions, openDatabase } from "./database.ts";
@@ -64,18 +64,20 @@ export interface App {
  * ```
  */
 export async function createApp(options: AppOptions): Promise<App> {
-  const { database, agents, http, ...rest } = options;
+  const { database, agents, http, ...serviceOptions } = options;
   const [handler, service_http] = splitHttpOptions(http);
-  const settings = { ...rest, ...(http === undefined ? {} : { http: service_http }) };
+  const settings = { ...serviceOptions, ...(http === undefined ? {} : { http: service_http }) };
   const problems = [...findDatabaseProblems(database), ...problemsIn(handlerSchema, handler, "http")];
-  const executor = await hostAgents(agents, problems);
-  const replaced = Object.entries({ storage: "database", executor: "agents" }).filter(([name]) => name in settings);
-  problems.push(...replaced.map(([name, other]) => `${name}: unknown option. Use ${other}`));
+  const executor = await createAgentsExecutor(agents, problems);
+  const misnamedOptions = Object.entries({ storage: "database", executor: "agents" }).filter(
+    ([name]) => name in settings,
+  );
+  problems.push(...misnamedOptions.map(([name, replacement]) => `${name}: unknown option. Use ${replacement}`));
   problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
   if (problems.length > 0) throw new ConfigError(problems);
 
-  const place = typeof database === "string" ? { url: database } : database;
-  const storage = await openDatabase(place, DATABASE_NAMES);
+  const databaseOptions = typeof database === "string" ? { url: database } : database;
+  const storage = await openDatabase(databaseOptions, DATABASE_NAMES);
   let started: Service | undefined;
   try {
     const service = await createService({ ...settings, storage, executor });

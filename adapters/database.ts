@@ -26,7 +26,7 @@ export const isLibsql = (url: string): boolean => /^(?:file|libsql|https?|wss?):
 export const isPostgres = (url: string): boolean => /^postgres(?:ql)?:/i.test(url);
 
 /** What is wrong with a URL before it is opened: a scheme without a driver. Undefined for a usable one. */
-export function problemOfUrl(url: string): string | undefined {
+export function findUrlProblem(url: string): string | undefined {
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(url)?.[1];
   if (!scheme || isLibsql(url) || isPostgres(url)) return undefined;
   return `no driver for ${scheme}: databases. Use a file path, :memory:, a libSQL or a postgres: URL`;
@@ -35,7 +35,7 @@ export function problemOfUrl(url: string): string | undefined {
 /** Opens the database and migrates it. Throws a ConfigError for what the user can correct. */
 export async function openDatabase(options: DatabaseOptions, names: DatabaseNames): Promise<Storage> {
   /** Drivers name their own options. */
-  const named = (message: string): string =>
+  const withOptionNames = (message: string): string =>
     message
       .replace(/^postgres: direct_url:/, `${names.direct_url}:`)
       .replace(/^postgres: url:|^libSQL: url\b/, `${names.url}:`)
@@ -54,9 +54,9 @@ export async function openDatabase(options: DatabaseOptions, names: DatabaseName
     return storage;
   } catch (error) {
     await driver?.close().catch(() => {});
-    if (error instanceof ConfigError) throw new ConfigError(error.problems.map(named));
+    if (error instanceof ConfigError) throw new ConfigError(error.problems.map(withOptionNames));
     // The user can correct what fails while opening. Later errors are faults and keep their stack.
-    throw opened ? error : new ConfigError([`${names.url}: ${named((error as Error).message)}`]);
+    throw opened ? error : new ConfigError([`${names.url}: ${withOptionNames((error as Error).message)}`]);
   }
 }
 

@@ -5,7 +5,7 @@
  */
 import type { OpenApi } from "../lib/http/handler.ts";
 
-type Row = Readonly<Record<string, unknown>>;
+type Schema = Readonly<Record<string, unknown>>;
 
 /**
  * The API reference of a handler, as its `docs`.
@@ -20,7 +20,7 @@ type Row = Readonly<Record<string, unknown>>;
  */
 export function docsPage(document: OpenApi): Response {
   const nonce = crypto.randomUUID();
-  return new Response(htmlOf(document, nonce), {
+  return new Response(renderPage(document, nonce), {
     headers: {
       "content-type": "text/html; charset=utf-8",
       "content-security-policy": `default-src 'none'; style-src 'nonce-${nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
@@ -46,46 +46,51 @@ interface Parameter {
   readonly in: string;
   readonly required?: boolean;
   readonly description?: string;
-  readonly schema: Row;
+  readonly schema: Schema;
 }
 
-type Contents = Readonly<Record<string, { readonly schema: Row }>>;
+type Contents = Readonly<Record<string, { readonly schema: Schema }>>;
 
-const escaped = (text: unknown): string => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+const escapeHtml = (text: unknown): string => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 /** Backquotes become code. */
-const prose = (text = ""): string => escaped(text).replace(/`([^`]+)`/g, "<code>$1</code>");
-const idOf = ({ method, path }: Operation): string =>
+const renderProse = (text = ""): string => escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
+const toOperationId = ({ method, path }: Operation): string =>
   `${method}${path}`.replace(/[^A-Za-z0-9]+/g, "-").replace(/-$/, "");
 
-function htmlOf({ info, servers, paths, components }: OpenApi, nonce: string): string {
+function renderPage({ info, servers, paths, components }: OpenApi, nonce: string): string {
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ ...(operation as Operation), method, path })),
   );
-  const tags = [...new Set(operations.map(tagOf))];
+  const tags = [...new Set(operations.map(getTag))];
   const base = servers[0]?.url.replace(/\/$/, "") ?? "";
   const sections = tags.map((tag) => {
-    const parts = operations.filter((operation) => tagOf(operation) === tag).map((one) => operationHtml(one, base));
-    return `<h2 id="${escaped(tag)}">${escaped(tag)}</h2>${parts.join("")}`;
+    const parts = operations
+      .filter((operation) => getTag(operation) === tag)
+      .map((operation) => renderOperation(operation, base));
+    return `<h2 id="${escapeHtml(tag)}">${escapeHtml(tag)}</h2>${parts.join("")}`;
   });
   const schemas = Object.entries(components.schemas).map(
-    ([name, schema]) => `<h3 id="schema-${escaped(name)}">${escaped(name)}</h3>${schemaHtml(schema as Row)}`,
+    ([name, schema]) => `<h3 id="schema-${escapeHtml(name)}">${escapeHtml(name)}</h3>${renderSchema(schema as Schema)}`,
   );
   const links = tags.map((tag) => {
     const items = operations
-      .filter((operation) => tagOf(operation) === tag)
-      .map((one) => `<li><a href="#${idOf(one)}">${badge(one.method)} ${escaped(one.path)}</a></li>`);
-    return `<details><summary>${escaped(tag)}</summary><ul>${items.join("")}</ul></details>`;
+      .filter((operation) => getTag(operation) === tag)
+      .map(
+        (operation) =>
+          `<li><a href="#${toOperationId(operation)}">${renderMethod(operation.method)} ${escapeHtml(operation.path)}</a></li>`,
+      );
+    return `<details><summary>${escapeHtml(tag)}</summary><ul>${items.join("")}</ul></details>`;
   });
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>${escaped(info.title)} API</title>
+<title>${escapeHtml(info.title)} API</title>
 <style nonce="${nonce}">${STYLE}</style>
-<nav aria-label="Routes"><a href="#top"><b>${escaped(info.title)} API</b></a>${links.join("")}<a href="#schemas">Schemas</a></nav>
+<nav aria-label="Routes"><a href="#top"><b>${escapeHtml(info.title)} API</b></a>${links.join("")}<a href="#schemas">Schemas</a></nav>
 <main id="top">
-<h1>${escaped(info.title)} API</h1>
-<p>${prose(info.description)} Version ${escaped(info.version)}. <a href="openapi.json">openapi.json</a> has the same for programs.</p>
+<h1>${escapeHtml(info.title)} API</h1>
+<p>${renderProse(info.description)} Version ${escapeHtml(info.version)}. <a href="openapi.json">openapi.json</a> has the same for programs.</p>
 <p>Where the server needs an API key, send it as the header <code>X-API-Key</code>.</p>
 ${sections.join("\n")}
 <h2 id="schemas">Schemas</h2>
@@ -95,84 +100,88 @@ ${schemas.join("\n")}
 `;
 }
 
-const tagOf = ({ tags }: Operation): string => tags?.[0] ?? "Other";
-const badge = (method: string): string => `<span class="${escaped(method)}">${escaped(method.toUpperCase())}</span>`;
+const getTag = ({ tags }: Operation): string => tags?.[0] ?? "Other";
+const renderMethod = (method: string): string =>
+  `<span class="${escapeHtml(method)}">${escapeHtml(method.toUpperCase())}</span>`;
 
-function operationHtml(operation: Operation, base: string): string {
+function renderOperation(operation: Operation, base: string): string {
   const { method, path, summary, description, parameters = [], requestBody, responses } = operation;
   const rows = parameters.map(
-    (one) =>
-      `<tr><td><code>${escaped(one.name)}</code>${one.required ? " *" : ""}</td><td>${escaped(one.in)}</td><td>${typeHtml(one.schema)}</td><td>${prose(one.description)}</td></tr>`,
+    (parameter) =>
+      `<tr><td><code>${escapeHtml(parameter.name)}</code>${parameter.required ? " *" : ""}</td><td>${escapeHtml(parameter.in)}</td><td>${renderType(parameter.schema)}</td><td>${renderProse(parameter.description)}</td></tr>`,
   );
   const parts = [
-    `<section><h3 id="${idOf(operation)}">${badge(method)} <code>${escaped(base + path)}</code></h3>`,
-    `<p>${prose(summary)}${description ? `. ${prose(description)}` : ""}</p>`,
+    `<section><h3 id="${toOperationId(operation)}">${renderMethod(method)} <code>${escapeHtml(base + path)}</code></h3>`,
+    `<p>${renderProse(summary)}${description ? `. ${renderProse(description)}` : ""}</p>`,
     rows.length > 0
       ? `<table><thead><tr><th>Parameter<th>In<th>Type<th>Description</thead><tbody>${rows.join("")}</tbody></table>`
       : "",
-    requestBody ? `<p>Body${requestBody.required ? "" : ", optional"}: ${contentHtml(requestBody.content)}</p>` : "",
-    responsesHtml(responses),
+    requestBody ? `<p>Body${requestBody.required ? "" : ", optional"}: ${renderContents(requestBody.content)}</p>` : "",
+    renderResponses(responses),
     "</section>",
   ];
   return parts.join("\n");
 }
 
 /** What succeeds is open, errors are folded. */
-function responsesHtml(responses: Operation["responses"]): string {
-  const item = ([status, { description, content }]: [string, Operation["responses"][string]]): string =>
-    `<li><b>${escaped(status)}</b> ${prose(description)}${content ? `: ${contentHtml(content)}` : ""}</li>`;
-  const all = Object.entries(responses);
-  const good = all.filter(([status]) => status < "400").map(item);
-  const bad = all.filter(([status]) => status >= "400").map(item);
-  return `<ul>${good.join("")}</ul>${bad.length > 0 ? `<details><summary>Errors</summary><ul>${bad.join("")}</ul></details>` : ""}`;
+function renderResponses(responses: Operation["responses"]): string {
+  const renderResponse = ([status, { description, content }]: [string, Operation["responses"][string]]): string =>
+    `<li><b>${escapeHtml(status)}</b> ${renderProse(description)}${content ? `: ${renderContents(content)}` : ""}</li>`;
+  const entries = Object.entries(responses);
+  const successes = entries.filter(([status]) => status < "400").map(renderResponse);
+  const errors = entries.filter(([status]) => status >= "400").map(renderResponse);
+  return `<ul>${successes.join("")}</ul>${errors.length > 0 ? `<details><summary>Errors</summary><ul>${errors.join("")}</ul></details>` : ""}`;
 }
 
-const contentHtml = (content: Contents): string =>
+const renderContents = (content: Contents): string =>
   Object.entries(content)
-    .map(([type, { schema }]) => `<code>${escaped(type)}</code> ${typeHtml(schema)}`)
+    .map(([type, { schema }]) => `<code>${escapeHtml(type)}</code> ${renderType(schema)}`)
     .join(", or ");
 
 /** A schema in a line. */
-function typeHtml(schema: unknown): string {
+function renderType(schema: unknown): string {
   if (schema === true || schema === undefined) return "any";
-  const { $ref, anyOf, const: value, enum: values, type, items, format, description } = schema as Row;
+  const { $ref, anyOf, const: value, enum: values, type, items, format, description } = schema as Schema;
   if (typeof $ref === "string") {
-    const name = escaped($ref.replace(/^.*\//, ""));
+    const name = escapeHtml($ref.replace(/^.*\//, ""));
     return `<a href="#schema-${name}">${name}</a>`;
   }
-  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(typeHtml))].join(" | ");
-  if (value !== undefined) return `<code>${escaped(JSON.stringify(value))}</code>`;
-  if (Array.isArray(values)) return values.map((one) => `<code>${escaped(JSON.stringify(one))}</code>`).join(" | ");
-  if (type === "array") return `list of ${typeHtml(items)}`;
-  const named = Array.isArray(type) ? type.join(" | ") : type;
-  return `${escaped(named ?? "any")}${format ? ` (${escaped(format)})` : ""}${named === "string" && description ? `: ${prose(String(description))}` : ""}`;
+  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(renderType))].join(" | ");
+  if (value !== undefined) return `<code>${escapeHtml(JSON.stringify(value))}</code>`;
+  if (Array.isArray(values))
+    return values.map((constant) => `<code>${escapeHtml(JSON.stringify(constant))}</code>`).join(" | ");
+  if (type === "array") return `list of ${renderType(items)}`;
+  const typeName = Array.isArray(type) ? type.join(" | ") : type;
+  return `${escapeHtml(typeName ?? "any")}${format ? ` (${escapeHtml(format)})` : ""}${typeName === "string" && description ? `: ${renderProse(String(description))}` : ""}`;
 }
 
 /** The members of an object as a list, theirs nested in it. */
-function schemaHtml(schema: Row): string {
-  const nested = [schema, ...((schema.anyOf as Row[] | undefined) ?? [])].find(({ properties }) => properties);
-  if (!nested) return `<p>${prose(schema.description as string | undefined)} ${typeHtml(schema)}</p>`;
-  const required = new Set((nested.required as string[] | undefined) ?? []);
-  const items = Object.entries(nested.properties as Readonly<Record<string, Row>>).map(([name, member]) => {
-    const inner = membersOf(member);
-    const head = `<code>${escaped(name)}</code>${required.has(name) ? " *" : ""} ${typeHtml(member)}${limits(member)} ${prose(member.description as string | undefined)}`;
-    return inner ? `<li><details><summary>${head}</summary>${schemaHtml(inner)}</details></li>` : `<li>${head}</li>`;
+function renderSchema(schema: Schema): string {
+  const objectSchema = [schema, ...((schema.anyOf as Schema[] | undefined) ?? [])].find(({ properties }) => properties);
+  if (!objectSchema) return `<p>${renderProse(schema.description as string | undefined)} ${renderType(schema)}</p>`;
+  const required = new Set((objectSchema.required as string[] | undefined) ?? []);
+  const items = Object.entries(objectSchema.properties as Readonly<Record<string, Schema>>).map(([name, member]) => {
+    const memberSchema = findObjectSchema(member);
+    const description = `<code>${escapeHtml(name)}</code>${required.has(name) ? " *" : ""} ${renderType(member)}${renderLimits(member)} ${renderProse(member.description as string | undefined)}`;
+    return memberSchema
+      ? `<li><details><summary>${description}</summary>${renderSchema(memberSchema)}</details></li>`
+      : `<li>${description}</li>`;
   });
-  return `${schema.description ? `<p>${prose(String(schema.description))}</p>` : ""}<ul class="members">${items.join("")}</ul>`;
+  return `${schema.description ? `<p>${renderProse(String(schema.description))}</p>` : ""}<ul class="members">${items.join("")}</ul>`;
 }
 
 /** The object that a member is, or that its items are. */
-function membersOf(schema: Row): Row | undefined {
-  const among = [schema, schema.items as Row | undefined, ...((schema.anyOf as Row[] | undefined) ?? [])];
-  return among.find((one) => one?.properties) as Row | undefined;
+function findObjectSchema(schema: Schema): Schema | undefined {
+  const candidates = [schema, schema.items as Schema | undefined, ...((schema.anyOf as Schema[] | undefined) ?? [])];
+  return candidates.find((candidate) => candidate?.properties) as Schema | undefined;
 }
 
-function limits(schema: Row): string {
+function renderLimits(schema: Schema): string {
   const names = ["default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern"];
-  const shown = names.filter((name) => schema[name] !== undefined && schema[name] !== Number.MAX_SAFE_INTEGER);
-  return shown.length === 0
+  const limitNames = names.filter((name) => schema[name] !== undefined && schema[name] !== Number.MAX_SAFE_INTEGER);
+  return limitNames.length === 0
     ? ""
-    : ` <small>${shown.map((name) => `${name} ${escaped(JSON.stringify(schema[name]))}`).join(", ")}</small>`;
+    : ` <small>${limitNames.map((name) => `${name} ${escapeHtml(JSON.stringify(schema[name]))}`).join(", ")}</small>`;
 }
 
 const STYLE = `

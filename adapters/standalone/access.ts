@@ -4,12 +4,15 @@ import type { IdentityStore } from "../../lib/storage/types.ts";
 import type { CommandOptions } from "./command-options.ts";
 
 /** How callers are known. Throws a ConfigError when the server would be open to other machines. */
-export async function guard(auth: ServiceOptions["auth"], { identity, own, options }: Guarded): Promise<AuthMode> {
+export async function requireSafeAccess(
+  auth: ServiceOptions["auth"],
+  { identity, hasListedKeys, options }: AccessInput,
+): Promise<AuthMode> {
   const mode =
     auth?.mode ??
     (auth?.custom && "custom") ??
-    (own || (await identity.listKeys({ limit: 1 })).length > 0 ? "api_key" : "none");
-  if (mode === "none" && own) {
+    (hasListedKeys || (await identity.listKeys({ limit: 1 })).length > 0 ? "api_key" : "none");
+  if (mode === "none" && hasListedKeys) {
     throw new ConfigError(['GREENROOM_API_KEYS: has no effect while auth.mode is "none"; remove one of the two']);
   }
   if (mode === "none" && !options.loopback) {
@@ -21,15 +24,15 @@ export async function guard(auth: ServiceOptions["auth"], { identity, own, optio
   return mode;
 }
 
-export interface Guarded {
+export interface AccessInput {
   readonly identity: IdentityStore;
   /** Its keys are those of GREENROOM_API_KEYS. */
-  readonly own: boolean;
+  readonly hasListedKeys: boolean;
   readonly options: CommandOptions;
 }
 
 /** Accounts of the keys in a list with commas; null when it names none. */
-export function ownKeys(list = ""): IdentityStore | null {
+export function createListedKeyStore(list = ""): IdentityStore | null {
   const keys = list.split(",").map((key) => key.trim());
   try {
     return keys.some((key) => key !== "") ? staticIdentity({ keys: keys.filter((key) => key !== "") }) : null;

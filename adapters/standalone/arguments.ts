@@ -37,27 +37,27 @@ export function parseTokens(args: readonly string[], valueOptions: readonly stri
 }
 
 /** What was given, proven as far as it can be without the database. */
-export interface Input {
+export interface CommandInput {
   /** The positional of this name. */
-  of(name: string): string;
-  one(name: string): string | undefined;
-  all(name: string): readonly string[] | undefined;
+  positional(name: string): string;
+  option(name: string): string | undefined;
+  list(name: string): readonly string[] | undefined;
   readonly now: number;
 }
 
 /** What a command takes beside `--json`, `--help` and the place of the database. */
-export interface Arguments {
+export interface CommandArguments {
   readonly positionals?: readonly string[];
   /** Option names with the words for their values in the usage text. */
   readonly options?: Readonly<Record<string, string>>;
   /** Problems that need no database. */
-  validate?(input: Input): readonly string[];
+  validate?(input: CommandInput): readonly string[];
 }
 
 /** Options that may be given again, or as a list with commas. */
-const LISTS = new Set(["permission", "workspaces"]);
+const LIST_OPTIONS = new Set(["permission", "workspaces"]);
 /** Options that say where the database is. `readPlace` reads them. */
-const PLACES = ["config", "database"];
+const DATABASE_OPTIONS = ["config", "database"];
 
 /** Returns what is wrong with an option, or undefined. `isRepeated`: the option was there before. */
 function findOptionProblem(
@@ -67,27 +67,27 @@ function findOptionProblem(
 ): string | undefined {
   if (name === "json" || name === "help") return value === undefined ? undefined : `${rawName}: takes no value`;
   if (!valueOptions.includes(name)) {
-    const known = [...valueOptions, "json", "help"].map((option) => `--${option}`);
-    return `${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`;
+    const knownOptions = [...valueOptions, "json", "help"].map((option) => `--${option}`);
+    return `${rawName}: unknown option${didYouMean(rawName, knownOptions, "; see --help")}`;
   }
   if (!value) return `${rawName}: needs a value`;
   if (!inlineValue && value.startsWith("-"))
     return `${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`;
-  return isRepeated && !LISTS.has(name) ? `${rawName}: given twice` : undefined;
+  return isRepeated && !LIST_OPTIONS.has(name) ? `${rawName}: given twice` : undefined;
 }
 
 function splitValue(name: string, value: string | undefined): readonly string[] {
   if (!value) return [];
-  return LISTS.has(name) ? value.split(",") : [value];
+  return LIST_OPTIONS.has(name) ? value.split(",") : [value];
 }
 
 /** Throws a ConfigError with every problem. */
 export function readArguments(
   args: readonly string[],
-  { positionals: wanted = [], options = {}, validate }: Arguments,
+  { positionals: positionalNames = [], options = {}, validate }: CommandArguments,
   now: number = Date.now(),
-): { readonly input: Input; readonly json: boolean; readonly help: boolean } {
-  const valueOptions = [...Object.keys(options), ...PLACES];
+): { readonly input: CommandInput; readonly json: boolean; readonly help: boolean } {
+  const valueOptions = [...Object.keys(options), ...DATABASE_OPTIONS];
   const problems: string[] = [];
   const values = new Map<string, string[]>();
   const positionals: string[] = [];
@@ -103,15 +103,16 @@ export function readArguments(
     values.set(name, [...earlier, ...splitValue(name, value)]);
   }
   const help = values.has("help");
-  for (const name of wanted.slice(positionals.length)) problems.push(`${name}: is missing`);
-  for (const value of positionals.slice(wanted.length)) problems.push(`${value}: not expected here; see --help`);
-  for (const name of LISTS) {
+  for (const name of positionalNames.slice(positionals.length)) problems.push(`${name}: is missing`);
+  for (const value of positionals.slice(positionalNames.length))
+    problems.push(`${value}: not expected here; see --help`);
+  for (const name of LIST_OPTIONS) {
     if (values.get(name)?.some((value) => value.trim() === "")) problems.push(`--${name}: an entry is empty`);
   }
-  const input: Input = {
-    of: (name) => positionals[wanted.indexOf(name)] as string,
-    one: (name) => values.get(name)?.[0],
-    all: (name) => values.get(name)?.map((value) => value.trim()),
+  const input: CommandInput = {
+    positional: (name) => positionals[positionalNames.indexOf(name)] as string,
+    option: (name) => values.get(name)?.[0],
+    list: (name) => values.get(name)?.map((value) => value.trim()),
     now,
   };
   problems.push(...(validate?.(input) ?? []));

@@ -17,7 +17,7 @@ import process from "node:process";
 import type { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../lib/mod.ts";
 import { readArguments } from "./arguments.ts";
-import { type Given, readPlace } from "./command-options.ts";
+import { type OptionValue, readDatabaseOptions } from "./command-options.ts";
 
 /** What was copied. */
 export interface Backup {
@@ -26,7 +26,7 @@ export interface Backup {
   readonly schema_version: number;
 }
 
-export interface BackupSurroundings {
+export interface BackupIo {
   /** Take one line each. Default: standard output and standard error. */
   readonly out?: (line: string) => void;
   readonly err?: (line: string) => void;
@@ -41,19 +41,19 @@ export const backupUsage = `greenroom backup FILE
 It also takes --json, --config FILE, --database FILE and --help.`;
 
 /** How long the source may be locked by a process that creates or recovers it. */
-const BUSY_MS = 5_000;
+const BUSY_TIMEOUT_MS = 5_000;
 
 /** Runs the command; `args` are those after its name. Gives the exit code: 1 when anything was wrong, and then FILE is not there. */
-export async function runBackup(args: readonly string[], surroundings: BackupSurroundings = {}): Promise<number> {
-  const { out = console.log, err = console.error, env = process.env } = surroundings;
+export async function runBackup(args: readonly string[], io: BackupIo = {}): Promise<number> {
+  const { out = console.log, err = console.error, env = process.env } = io;
   try {
     const { input, json, help } = readArguments(args, { positionals: ["FILE"] });
     if (help) {
       out(backupUsage);
       return 0;
     }
-    const file = input.of("FILE");
-    const backup = await copyDatabase(fileOf(readPlace(args, env).database), file);
+    const file = input.positional("FILE");
+    const backup = await copyDatabase(toSqliteFile(readDatabaseOptions(args, env).database), file);
     const { bytes, schema_version } = backup;
     out(json ? JSON.stringify(backup, null, 2) : `${file}: ${bytes} bytes, schema version ${schema_version}, whole`);
     return 0;
@@ -68,47 +68,50 @@ export async function runBackup(args: readonly string[], surroundings: BackupSur
  * is not there when it rejects or the process dies. Servers continue to read and write; the file is never written to. Throws
  * ConfigError for problems that the user can fix.
  */
-async function copyDatabase({ value: from, setting }: Given, to: string): Promise<Backup> {
-  const shown = `${setting}: ${from}`;
-  if (!existsSync(from)) throw new ConfigError([`${setting}: there is no file ${from}`]);
-  if (existsSync(to)) throw taken(to);
-  const { DatabaseSync } = await sqlite();
-  const part = join(dirname(to), `.${basename(to)}.${randomUUID().slice(0, 8)}.part`);
+async function copyDatabase({ value: sourceFile, setting }: OptionValue, targetFile: string): Promise<Backup> {
+  const databaseName = `${setting}: ${sourceFile}`;
+  if (!existsSync(sourceFile)) throw new ConfigError([`${setting}: there is no file ${sourceFile}`]);
+  if (existsSync(targetFile)) throw fileExistsError(targetFile);
+  const { DatabaseSync } = await importSqlite();
+  const partialFile = join(dirname(targetFile), `.${basename(targetFile)}.${randomUUID().slice(0, 8)}.part`);
   try {
     // SQLite fills an existing empty file. This one is not readable by other users.
-    closeSync(openSync(part, "wx", 0o600));
+    closeSync(openSync(partialFile, "wx", 0o600));
   } catch (error) {
-    throw new ConfigError([`FILE: ${to} cannot be written (${(error as Error).message})`]);
+    throw new ConfigError([`FILE: ${targetFile} cannot be written (${(error as Error).message})`]);
   }
   try {
-    use(new DatabaseSync(from, { readOnly: true }), (source) => {
-      source.exec(`pragma busy_timeout = ${BUSY_MS}`);
-      versionOf(source, shown);
-      source.prepare("vacuum into ?").run(part);
+    withDatabase(new DatabaseSync(sourceFile, { readOnly: true }), (source) => {
+      source.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
+      readSchemaVersion(source, databaseName);
+      source.prepare("vacuum into ?").run(partialFile);
     });
-    const schema_version = use(new DatabaseSync(part, { readOnly: true }), (copy) => {
-      const [first] = copy.prepare("pragma integrity_check(1)").all() as { integrity_check?: string }[];
-      if (first?.integrity_check !== "ok")
-        throw new Error(`database disk image is malformed: ${first?.integrity_check}`);
-      return versionOf(copy, shown);
+    const schema_version = withDatabase(new DatabaseSync(partialFile, { readOnly: true }), (copy) => {
+      const [integrity] = copy.prepare("pragma integrity_check(1)").all() as { integrity_check?: string }[];
+      if (integrity?.integrity_check !== "ok")
+        throw new Error(`database disk image is malformed: ${integrity?.integrity_check}`);
+      return readSchemaVersion(copy, databaseName);
     });
-    chmodSync(part, statSync(from).mode & 0o777);
-    synced(part, constants.O_RDWR);
-    place(part, to);
+    chmodSync(partialFile, statSync(sourceFile).mode & 0o777);
+    syncToDisk(partialFile, constants.O_RDWR);
+    linkIntoPlace(partialFile, targetFile);
     // The name is on the disk as well.
-    synced(dirname(to), constants.O_RDONLY);
-    return { file: to, bytes: statSync(to).size, schema_version };
+    syncToDisk(dirname(targetFile), constants.O_RDONLY);
+    return { file: targetFile, bytes: statSync(targetFile).size, schema_version };
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw new ConfigError([`${shown} cannot be copied to ${to}: ${(error as Error).message}${remedy(error)}`]);
+    throw new ConfigError([
+      `${databaseName} cannot be copied to ${targetFile}: ${(error as Error).message}${suggestRemedy(error)}`,
+    ]);
   } finally {
-    for (const end of ["", "-journal", "-wal", "-shm"]) rmSync(`${part}${end}`, { force: true });
+    for (const suffix of ["", "-journal", "-wal", "-shm"]) rmSync(`${partialFile}${suffix}`, { force: true });
   }
 }
 
-const taken = (to: string): ConfigError => new ConfigError([`FILE: ${to} exists. A backup never replaces a file`]);
+const fileExistsError = (targetFile: string): ConfigError =>
+  new ConfigError([`FILE: ${targetFile} exists. A backup never replaces a file`]);
 
-function remedy(error: unknown): string {
+function suggestRemedy(error: unknown): string {
   const { message } = error as Error;
   if (/not a database|malformed/.test(message)) return ". It is damaged, or belongs to another program";
   if (/full|disk I\/O/.test(message)) return ". Make sure that the disk has room";
@@ -117,7 +120,7 @@ function remedy(error: unknown): string {
   return "";
 }
 
-function use<Result>(database: DatabaseSync, work: (database: DatabaseSync) => Result): Result {
+function withDatabase<Result>(database: DatabaseSync, work: (database: DatabaseSync) => Result): Result {
   try {
     return work(database);
   } finally {
@@ -126,14 +129,14 @@ function use<Result>(database: DatabaseSync, work: (database: DatabaseSync) => R
 }
 
 /** Throws for a database that Greenroom has not made: the wrong file was named. */
-function versionOf(database: DatabaseSync, shown: string): number {
-  const has = (table: string): boolean =>
+function readSchemaVersion(database: DatabaseSync, databaseName: string): number {
+  const hasTable = (table: string): boolean =>
     database.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(table) !== undefined;
-  if (!has("greenroom_versions")) throw new ConfigError([`${shown} is no database of Greenroom`]);
+  if (!hasTable("greenroom_versions")) throw new ConfigError([`${databaseName} is no database of Greenroom`]);
   return Number(database.prepare("select max(version) as version from greenroom_versions").get()?.version);
 }
 
-function synced(path: string, flags: number): void {
+function syncToDisk(path: string, flags: number): void {
   const fd = openSync(path, flags);
   try {
     fsyncSync(fd);
@@ -143,17 +146,17 @@ function synced(path: string, flags: number): void {
 }
 
 /** Gives the file its name. Unlike a renaming, a link refuses a name that was taken meanwhile. */
-function place(part: string, to: string): void {
+function linkIntoPlace(partialFile: string, targetFile: string): void {
   try {
-    linkSync(part, to);
+    linkSync(partialFile, targetFile);
   } catch (error) {
-    if ((error as { code?: unknown }).code === "EEXIST" || existsSync(to)) throw taken(to);
+    if ((error as { code?: unknown }).code === "EEXIST" || existsSync(targetFile)) throw fileExistsError(targetFile);
     // A file system without links.
-    renameSync(part, to);
+    renameSync(partialFile, targetFile);
   }
 }
 
-async function sqlite(): Promise<typeof import("node:sqlite")> {
+async function importSqlite(): Promise<typeof import("node:sqlite")> {
   return await import("node:sqlite").catch(() => {
     throw new ConfigError([
       `This runtime has no SQLite: use Node 22.13 or newer, or Bun (bunx --bun greenroom backup)`,
@@ -162,12 +165,12 @@ async function sqlite(): Promise<typeof import("node:sqlite")> {
 }
 
 /** The file that is meant by a database. */
-function fileOf({ value, setting }: Given): Given {
+function toSqliteFile({ value, setting }: OptionValue): OptionValue {
   if (value === ":memory:") throw new ConfigError([`${setting}: what is in memory alone cannot be copied`]);
-  const [, scheme = "", rest = ""] = /^([a-z][a-z0-9+.-]+):(.*)$/is.exec(value) ?? [];
+  const [, scheme = "", path = ""] = /^([a-z][a-z0-9+.-]+):(.*)$/is.exec(value) ?? [];
   if (scheme === "") return { value, setting };
   if (/^file$/i.test(scheme)) {
-    return { value: decodeURI(rest.replace(/^\/\/(?=\/)/, "").replace(/[?#].*$/s, "")), setting };
+    return { value: decodeURI(path.replace(/^\/\/(?=\/)/, "").replace(/[?#].*$/s, "")), setting };
   }
   const tool = /^postgres/i.test(scheme) ? "pg_dump" : "what its server offers";
   throw new ConfigError([`${setting}: only SQLite files are copied; for ${scheme}: databases use ${tool}`]);

@@ -2,17 +2,17 @@
 import { existsSync } from "node:fs";
 import { ConfigError } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
-import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
+import { findUrlProblem, isLibsql, isPostgres } from "../database.ts";
 import { parseTokens } from "./arguments.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
-import { withoutUndefined } from "./without-undefined.ts";
+import { omitUndefined } from "./omit-undefined.ts";
 
 /** First words of a command line that `runCommand` takes. */
 export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents", "backup"]);
 
 /** A value, and the flag or variable that errors about it name. */
-export interface Given {
+export interface OptionValue {
   readonly value: string;
   readonly setting: string;
 }
@@ -22,14 +22,14 @@ export interface CommandOptions {
   readonly help: boolean;
   readonly version: boolean;
   readonly config?: string;
-  readonly host: Given;
+  readonly host: OptionValue;
   /** Only this machine reaches the host. */
   readonly loopback: boolean;
   /** What URLs that leave the server start with. Default: where it listens. */
-  readonly public_base_url?: Given;
+  readonly public_base_url?: OptionValue;
   /** Undefined: 2024, or the next free one. */
   readonly port?: number;
-  readonly database: Given;
+  readonly database: OptionValue;
   readonly workers?: number;
   /** How long runs may continue after SIGTERM. */
   readonly grace_ms: number;
@@ -91,12 +91,12 @@ const VALUE_FLAGS = [
 ] as const;
 
 /** A SQLite file. */
-const DEFAULT_DATABASE: Given = { value: ".greenroom/greenroom.db", setting: "--database" };
+const DEFAULT_DATABASE: OptionValue = { value: ".greenroom/greenroom.db", setting: "--database" };
 
 type EnvVars = Readonly<Record<string, string | undefined>>;
 
 /** An option by its flag, or else by its variable. */
-function givenBy(name: string, flag: string | undefined, env: EnvVars): Given | undefined {
+function readOption(name: string, flag: string | undefined, env: EnvVars): OptionValue | undefined {
   if (flag !== undefined) return { value: flag, setting: `--${name}` };
   const setting = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
   const value = env[setting];
@@ -113,7 +113,7 @@ export function readCommand(
   const settings = new Settings(flags, env, problems);
   const host = settings.get("host") ?? { value: "127.0.0.1", setting: "--host" };
   const database = settings.get("database") ?? DEFAULT_DATABASE;
-  const databaseProblem = problemOfUrl(database.value);
+  const databaseProblem = findUrlProblem(database.value);
   if (databaseProblem !== undefined) problems.push(`${database.setting}: ${databaseProblem}`);
   const studio = env.GREENROOM_STUDIO;
   if (studio && studio !== "0" && studio !== "1") problems.push(`GREENROOM_STUDIO: ${studio} is neither 0 nor 1`);
@@ -128,7 +128,7 @@ export function readCommand(
     studio: flags.has("studio") || studio === "1",
     dev,
     open: !flags.has("no-open"),
-    ...withoutUndefined({
+    ...omitUndefined({
       log_format: settings.getChoice("log-format", LOG_FORMATS),
       run: flags.get("run"),
       config: settings.get("config")?.value,
@@ -156,18 +156,21 @@ function readFlags(args: readonly string[], commands: Iterable<string>, dev: boo
   const flags = new Map<string, string>();
   const tokens = parseTokens(args, valueFlags);
   const isUnknown = (name: string): boolean => !switches.includes(name) && !valueFlags.includes(name);
-  const known = [...valueFlags, ...switches].map((flag) => `--${flag}`);
+  const knownOptions = [...valueFlags, ...switches].map((flag) => `--${flag}`);
   for (const { name, rawName, value } of tokens) {
     if (name === undefined) continue;
-    if (isUnknown(name)) problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
+    if (isUnknown(name))
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, knownOptions, "; see --help")}`);
     else if (switches.includes(name)) flags.set(name, "");
     else if (value) flags.set(name, value);
     else problems.push(`${rawName}: needs a value`);
   }
   // What follows an unknown option was meant as its value.
-  const taken = tokens.flatMap(({ name, index }) => (name !== undefined && isUnknown(name) ? [index + 1] : []));
+  const valuePositions = tokens.flatMap(({ name, index }) =>
+    name !== undefined && isUnknown(name) ? [index + 1] : [],
+  );
   for (const { name, index, rawName } of tokens) {
-    if (name !== undefined || taken.includes(index)) continue;
+    if (name !== undefined || valuePositions.includes(index)) continue;
     const hint = index === 0 ? `no such command${didYouMean(rawName, commands, "; see --help")}` : "";
     problems.push(`${rawName}: ${hint || "not an option; see --help"}`);
   }
@@ -186,8 +189,8 @@ class Settings {
     this.#problems = problems;
   }
 
-  get(name: (typeof VALUE_FLAGS)[number]): Given | undefined {
-    return givenBy(name, this.#flags.get(name), this.#env);
+  get(name: (typeof VALUE_FLAGS)[number]): OptionValue | undefined {
+    return readOption(name, this.#flags.get(name), this.#env);
   }
 
   getWholeNumber(name: "port" | "workers" | "grace-ms", max: number): number | undefined {
@@ -209,23 +212,25 @@ class Settings {
 }
 
 /** Where an account command works: options of its line, variables, and what the configuration says of keys. */
-export function readPlace(
+export function readDatabaseOptions(
   args: readonly string[],
   env: EnvVars,
-): { readonly database: Given; readonly key_prefix?: string } {
+): { readonly database: OptionValue; readonly key_prefix?: string } {
   const values = new Map(parseTokens(args, ["config", "database"]).map(({ name, value }) => [name, value]));
-  const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
-  const database = givenBy("database", text(values.get("database")), env) ?? DEFAULT_DATABASE;
+  const toNonEmptyText = (value: unknown): string | undefined =>
+    typeof value === "string" && value !== "" ? value : undefined;
+  const database = readOption("database", toNonEmptyText(values.get("database")), env) ?? DEFAULT_DATABASE;
   const file =
-    givenBy("config", text(values.get("config")), env)?.value ?? ["greenroom.json"].find((name) => existsSync(name));
+    readOption("config", toNonEmptyText(values.get("config")), env)?.value ??
+    ["greenroom.json"].find((name) => existsSync(name));
   if (file === undefined) return { database };
   const { auth } = readContent(file);
-  const key_prefix = isRecord(auth) ? text(auth.key_prefix) : undefined;
+  const key_prefix = isRecord(auth) ? toNonEmptyText(auth.key_prefix) : undefined;
   return { database, ...(key_prefix === undefined ? {} : { key_prefix }) };
 }
 
 /** A database as the log may name it. A URL may carry a password, and a token after the question mark. */
-export function shownDatabase(database: string): string {
+export function redactDatabaseUrl(database: string): string {
   if (isPostgres(database)) {
     const { host, pathname } = new URL(database);
     return `postgres://${host}${pathname}`;

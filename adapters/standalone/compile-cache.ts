@@ -7,7 +7,7 @@ import process from "node:process";
 /** A project with LangGraph takes 4 MB, for each version of Node and of the packages. */
 const MAX_BYTES = 32 * 1024 * 1024;
 
-function countBytes(folder: string): number {
+function measureFolder(folder: string): number {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   return files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
 }
@@ -22,7 +22,7 @@ export function enableCompileCache(folder: string): void {
   // Node writes at the exit, too: until then the folder does not grow. At the start, to count would take milliseconds.
   process.once("exit", () => {
     try {
-      if (countBytes(folder) > MAX_BYTES) rmSync(folder, { recursive: true, force: true });
+      if (measureFolder(folder) > MAX_BYTES) rmSync(folder, { recursive: true, force: true });
     } catch {
       // There is none, another process deletes it, or it cannot be written to.
     }

@@ -5,7 +5,7 @@ import process from "node:process";
 import type { AgentSettings } from "../../lib/executor/contract.ts";
 import { ConfigError, type InputIssue, type ServiceOptions } from "../../lib/mod.ts";
 import { anything, findings, flag, lineOf, rule, type Section, section, UNKNOWN } from "../../lib/validation.ts";
-import { SETTINGS } from "../agents.ts";
+import { AGENT_SETTINGS } from "../agents.ts";
 
 /** An export of a file. */
 export interface ModuleExport {
@@ -15,7 +15,7 @@ export interface ModuleExport {
 }
 
 /** One entry of `graphs`. */
-export interface GraphEntry extends ModuleExport {
+export interface ConfiguredGraph extends ModuleExport {
   readonly graph_id: string;
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
@@ -29,10 +29,10 @@ export interface FileConfig {
   /** All that the file names. */
   readonly graph_ids: readonly string[];
   /** Those whose entries can be read. */
-  readonly graphs: readonly GraphEntry[];
+  readonly graphs: readonly ConfiguredGraph[];
   /** What other keys take from files, by key; the options in `service` are without them. */
   readonly modules: Readonly<Partial<Record<ModuleKey, ModuleExport>>>;
-  readonly service: Pick<ServiceOptions, Option>;
+  readonly service: Pick<ServiceOptions, ServiceOption>;
   readonly env: Readonly<Record<string, string>>;
   /** The file with those variables, absolute; it may be missing. */
   readonly env_file: string | undefined;
@@ -45,7 +45,7 @@ export interface FileConfig {
 }
 
 /** Sections of the file that are options of the library under the same names. `createService` validates them. */
-const OPTIONS = [
+const SERVICE_OPTIONS = [
   "deployment",
   "public_base_url",
   "auth",
@@ -61,46 +61,46 @@ const OPTIONS = [
   "crons",
 ] as const;
 
-type Option = (typeof OPTIONS)[number];
+type ServiceOption = (typeof SERVICE_OPTIONS)[number];
 
 /** Keys that name the export of a file. */
-const MODULES = ["auth.path", "store.index.embed", "http.app"] as const;
-type ModuleKey = (typeof MODULES)[number];
+const MODULE_KEYS = ["auth.path", "store.index.embed", "http.app"] as const;
+type ModuleKey = (typeof MODULE_KEYS)[number];
 
-const keys = (members: Section["members"]): Section => section(members, [], "unknown key");
-const anyOf = (...names: readonly string[]): Section["members"] =>
+const strictSection = (members: Section["members"]): Section => section(members, [], "unknown key");
+const anyMembers = (...names: readonly string[]): Section["members"] =>
   Object.fromEntries(names.map((name) => [name, anything]));
 
 /** What every `langgraph.json` has, and a file of any name may. */
-const PROJECT = anyOf("$schema", "graphs", "env", "dependencies", "node_version");
-const object = rule((value) => isRecord(value), "must be an object");
+const SHARED_KEYS = anyMembers("$schema", "graphs", "env", "dependencies", "node_version");
+const objectRule = rule((value) => isRecord(value), "must be an object");
 
-const greenroomKeys = keys({
-  ...PROJECT,
-  ...Object.fromEntries(OPTIONS.map((name) => [name, object])),
+const greenroomKeys = strictSection({
+  ...SHARED_KEYS,
+  ...Object.fromEntries(SERVICE_OPTIONS.map((name) => [name, objectRule])),
   public_base_url: anything,
 });
 
 /** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
-const langgraphKeys = keys({
-  ...PROJECT,
-  auth: keys(anyOf("path", "disable_studio_auth")),
-  store: keys({
-    index: keys(anyOf("dims", "embed", "fields")),
-    ttl: keys(anyOf("default_ttl", "refresh_on_read", "sweep_interval_minutes")),
+const langgraphKeys = strictSection({
+  ...SHARED_KEYS,
+  auth: strictSection(anyMembers("path", "disable_studio_auth")),
+  store: strictSection({
+    index: strictSection(anyMembers("dims", "embed", "fields")),
+    ttl: strictSection(anyMembers("default_ttl", "refresh_on_read", "sweep_interval_minutes")),
   }),
-  checkpointer: keys({ ttl: keys(anyOf("strategy", "default_ttl", "sweep_interval_minutes")) }),
-  http: keys({
-    ...anyOf("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
-    ...anyOf(
+  checkpointer: strictSection({ ttl: strictSection(anyMembers("strategy", "default_ttl", "sweep_interval_minutes")) }),
+  http: strictSection({
+    ...anyMembers("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
+    ...anyMembers(
       ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "ai", "ag_ui", "a2a"].map(
         (group) => `disable_${group}`,
       ),
       ...["disable_operations", "disable_webhooks"],
     ),
-    configurable_headers: keys(anyOf("includes", "excludes")),
-    cors: keys(
-      anyOf(
+    configurable_headers: strictSection(anyMembers("includes", "excludes")),
+    cors: strictSection(
+      anyMembers(
         "allow_origins",
         "allow_origin_regex",
         "allow_methods",
@@ -111,11 +111,11 @@ const langgraphKeys = keys({
       ),
     ),
   }),
-  webhooks: object,
+  webhooks: objectRule,
 });
 
 /** Keys that only LangGraph needs, and those that only a greenroom.json has. */
-const OF_LANGGRAPH = [
+const LANGGRAPH_ONLY_KEYS = [
   "dependencies",
   "node_version",
   "python_version",
@@ -123,12 +123,12 @@ const OF_LANGGRAPH = [
   "image_distro",
   "base_image",
 ];
-const OF_GREENROOM = OPTIONS.filter((name) => !Object.hasOwn(langgraphKeys.members, name));
+const GREENROOM_ONLY_KEYS = SERVICE_OPTIONS.filter((name) => !Object.hasOwn(langgraphKeys.members, name));
 
 /** An entry of `graphs` that is no text. */
-const graphKeys = keys({ ...SETTINGS, path: anything, factory: flag });
+const graphKeys = strictSection({ ...AGENT_SETTINGS, path: anything, factory: flag });
 
-const isOption = (name: string): boolean => (OPTIONS as readonly string[]).includes(name);
+const isOption = (name: string): boolean => (SERVICE_OPTIONS as readonly string[]).includes(name);
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -136,12 +136,12 @@ export const isRecord = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Whether a file is a `langgraph.json`: by its content, unless it has one of the two names or nothing shows what it is. */
-function isOfLangGraph(file: string, content: JsonObject): boolean {
+function isLangGraphConfig(file: string, content: JsonObject): boolean {
   const name = basename(file);
   const has = (key: string): boolean => Object.hasOwn(content, key);
   if (name === "langgraph.json" || name === "greenroom.json") return name === "langgraph.json";
-  if (OF_GREENROOM.some(has)) return false;
-  return OF_LANGGRAPH.some(has) || /langgra\.?ph/.test(String(content.$schema)) || name.startsWith("langgraph");
+  if (GREENROOM_ONLY_KEYS.some(has)) return false;
+  return LANGGRAPH_ONLY_KEYS.some(has) || /langgra\.?ph/.test(String(content.$schema)) || name.startsWith("langgraph");
 }
 
 /** Reads `greenroom.json` or `langgraph.json`. Throws ConfigError for a file that is no JSON object. */
@@ -157,14 +157,14 @@ export function readConfig(path: string | undefined): FileConfig {
   const content = readContent(file);
 
   const problems: string[] = [];
-  const langgraph = isOfLangGraph(file, content);
-  const found: InputIssue[] = [];
-  const known = usable(langgraph ? langgraphKeys : greenroomKeys, content, [], found);
-  const graphs = readGraphs(content.graphs, absolute, langgraph, found, problems);
-  const unsupported = found.filter(({ type }) => langgraph && type === UNKNOWN);
-  problems.push(...found.filter((issue) => !unsupported.includes(issue)).map(lineOf));
-  const options = Object.fromEntries(Object.entries(known).filter(([name]) => isOption(name)));
-  const { modules, service } = readModules(langgraph ? withLangGraphPrefix(options) : options, absolute, problems);
+  const isLangGraph = isLangGraphConfig(file, content);
+  const inputIssues: InputIssue[] = [];
+  const validMembers = dropInvalidMembers(isLangGraph ? langgraphKeys : greenroomKeys, content, [], inputIssues);
+  const graphs = readGraphs(content.graphs, absolute, isLangGraph, inputIssues, problems);
+  const unsupported = inputIssues.filter(({ type }) => isLangGraph && type === UNKNOWN);
+  problems.push(...inputIssues.filter((issue) => !unsupported.includes(issue)).map(lineOf));
+  const options = Object.fromEntries(Object.entries(validMembers).filter(([name]) => isOption(name)));
+  const { modules, service } = readModules(isLangGraph ? withLangGraphPrefix(options) : options, absolute, problems);
   const warnings: string[] = [];
   const env = readEnv(content.env, absolute, problems, warnings);
   return {
@@ -195,10 +195,15 @@ export function readContent(file: string): JsonObject {
 }
 
 /** The record without the members that have findings. */
-function usable(schema: Section, record: JsonObject, at: InputIssue["loc"], found: InputIssue[]): JsonObject {
+function dropInvalidMembers(
+  schema: Section,
+  record: JsonObject,
+  at: InputIssue["loc"],
+  inputIssues: InputIssue[],
+): JsonObject {
   const issues = findings(schema, record, at);
-  found.push(...issues);
-  return issues.reduce((rest, { loc }) => taken(rest, loc.slice(at.length).map(String))[1], record);
+  inputIssues.push(...issues);
+  return issues.reduce((remaining, { loc }) => takeAtPath(remaining, loc.slice(at.length).map(String))[1], record);
 }
 
 /**
@@ -209,27 +214,27 @@ function usable(schema: Section, record: JsonObject, at: InputIssue["loc"], foun
 function readGraphs(
   value: unknown,
   file: string,
-  langgraph: boolean,
-  found: InputIssue[],
+  isLangGraph: boolean,
+  inputIssues: InputIssue[],
   problems: string[],
-): GraphEntry[] {
+): ConfiguredGraph[] {
   if (!isRecord(value) || Object.keys(value).length === 0) {
     problems.push('graphs: names no graph; write {"graphs": {"agent": "./agent.ts:agent"}}');
     return [];
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = ["graphs", graph_id];
-    const given = usable(graphKeys, isRecord(entry) ? entry : { path: entry }, key, found);
-    const { path, factory = langgraph, ...settings } = given;
-    const place = placeOf(path, file);
-    if (typeof place !== "string") return { graph_id, ...place, factory: factory === true, settings };
-    problems.push(`${key.join(".")}: ${place}`);
+    const validEntry = dropInvalidMembers(graphKeys, isRecord(entry) ? entry : { path: entry }, key, inputIssues);
+    const { path, factory = isLangGraph, ...settings } = validEntry;
+    const moduleExport = parseModuleExport(path, file);
+    if (typeof moduleExport !== "string") return { graph_id, ...moduleExport, factory: factory === true, settings };
+    problems.push(`${key.join(".")}: ${moduleExport}`);
     return [];
   });
 }
 
 /** The export that a text such as `./file.ts:export` names, or what is wrong with it. */
-function placeOf(path: unknown, file: string): ModuleExport | string {
+function parseModuleExport(path: unknown, file: string): ModuleExport | string {
   const parts =
     typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
   if (!parts) return 'not of the form "./file.ts:export"';
@@ -243,13 +248,13 @@ function placeOf(path: unknown, file: string): ModuleExport | string {
 function readModules(options: JsonObject, file: string, problems: string[]): Pick<FileConfig, "modules" | "service"> {
   const modules: [ModuleKey, ModuleExport][] = [];
   let service = options;
-  for (const key of MODULES) {
-    const [value, rest] = taken(service, key.split("."));
+  for (const key of MODULE_KEYS) {
+    const [value, rest] = takeAtPath(service, key.split("."));
     service = rest;
     if (value === undefined) continue;
-    const place = placeOf(value, file);
-    if (typeof place === "string") problems.push(`${key}: ${place}`);
-    else modules.push([key, place]);
+    const moduleExport = parseModuleExport(value, file);
+    if (typeof moduleExport === "string") problems.push(`${key}: ${moduleExport}`);
+    else modules.push([key, moduleExport]);
   }
   const index = isRecord(options.store) ? options.store.index : undefined;
   if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");
@@ -264,19 +269,22 @@ function withLangGraphPrefix(options: JsonObject): JsonObject {
 }
 
 /** The value at a path, and the record without it. */
-function taken(record: JsonObject, [name = "", ...path]: readonly string[]): readonly [unknown, JsonObject] {
+function takeAtPath(record: JsonObject, [name = "", ...path]: readonly string[]): readonly [unknown, JsonObject] {
   const { [name]: value, ...rest } = record;
   if (path.length === 0) return [value, rest];
   if (!isRecord(value)) return [undefined, record];
-  const [inner, left] = taken(value, path);
-  return [inner, { ...record, [name]: left }];
+  const [inner, remaining] = takeAtPath(value, path);
+  return [inner, { ...record, [name]: remaining }];
 }
 
 /** `env`: a file of `NAME=value` lines, which may be missing, or the variables themselves. */
 function readEnv(value: unknown, file: string, problems: string[], warnings: string[]): Record<string, string> {
   if (value === undefined) return {};
-  if (isRecord(value) && Object.values(value).every((item) => ["string", "number", "boolean"].includes(typeof item))) {
-    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, String(item)]));
+  if (
+    isRecord(value) &&
+    Object.values(value).every((variable) => ["string", "number", "boolean"].includes(typeof variable))
+  ) {
+    return Object.fromEntries(Object.entries(value).map(([name, variable]) => [name, String(variable)]));
   }
   if (typeof value !== "string") {
     problems.push("env: neither a file name nor an object of texts");
@@ -288,8 +296,8 @@ function readEnv(value: unknown, file: string, problems: string[], warnings: str
       .parseEnv(readFileSync(resolve(dirname(file), value), "utf8")) as Record<string, string>;
   } catch (error) {
     // Projects keep it out of their repository: a fresh copy has none.
-    const missing = (error as { code?: unknown }).code === "ENOENT";
-    if (missing) warnings.push(`env: there is no file ${value}, so it sets no variable`);
+    const isMissing = (error as { code?: unknown }).code === "ENOENT";
+    if (isMissing) warnings.push(`env: there is no file ${value}, so it sets no variable`);
     else problems.push(`env: ${value} cannot be read`);
     return {};
   }

@@ -31,46 +31,48 @@ export async function develop(options: CommandOptions): Promise<void> {
   let server: Server | undefined;
   let files: readonly string[] = [file];
 
-  const load: typeof loadProject = async (place) => {
+  const load: typeof loadProject = async (projectOptions) => {
     for (;;) {
       // The clock of the file system may be a tick behind.
-      const began = Date.now() - 10;
-      forgetFiles(watch.files());
+      const startedAt = Date.now() - 10;
+      forgetFiles(watch.listFiles());
       try {
         // At the start its packages are loaded too.
-        const project = await inTime(loadProject(place), server ? 10 : 60);
-        files = filesOf(project.config);
-        watch.loaded(files, began, false);
+        const project = await withLoadTimeout(loadProject(projectOptions), server ? 10 : 60);
+        files = listWatchedFiles(project.config);
+        watch.recordLoad(files, startedAt, false);
         return project;
       } catch (error) {
         files = [...new Set([...files, ...loadedFiles()])];
-        watch.loaded(files, began, true);
+        watch.recordLoad(files, startedAt, true);
         if (server || !(error instanceof ConfigError) || !existsSync(file)) throw error;
-        showProblems(error, "Waiting for a change");
-        await watch.changed();
+        printError(error, "Waiting for a change");
+        await watch.waitForChange();
       }
     }
   };
   server = await serve(options, load);
   console.log(
-    `Watching ${files.length} ${files.length === 1 ? "file" : "files"} of ${shown(dirname(file)) || "this folder"}`,
+    `Watching ${files.length} ${files.length === 1 ? "file" : "files"} of ${toRelativePath(dirname(file)) || "this folder"}`,
   );
   if (options.run !== undefined) (await import("./run-beside.ts")).runBeside(options.run, server.url);
   if (options.open && options.run === undefined && process.stdout.isTTY) openBrowser(`${server.url}/studio/`);
   for (;;) {
-    const changed = await watch.changed();
-    const began = performance.now();
+    const changed = await watch.waitForChange();
+    const startedAt = performance.now();
     try {
       await server.reload();
-      console.log(`Reloaded in ${Math.round(performance.now() - began)} ms: ${changed.map(shown).join(", ")}`);
+      console.log(
+        `Reloaded in ${Math.round(performance.now() - startedAt)} ms: ${changed.map(toRelativePath).join(", ")}`,
+      );
     } catch (error) {
-      showProblems(error, "The earlier agents stay. Waiting for a change");
+      printError(error, "The earlier agents stay. Waiting for a change");
     }
   }
 }
 
 /** A project that never finishes loading must not block the next load. */
-function inTime<T>(loading: Promise<T>, seconds: number): Promise<T> {
+function withLoadTimeout<T>(loading: Promise<T>, seconds: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const then = "Bun" in globalThis ? ". Bun keeps waiting for it: fix the module and restart" : "";
   const problem = `The project has not loaded in ${seconds} s: an await at the top level of a module does not end${then}`;
@@ -78,14 +80,14 @@ function inTime<T>(loading: Promise<T>, seconds: number): Promise<T> {
   return Promise.race([loading, promise]).finally(() => clearTimeout(timer));
 }
 
-const filesOf = ({ file, env_file }: FileConfig): string[] => [
+const listWatchedFiles = ({ file, env_file }: FileConfig): string[] => [
   ...new Set([file, ...(env_file ? [env_file] : []), ...loadedFiles()]),
 ];
 
-const shown = (file: string): string => relative(process.cwd(), file);
+const toRelativePath = (file: string): string => relative(process.cwd(), file);
 
-function showProblems(error: unknown, then: string): void {
-  console.error(`${describeError(error, [ConfigError])}\n${then}`);
+function printError(error: unknown, nextStep: string): void {
+  console.error(`${describeError(error, [ConfigError])}\n${nextStep}`);
 }
 
 const BROWSER_COMMANDS: Readonly<Partial<Record<NodeJS.Platform, readonly string[]>>> = {

@@ -15,8 +15,8 @@ const TEMPLATES: Readonly<Record<string, string>> = {
   react: "a plain function and a chat page with @langchain/react",
 };
 
-const LIST = Object.entries(TEMPLATES)
-  .map(([name, about]) => `    ${name.padEnd(12)} ${about}`)
+const TEMPLATE_LIST = Object.entries(TEMPLATES)
+  .map(([name, summary]) => `    ${name.padEnd(12)} ${summary}`)
   .join("\n");
 
 export const initUsage: string = `greenroom init: write a new project
@@ -25,7 +25,7 @@ export const initUsage: string = `greenroom init: write a new project
 
   DIR              the project's folder, whose name becomes the name of its package; default: this folder
   --template NAME  default function:
-${LIST}
+${TEMPLATE_LIST}
   --force          also in a folder with files: those of the same names are replaced, but no links
 `;
 
@@ -37,11 +37,11 @@ export function init(args: readonly string[]): void {
     return;
   }
   const folder = resolve(folders[0] ?? ".");
-  const name = nameOf(folder, folders[0], problems);
+  const name = choosePackageName(folder, folders[0], problems);
   if (!force) problems.push(...findFilesInTheWay(folder));
   if (problems.length > 0) throw new ConfigError(problems);
   writeProject(template, folder, name);
-  report(template, folder);
+  printNextSteps(template, folder);
 }
 
 interface InitOptions {
@@ -60,14 +60,16 @@ function readInitOptions(args: readonly string[]): InitOptions {
     if (name === undefined) folders.push(rawName);
     else if (["help", "force", "template"].includes(name)) options.set(name, value);
     else {
-      const known = ["--template", "--force", "--help"];
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
+      const knownOptions = ["--template", "--force", "--help"];
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, knownOptions, "; see --help")}`);
     }
   }
   const template = options.has("template") ? (options.get("template") ?? "") : "function";
   if (folders.length > 1) problems.push(`${folders[1]}: init takes one folder`);
   if (!Object.hasOwn(TEMPLATES, template)) {
-    problems.push(`--template: ${template === "" ? "needs a name" : `there is no ${template}`}; choose one:\n${LIST}`);
+    problems.push(
+      `--template: ${template === "" ? "needs a name" : `there is no ${template}`}; choose one:\n${TEMPLATE_LIST}`,
+    );
   }
   return { help: options.has("help"), template, force: options.has("force"), folders, problems };
 }
@@ -85,8 +87,8 @@ function findFilesInTheWay(folder: string): readonly string[] {
 
 /** Writes the files of a template. Throws a ConfigError if one would be written through a link. */
 function writeProject(template: string, folder: string, name: string): void {
-  const files = filesOf(template, folder);
-  const links = new Set(explainFailure(folder, () => files.flatMap(({ target }) => linkTo(folder, target) ?? [])));
+  const files = listTemplateFiles(template, folder);
+  const links = new Set(explainFailure(folder, () => files.flatMap(({ target }) => findLink(folder, target) ?? [])));
   if (links.size > 0) {
     throw new ConfigError([...links].map((link) => `${link} is a link: --force writes no file through it. Remove it`));
   }
@@ -100,19 +102,19 @@ function writeProject(template: string, folder: string, name: string): void {
 }
 
 /** Throws a ConfigError with the reason if the folder cannot be read or written. */
-function explainFailure<T>(folder: string, use: () => T): T {
+function explainFailure<T>(folder: string, operation: () => T): T {
   try {
-    return use();
+    return operation();
   } catch (error) {
     throw new ConfigError([`${folder}: the project cannot be written: ${(error as Error).message}`]);
   }
 }
 
 /** The package's name. A folder that was not named may have any. */
-function nameOf(folder: string, given: string | undefined, problems: string[]): string {
+function choosePackageName(folder: string, folderArgument: string | undefined, problems: string[]): string {
   const name = basename(folder);
   if (/^[a-z0-9][a-z0-9._-]{0,213}$/.test(name) && name !== "node_modules") return name;
-  if (given !== undefined && resolve(given) !== process.cwd()) {
+  if (folderArgument !== undefined && resolve(folderArgument) !== process.cwd()) {
     problems.push(
       `${name}: cannot be the name of a package. Use lower-case letters, digits, "-", "_" and ".", such as my-agent`,
     );
@@ -121,14 +123,14 @@ function nameOf(folder: string, given: string | undefined, problems: string[]): 
 }
 
 /** The files of a template, and where the project has them. */
-function filesOf(template: string, folder: string): { readonly source: string; readonly target: string }[] {
+function listTemplateFiles(template: string, folder: string): { readonly source: string; readonly target: string }[] {
   // Beside lib in a checkout, beside dist in the package.
   const [templates] = ["../../templates", "../../../templates"]
     .map((path) => fileURLToPath(new URL(path, import.meta.url).href))
     .filter((path) => existsSync(path));
   if (!templates) throw new Error("The templates of this package are missing: install it again");
   return ["common", template].flatMap((part) =>
-    filesIn(join(templates, part)).map((source) => {
+    listFiles(join(templates, part)).map((source) => {
       // npm packs no .gitignore, and git no .env.
       const target = join(folder, relative(join(templates, part), source)).replace(/(?<=[\\/])(env|gitignore)$/, ".$1");
       return { source, target };
@@ -136,29 +138,29 @@ function filesOf(template: string, folder: string): { readonly source: string; r
   );
 }
 
-function filesIn(folder: string): string[] {
+function listFiles(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) =>
-    entry.isDirectory() ? filesIn(join(folder, entry.name)) : [join(folder, entry.name)],
+    entry.isDirectory() ? listFiles(join(folder, entry.name)) : [join(folder, entry.name)],
   );
 }
 
 /** The first link between the folder and a file: what is written through it may be outside the folder. */
-function linkTo(folder: string, file: string): string | undefined {
+function findLink(folder: string, file: string): string | undefined {
   const names = relative(folder, file).split(sep);
-  const paths = names.map((_, at) => join(folder, ...names.slice(0, at + 1)));
+  const paths = names.map((_, index) => join(folder, ...names.slice(0, index + 1)));
   return paths.find((path) => lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink());
 }
 
-function report(template: string, folder: string): void {
-  const place = relative(process.cwd(), folder);
-  const bun = "Bun" in globalThis;
+function printNextSteps(template: string, folder: string): void {
+  const relativeFolder = relative(process.cwd(), folder);
+  const isBun = "Bun" in globalThis;
   console.log(
     [
-      `Created ${place || "a project here"}: ${TEMPLATES[template]}. Its agent is in src/agent.ts.`,
+      `Created ${relativeFolder || "a project here"}: ${TEMPLATES[template]}. Its agent is in src/agent.ts.`,
       "Next:",
-      ...(place ? [`  cd ${place}`] : []),
-      bun ? "  bun install" : "  npm install",
-      bun ? "  bun --bun run dev" : "  npm run dev",
+      ...(relativeFolder ? [`  cd ${relativeFolder}`] : []),
+      isBun ? "  bun install" : "  npm install",
+      isBun ? "  bun --bun run dev" : "  npm run dev",
     ].join("\n"),
   );
 }

@@ -17,76 +17,78 @@ type Resolve = (specifier: string) => string;
 /** Imports a file by its absolute path. Rejects with what its own code threw, or says why it cannot be loaded. */
 export async function importFile(file: string): Promise<Module> {
   const { Bun } = globalThis as { readonly Bun?: { pathToFileURL(path: string): { readonly href: string } } };
-  if (Bun || ("Deno" in globalThis && !reloads)) return await import((Bun ?? urls()).pathToFileURL(file).href);
+  if (Bun || ("Deno" in globalThis && !isReloading))
+    return await import((Bun ?? getUrlModule()).pathToFileURL(file).href);
   const { createJiti } = await import("jiti");
-  plain ??= createJiti(import.meta.url, { ...OPTIONS, tsconfigPaths: false });
-  (globalThis as { [HOOK]?: typeof orderly })[HOOK] = orderly;
-  const options: JitiOptions = { ...OPTIONS, transform: (options) => ({ code: transform(options) }) };
-  let aside = "";
+  transpiler ??= createJiti(import.meta.url, { ...JITI_OPTIONS, tsconfigPaths: false });
+  (globalThis as { [HOOK]?: typeof createOrderedImport })[HOOK] = createOrderedImport;
+  const options: JitiOptions = { ...JITI_OPTIONS, transform: (options) => ({ code: transform(options) }) };
+  let tsconfigWarning = "";
   let jiti: Jiti;
   try {
     jiti = createJiti(file, options);
   } catch (error) {
     // Often it extends one of a package for development, and says nothing of paths.
-    aside = ` (tsconfig.json is left out: ${(error as Error).message})`;
+    tsconfigWarning = ` (tsconfig.json is left out: ${(error as Error).message})`;
     jiti = createJiti(file, { ...options, tsconfigPaths: false });
   }
-  evaluate = (target) =>
+  evaluateFile = (target) =>
     jiti.evalModule(readFileSync(target, "utf8"), { filename: target, async: true, forceTranspile: true });
-  const { load } = orderly((specifier) => jiti.import(specifier), jiti, jiti.esmResolve, "");
+  const { load } = createOrderedImport((specifier) => jiti.import(specifier), jiti, jiti.esmResolve, "");
   try {
     return (await load(file)) as Module;
   } catch (error) {
-    if (error instanceof Error) error.message = withoutTrail(error.message) + aside;
+    if (error instanceof Error) error.message = dropRequireStack(error.message) + tsconfigWarning;
     throw error;
   }
 }
 
 /** Files are loaded again after `forgetFiles`: Deno and Node load no module twice, so jiti loads what it leaves to them otherwise. */
-let reloads = false;
-let evaluate: (file: string) => unknown;
+let isReloading = false;
+let evaluateFile: (file: string) => unknown;
 
 /** The files of projects that are loaded. */
 export const loadedFiles = (): string[] => Object.keys(require.cache).filter(isProjectFile);
 
 /** Files that are imported from now on are loaded again. `more`: files that failed to load, which no list names. */
-export function forgetFiles(more: readonly string[] = []): void {
-  reloads = true;
-  for (const file of [...loadedFiles(), ...more]) delete require.cache[file];
+export function forgetFiles(failedFiles: readonly string[] = []): void {
+  isReloading = true;
+  for (const file of [...loadedFiles(), ...failedFiles]) delete require.cache[file];
   evaluations.clear();
-  waiting.clear();
+  pendingImports.clear();
 }
 
 /** Bun has its functions, and starts sooner without the module. */
-const urls = (): typeof import("node:url") => process.getBuiltinModule("node:url");
+const getUrlModule = (): typeof import("node:url") => process.getBuiltinModule("node:url");
 
 const require: NodeJS.Require = createRequire(import.meta.url);
 /** Bun lists this program's own files too. */
-const OWN = join(import.meta.dirname, "../../");
+const PACKAGE_FOLDER = join(import.meta.dirname, "../../");
 /** False for packages, and for the files of this program. */
 export const isProjectFile = (file: string): boolean =>
-  !/[\\/]node_modules[\\/]/.test(file) && !["lib", "adapters"].some((folder) => file.startsWith(`${OWN}${folder}`));
+  !/[\\/]node_modules[\\/]/.test(file) &&
+  !["lib", "adapters"].some((folder) => file.startsWith(`${PACKAGE_FOLDER}${folder}`));
 
 /** The cache of transformed files would be one of the whole machine. */
-const OPTIONS = {
+const JITI_OPTIONS = {
   fsCache: false,
   interopDefault: false,
   tsconfigPaths: true,
   jsx: { runtime: "automatic" },
 } as const;
-let plain: Jiti | undefined;
+let transpiler: Jiti | undefined;
 const HOOK: unique symbol = Symbol.for("greenroom.loader") as never;
 
 /** In front of each file, on its first line, so that lines stay what they are in stack traces. */
-const PREFIX =
+const FILE_PREFIX =
   `({load:jitiImport,need:require}=globalThis[Symbol.for(${JSON.stringify(Symbol.keyFor(HOOK))})]` +
   "(jitiImport,require,jitiESMResolve,__filename));";
 
 function transform(options: TransformOptions): string {
-  const babel = { ...options.babel, plugins: [withoutMain] };
-  const code = (plain as Jiti).transform({ ...options, babel });
-  const at = /^(?:#!.*\n)?(?:"use strict";)?/.exec(code)?.[0].length ?? 0;
-  return code.slice(0, at) + PREFIX + code.slice(at);
+  const babel = { ...options.babel, plugins: [replaceImportMetaMain] };
+  const code = (transpiler as Jiti).transform({ ...options, babel });
+  const insertAt = /^(?:#!.*\n)?(?:"use strict";)?/.exec(code)?.[0].length ?? 0;
+  return code.slice(0, insertAt) + FILE_PREFIX + code.slice(insertAt);
 }
 
 interface Path {
@@ -95,7 +97,7 @@ interface Path {
 }
 
 /** `import.meta.main`, which jiti leaves alone: no graph is the program. */
-const withoutMain = (): object => ({
+const replaceImportMetaMain = (): object => ({
   // Babel's own name.
   visitor: {
     MemberExpression(path: Path): void {
@@ -107,28 +109,30 @@ const withoutMain = (): object => ({
 /** What each file evaluates to, once its own top-level `await` and those of its imports are over. */
 const evaluations = new Map<string, Promise<unknown>>();
 /** Which files an import in a file waits for. */
-const waiting = new Map<string, Set<string>>();
+const pendingImports = new Map<string, Set<string>>();
 
 /**
  * A file's `import` and `require`. jiti gives who imports a file that is being evaluated what that exports so far. Here they wait,
  * as Node has it, unless it is their own import that waits for them.
  */
-function orderly(
-  imported: Import,
-  required: Require,
+function createOrderedImport(
+  importModule: Import,
+  requireModule: Require,
   resolve: Resolve,
-  from: string,
+  importer: string,
 ): { readonly load: Import; readonly need: Require } {
   const load: Import = async (specifier) => {
-    const target = targetOf(resolve, specifier);
-    if (target === undefined) return shaped(await imported(specifier));
-    const known = evaluations.get(target);
-    if (known && waitsFor(target, from)) return imported(specifier);
-    const native = reloads && /\.m?js$/.test(target) && isProjectFile(target) && !(target in require.cache);
-    const evaluation = known ?? (native ? Promise.resolve(evaluate(target)) : imported(specifier)).then(shaped);
+    const target = findTargetFile(resolve, specifier);
+    if (target === undefined) return toModuleNamespace(await importModule(specifier));
+    const existing = evaluations.get(target);
+    if (existing && waitsFor(target, importer)) return importModule(specifier);
+    const mustEvaluate = isReloading && /\.m?js$/.test(target) && isProjectFile(target) && !(target in require.cache);
+    const evaluation =
+      existing ??
+      (mustEvaluate ? Promise.resolve(evaluateFile(target)) : importModule(specifier)).then(toModuleNamespace);
     evaluations.set(target, evaluation);
-    const targets = waiting.get(from) ?? new Set();
-    waiting.set(from, targets.add(target));
+    const targets = pendingImports.get(importer) ?? new Set();
+    pendingImports.set(importer, targets.add(target));
     try {
       return await evaluation;
     } finally {
@@ -137,44 +141,48 @@ function orderly(
   };
   const need: Require = (specifier) => {
     // By `require` it would be LangChain's other copy, whose classes are not those of the files that import it.
-    if (!specifier.startsWith("@langchain/")) return required(specifier);
+    if (!specifier.startsWith("@langchain/")) return requireModule(specifier);
     try {
-      return createRequire(from)(urls().fileURLToPath(resolve(specifier)));
+      return createRequire(importer)(getUrlModule().fileURLToPath(resolve(specifier)));
     } catch (error) {
       if ((error as { code?: unknown }).code !== "ERR_REQUIRE_ESM") throw error;
-      return required(specifier);
+      return requireModule(specifier);
     }
   };
-  return { load, need: new Proxy(required, { apply: (_, __, [specifier]) => need(specifier) }) };
+  return { load, need: new Proxy(requireModule, { apply: (_, __, [specifier]) => need(specifier) }) };
 }
 
 /** The file that a specifier means; undefined for what is none, or is not found: importing it says why. */
-function targetOf(resolve: Resolve, specifier: string): string | undefined {
+function findTargetFile(resolve: Resolve, specifier: string): string | undefined {
   try {
     const url = resolve(specifier);
-    return url.startsWith("file:") ? urls().fileURLToPath(url) : undefined;
+    return url.startsWith("file:") ? getUrlModule().fileURLToPath(url) : undefined;
   } catch {
     return undefined;
   }
 }
 
 /** True when what evaluates `file` waits, at whatever remove, for `other`. */
-function waitsFor(file: string, other: string, seen: Set<string> = new Set()): boolean {
-  if (file === other) return true;
-  seen.add(file);
-  return [...(waiting.get(file) ?? [])].some((next) => !seen.has(next) && waitsFor(next, other, seen));
+function waitsFor(file: string, importer: string, visited: Set<string> = new Set()): boolean {
+  if (file === importer) return true;
+  visited.add(file);
+  return [...(pendingImports.get(file) ?? [])].some((next) => !visited.has(next) && waitsFor(next, importer, visited));
 }
 
 /** `module.exports` as the default export, as Node has it. */
-function shaped(module: unknown): unknown {
-  const given = (typeof module === "object" && module !== null) || typeof module === "function";
-  if (!given || process.getBuiltinModule("node:util").types.isModuleNamespaceObject(module) || "__esModule" in module)
+function toModuleNamespace(module: unknown): unknown {
+  const isObject = (typeof module === "object" && module !== null) || typeof module === "function";
+  if (
+    !isObject ||
+    process.getBuiltinModule("node:util").types.isModuleNamespaceObject(module) ||
+    "__esModule" in module
+  )
     return module;
   return "default" in module ? module : { ...module, default: module };
 }
 
 /** Without the files that led to it, which for a file that a configuration names are none of the user's. */
-function withoutTrail(message: string): string {
+function dropRequireStack(message: string): string {
   return message.replace(
     /\nRequire stack:\n- ([^\n]+).*$/s,
     (_, file: string) => ` (from ${file.replace(`${process.cwd()}/`, "")})`,

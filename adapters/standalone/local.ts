@@ -7,10 +7,10 @@ import type { ExecutorEvent, GraphState, Job } from "../../lib/executor/contract
 import type { Handler } from "../../lib/http/handler.ts";
 import type { AuthUser, Executor } from "../../lib/mod.ts";
 
-const FETCH = Symbol.for("langgraph_api:fetch");
-const URL_OF = Symbol.for("langgraph_api:url");
+const FETCH_SYMBOL = Symbol.for("langgraph_api:fetch");
+const URL_SYMBOL = Symbol.for("langgraph_api:url");
 /** Nothing is connected to: calls only need something to start with. */
-const BASE = "http://localhost";
+const BASE_URL = "http://localhost";
 
 /** Where the host's code is at work, and for whom. */
 interface CallerContext {
@@ -21,7 +21,7 @@ interface CallerContext {
   /** Of a request: what its caller has sent. */
   readonly headers: Headers | null;
   /** The run has ended. */
-  over: boolean;
+  hasEnded: boolean;
 }
 
 interface Api {
@@ -29,16 +29,16 @@ interface Api {
   readonly users: WeakMap<Request, AuthUser>;
 }
 
-const places = new AsyncLocalStorage<CallerContext | undefined>();
+const callerContexts = new AsyncLocalStorage<CallerContext | undefined>();
 
 /** The run that the code at work belongs to. */
-export const currentRun = (): CallerContext["run"] => places.getStore()?.run ?? null;
+export const getCurrentRun = (): CallerContext["run"] => callerContexts.getStore()?.run ?? null;
 
 export interface LocalApi {
   /** Runs act for who made them. */
-  executor(executor: Executor): Executor;
+  wrapExecutor(executor: Executor): Executor;
   /** What a request leads to acts for its caller. */
-  requests(handler: Handler): Handler;
+  wrapHandler(handler: Handler): Handler;
   /** For the handler that answers calls: whom they act for. */
   readonly acts_for: (request: Request) => AuthUser | null;
   /** Calls are answered from now on. */
@@ -48,17 +48,17 @@ export interface LocalApi {
 }
 
 /** Stands on `globalThis` from now on; calls before `serve` are answered with 503. */
-export function localApi(): LocalApi {
+export function createLocalApi(): LocalApi {
   const api: Api = { handler: null, users: new WeakMap() };
   // A client takes it when it is made, and with it the place where that happens.
-  const taken = (): typeof fetch => fetchFrom(places.getStore(), api);
-  Object.defineProperty(globalThis, FETCH, { configurable: true, get: taken });
-  Object.defineProperty(globalThis, URL_OF, { configurable: true, value: BASE });
+  const getFetch = (): typeof fetch => fetchFrom(callerContexts.getStore(), api);
+  Object.defineProperty(globalThis, FETCH_SYMBOL, { configurable: true, get: getFetch });
+  Object.defineProperty(globalThis, URL_SYMBOL, { configurable: true, value: BASE_URL });
   return {
-    executor: (executor) => withLocalApi(api, executor),
-    requests: (handler) => (request, host) => {
+    wrapExecutor: (executor) => wrapExecutorCalls(api, executor),
+    wrapHandler: (handler) => (request, host) => {
       const { headers } = request;
-      return places.run({ api, run: null, user: null, headers, over: false }, () => handler(request, host));
+      return callerContexts.run({ api, run: null, user: null, headers, hasEnded: false }, () => handler(request, host));
     },
     acts_for: (request) => api.users.get(request) ?? null,
     serve(handler) {
@@ -66,37 +66,39 @@ export function localApi(): LocalApi {
     },
     close() {
       api.handler = null;
-      if (Object.getOwnPropertyDescriptor(globalThis, FETCH)?.get !== taken) return;
-      for (const name of [FETCH, URL_OF]) Reflect.deleteProperty(globalThis, name);
+      if (Object.getOwnPropertyDescriptor(globalThis, FETCH_SYMBOL)?.get !== getFetch) return;
+      for (const name of [FETCH_SYMBOL, URL_SYMBOL]) Reflect.deleteProperty(globalThis, name);
     },
   };
 }
 
-function withLocalApi(api: Api, executor: Executor): Executor {
+function wrapExecutorCalls(api: Api, executor: Executor): Executor {
   return {
     graphs: () => executor.graphs(),
     ...(executor.versions && { versions: () => executor.versions?.() ?? Promise.resolve({}) }),
     execute(job, signal, environment) {
       const { run_id, thread_id, user } = job;
-      const place: CallerContext = { api, run: { run_id, thread_id }, user, headers: null, over: false };
-      const events = places.run(place, () => executor.execute(job, signal, environment)[Symbol.asyncIterator]());
-      const end = (): void => {
-        place.over = true;
+      const context: CallerContext = { api, run: { run_id, thread_id }, user, headers: null, hasEnded: false };
+      const events = callerContexts.run(context, () =>
+        executor.execute(job, signal, environment)[Symbol.asyncIterator](),
+      );
+      const markEnded = (): void => {
+        context.hasEnded = true;
       };
       // Made once: there is a step for each token.
-      const take = (): Promise<IteratorResult<ExecutorEvent>> => events.next();
+      const readNext = (): Promise<IteratorResult<ExecutorEvent>> => events.next();
       const endIfDone = ({ done }: IteratorResult<ExecutorEvent>): void => {
-        if (done) end();
+        if (done) markEnded();
       };
       return {
         [Symbol.asyncIterator]: () => ({
           next() {
-            const step = places.run(place, take);
-            step.then(endIfDone, end);
+            const step = callerContexts.run(context, readNext);
+            step.then(endIfDone, markEnded);
             return step;
           },
           async return(value) {
-            const last = await places.run(place, async () => events.return?.(value)).finally(end);
+            const last = await callerContexts.run(context, async () => events.return?.(value)).finally(markEnded);
             return last ?? { done: true, value: undefined };
           },
         }),
@@ -104,47 +106,48 @@ function withLocalApi(api: Api, executor: Executor): Executor {
     },
     state(graph_id) {
       const state = executor.state?.(graph_id) ?? null;
-      return state && unplaced(state);
+      return state && runWithoutCaller(state);
     },
   };
 }
 
 /** States are read for anybody, also in the background: whoever happens to be the reason must not be acted for. */
-function unplaced(state: GraphState): GraphState {
+function runWithoutCaller(state: GraphState): GraphState {
   const methods = Object.entries(state).map(([name, method]) => [
     name,
-    (...args: unknown[]) => places.run(undefined, () => method.apply(state, args)),
+    (...args: unknown[]) => callerContexts.run(undefined, () => method.apply(state, args)),
   ]);
   return Object.fromEntries(methods) as GraphState;
 }
 
-const refusal = (code: "forbidden" | "unavailable", detail: string): Response =>
+const createRefusal = (code: "forbidden" | "unavailable", detail: string): Response =>
   Response.json({ detail, code }, { status: code === "forbidden" ? 403 : 503 });
 
 /** What a client calls that was made at this place, or at none. */
-function fetchFrom(place: CallerContext | undefined, outside: Api): typeof fetch {
+function fetchFrom(context: CallerContext | undefined, defaultApi: Api): typeof fetch {
   const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
-    const { handler, users } = place?.api ?? outside;
-    if (!handler) return refusal("unavailable", "The server is not up: its API can be called once it has started");
+    const { handler, users } = context?.api ?? defaultApi;
+    if (!handler)
+      return createRefusal("unavailable", "The server is not up: its API can be called once it has started");
     const request = new Request(input, init);
-    if (!place) return await answered(handler, request);
-    const reason = findReasonToRefuse(place);
-    if (reason !== undefined) return refusal("forbidden", reason);
-    if (place.headers) return await answered(handler, withCaller(request, place.headers));
-    if (place.user) users.set(request, place.user);
-    return await answered(handler, request);
+    if (!context) return await callHandler(handler, request);
+    const reason = findReasonToRefuse(context);
+    if (reason !== undefined) return createRefusal("forbidden", reason);
+    if (context.headers) return await callHandler(handler, withCaller(request, context.headers));
+    if (context.user) users.set(request, context.user);
+    return await callHandler(handler, request);
   };
   return call as typeof fetch;
 }
 
 /** Returns why a Client that acts for a caller may not act for it here and now, or undefined. */
-function findReasonToRefuse(place: CallerContext): string | undefined {
-  if (!place.user && !place.headers) return undefined;
+function findReasonToRefuse(context: CallerContext): string | undefined {
+  if (!context.user && !context.headers) return undefined;
   // Clients put calls into a queue, which may go on at another place: it must not act for another caller there.
-  const here = places.getStore();
-  if (here && here !== place)
+  const current = callerContexts.getStore();
+  if (current && current !== context)
     return "This Client was made in another run or request: make one in each, or give it an apiUrl";
-  return place.over
+  return context.hasEnded
     ? "The run that made this Client has ended, so the Client has no user any more. Make a new Client in each run"
     : undefined;
 }
@@ -152,30 +155,30 @@ function findReasonToRefuse(place: CallerContext): string | undefined {
 /** The request as the caller would have sent it. The SDK's own key may come from the environment, and be worth more than theirs. */
 function withCaller(request: Request, caller: Headers): Request {
   request.headers.delete("x-api-key");
-  for (const [name, value] of caller) if (saysWhoAsks(name)) request.headers.set(name, value);
+  for (const [name, value] of caller) if (isCredentialHeader(name)) request.headers.set(name, value);
   return request;
 }
 
-const saysWhoAsks = (header: string): boolean =>
+const isCredentialHeader = (header: string): boolean =>
   header !== "idempotency-key" &&
   !header.startsWith("sec-") &&
   (header.startsWith("x-") || /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header));
 
 /** As `fetch`: the caller's signal ends the wait, and the body. */
-async function answered(handler: Handler, request: Request): Promise<Response> {
+async function callHandler(handler: Handler, request: Request): Promise<Response> {
   const { signal } = request;
   signal.throwIfAborted();
-  const answer = Promise.resolve(handler(request));
+  const pending = Promise.resolve(handler(request));
   const aborted = Promise.withResolvers<never>();
   const abort = (): void => aborted.reject(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
   try {
-    const response = await Promise.race([answer, aborted.promise]);
+    const response = await Promise.race([pending, aborted.promise]);
     const { body, status, statusText, headers } = response;
     if (!body) return response;
     return new Response(body.pipeThrough(new TransformStream(), { signal }), { status, statusText, headers });
   } catch (error) {
-    answer.then((late) => late.body?.cancel()).catch(() => {});
+    pending.then((late) => late.body?.cancel()).catch(() => {});
     throw error;
   } finally {
     signal.removeEventListener("abort", abort);

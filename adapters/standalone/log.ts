@@ -28,37 +28,37 @@ export interface LogOptions {
 export interface Log {
   write(record: LogRecord): void;
   /** The handler, whose answers are logged. It is the same one where no record of them would be shown. */
-  requests(handler: Handler): Handler;
+  wrapHandler(handler: Handler): Handler;
   /** Undefined where its records would not be shown. Runs that failed are logged by the library. */
   readonly onRunFinished: ((run: FinishedRun) => void) | undefined;
 }
 
 /** Asked all the time, by supervisors and collectors. */
-const POLLED = new Set(["/ok", "/ready", "/metrics"]);
+const POLLED_PATHS = new Set(["/ok", "/ready", "/metrics"]);
 
 export function createLog({ level, format, brief = false, out, err }: LogOptions): Log {
-  const least = LOG_LEVELS.indexOf(level);
-  const isLogged = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
+  const minLevelIndex = LOG_LEVELS.indexOf(level);
+  const isLogged = (recordLevel: LogLevel): boolean => LOG_LEVELS.indexOf(recordLevel) >= minLevelIndex;
   const { log: writeJson } = systemEnvironment();
   const formatError = brief ? formatThrownError : formatStack;
   function write(record: LogRecord): void {
     if (!isLogged(record.level)) return;
     const output = record.level === "warn" || record.level === "error" ? err : out;
     if (format === "json") writeJson(record);
-    else output.write(textLine(record, Date.now(), output.color, formatError));
+    else output.write(formatTextLine(record, Date.now(), output.color, formatError));
   }
   return {
     write,
-    requests(handler) {
+    wrapHandler(handler) {
       if (!isLogged("info")) return handler;
       return async (request, host) => {
-        const begun = performance.now();
+        const startedAt = performance.now();
         const response = await handler(request, host);
-        const path = shownPath(request.url);
-        const level = POLLED.has(path) || (brief && response.status < 400) ? "debug" : "info";
+        const path = redactPath(request.url);
+        const level = POLLED_PATHS.has(path) || (brief && response.status < 400) ? "debug" : "info";
         if (isLogged(level)) {
           const { status, headers } = response;
-          const ms = Math.round(performance.now() - begun);
+          const ms = Math.round(performance.now() - startedAt);
           const request_id = headers.get("x-request-id") ?? undefined;
           write({ level, message: "request", method: request.method, path, status, ms, request_id });
         }
@@ -69,15 +69,17 @@ export function createLog({ level, format, brief = false, out, err }: LogOptions
       ? ({ run_id, thread_id, graph_id, status, attempt, started_at, ended_at }) => {
           if (status === "error" || status === "timeout") return;
           const ms = started_at === null ? 0 : Date.parse(ended_at) - Date.parse(started_at);
-          const more = brief ? { ...(attempt > 1 ? { attempt } : {}), thread_id } : { attempt, run_id, thread_id };
-          write({ level: "info", message: "run ended", graph_id, status, ms, ...more });
+          const identifiers = brief
+            ? { ...(attempt > 1 ? { attempt } : {}), thread_id }
+            : { attempt, run_id, thread_id };
+          write({ level: "info", message: "run ended", graph_id, status, ms, ...identifiers });
         }
       : undefined,
   };
 }
 
 /** A path without what must not be logged: queries, and ids that let their holder send feedback. */
-function shownPath(url: string): string {
+function redactPath(url: string): string {
   const path = /^[a-z]+:\/\/[^/?#]*([^?#]*)/i.exec(url)?.[1] || "/";
   return path.replace(/(feedback(?:\/|%2f)+tokens(?:\/|%2f)+).+$/is, "$1***");
 }
@@ -85,40 +87,52 @@ function shownPath(url: string): string {
 const formatStack = (error: Error): string => error.stack ?? String(error);
 
 /** One record as text: time, level, message, fields, and below them the stack of an Error. Control characters are written as escapes. */
-export function textLine(
+export function formatTextLine(
   record: LogRecord,
   now: number,
   color = false,
   formatError: (error: Error) => string = formatStack,
 ): string {
-  const { level, message, ...rest } = record;
-  const { error, ...others } = rest;
-  const fields = error instanceof Error ? others : rest;
+  const { level, message, ...allFields } = record;
+  const { error, ...otherFields } = allFields;
+  const fields = error instanceof Error ? otherFields : allFields;
   const paint = (code: number, text: string): string => (color ? `\u001b[${code}m${text}\u001b[0m` : text);
   const time = paint(DIM, new Date(now).toISOString().slice(11, 23));
-  const shown = (left: readonly string[] = []): string[] =>
+  const formatFields = (excluded: readonly string[] = []): string[] =>
     Object.entries(fields).flatMap(([name, value]) =>
-      value === undefined || left.includes(name)
+      value === undefined || excluded.includes(name)
         ? []
-        : [paint(DIM, `${name}=${typeof value === "string" ? plain(value) : JSON.stringify(value)}`)],
+        : [paint(DIM, `${name}=${typeof value === "string" ? escapeControls(value) : JSON.stringify(value)}`)],
     );
   if (message === "request") {
     const { method, path, status, ms } = fields as Readonly<Record<string, unknown>>;
-    const kind = paint(STATUS_COLORS[Math.floor(Number(status) / 100)] ?? RED, String(status));
-    return [time, method, plain(String(path)), kind, `${ms} ms`, ...shown(["method", "path", "status", "ms"])].join(
-      " ",
-    );
+    const coloredStatus = paint(STATUS_COLORS[Math.floor(Number(status) / 100)] ?? RED, String(status));
+    return [
+      time,
+      method,
+      escapeControls(String(path)),
+      coloredStatus,
+      `${ms} ms`,
+      ...formatFields(["method", "path", "status", "ms"]),
+    ].join(" ");
   }
   if (message === "run ended") {
     const { graph_id, status, ms } = fields as Readonly<Record<string, unknown>>;
-    const kind = paint(status === "success" ? GREEN : YELLOW, String(status));
-    return [time, "run", plain(String(graph_id)), kind, `${ms} ms`, ...shown(["graph_id", "status", "ms"])].join(" ");
+    const coloredStatus = paint(status === "success" ? GREEN : YELLOW, String(status));
+    return [
+      time,
+      "run",
+      escapeControls(String(graph_id)),
+      coloredStatus,
+      `${ms} ms`,
+      ...formatFields(["graph_id", "status", "ms"]),
+    ].join(" ");
   }
-  const head = [time, paint(LEVEL_COLORS[level], level), plain(message), ...shown()].join(" ");
-  if (!(error instanceof Error)) return head;
-  return `${head}\n${formatError(error)
+  const heading = [time, paint(LEVEL_COLORS[level], level), escapeControls(message), ...formatFields()].join(" ");
+  if (!(error instanceof Error)) return heading;
+  return `${heading}\n${formatError(error)
     .split("\n")
-    .map((line) => `  ${plain(line)}`)
+    .map((line) => `  ${escapeControls(line)}`)
     .join("\n")}`;
 }
 
@@ -130,5 +144,5 @@ const STATUS_COLORS: Readonly<Record<number, number>> = { 1: CYAN, 2: GREEN, 3: 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are meant.
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;
 
-const plain = (text: string): string =>
+const escapeControls = (text: string): string =>
   text.replace(CONTROL, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`);

@@ -3,11 +3,11 @@ import process from "node:process";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
 import { didYouMean } from "../../lib/validation.ts";
 import { PortTaken } from "../node/mod.ts";
-import { COMMANDS, readCommand, readPlace, usage } from "./command-options.ts";
+import { COMMANDS, readCommand, readDatabaseOptions, usage } from "./command-options.ts";
 import { describeError } from "./describe-error.ts";
 import { openStorage, type Server, serve } from "./server.ts";
 
-const WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
+const COMMAND_WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
 
 /**
  * Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start or a second signal
@@ -15,14 +15,14 @@ const WORDS = ["dev", "init", ...COMMANDS, "help", "version"];
  */
 export async function main(args: readonly string[] = process.argv.slice(2)): Promise<Server | undefined> {
   try {
-    const [word = "", ...rest] = args;
+    const [word = "", ...commandArgs] = args;
     if (COMMANDS.has(word)) {
-      const { database, ...keys } = readPlace(args, process.env);
+      const { database, ...keys } = readDatabaseOptions(args, process.env);
       const { runCommand } = await import("./commands.ts");
       process.exit(await runCommand(args, () => openStorage(database), keys));
     }
     if (word === "init") {
-      (await import("./init.ts")).init(rest);
+      (await import("./init.ts")).init(commandArgs);
       return undefined;
     }
     return await runServer(word, args);
@@ -35,8 +35,8 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
 /** Serves, develops, or prints the help or the version. */
 async function runServer(word: string, args: readonly string[]): Promise<Server | undefined> {
   const dev = word === "dev";
-  const options = readCommand(flagsOf(word, args), process.env, { commands: dev ? [] : WORDS, dev });
-  if (options.help) console.log(await helpOn(helpTopic(word, args)));
+  const options = readCommand(toFlags(word, args), process.env, { commands: dev ? [] : COMMAND_WORDS, dev });
+  if (options.help) console.log(await loadHelp(findHelpTopic(word, args)));
   else if (options.version) console.log(VERSION);
   else if (dev) await (await import("./dev.ts")).develop(options);
   else return await serve(options);
@@ -44,22 +44,22 @@ async function runServer(word: string, args: readonly string[]): Promise<Server 
 }
 
 /** The words `help` and `version` do what the flags of the same names do. */
-function flagsOf(word: string, args: readonly string[]): readonly string[] {
+function toFlags(word: string, args: readonly string[]): readonly string[] {
   if (word === "help") return ["--help", ...args.slice(2)];
   if (word === "version") return ["--version"];
   return word === "dev" ? args.slice(1) : args;
 }
 
-function helpTopic(word: string, args: readonly string[]): string | undefined {
+function findHelpTopic(word: string, args: readonly string[]): string | undefined {
   if (word === "dev") return word;
   return word === "help" ? args[1] : undefined;
 }
 
 /** What `greenroom help COMMAND` says. */
-async function helpOn(word: string | undefined): Promise<string> {
+async function loadHelp(word: string | undefined): Promise<string> {
   if (word === undefined || word.startsWith("-") || word === "help" || word === "version") return usage;
-  if (COMMANDS.has(word)) return (await import("./commands.ts")).usageOf(word);
+  if (COMMANDS.has(word)) return (await import("./commands.ts")).formatUsage(word);
   if (word === "dev") return (await import("./dev.ts")).devUsage;
   if (word === "init") return (await import("./init.ts")).initUsage;
-  throw new ConfigError([`help: no such command ${word}${didYouMean(word, WORDS)}`]);
+  throw new ConfigError([`help: no such command ${word}${didYouMean(word, COMMAND_WORDS)}`]);
 }

@@ -2,28 +2,28 @@
 import { basename } from "node:path";
 import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
-import { agentExecutor } from "../agents.ts";
-import type { GraphEntry, ModuleExport } from "./config.ts";
+import { createAgentExecutor } from "../agents.ts";
+import type { ConfiguredGraph, ModuleExport } from "./config.ts";
 import { importFile } from "./loader.ts";
 
 /** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
 export async function loadGraphs(
-  entries: readonly GraphEntry[],
+  entries: readonly ConfiguredGraph[],
   config: string,
 ): Promise<{ readonly executor: Executor; readonly problems: readonly string[] }> {
   const executors: Executor[] = [];
   const problems: string[] = [];
-  for (const { graph_id, factory, settings, ...place } of entries) {
+  for (const { graph_id, factory, settings, ...moduleExport } of entries) {
     try {
-      const value = await load(place);
+      const value = await loadExport(moduleExport);
       const isGraph = typeof value === "object" || (factory && typeof value === "function" && !isGenerator(value));
       if (value === null || (!isGraph && typeof value !== "function"))
-        throw new TypeError(`${place.export} is neither a function nor a LangGraph.js graph`);
+        throw new TypeError(`${moduleExport.export} is neither a function nor a LangGraph.js graph`);
       const entry = { ...settings, [isGraph ? "graph" : "agent"]: value };
       const options = isGraph
-        ? { resolve: await (await import("./packages.ts")).packagesOf(value, place.file, config) }
+        ? { resolve: await (await import("./packages.ts")).createPackageResolver(value, moduleExport.file, config) }
         : {};
-      executors.push(await agentExecutor(graph_id, entry, options));
+      executors.push(await createAgentExecutor(graph_id, entry, options));
     } catch (error) {
       problems.push(`graphs.${graph_id}: ${(error as Error).message}`);
     }
@@ -32,9 +32,9 @@ export async function loadGraphs(
 }
 
 /** Imports what a place names. Rejects with a message for the user. */
-async function load({ file, export: name }: ModuleExport): Promise<unknown> {
+async function loadExport({ file, export: name }: ModuleExport): Promise<unknown> {
   const module = await importFile(file).catch(async (error: unknown) => {
-    const { loadError } = await import("./load-error.ts");
+    const { formatLoadError: loadError } = await import("./load-error.ts");
     throw new Error(`${basename(file)} cannot be loaded: ${loadError(error)}`, { cause: error });
   });
   const value = await module[name];
@@ -56,48 +56,48 @@ interface Modules {
 }
 
 type ModuleKey = keyof Modules;
-type Member = (...args: readonly unknown[]) => unknown;
+type Method = (...args: readonly unknown[]) => unknown;
 
 /** What the export serves as; undefined when it does not. */
-const kinds: {
-  readonly [Key in ModuleKey]: { readonly what: string; take(value: unknown): Modules[Key] | undefined };
+const moduleKinds: {
+  readonly [Key in ModuleKey]: { readonly description: string; convert(value: unknown): Modules[Key] | undefined };
 } = {
   "auth.path": {
-    what: "an Auth object, or an object with a function authenticate",
+    description: "an Auth object, or an object with a function authenticate",
     // What it must have, the service proves.
-    take: (value) => (typeof value === "object" && value !== null ? (value as Custom) : undefined),
+    convert: (value) => (typeof value === "object" && value !== null ? (value as Custom) : undefined),
   },
   "store.index.embed": {
-    what: "a function from texts to vectors, or an object with embedDocuments",
-    take(value) {
+    description: "a function from texts to vectors, or an object with embedDocuments",
+    convert(value) {
       if (typeof value === "function") return value as Embed;
-      if (member(value, "embedDocuments") === undefined) return undefined;
+      if (findMethod(value, "embedDocuments") === undefined) return undefined;
       const embeddings = value as { embedDocuments(texts: string[]): ReturnType<Embed> };
       return (texts) => embeddings.embedDocuments([...texts]);
     },
   },
   "http.app": {
-    what: "a function, or an object with fetch",
-    take: (value) => (typeof value === "function" || member(value, "fetch") ? (value as App) : undefined),
+    description: "a function, or an object with fetch",
+    convert: (value) => (typeof value === "function" || findMethod(value, "fetch") ? (value as App) : undefined),
   },
 };
 
-function member(value: unknown, name: string): Member | undefined {
-  const found = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
-  return typeof found === "function" ? (found as Member) : undefined;
+function findMethod(value: unknown, name: string): Method | undefined {
+  const candidate = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+  return typeof candidate === "function" ? (candidate as Method) : undefined;
 }
 
 /** Imports each file. `problems` names, by key, what cannot be used. */
 export async function loadModules(
-  places: Readonly<Partial<Record<ModuleKey, ModuleExport>>>,
+  moduleExports: Readonly<Partial<Record<ModuleKey, ModuleExport>>>,
 ): Promise<{ readonly modules: Modules; readonly problems: readonly string[] }> {
   const problems: string[] = [];
   const modules: [string, unknown][] = [];
-  for (const [key, place] of Object.entries(places) as [ModuleKey, ModuleExport][]) {
+  for (const [key, moduleExport] of Object.entries(moduleExports) as [ModuleKey, ModuleExport][]) {
     try {
-      const { what, take } = kinds[key];
-      const value = take(await load(place));
-      if (value === undefined) throw new TypeError(`${place.export} is not ${what}`);
+      const { description, convert } = moduleKinds[key];
+      const value = convert(await loadExport(moduleExport));
+      if (value === undefined) throw new TypeError(`${moduleExport.export} is not ${description}`);
       modules.push([key, value]);
     } catch (error) {
       problems.push(`${key}: ${(error as Error).message}`);

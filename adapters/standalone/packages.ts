@@ -13,26 +13,27 @@ type Resolve = (specifier: string) => Promise<unknown>;
  * Imports packages as the graph's file does, or else the configuration, or LangGraph itself. Rejects when LangGraph is not found,
  * with a message for the user: no run of the graph could start.
  */
-export async function packagesOf(graph: unknown, file: string, config: string): Promise<Resolve> {
-  const from = [file, config];
-  const langgraph = find(LANGGRAPH, from);
-  if (langgraph) from.push(langgraph.manifest);
+export async function createPackageResolver(graph: unknown, file: string, config: string): Promise<Resolve> {
+  const importers = [file, config];
+  const langgraph = findPackage(LANGGRAPH, importers);
+  if (langgraph) importers.push(langgraph.manifest);
   // A file that requires LangGraph has its CommonJS half, whose classes are others.
-  const required = langgraph?.required !== undefined && hasMade(require.cache[langgraph.required]?.exports, graph);
+  const usesCommonJs =
+    langgraph?.requiredFile !== undefined && isFromThisCopy(require.cache[langgraph.requiredFile]?.exports, graph);
   const resolve: Resolve = async (specifier) => {
-    const { imported, required: half } = find(specifier, from) ?? {};
-    if (required && half) return require(half);
+    const { importedFile, requiredFile: commonJsFile } = findPackage(specifier, importers) ?? {};
+    if (usesCommonJs && commonJsFile) return require(commonJsFile);
     // Not in these folders: what Greenroom itself finds.
-    if (!imported) return await importLangChain(specifier);
-    if (imported.endsWith(".json")) return { default: JSON.parse(readFileSync(imported, "utf8")) };
-    return import(pathToFileURL(imported).href);
+    if (!importedFile) return await importLangChain(specifier);
+    if (importedFile.endsWith(".json")) return { default: JSON.parse(readFileSync(importedFile, "utf8")) };
+    return import(pathToFileURL(importedFile).href);
   };
   for (const name of [LANGGRAPH, CORE]) {
     await resolve(name).catch((cause: unknown) => {
-      const root = above(file).find((folder) => existsSync(join(folder, "package.json"))) ?? dirname(file);
+      const root = listParentFolders(file).find((folder) => existsSync(join(folder, "package.json"))) ?? dirname(file);
       const [, missing] = /^(@[^/]+\/[^/]+)/.exec(name) as unknown as [string, string];
-      const why = `${missing} cannot be imported, which its runs need`;
-      throw new Error(`${why} (${(cause as Error).message}); in ${root}: npm install ${missing}`, { cause });
+      const reason = `${missing} cannot be imported, which its runs need`;
+      throw new Error(`${reason} (${(cause as Error).message}); in ${root}: npm install ${missing}`, { cause });
     });
   }
   return resolve;
@@ -41,54 +42,55 @@ export async function packagesOf(graph: unknown, file: string, config: string): 
 const require: NodeJS.Require = createRequire(import.meta.url);
 
 /** True when the graph is of this copy of LangGraph; of a function that makes graphs, when the copy is loaded at all. */
-function hasMade(langgraph: unknown, graph: unknown): boolean {
+function isFromThisCopy(langgraph: unknown, graph: unknown): boolean {
   if (typeof langgraph !== "object" || langgraph === null) return false;
   if (typeof graph === "function") return true;
   // Agents of LangChain carry their graph.
-  const made = [graph, (graph as { readonly graph?: unknown }).graph];
+  const candidates = [graph, (graph as { readonly graph?: unknown }).graph];
   const classes = Object.values(langgraph).filter((value) => typeof value === "function" && value.prototype);
-  return made.some((value) => classes.some((type) => value instanceof type));
+  return candidates.some((value) => classes.some((type) => value instanceof type));
 }
 
-interface Found {
+interface PackageFiles {
   readonly manifest: string;
   /** The file that `import` means, and the one that `require` means. */
-  readonly imported?: string;
-  readonly required?: string;
+  readonly importedFile?: string;
+  readonly requiredFile?: string;
 }
 
 /**
  * By the rules of `import`, which runtimes offer from one's own folder alone: by those of `require` LangChain would be loaded a
  * second time.
  */
-function find(specifier: string, from: readonly string[]): Found | undefined {
-  const [, name = "", rest = ""] = /^((?:@[^/]+\/)?[^/]+)(.*)$/.exec(specifier) ?? [];
-  for (const folder of from.flatMap(above)) {
+function findPackage(specifier: string, importers: readonly string[]): PackageFiles | undefined {
+  const [, name = "", subpath = ""] = /^((?:@[^/]+\/)?[^/]+)(.*)$/.exec(specifier) ?? [];
+  for (const folder of importers.flatMap(listParentFolders)) {
     const home = join(folder, "node_modules", name);
     if (!existsSync(join(home, "package.json"))) continue;
     const manifest = realpathSync(join(home, "package.json"));
     const { exports = {} } = JSON.parse(readFileSync(manifest, "utf8")) as {
       exports?: Readonly<Record<string, Conditions>>;
     };
-    const [imported, required] = ["import", "require"].map((kind) => {
-      const target = chosen(exports[`.${rest}`], [kind, "node", "default"]);
+    const [importedFile, requiredFile] = ["import", "require"].map((kind) => {
+      const target = resolveCondition(exports[`.${subpath}`], [kind, "node", "default"]);
       return target === undefined ? undefined : join(dirname(manifest), target);
     });
-    if (imported) return { manifest, imported, ...(required && required !== imported ? { required } : {}) };
+    if (importedFile)
+      return { manifest, importedFile, ...(requiredFile && requiredFile !== importedFile ? { requiredFile } : {}) };
   }
   return undefined;
 }
 
 type Conditions = string | { readonly [condition: string]: Conditions } | undefined;
 
-function chosen(target: Conditions, conditions: readonly string[]): string | undefined {
+function resolveCondition(target: Conditions, conditions: readonly string[]): string | undefined {
   if (typeof target !== "object") return target;
   const [, inner] = Object.entries(target).find(([name]) => conditions.includes(name)) ?? [];
-  return chosen(inner, conditions);
+  return resolveCondition(inner, conditions);
 }
 
 /** The folder of a file, and those above it. */
-function above(file: string): string[] {
+function listParentFolders(file: string): string[] {
   const folder = dirname(file);
-  return folder === file ? [] : [folder, ...above(folder)];
+  return folder === file ? [] : [folder, ...listParentFolders(folder)];
 }

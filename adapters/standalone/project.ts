@@ -3,7 +3,7 @@ import { basename } from "node:path";
 import process from "node:process";
 import type { App, Handler } from "../../lib/http/handler.ts";
 import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
-import { problemsOfService } from "../agents.ts";
+import { findSettingsProblems } from "../agents.ts";
 import type { CommandOptions } from "./command-options.ts";
 import { type FileConfig, readConfig } from "./config.ts";
 import type { LocalApi } from "./local.ts";
@@ -20,76 +20,84 @@ export interface Project {
   readonly graph_ids: readonly string[];
 }
 
-export interface ProjectPlace {
+export interface LoadProjectOptions {
   readonly options: CommandOptions;
   readonly log: Log;
   readonly local: LocalApi;
   /** Where the server listens; empty before. */
-  readonly url: () => string;
+  readonly getUrl: () => string;
   /** Answers what the project's own code asks. */
-  readonly within: Handler;
+  readonly internalHandler: Handler;
 }
 
 /** Loads the project. Throws a ConfigError with everything that is wrong with it. */
-export async function loadProject({ options, log, local, url, within }: ProjectPlace): Promise<Project> {
+export async function loadProject({
+  options,
+  log,
+  local,
+  getUrl,
+  internalHandler,
+}: LoadProjectOptions): Promise<Project> {
   const config = readConfig(options.config);
   setVariables(config.env);
   const name = basename(config.file);
   const unsupported = config.unsupported.length > 0 ? [`without effect here: ${config.unsupported.join(", ")}`] : [];
-  for (const message of [...config.warnings, ...unsupported].filter((message) => !warned.has(message))) {
-    warned.add(message);
+  for (const message of [...config.warnings, ...unsupported].filter((message) => !loggedWarnings.has(message))) {
+    loggedWarnings.add(message);
     log.write({ level: "warn", message, file: name });
   }
   const loaded = await loadGraphs(config.graphs, config.file);
-  const { modules, problems: ofModules } = await loadModules(config.modules);
+  const { modules, problems: moduleProblems } = await loadModules(config.modules);
   const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
   const { worker, auth, store, usage, webhooks } = config.service;
   const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
   const settings: Project["settings"] = {
     ...config.service,
     worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
-    executor: local.executor(loaded.executor),
+    executor: local.wrapExecutor(loaded.executor),
     auth: { ...auth, ...(custom ? { custom } : {}) },
     ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
-    usage: { ...usage, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
-    public_base_url: public_base_url ?? (() => url() || undefined),
+    usage: { ...usage, ...readUsageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
+    public_base_url: public_base_url ?? (() => getUrl() || undefined),
     // A relative URL is one of this server.
-    webhooks: { ...webhooks, loopback: async (request) => local.requests(within)(request) },
+    webhooks: { ...webhooks, loopback: async (request) => local.wrapHandler(internalHandler)(request) },
     env: process.env,
     environment: { log: log.write },
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
-  const problems = [...config.problems, ...loaded.problems, ...ofModules];
+  const problems = [...config.problems, ...loaded.problems, ...moduleProblems];
   const rename = (problem: string): string =>
     problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
-  problems.push(...problemsOfService(settings, config.graph_ids, problems, rename));
+  problems.push(...findSettingsProblems(settings, config.graph_ids, problems, rename));
   if (problems.length > 0) {
-    const base = options.public_base_url?.setting;
-    const shown = (problem: string): string =>
-      base && problem.startsWith("public_base_url:") ? problem.replace("public_base_url", base) : `${name}: ${problem}`;
-    throw new ConfigError(problems.map(shown));
+    const urlSetting = options.public_base_url?.setting;
+    const formatProblem = (problem: string): string =>
+      urlSetting && problem.startsWith("public_base_url:")
+        ? problem.replace("public_base_url", urlSetting)
+        : `${name}: ${problem}`;
+    throw new ConfigError(problems.map(formatProblem));
   }
   return { name, config, settings, app, graph_ids: loaded.executor.graphs().map(({ graph_id }) => graph_id) };
 }
 
 /** Not repeated when the project is loaded again. */
-const warned = new Set<string>();
+const loggedWarnings = new Set<string>();
 
 /** The variables that the last configuration has set. */
-const set = new Set<string>();
+const configuredVariables = new Set<string>();
 
 /** What the shell sets wins, as it does with .env files. */
 function setVariables(env: FileConfig["env"]): void {
-  for (const name of set) delete process.env[name];
-  set.clear();
+  for (const name of configuredVariables) delete process.env[name];
+  configuredVariables.clear();
   for (const [name, value] of Object.entries(env)) {
     if (process.env[name] !== undefined) continue;
     process.env[name] = value;
-    set.add(name);
+    configuredVariables.add(name);
   }
 }
 
-function usageEnabled(value: string | undefined): NonNullable<ServiceOptions["usage"]> {
+function readUsageEnabled(value: string | undefined): NonNullable<ServiceOptions["usage"]> {
   if (!value) return {};
   if (value !== "0" && value !== "1") throw new ConfigError([`GREENROOM_USAGE_ENABLED: ${value} is neither 0 nor 1`]);
   return { enabled: value === "1" };

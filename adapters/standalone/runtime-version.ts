@@ -1,17 +1,17 @@
 /** The lowest versions of the runtimes. It imports nothing, because other modules do not load on older ones. */
-export const LOWEST_VERSIONS = { node: "22.13", bun: "1.4", deno: "2.9" } as const;
+export const MIN_VERSIONS = { node: "22.13", bun: "1.4", deno: "2.9" } as const;
 
 const NAMES = { node: "Node", bun: "Bun", deno: "Deno" } as const;
 
-type Runtime = keyof typeof LOWEST_VERSIONS;
+type Runtime = keyof typeof MIN_VERSIONS;
 
 /** What is wrong with the runtime, for its user; undefined if it is new enough. `versions`: those of `process`. */
 export function findRuntimeProblem(versions: Readonly<Record<string, string | undefined>>): string | undefined {
   // Bun and Deno name a version of Node, too.
   const runtime: Runtime = (["bun", "deno"] as const).find((name) => versions[name]) ?? "node";
   const version = versions[runtime] || "0.0";
-  if (!isOlder(version, LOWEST_VERSIONS[runtime])) return undefined;
-  const { node, bun, deno } = LOWEST_VERSIONS;
+  if (!isOlder(version, MIN_VERSIONS[runtime])) return undefined;
+  const { node, bun, deno } = MIN_VERSIONS;
   return `${NAMES[runtime]} ${version} is too old for Greenroom. Use Node ${node} or newer, Bun ${bun} or newer, or Deno ${deno} or newer`;
 }
 

@@ -1,6 +1,6 @@
 /** What `getLogger()` of `@langchain/langgraph-sdk/logging` gives, also while modules are loaded: it writes to the server's log. */
 import type { LogRecord } from "../../lib/mod.ts";
-import { currentRun } from "./local.ts";
+import { getCurrentRun } from "./local.ts";
 
 const LOGGER = Symbol.for("langgraph.api.sdk-logger");
 const LEVELS = [
@@ -17,47 +17,47 @@ const LEVELS = [
   "silly",
 ] as const;
 
-type Log = (record: LogRecord) => void;
-type Write = (message: unknown, ...more: readonly unknown[]) => Logger;
+type WriteRecord = (record: LogRecord) => void;
+type Write = (message: unknown, ...otherParts: readonly unknown[]) => Logger;
 type Logger = Readonly<Record<(typeof LEVELS)[number], Write>>;
 
 /** Gives what removes it. */
-export function installLogger(log: Log): () => void {
-  const write =
+export function installLogger(log: WriteRecord): () => void {
+  const createWriter =
     (name: (typeof LEVELS)[number]): Write =>
-    (message, ...more) => {
+    (message, ...otherParts) => {
       try {
-        log(recordOf(name, message, more));
+        log(toLogRecord(name, message, otherParts));
       } catch {
         // What cannot be written is no reason for the graph to fail.
       }
       return logger;
     };
-  const logger = Object.fromEntries(LEVELS.map((name) => [name, write(name)])) as Logger;
-  const place = globalThis as { [LOGGER]?: Logger };
-  place[LOGGER] = logger;
+  const logger = Object.fromEntries(LEVELS.map((name) => [name, createWriter(name)])) as Logger;
+  const globals = globalThis as { [LOGGER]?: Logger };
+  globals[LOGGER] = logger;
   return () => {
-    if (place[LOGGER] === logger) delete place[LOGGER];
+    if (globals[LOGGER] === logger) delete globals[LOGGER];
   };
 }
 
-function recordOf(name: (typeof LEVELS)[number], given: unknown, more: readonly unknown[]): LogRecord {
-  const parts = [given, ...more];
+function toLogRecord(name: (typeof LEVELS)[number], firstPart: unknown, otherParts: readonly unknown[]): LogRecord {
+  const parts = [firstPart, ...otherParts];
   const error = parts.find((part) => part instanceof Error);
   const fields = parts.filter(isRecord);
   const texts = parts.filter((part) => part !== undefined && !isRecord(part) && part !== error);
-  const said = Object.assign({}, ...fields) as Record<string, unknown>;
-  const [first = error?.message ?? said.message ?? "", ...rest] = texts;
+  const mergedFields = Object.assign({}, ...fields) as Record<string, unknown>;
+  const [text = error?.message ?? mergedFields.message ?? "", ...details] = texts;
   const level = name === "error" || name === "warn" ? name : "info";
-  const { time: _time, level: _level, message: _message, ...own } = said;
+  const { time: _time, level: _level, message: _message, ...otherFields } = mergedFields;
   return {
     level,
-    message: typeof first === "string" ? first : JSON.stringify(first),
-    ...own,
-    ...(rest.length > 0 ? { details: rest } : {}),
+    message: typeof text === "string" ? text : JSON.stringify(text),
+    ...otherFields,
+    ...(details.length > 0 ? { details: details } : {}),
     ...(name === level ? {} : { severity: name }),
     ...(error ? { error } : {}),
-    ...currentRun(),
+    ...getCurrentRun(),
   };
 }
 

@@ -8,19 +8,19 @@ import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts
 import { docsPage } from "../docs-page.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
 import { studio } from "../studio/mod.ts";
-import { guard, ownKeys } from "./access.ts";
-import { type CommandOptions, type Given, shownDatabase } from "./command-options.ts";
+import { createListedKeyStore, requireSafeAccess } from "./access.ts";
+import { type CommandOptions, type OptionValue, redactDatabaseUrl } from "./command-options.ts";
 import type { FileConfig } from "./config.ts";
-import { type LocalApi, localApi } from "./local.ts";
+import { createLocalApi, type LocalApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";
-import { loadProject, type Project, type ProjectPlace } from "./project.ts";
+import { type LoadProjectOptions, loadProject, type Project } from "./project.ts";
 import { installLogger } from "./sdk-logger.ts";
 
 const DEFAULT_PORT = 2024;
-const PORTS_TRIED = 100;
-const SAME_SIGNAL_MS = 250;
+const MAX_PORT_ATTEMPTS = 100;
+const REPEATED_SIGNAL_MS = 250;
 /** How long runs go on when the project is loaded again, and how long those that ignore their signal have after it. */
-const RELOAD_MS = 300;
+const RELOAD_GRACE_MS = 300;
 
 export interface Server {
   readonly url: string;
@@ -37,35 +37,35 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   const { host, database, dev } = options;
   // What a Node that is too old says of the agents would mislead.
   if (!isLibsql(database.value) && !isPostgres(database.value)) await sqliteDriver(database.setting);
-  const log = logFor(options);
+  const log = createServerLog(options);
   // Modules may ask for both while they are loaded.
-  const local = localApi();
+  const local = createLocalApi();
   const removeLogger = installLogger(log.write);
   let url = "";
-  let current: Promise<Deployment>;
-  const within: Handler = async (request, host) => (await current).within(request, host);
-  const place: ProjectPlace = { options, log, local, url: () => url, within };
-  const project = await load(place);
-  const own = ownKeys(process.env.GREENROOM_API_KEYS);
+  let current: Promise<ServedProject>;
+  const internalHandler: Handler = async (request, host) => (await current).internalHandler(request, host);
+  const projectOptions: LoadProjectOptions = { options, log, local, getUrl: () => url, internalHandler };
+  const project = await load(projectOptions);
+  const listedKeyStore = createListedKeyStore(process.env.GREENROOM_API_KEYS);
   const storage = await openStorage(database);
-  const identity = own ?? storage.identity;
-  const guarded = { identity, own: own !== null, options };
-  const mode = await guard(project.settings.auth, guarded);
+  const identity = listedKeyStore ?? storage.identity;
+  const accessInput = { identity, hasListedKeys: listedKeyStore !== null, options };
+  const mode = await requireSafeAccess(project.settings.auth, accessInput);
   // Accounts in memory are made anew at each start.
-  const before = own ? null : await workspacesAndProjects(identity, project.settings.deployment);
-  const executes = project.settings.worker?.concurrency !== 0;
+  const existingIds = listedKeyStore ? null : await listWorkspaceAndProjectIds(identity, project.settings.deployment);
+  const executesRuns = project.settings.worker?.concurrency !== 0;
   // The same lock that the service's worker asks for.
-  if (executes && !(await storage.becomeWorker(Date.now()))) console.log(standby(database));
+  if (executesRuns && !(await storage.becomeWorker(Date.now()))) console.log(formatStandbyMessage(database));
   // The services of a changed project follow each other on one database, which may be in memory.
-  const kept: Storage = dev ? { ...storage, close: async () => {} } : storage;
-  const surroundings: Surroundings = { options, storage: kept, identity, local };
-  const first = await deploy(project, mode, surroundings);
+  const serviceStorage: Storage = dev ? { ...storage, close: async () => {} } : storage;
+  const deployContext: DeployContext = { options, storage: serviceStorage, identity, local };
+  const first = await deploy(project, mode, deployContext);
   current = Promise.resolve(first);
-  if (before) logCreated(first.service.deployment, project.settings.deployment ?? {}, before, log);
-  local.serve(within);
+  if (existingIds) logCreated(first.service.deployment, project.settings.deployment ?? {}, existingIds, log);
+  local.serve(internalHandler);
   const handler: Handler = async (request, host) => (await current).handler(request, host);
   const max_message_bytes = project.settings.http?.max_body_bytes;
-  const listener = await listenFrom(log.requests(local.requests(handler)), options, { max_message_bytes }).catch(
+  const listener = await listenFrom(log.wrapHandler(local.wrapHandler(handler)), options, { max_message_bytes }).catch(
     async (error: unknown) => {
       await first.service.stop(0);
       throw error;
@@ -81,17 +81,17 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
     await Promise.race([listener.close().catch(() => {}), new Promise((resolve) => setTimeout(resolve, 500))]);
   });
 
-  url = `http://${urlHost(host.value)}:${listener.port}`;
+  url = `http://${formatUrlHost(host.value)}:${listener.port}`;
   printStart(first, options, url);
   return {
     url,
     config: project.config,
     async reload() {
-      const changed = await load(place);
-      const mode = await guard(changed.settings.auth, guarded);
+      const changed = await load(projectOptions);
+      const mode = await requireSafeAccess(changed.settings.auth, accessInput);
       const old = await current;
-      const next = old.service.stop(RELOAD_MS).then(() => deploy(changed, mode, surroundings));
-      current = next.catch(() => deploy(old.project, old.mode, surroundings));
+      const next = old.service.stop(RELOAD_GRACE_MS).then(() => deploy(changed, mode, deployContext));
+      current = next.catch(() => deploy(old.project, old.mode, deployContext));
       await current;
       await next;
       return changed.config;
@@ -104,27 +104,27 @@ function stopOnSignals({ dev, grace_ms }: CommandOptions, close: (grace_ms: numb
   let stoppedAt = Number.POSITIVE_INFINITY;
   const stop = async (): Promise<void> => {
     // npm and process groups hand the same signal on twice.
-    if (performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1);
+    if (performance.now() - stoppedAt > REPEATED_SIGNAL_MS) process.exit(1);
     if (stoppedAt !== Number.POSITIVE_INFINITY) return;
     stoppedAt = performance.now();
     if (!dev) console.log(`Stopping: runs have ${grace_ms} ms to end. A second signal ends the server at once`);
-    await close(dev ? Math.min(RELOAD_MS, grace_ms) : grace_ms);
+    await close(dev ? Math.min(RELOAD_GRACE_MS, grace_ms) : grace_ms);
     process.exit(0);
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
 }
 
 /** A project as it is served. */
-interface Deployment {
+interface ServedProject {
   readonly project: Project;
   readonly mode: AuthMode;
   readonly service: Service;
   /** For requests from outside, and for those of the project's own code. */
   readonly handler: Handler;
-  readonly within: Handler;
+  readonly internalHandler: Handler;
 }
 
-interface Surroundings {
+interface DeployContext {
   readonly options: CommandOptions;
   readonly storage: Storage;
   readonly identity: IdentityStore;
@@ -134,15 +134,15 @@ interface Surroundings {
 async function deploy(
   project: Project,
   mode: AuthMode,
-  { options, storage, identity, local }: Surroundings,
-): Promise<Deployment> {
+  { options, storage, identity, local }: DeployContext,
+): Promise<ServedProject> {
   const { settings, app } = project;
   const auth = { ...settings.auth, mode };
-  const executor = options.dev ? impatient(settings.executor) : settings.executor;
+  const executor = options.dev ? withShortAbandon(settings.executor) : settings.executor;
   const service = await createService({ ...settings, executor, storage, identity, auth });
   const { public_base_url } = settings;
-  const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
-  const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host.value), ...named];
+  const publicHosts = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
+  const hosts = ["localhost", "127.0.0.1", "[::1]", formatUrlHost(options.host.value), ...publicHosts];
   const handler = createHandler(service, {
     ...(app ? { app } : {}),
     studio: studio(),
@@ -153,24 +153,26 @@ async function deploy(
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(mode === "none" ? { hosts } : {}),
   });
-  let own: Handler | undefined;
-  const within: Handler = (request, host) => {
-    own ??= createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
-    return own(request, host);
+  let ownHandler: Handler | undefined;
+  const internalHandler: Handler = (request, host) => {
+    ownHandler ??= createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
+    return ownHandler(request, host);
   };
-  return { project, mode, service, handler, within };
+  return { project, mode, service, handler, internalHandler };
 }
 
 /** Runs that ignore their signal must not hold up what follows. */
-function impatient(executor: ServiceOptions["executor"]): ServiceOptions["executor"] {
+function withShortAbandon(executor: ServiceOptions["executor"]): ServiceOptions["executor"] {
   return {
     ...executor,
     graphs: () =>
-      executor.graphs().map((graph) => ({ ...graph, abandon_ms: Math.min(graph.abandon_ms ?? RELOAD_MS, RELOAD_MS) })),
+      executor
+        .graphs()
+        .map((graph) => ({ ...graph, abandon_ms: Math.min(graph.abandon_ms ?? RELOAD_GRACE_MS, RELOAD_GRACE_MS) })),
   };
 }
 
-function printStart({ project, mode, service }: Deployment, options: CommandOptions, url: string): void {
+function printStart({ project, mode, service }: ServedProject, options: CommandOptions, url: string): void {
   const { host, database } = options;
   if (mode === "none" && !options.dev)
     console.log("No authentication: every program on this machine can use it. For API keys: greenroom keys --help");
@@ -178,7 +180,7 @@ function printStart({ project, mode, service }: Deployment, options: CommandOpti
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }
   console.log(`Graphs: ${project.graph_ids.join(", ")} (${project.name})`);
-  console.log(`Database: ${shownDatabase(database.value)}`);
+  console.log(`Database: ${redactDatabaseUrl(database.value)}`);
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/docs`);
@@ -197,9 +199,12 @@ function isTerminal(name: "stdout" | "stderr"): boolean {
 }
 
 /** The log as the options want it: for people at a terminal text, in colours; for programs a line of JSON each. */
-function logFor({ log_level, log_format, dev }: CommandOptions): Log {
-  const plain = Boolean(process.env.NO_COLOR) || process.env.TERM === "dumb";
-  const output = (isShown: boolean, write: (line: string) => void): Output => ({ color: isShown && !plain, write });
+function createServerLog({ log_level, log_format, dev }: CommandOptions): Log {
+  const isColorDisabled = Boolean(process.env.NO_COLOR) || process.env.TERM === "dumb";
+  const output = (isShown: boolean, write: (line: string) => void): Output => ({
+    color: isShown && !isColorDisabled,
+    write,
+  });
   const isShown = isTerminal("stdout");
   return createLog({
     level: log_level,
@@ -211,7 +216,7 @@ function logFor({ log_level, log_format, dev }: CommandOptions): Log {
 }
 
 /** Ids of the workspaces and projects that are there, where the deployment names one. */
-async function workspacesAndProjects(
+async function listWorkspaceAndProjectIds(
   identity: IdentityStore,
   { project, workspace }: NonNullable<ServiceOptions["deployment"]> = {},
 ): Promise<ReadonlySet<string> | null> {
@@ -225,27 +230,27 @@ async function workspacesAndProjects(
 function logCreated(
   deployment: Service["deployment"],
   names: NonNullable<ServiceOptions["deployment"]>,
-  before: ReadonlySet<string>,
+  existingIds: ReadonlySet<string>,
   log: Log,
 ): void {
   for (const kind of ["workspace", "project"] as const) {
     const id = deployment[`${kind}_id`];
     const name = names[kind];
-    if (name === undefined || before.has(id)) continue;
+    if (name === undefined || existingIds.has(id)) continue;
     const message = `created a ${kind}: none had the name in deployment.${kind}`;
     log.write({ level: "info", message, name, [`${kind}_id`]: id });
   }
 }
 
 /** Runs made here may name graphs and webhooks that the other server does not have. */
-const standby = ({ value }: Given): string =>
-  `Standing by: another server executes the runs of ${shownDatabase(value)}, also those made here, until it ends. ` +
+const formatStandbyMessage = ({ value }: OptionValue): string =>
+  `Standing by: another server executes the runs of ${redactDatabaseUrl(value)}, also those made here, until it ends. ` +
   "For runs of your own start with --database OTHER";
 
-const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
+const formatUrlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 
 /** Opens the database. Errors name the flags and variables. */
-export function openStorage({ value, setting }: Given): Promise<Storage> {
+export function openStorage({ value, setting }: OptionValue): Promise<Storage> {
   const { env } = process;
   const names = {
     url: setting,
@@ -253,8 +258,11 @@ export function openStorage({ value, setting }: Given): Promise<Storage> {
     direct_url: "GREENROOM_DATABASE_DIRECT_URL",
     writer: "GREENROOM_DATABASE_WRITER",
   };
-  const given = Object.entries(names).filter(([option, name]) => option !== "url" && env[name]);
-  return openDatabase({ ...Object.fromEntries(given.map(([option, name]) => [option, env[name]])), url: value }, names);
+  const namedOptions = Object.entries(names).filter(([option, name]) => option !== "url" && env[name]);
+  return openDatabase(
+    { ...Object.fromEntries(namedOptions.map(([option, name]) => [option, env[name]])), url: value },
+    names,
+  );
 }
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */
@@ -263,15 +271,15 @@ async function listenFrom(
   { host, port }: CommandOptions,
   { max_message_bytes }: { readonly max_message_bytes: number | undefined },
 ): Promise<Listener> {
-  const given = { hostname: host.value, ...(max_message_bytes === undefined ? {} : { max_message_bytes }) };
-  if (port !== undefined) return listen(handler, { ...given, port });
+  const listenOptions = { hostname: host.value, ...(max_message_bytes === undefined ? {} : { max_message_bytes }) };
+  if (port !== undefined) return listen(handler, { ...listenOptions, port });
   for (let next = DEFAULT_PORT; ; next += 1) {
     try {
-      const listener = await listen(handler, { ...given, port: next });
+      const listener = await listen(handler, { ...listenOptions, port: next });
       if (next > DEFAULT_PORT) console.log(`Port ${DEFAULT_PORT} is taken, using ${next}`);
       return listener;
     } catch (error) {
-      if (!(error instanceof PortTaken) || next === DEFAULT_PORT + PORTS_TRIED) throw error;
+      if (!(error instanceof PortTaken) || next === DEFAULT_PORT + MAX_PORT_ATTEMPTS) throw error;
     }
   }
 }

@@ -4,14 +4,14 @@ import { relative } from "node:path";
 import process from "node:process";
 import { isProjectFile } from "./loader.ts";
 
-export interface SourcePlace {
+export interface SourceLocation {
   readonly file: string;
   readonly line: number;
   readonly column: number;
 }
 
 /** A frame of a stack, with the name of its function. */
-interface StackFrame extends SourcePlace {
+interface StackFrame extends SourceLocation {
   readonly name: string | undefined;
 }
 
@@ -21,9 +21,9 @@ const LINES_AROUND = 1;
 const MAX_CAUSES = 5;
 
 /** The frames of a stack that are in files of the project, innermost first. */
-export function projectFrames(stack: string): StackFrame[] {
-  return [...stack.matchAll(FRAME)].flatMap(([, name, where = "", line, column]) => {
-    const file = where.startsWith("file:") ? process.getBuiltinModule("node:url").fileURLToPath(where) : where;
+export function findProjectFrames(stack: string): StackFrame[] {
+  return [...stack.matchAll(FRAME)].flatMap(([, name, path = "", line, column]) => {
+    const file = path.startsWith("file:") ? process.getBuiltinModule("node:url").fileURLToPath(path) : path;
     return isProjectFile(file) ? [{ name, file, line: Number(line), column: Number(column) }] : [];
   });
 }
@@ -40,21 +40,22 @@ export function readLines(file: string): string[] | undefined {
 /** The name, the message, the code of the innermost frame, and all frames. An error without a frame of the project has its whole stack. */
 export function formatThrownError(error: Error, depth = 0): string {
   const { stack = "", cause } = error;
-  const frames = projectFrames(stack);
-  const because =
+  const frames = findProjectFrames(stack);
+  const causeText =
     cause instanceof Error && depth < MAX_CAUSES ? `\nCaused by ${formatThrownError(cause, depth + 1)}` : "";
-  if (frames.length === 0) return `${depth > 0 ? `${error.name}: ${error.message}` : stack || String(error)}${because}`;
+  if (frames.length === 0)
+    return `${depth > 0 ? `${error.name}: ${error.message}` : stack || String(error)}${causeText}`;
   const [first] = frames as [StackFrame];
-  const code = codeFrame(first);
+  const code = formatCodeFrame(first);
   const lines = frames.map(({ name, file, line }) => {
-    const place = `${relative(process.cwd(), file)}:${line}`;
-    return `    at ${name ? `${name} (${place})` : place}`;
+    const location = `${relative(process.cwd(), file)}:${line}`;
+    return `    at ${name ? `${name} (${location})` : location}`;
   });
-  return [`${error.name}: ${error.message}`, lines[0], ...code, ...lines.slice(1)].join("\n") + because;
+  return [`${error.name}: ${error.message}`, lines[0], ...code, ...lines.slice(1)].join("\n") + causeText;
 }
 
 /** The line and those around it. Columns are left out: those of a transformed file are not the file's. */
-function codeFrame({ file, line }: SourcePlace): string[] {
+function formatCodeFrame({ file, line }: SourceLocation): string[] {
   const lines = readLines(file);
   if (lines?.[line - 1] === undefined) return [];
   const from = Math.max(1, line - LINES_AROUND);

@@ -9,19 +9,19 @@ const SKIPPED = /^(?:\..*|node_modules|dist)$/;
 
 export interface Watch {
   /** What the project consists of after a load that began at this time. `broken`: any source file may fix it. */
-  loaded(files: readonly string[], began: number, broken: boolean): void;
+  recordLoad(files: readonly string[], startedAt: number, broken: boolean): void;
   /** All that is watched. */
-  files(): readonly string[];
+  listFiles(): readonly string[];
   /** The files that have changed since. */
-  changed(): Promise<readonly string[]>;
+  waitForChange(): Promise<readonly string[]>;
 }
 
 /** Watches nothing until `loaded`. `folder`: the project's. */
 export function watchFiles(folder: string): Watch {
   const watchers = new Map<string, FSWatcher>();
   let states: ReadonlyMap<string, string> = new Map();
-  let named: readonly string[] = [];
-  let all = false;
+  let projectFiles: readonly string[] = [];
+  let watchesAllSources = false;
   let wake: (() => void) | undefined;
   let settling: ReturnType<typeof setTimeout> | undefined;
 
@@ -30,10 +30,11 @@ export function watchFiles(folder: string): Watch {
     settling = setTimeout(() => wake?.(), SETTLE_MS);
   };
 
-  const files = (): readonly string[] => (all ? [...new Set([...named, ...sourcesIn(folder)])] : named);
+  const listFiles = (): readonly string[] =>
+    watchesAllSources ? [...new Set([...projectFiles, ...listSourceFiles(folder)])] : projectFiles;
 
-  function watchFolders(of: readonly string[]): void {
-    const folders = new Set(of.map(dirname));
+  function watchFolders(paths: readonly string[]): void {
+    const folders = new Set(paths.map(dirname));
     for (const [path, watcher] of watchers) {
       if (folders.has(path)) continue;
       watcher.close();
@@ -42,29 +43,34 @@ export function watchFiles(folder: string): Watch {
     for (const path of folders) {
       if (watchers.has(path)) continue;
       // A folder that goes away is an error on some systems.
-      const watcher = tried(() => watch(path, onEvent).on("error", onEvent));
+      const watcher = tryRead(() => watch(path, onEvent).on("error", onEvent));
       if (watcher) watchers.set(path, watcher);
     }
   }
 
   return {
-    files,
-    loaded(given, began, broken) {
-      named = given;
-      all = broken;
-      const now = files();
-      watchFolders([join(folder, "."), ...now]);
+    listFiles,
+    recordLoad(loadedFiles, startedAt, broken) {
+      projectFiles = loadedFiles;
+      watchesAllSources = broken;
+      const currentFiles = listFiles();
+      watchFolders([join(folder, "."), ...currentFiles]);
       // What changed while it was loaded may have been read before.
-      states = new Map(now.map((file) => [file, states.get(file) ?? (changedAt(file) > began ? "" : stateOf(file))]));
+      states = new Map(
+        currentFiles.map((file) => [
+          file,
+          states.get(file) ?? (readChangeTime(file) > startedAt ? "" : readFileState(file)),
+        ]),
+      );
     },
-    async changed() {
+    async waitForChange() {
       for (;;) {
-        const found = files().filter((file) => stateOf(file) !== (states.get(file) ?? "missing"));
-        if (found.length > 0) {
-          states = new Map([...states, ...found.map((file) => [file, stateOf(file)] as const)]);
-          return found;
+        const changedFiles = listFiles().filter((file) => readFileState(file) !== (states.get(file) ?? "missing"));
+        if (changedFiles.length > 0) {
+          states = new Map([...states, ...changedFiles.map((file) => [file, readFileState(file)] as const)]);
+          return changedFiles;
         }
-        if (all) watchFolders([join(folder, "."), ...files()]);
+        if (watchesAllSources) watchFolders([join(folder, "."), ...listFiles()]);
         await new Promise<void>((resolve) => {
           wake = resolve;
         });
@@ -74,7 +80,7 @@ export function watchFiles(folder: string): Watch {
 }
 
 /** Undefined for what is not there or cannot be read: it is no reason to stop watching the rest. */
-function tried<T>(read: () => T): T | undefined {
+function tryRead<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch {
@@ -82,19 +88,19 @@ function tried<T>(read: () => T): T | undefined {
   }
 }
 
-function stateOf(file: string): string {
-  const stats = tried(() => statSync(file));
+function readFileState(file: string): string {
+  const stats = tryRead(() => statSync(file));
   return stats ? `${stats.mtimeMs} ${stats.size} ${stats.ino}` : "missing";
 }
 
-const changedAt = (file: string): number => tried(() => statSync(file))?.mtimeMs ?? 0;
+const readChangeTime = (file: string): number => tryRead(() => statSync(file))?.mtimeMs ?? 0;
 
-function sourcesIn(folder: string): string[] {
-  const entries = tried(() => readdirSync(folder, { withFileTypes: true })) ?? [];
+function listSourceFiles(folder: string): string[] {
+  const entries = tryRead(() => readdirSync(folder, { withFileTypes: true })) ?? [];
   return entries.flatMap((entry) => {
     if (SKIPPED.test(entry.name)) return [];
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) return sourcesIn(path);
+    if (entry.isDirectory()) return listSourceFiles(path);
     return SOURCE.test(entry.name) ? [path] : [];
   });
 }

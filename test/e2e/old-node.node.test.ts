@@ -15,7 +15,7 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
-import { findRuntimeProblem, LOWEST_VERSIONS } from "../../adapters/standalone/runtime-version.ts";
+import { findRuntimeProblem, MIN_VERSIONS } from "../../adapters/standalone/runtime-version.ts";
 import { root, temporaryFolder } from "../support/programs.ts";
 
 const tooOld = (runtime: string): string =>
@@ -68,7 +68,7 @@ describe("the built command", () => {
     const { engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { engines: object };
     assert.deepEqual(
       engines,
-      Object.fromEntries(Object.entries(LOWEST_VERSIONS).map(([name, version]) => [name, `>=${version}`])),
+      Object.fromEntries(Object.entries(MIN_VERSIONS).map(([name, version]) => [name, `>=${version}`])),
     );
     assert.equal(findRuntimeProblem({ node: "24.3.0", bun: "1.3.9" }), tooOld("Bun 1.3.9"));
     assert.equal(findRuntimeProblem({ node: "24.3.0", deno: "2.8.1" }), tooOld("Deno 2.8.1"));

@@ -4,7 +4,7 @@ import { globSync, readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { tables } from "../../adapters/sql/schema/mod.ts";
 import { COMMANDS, usage } from "../../adapters/standalone/command-options.ts";
-import { usageOf } from "../../adapters/standalone/commands.ts";
+import { formatUsage } from "../../adapters/standalone/commands.ts";
 import { type ErrorCode, REASONS, ServiceError, STATUS } from "../../lib/errors.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import { allRoutes } from "../../lib/http/routes/mod.ts";
@@ -56,7 +56,7 @@ describe("docs/reference/errors.md", () => {
 describe("docs/reference/cli.md", () => {
   const page = read("docs/reference/cli.md");
   it("names every flag and every command", () => {
-    const helps = [usage, ...[...COMMANDS].map(usageOf)];
+    const helps = [usage, ...[...COMMANDS].map(formatUsage)];
     for (const flag of helps.flatMap((help) => help.match(/(?<!\w)--[a-z-]+/g) ?? []))
       assert.ok(page.includes(flag), flag);
     const commands = helps.slice(1).flatMap((help) => matches(help, /^greenroom (\w+(?: [a-z]+)?)/gm));

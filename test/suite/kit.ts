@@ -2,10 +2,10 @@
 
 import type { AppOptions } from "../../adapters/app.ts";
 import {
+  createAgentsExecutor,
   DATABASE_NAMES,
   findDatabaseProblems,
   findServiceProblems,
-  hostAgents,
   splitHttpOptions,
 } from "../../adapters/app-options.ts";
 import { openDatabase } from "../../adapters/database.ts";
@@ -214,7 +214,7 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     ...problemsIn(handlerSchema, handlerOptions, "http"),
   ];
   const settings = { ...rest, ...(http === undefined ? {} : { http: serviceHttp }) };
-  const executor = rest.executor ?? (await hostAgents(agents, problems));
+  const executor = rest.executor ?? (await createAgentsExecutor(agents, problems));
   if (!rest.executor) problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
   if (problems.length > 0) throw new ConfigError(problems);
   const service = await createService({

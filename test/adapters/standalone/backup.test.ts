@@ -14,7 +14,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { runBackup } from "../../../adapters/standalone/backup.ts";
-import { usageOf } from "../../../adapters/standalone/commands.ts";
+import { formatUsage } from "../../../adapters/standalone/commands.ts";
 import { forgetClaims } from "../../soak/platform.ts";
 import { type Program, start, temporaryFolder } from "../../support/programs.ts";
 import { type Ask, checkCopy, checkRestored, type Row, runsOf } from "./backup/invariants.ts";
@@ -166,7 +166,7 @@ describe("greenroom backup", () => {
     assert.match(secret, /pg_dump$/);
     assert.doesNotMatch(secret, /secret/);
     assert.match((await said("--help"))[1], /^greenroom backup FILE$/m);
-    assert.match(usageOf("backup"), /^greenroom backup FILE$/m);
+    assert.match(formatUsage("backup"), /^greenroom backup FILE$/m);
     await made(join(folder.path, "agents.db"));
     const copy = join(folder.path, "a copy.db");
     const [, json] = await said(copy, "--json", "--database", `file:${join(folder.path, "agents.db")}`);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { COMMANDS } from "../../../adapters/standalone/command-options.ts";
-import { runCommand, usageOf } from "../../../adapters/standalone/commands.ts";
+import { formatUsage, runCommand } from "../../../adapters/standalone/commands.ts";
 import { checksumFits, hashKey } from "../../../lib/auth/keys.ts";
 import type { ApiKeyRow } from "../../../lib/storage/identity.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
@@ -240,14 +240,14 @@ describe("greenroom commands", () => {
     for (const word of COMMANDS) {
       const { code, out } = await desk.run(word, "--help");
       assert.equal(code, 0);
-      assert.equal(out, usageOf(word));
+      assert.equal(out, formatUsage(word));
       assert.match(out, new RegExp(`^greenroom ${word} `));
     }
     const { code, out } = await desk.run("keys", "create", "--help");
     assert.equal(code, 0);
     assert.match(out, /^greenroom keys create .*\[--expires-at TIME\]/);
-    assert.match(usageOf("users"), /organization:read unless --permission says otherwise/);
-    assert.match(usageOf(), /greenroom keys revoke KEY[\s\S]*greenroom agents list/);
+    assert.match(formatUsage("users"), /organization:read unless --permission says otherwise/);
+    assert.match(formatUsage(), /greenroom keys revoke KEY[\s\S]*greenroom agents list/);
     assert.equal(existsSync(desk.path), false);
   });
 

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
-import { textLine } from "../../../adapters/standalone/log.ts";
+import { formatTextLine } from "../../../adapters/standalone/log.ts";
 import { loadGraphs, loadModules } from "../../../adapters/standalone/modules.ts";
 import { answerText, asker as askerOfA2a, say as message, taskOf } from "../../lib/http/endpoints/a2a/a2a.harness.ts";
 import { asker as askerOfMcp, textOf, threadOf } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
@@ -594,16 +594,19 @@ describe("the log of the stand-alone server", () => {
   it("is text at a terminal, and nothing that the terminal would obey", () => {
     const now = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
     assert.equal(
-      textLine({ level: "warn", message: "a lease was not renewed", run_id: "r", tries: 2, gone: undefined }, now),
+      formatTextLine(
+        { level: "warn", message: "a lease was not renewed", run_id: "r", tries: 2, gone: undefined },
+        now,
+      ),
       "03:04:05.678 warn a lease was not renewed run_id=r tries=2",
     );
     assert.equal(
-      textLine({ level: "warn", message: "webhook delivery failed", status: 500, error: "bad_status" }, now),
+      formatTextLine({ level: "warn", message: "webhook delivery failed", status: 500, error: "bad_status" }, now),
       "03:04:05.678 warn webhook delivery failed status=500 error=bad_status",
     );
     const error = Object.assign(new Error("no"), { stack: "Error: no\u001b[2J\n    at x" });
     assert.equal(
-      textLine({ level: "error", message: "failed", thread_id: "a\r\nb", error }, now),
+      formatTextLine({ level: "error", message: "failed", thread_id: "a\r\nb", error }, now),
       "03:04:05.678 error failed thread_id=a\\x0d\\x0ab\n  Error: no\\x1b[2J\n      at x",
     );
   });

@@ -135,8 +135,8 @@ describe("greenroom dev", () => {
   it("watches what it can where a folder cannot be read", () => {
     using folder = temporaryFolder();
     const watch = watchFiles(join(folder.path, "gone/too"));
-    watch.loaded([], 0, true);
-    assert.deepEqual(watch.files(), []);
+    watch.recordLoad([], 0, true);
+    assert.deepEqual(watch.listFiles(), []);
   });
 
   it("waits for a project that cannot be loaded at the start", async () => {

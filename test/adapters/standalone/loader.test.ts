@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
 import { importFile } from "../../../adapters/standalone/loader.ts";
 import { loadGraphs } from "../../../adapters/standalone/modules.ts";
-import { packagesOf } from "../../../adapters/standalone/packages.ts";
+import { createPackageResolver } from "../../../adapters/standalone/packages.ts";
 import { root, runtime, start, temporaryFolder, urlOf } from "../../support/programs.ts";
 
 const PROJECTS: Readonly<Record<string, readonly string[]>> = {
@@ -130,7 +130,7 @@ describe("the packages of a graph", () => {
 
   it("are those beside its own file, also where the configuration is in another folder", async () => {
     using folder = project(files);
-    const resolve = await packagesOf(
+    const resolve = await createPackageResolver(
       {},
       join(folder.path, "apps/agent/src/graph.ts"),
       join(folder.path, "langgraph.json"),
@@ -144,7 +144,11 @@ describe("the packages of a graph", () => {
       ...files,
       "apps/agent/node_modules/@langchain/core/index.js": 'throw new Error("half installed");\n',
     });
-    const asking = packagesOf({}, join(folder.path, "apps/agent/src/graph.ts"), join(folder.path, "langgraph.json"));
+    const asking = createPackageResolver(
+      {},
+      join(folder.path, "apps/agent/src/graph.ts"),
+      join(folder.path, "langgraph.json"),
+    );
     await assert.rejects(asking, (error: Error) => {
       assert.match(error.message, /^@langchain\/core cannot be imported, which its runs need \(.*half installed/);
       assert.match(error.message, /in .*apps.agent: npm install @langchain\/core$/);

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
 import { getLogger } from "@langchain/langgraph-sdk/logging";
 import { Hono } from "hono";
-import { type LocalApi, localApi } from "../../../adapters/standalone/local.ts";
+import { createLocalApi, type LocalApi } from "../../../adapters/standalone/local.ts";
 import { installLogger } from "../../../adapters/standalone/sdk-logger.ts";
 import { createHandler } from "../../../lib/http/handler.ts";
 import { type AuthContext, fromFunctions, type LogRecord } from "../../../lib/mod.ts";
@@ -35,11 +35,11 @@ const custom = {
 };
 
 async function world(agents: Agents, app?: Hono, auth: object = { custom }): Promise<World> {
-  const local = localApi();
-  const kit = await testService({ executor: local.executor(fromFunctions(agents)), auth });
+  const local = createLocalApi();
+  const kit = await testService({ executor: local.wrapExecutor(fromFunctions(agents)), auth });
   const options = app ? { app } : {};
   local.serve(createHandler(kit.service, { ...options, acts_for: local.acts_for }));
-  const outside = local.requests(createHandler(kit.service, options));
+  const outside = local.wrapHandler(createHandler(kit.service, options));
   return {
     kit,
     local,
@@ -145,14 +145,14 @@ describe("a Client without a URL", () => {
       const runs = [await made.runs.create(thread_id, "agent"), await made.runs.create(thread_id, "agent")];
       return c.json(new Set(runs.map(({ run_id }) => run_id)).size);
     });
-    const local = localApi();
+    const local = createLocalApi();
     await using kit = await testService({
-      executor: local.executor(fromFunctions({ agent: async () => ({}) })),
+      executor: local.wrapExecutor(fromFunctions({ agent: async () => ({}) })),
       identity,
       auth: { mode: "api_key" },
     });
     local.serve(createHandler(kit.service, { app, acts_for: local.acts_for }));
-    const outside = local.requests(createHandler(kit.service, { app }));
+    const outside = local.wrapHandler(createHandler(kit.service, { app }));
     const headers = { "x-api-key": keys.ann as string, "idempotency-key": "one" };
     const answer = await outside(new Request("http://greenroom/runs-twice", { headers }));
     assert.equal(await answer.text(), "2");
@@ -210,7 +210,7 @@ describe("a Client without a URL", () => {
   });
 
   it("reaches the server whose run it is made in; before it is up the answer says so, after its end there is none", async () => {
-    const early = localApi();
+    const early = createLocalApi();
     assert.equal(await statusOf(ownThread()), 503);
     early.close();
     const agent = (name: string) => async () => ({

@@ -29,7 +29,7 @@ const untimed = (lines: readonly string[]): string[] =>
 describe("the log of the stand-alone server", () => {
   it("has a line for each request, without queries and the ids of feedback tokens", async () => {
     const { log, lines } = logging("info");
-    const handler = log.requests(answering(200));
+    const handler = log.wrapHandler(answering(200));
     for (const path of [
       "/threads/a%20b?api_key=secret#x",
       "",
@@ -54,7 +54,7 @@ describe("the log of the stand-alone server", () => {
       ["info", 1],
     ] as const) {
       const { log, lines } = logging(level);
-      const handler = log.requests(answering(200));
+      const handler = log.wrapHandler(answering(200));
       for (const path of ["/ok", "/ready", "/metrics?format=json", "/info"]) {
         await handler(new Request(`http://x${path}`));
       }
@@ -62,7 +62,7 @@ describe("the log of the stand-alone server", () => {
     }
     const { log, lines } = logging("warn");
     const handler = answering(500);
-    assert.equal(log.requests(handler), handler);
+    assert.equal(log.wrapHandler(handler), handler);
     assert.equal(log.onRunFinished, undefined);
     log.write({ level: "info", message: "quiet" });
     log.write({ level: "warn", message: "loud" });
@@ -71,7 +71,7 @@ describe("the log of the stand-alone server", () => {
 
   it("has colours where they are shown", async () => {
     const { log, lines } = logging("info", true);
-    await log.requests(answering(404))(new Request("http://x/nowhere"));
+    await log.wrapHandler(answering(404))(new Request("http://x/nowhere"));
     assert.ok((lines[0] ?? "").includes("GET /nowhere \u001b[33m404\u001b[0m"));
   });
 

@@ -6,6 +6,6 @@ type WithoutUndefined<Value> = {
 };
 
 /** Returns the members of an object that are not undefined, for types whose members may be absent but not undefined. */
-export function withoutUndefined<Value extends object>(value: Value): WithoutUndefined<Value> {
+export function omitUndefined<Value extends object>(value: Value): WithoutUndefined<Value> {
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as never;
 }
