@@ -1,8 +1,8 @@
 /** The one client of the API: the official SDK for its resources, and `call` for the routes that it does not have. */
 import { Client } from "@langchain/langgraph-sdk/client";
 import { signal } from "@preact/signals";
-import { Failure, messageOf } from "./failure.ts";
-import { anotherCredential, credential, declined } from "./key.ts";
+import { Failure, readErrorMessage } from "./failure.ts";
+import { credential, declined, waitForCredential } from "./key.ts";
 
 /** The folder of this page's files: bundles lie directly in it. */
 export const STUDIO = new URL("./", import.meta.url).pathname;
@@ -13,17 +13,17 @@ export const isAway = signal(false);
 /** Milliseconds that the server's clock is ahead of this one. Differences below 2 s are the resolution of the header. */
 export const skew = signal(0);
 
-const back: Set<() => void> = new Set();
+const returnListeners: Set<() => void> = new Set();
 /** Calls `listener` whenever the server answers again after it was away. */
 export function onReturn(listener: () => void): () => void {
-  back.add(listener);
-  return () => back.delete(listener);
+  returnListeners.add(listener);
+  return () => returnListeners.delete(listener);
 }
 
-function learnClock(response: Response): void {
-  const sent = Date.parse(response.headers.get("date") ?? "");
-  if (Number.isNaN(sent)) return;
-  const difference = sent - Date.now();
+function measureSkew(response: Response): void {
+  const serverTime = Date.parse(response.headers.get("date") ?? "");
+  if (Number.isNaN(serverTime)) return;
+  const difference = serverTime - Date.now();
   skew.value = Math.abs(difference) > 2000 ? difference : 0;
 }
 
@@ -46,15 +46,19 @@ async function probe(): Promise<void> {
   }
   probing = false;
   isAway.value = false;
-  for (const listener of back) listener();
+  for (const listener of returnListeners) listener();
 }
 
 /** `fetch` with the key. Asks for a key when the server refuses, and then goes on; throws `Failure` for every other error. */
 async function request(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
   for (;;) {
-    const used = credential.value;
+    const usedCredential = credential.value;
     const headers = new Headers(init.headers);
-    if (used) headers.set(used.scheme, used.scheme === "authorization" ? `Bearer ${used.value}` : used.value);
+    if (usedCredential)
+      headers.set(
+        usedCredential.scheme,
+        usedCredential.scheme === "authorization" ? `Bearer ${usedCredential.value}` : usedCredential.value,
+      );
     let response: Response;
     try {
       response = await fetch(input, { ...init, headers });
@@ -63,12 +67,12 @@ async function request(input: string | URL | Request, init: RequestInit = {}): P
       void probe();
       throw new Failure(0, "The server does not answer");
     }
-    learnClock(response);
+    measureSkew(response);
     if (response.status === 401) {
-      if (await anotherCredential(used)) continue;
+      if (await waitForCredential(usedCredential)) continue;
       throw new Failure(401, "This server needs a key");
     }
-    if (!response.ok) throw new Failure(response.status, messageOf(response.status, await response.text()));
+    if (!response.ok) throw new Failure(response.status, readErrorMessage(response.status, await response.text()));
     declined.value = false;
     return response;
   }
@@ -89,21 +93,21 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-function addressOf(path: string, query: CallOptions["query"] = {}): URL {
+function toUrl(path: string, query: CallOptions["query"] = {}): URL {
   const url = new URL(`${API}${path}`);
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === null || value === "") continue;
-    for (const one of Array.isArray(value) ? (value as readonly string[]) : [value]) {
-      url.searchParams.append(name, String(one));
+    for (const element of Array.isArray(value) ? (value as readonly string[]) : [value]) {
+      url.searchParams.append(name, String(element));
     }
   }
   return url;
 }
 
 /** The raw answer of a route. */
-export async function answer(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+export async function requestRoute(method: string, path: string, options: CallOptions = {}): Promise<Response> {
   const { query, body, signal: abort, headers } = options;
-  return await request(addressOf(path, query), {
+  return await request(toUrl(path, query), {
     method,
     // A deletion goes through although the page closes.
     keepalive: method === "DELETE",
@@ -115,7 +119,7 @@ export async function answer(method: string, path: string, options: CallOptions 
 
 /** The JSON answer of a route; undefined where it has no body. */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
-  const response = await answer(method, path, options);
+  const response = await requestRoute(method, path, options);
   if (response.status === 204 || response.status === 202) return undefined as T;
   return (await response.json()) as T;
 }

@@ -1,5 +1,5 @@
 /** The thread event protocol: commands to a thread, and its events as they come. */
-import { answer, call, client } from "./client.ts";
+import { call, client, requestRoute } from "./client.ts";
 import { Failure } from "./failure.ts";
 
 export interface ThreadEvent {
@@ -16,9 +16,9 @@ export interface ThreadEvent {
 }
 
 /** The first `seq` of a thread's nth turn is n * 2^32. */
-export const TURN: number = 2 ** 32;
+export const SEQS_PER_CLAIM: number = 2 ** 32;
 
-interface CommandAnswer {
+interface CommandResponse {
   readonly type: "success" | "error";
   readonly error?: string;
   readonly message?: string;
@@ -26,30 +26,34 @@ interface CommandAnswer {
   readonly meta?: { readonly applied_through_seq?: number };
 }
 
-export interface Begun {
+export interface StartedRun {
   readonly run_id: string;
   /** The `seq` of the last event before the run. */
   readonly since: number;
 }
 
-const place = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
-let sent = 0;
+const toThreadPath = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
+let lastCommandId = 0;
 
 /** Sends a command that begins a run. Throws `Failure` if none began. */
-export async function command(thread_id: string, method: string, params: unknown): Promise<Begun> {
-  const body = { id: ++sent, method, params };
-  const { type, error, message, result, meta } = await call<CommandAnswer>("POST", `${place(thread_id)}/commands`, {
-    body,
-  });
+export async function sendCommand(thread_id: string, method: string, params: unknown): Promise<StartedRun> {
+  const body = { id: ++lastCommandId, method, params };
+  const { type, error, message, result, meta } = await call<CommandResponse>(
+    "POST",
+    `${toThreadPath(thread_id)}/commands`,
+    {
+      body,
+    },
+  );
   if (type === "error" || !result) throw new Failure(error === "no_such_interrupt" ? 409 : 422, message ?? "Refused");
   return { run_id: result.run_id, since: meta?.applied_through_seq ?? 0 };
 }
 
 /** Answers interrupts, all of them in one run. Throws `Failure` with status 409 if another answer came first. */
-export async function respond(thread_id: string, answers: Readonly<Record<string, unknown>>): Promise<Begun> {
+export async function respond(thread_id: string, answers: Readonly<Record<string, unknown>>): Promise<StartedRun> {
   const responses = Object.entries(answers).map(([interrupt_id, response]) => ({ interrupt_id, response }));
   try {
-    return await command(thread_id, "input.respond", { responses });
+    return await sendCommand(thread_id, "input.respond", { responses });
   } catch (error) {
     // A thread that waits no more has another error than one with another question.
     const isLate =
@@ -61,16 +65,16 @@ export async function respond(thread_id: string, answers: Readonly<Record<string
 }
 
 /** Lines of a body. A line that grows is searched once: a value may be large. */
-export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let parts: string[] = [];
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const [head = "", ...rest] = value.split("\n");
+      const [head = "", ...nextLines] = value.split("\n");
       parts.push(head);
-      for (const next of rest) {
+      for (const next of nextLines) {
         yield parts.join("");
         parts = [next];
       }
@@ -86,13 +90,13 @@ export async function* threadEvents(
   filter: { readonly channels: readonly string[]; readonly since: number },
   signal: AbortSignal,
 ): AsyncGenerator<ThreadEvent> {
-  const response = await answer("POST", `${place(thread_id)}/stream/events`, {
+  const response = await requestRoute("POST", `${toThreadPath(thread_id)}/stream/events`, {
     body: filter,
     signal,
     headers: { accept: "text/event-stream" },
   });
   if (!response.body) return;
-  for await (const line of linesOf(response.body)) {
+  for await (const line of readLines(response.body)) {
     if (line.startsWith("data:")) yield JSON.parse(line.slice(5)) as ThreadEvent;
   }
 }

@@ -15,7 +15,7 @@ interface Issue {
 }
 
 /** The text of an error answer: `{detail}` with a text or a list of issues, `{message}`, or the body as it is. */
-export function messageOf(status: number, body: string): string {
+export function readErrorMessage(status: number, body: string): string {
   try {
     const { detail, message } = JSON.parse(body) as { detail?: unknown; message?: unknown };
     if (typeof detail === "string") return detail;
@@ -32,7 +32,7 @@ export function messageOf(status: number, body: string): string {
 }
 
 /** The text of any error. */
-export function textOf(error: unknown): string {
+export function formatError(error: unknown): string {
   if (error instanceof Error) return error.message;
   return typeof error === "string" ? error : JSON.stringify(error);
 }

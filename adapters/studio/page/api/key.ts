@@ -7,17 +7,17 @@ export interface Credential {
   readonly value: string;
 }
 
-const PLACE = "greenroom.credential";
+const STORAGE_KEY = "greenroom.credential";
 
-function stored(): Credential | null {
+function readStoredCredential(): Credential | null {
   try {
-    return JSON.parse(sessionStorage.getItem(PLACE) ?? "null") as Credential | null;
+    return JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null") as Credential | null;
   } catch {
     return null;
   }
 }
 
-export const credential = signal<Credential | null>(stored());
+export const credential = signal<Credential | null>(readStoredCredential());
 /** Set while the server refuses calls without a good key. `wrong`: the key that was sent is not accepted. */
 export const refusal = signal<{ readonly wrong: boolean } | null>(null);
 
@@ -26,7 +26,7 @@ export const declined = signal(false);
 
 let waiting: ((hasKey: boolean) => void)[] = [];
 
-function release(hasKey: boolean): void {
+function resolveWaiters(hasKey: boolean): void {
   refusal.value = null;
   declined.value = !hasKey && waiting.length > 0;
   const waiters = waiting;
@@ -34,17 +34,17 @@ function release(hasKey: boolean): void {
   for (const go of waiters) go(hasKey);
 }
 
-export const declineCredential = (): void => release(false);
+export const declineCredential = (): void => resolveWaiters(false);
 
-export function takeCredential(value: Credential | null): void {
+export function saveCredential(value: Credential | null): void {
   credential.value = value;
-  if (value) sessionStorage.setItem(PLACE, JSON.stringify(value));
-  else sessionStorage.removeItem(PLACE);
-  release(true);
+  if (value) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(value));
+  else sessionStorage.removeItem(STORAGE_KEY);
+  resolveWaiters(true);
 }
 
 /** Resolves when the person has given another key than the refused one, or does not want to: false. */
-export async function anotherCredential(refused: Credential | null): Promise<boolean> {
+export async function waitForCredential(refused: Credential | null): Promise<boolean> {
   if (credential.value !== refused) return true;
   refusal.value ??= { wrong: refused !== null };
   return await new Promise<boolean>((resolve) => waiting.push(resolve));

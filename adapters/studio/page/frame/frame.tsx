@@ -2,13 +2,13 @@
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
-import { declineCredential, refusal, type Scheme, takeCredential } from "../api/key.ts";
+import { declineCredential, refusal, type Scheme, saveCredential } from "../api/key.ts";
 import type { Inbox } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
 import { bindings, useDismiss, useKey } from "./keyboard.ts";
 import { Notices } from "./notices.tsx";
-import { go, hrefOf, place, view } from "./router.ts";
+import { go, pageAddress, toHref, view } from "./router.ts";
 import { VIEWS } from "./views.ts";
 
 function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly close: () => void }): VNode {
@@ -20,13 +20,13 @@ function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly clos
   const total = inbox.data?.total ?? 0;
   return (
     <nav class={`navigation ${isOpen ? "open" : ""}`} aria-label="Views">
-      <a class="brand" href={hrefOf(["threads"])} onClick={close}>
+      <a class="brand" href={toHref(["threads"])} onClick={close}>
         <span aria-hidden="true">●</span> <span class="long">Greenroom</span>
       </a>
       {VIEWS.map(({ name, label, key, sign }) => (
         <a
           key={name}
-          href={hrefOf([name])}
+          href={toHref([name])}
           title={`${label} (g ${key})`}
           aria-current={view.value === name ? "page" : undefined}
           onClick={close}
@@ -48,18 +48,18 @@ function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly clos
 
 function KeyPrompt(): VNode | null {
   const [scheme, setScheme] = useState<Scheme>("x-api-key");
-  const asked = refusal.value;
-  if (!asked) return null;
+  const refused = refusal.value;
+  if (!refused) return null;
   return (
     <Sheet title="This server needs a key" close={declineCredential}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
           const value = String(new FormData(event.currentTarget).get("value") ?? "").trim();
-          if (value) takeCredential({ scheme, value });
+          if (value) saveCredential({ scheme, value });
         }}
       >
-        {asked.wrong ? (
+        {refused.wrong ? (
           <p class="field-problem" role="alert">
             The server did not accept the key. It may have expired.
           </p>
@@ -87,11 +87,11 @@ function KeyPrompt(): VNode | null {
 }
 
 function Help({ close }: { readonly close: () => void }): VNode {
-  const shown = new Map(bindings.value.map(({ keys, label }) => [keys, label]));
+  const labels = new Map(bindings.value.map(({ keys, label }) => [keys, label]));
   return (
     <Sheet title="Keyboard" close={close}>
       <dl class="keys">
-        {[...shown].map(([keys, label]) => (
+        {[...labels].map(([keys, label]) => (
           <div key={keys}>
             <dt>
               {keys.split(" ").map((key) => (
@@ -109,7 +109,7 @@ function Help({ close }: { readonly close: () => void }): VNode {
 const loaded = new Map<string, ComponentType>();
 
 /** The chosen view. Nothing while it loads: the one before it would take the ids of the new address for its own. */
-function Current(): VNode {
+function CurrentView(): VNode {
   const name = view.value;
   const [, setLoaded] = useState("");
   const [problem, setProblem] = useState("");
@@ -117,19 +117,20 @@ function Current(): VNode {
     setProblem(`This view cannot be shown: ${error instanceof Error ? error.message : error}`),
   );
   useEffect(() => {
-    const wanted = VIEWS.find((one) => one.name === name);
-    setProblem(wanted ? "" : "There is no such view");
-    if (!wanted) return;
-    document.title = `${wanted.label} · Greenroom`;
+    const requestedView = VIEWS.find((candidate) => candidate.name === name);
+    setProblem(requestedView ? "" : "There is no such view");
+    if (!requestedView) return;
+    document.title = `${requestedView.label} · Greenroom`;
     if (loaded.has(name)) return;
-    wanted
+    requestedView
       .load()
       .then(({ default: component }) => {
         loaded.set(name, component);
         setLoaded(name);
       })
       .catch(() => {
-        if (place.value.view === name) setProblem("This part could not be loaded. The server may run a newer version.");
+        if (pageAddress.value.view === name)
+          setProblem("This part could not be loaded. The server may run a newer version.");
       });
   }, [name]);
   if (problem) {
@@ -155,7 +156,7 @@ function GoKey({
   readonly letter: string;
   readonly label: string;
 }): null {
-  useKey(`g ${letter}`, label, () => go(hrefOf([name])));
+  useKey(`g ${letter}`, label, () => go(toHref([name])));
   return null;
 }
 
@@ -190,7 +191,7 @@ export function Frame(): VNode {
             The server does not answer. The page tries again; what you typed stays.
           </div>
         ) : null}
-        <Current />
+        <CurrentView />
       </main>
       <Notices />
       <KeyPrompt />

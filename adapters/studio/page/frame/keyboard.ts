@@ -16,34 +16,34 @@ export const bindings = signal<readonly Binding[]>([]);
 const isField = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement && (target.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
-let first = "";
-let firstAt = 0;
+let firstKey = "";
+let firstKeyAt = 0;
 /** The second key of a sequence comes within this time. */
 const SEQUENCE_MS = 1200;
 
-function nameOf(event: KeyboardEvent): string {
+function toKeyName(event: KeyboardEvent): string {
   return event.metaKey || event.ctrlKey ? `mod+${event.key}` : event.key;
 }
 
 addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing || event.altKey) return;
-  const name = nameOf(event);
+  const name = toKeyName(event);
   const typing = isField(event.target);
   const form = name === "mod+Enter" ? (event.target as Element).closest?.("form") : null;
   if (form) return form.requestSubmit();
   // The focus may be on the page below a dialog.
   if (document.querySelector("dialog[open]")) return;
-  const sequence = first && Date.now() - firstAt < SEQUENCE_MS ? `${first} ${name}` : "";
-  const found =
+  const sequence = firstKey && Date.now() - firstKeyAt < SEQUENCE_MS ? `${firstKey} ${name}` : "";
+  const match =
     (!typing && sequence && bindings.value.findLast(({ keys }) => keys === sequence)) ||
     bindings.value.findLast(({ keys, inFields }) => keys === name && (inFields || !typing));
-  first = typing ? "" : name;
-  firstAt = Date.now();
+  firstKey = typing ? "" : name;
+  firstKeyAt = Date.now();
   // Enter on a link or button is a click.
-  if (!found || (name === "Enter" && (event.target as Element).closest?.("a, button, summary, input"))) return;
-  first = "";
+  if (!match || (name === "Enter" && (event.target as Element).closest?.("a, button, summary, input"))) return;
+  firstKey = "";
   event.preventDefault();
-  found.run(event);
+  match.run(event);
 });
 
 /** Binds a key while the component is shown. */
@@ -61,7 +61,7 @@ export function useKey(
     const binding: Binding = { keys, label, inFields, run: (event) => latest.current(event) };
     bindings.value = [...bindings.value, binding];
     return () => {
-      bindings.value = bindings.value.filter((one) => one !== binding);
+      bindings.value = bindings.value.filter((active) => active !== binding);
     };
   }, [keys, label, inFields, when]);
 }

@@ -1,7 +1,7 @@
 /** Short notices at the bottom: what was done, with a way back, and what failed. */
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { textOf } from "../api/failure.ts";
+import { formatError } from "../api/failure.ts";
 
 interface Notice {
   readonly id: number;
@@ -11,70 +11,70 @@ interface Notice {
 }
 
 const notices = signal<readonly Notice[]>([]);
-let last = 0;
+let lastNoticeId = 0;
 
-function remove(id: number): void {
-  notices.value = notices.value.filter((one) => one.id !== id);
+function removeNotice(id: number): void {
+  notices.value = notices.value.filter((notice) => notice.id !== id);
 }
 
 export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): void {
-  const id = ++last;
+  const id = ++lastNoticeId;
   notices.value = [...notices.value.slice(-3), { id, text, kind }];
-  setTimeout(() => remove(id), ms);
+  setTimeout(() => removeNotice(id), ms);
 }
 
 /** What is under way, by what it does. */
-const underWay = signal<readonly string[]>([]);
+const runningActions = signal<readonly string[]>([]);
 
 /** Does something, and says so if it fails. */
-export async function perform(what: string, action: () => Promise<unknown>): Promise<void> {
-  underWay.value = [...underWay.value, what];
+export async function perform(label: string, action: () => Promise<unknown>): Promise<void> {
+  runningActions.value = [...runningActions.value, label];
   try {
     await action();
   } catch (error) {
-    if ((error as Error).name !== "AbortError") notify(`${what}: ${textOf(error)}`, "failed", 8000);
+    if ((error as Error).name !== "AbortError") notify(`${label}: ${formatError(error)}`, "failed", 8000);
   } finally {
-    underWay.value = underWay.value.toSpliced(underWay.value.indexOf(what), 1);
+    runningActions.value = runningActions.value.toSpliced(runningActions.value.indexOf(label), 1);
   }
 }
 
 /** Does what a button says. A second press while it is under way does nothing. */
-export function attempt(what: string, action: () => Promise<unknown>): void {
-  if (!underWay.value.includes(what)) void perform(what, action);
+export function attempt(label: string, action: () => Promise<unknown>): void {
+  if (!runningActions.value.includes(label)) void perform(label, action);
 }
 
 /** The ids of what is deleted while that can be taken back: no list shows it. */
-export const gone = signal<ReadonlySet<string>>(new Set());
+export const deletedIds = signal<ReadonlySet<string>>(new Set());
 
 /** Deletes something in 5 s, unless the person takes it back. Leaving the page does it at once. */
 export function removeWithUndo(text: string, key: string, action: () => Promise<unknown>, undo?: () => void): void {
-  const id = ++last;
-  gone.value = new Set([...gone.value, key]);
+  const id = ++lastNoticeId;
+  deletedIds.value = new Set([...deletedIds.value, key]);
   const show = (): void => {
-    gone.value = new Set([...gone.value].filter((one) => one !== key));
+    deletedIds.value = new Set([...deletedIds.value].filter((id) => id !== key));
   };
   const finish = (): void => {
     clearTimeout(timer);
     removeEventListener("pagehide", finish);
-    remove(id);
+    removeNotice(id);
     void perform("Delete", action).finally(show);
   };
   const timer = setTimeout(finish, 5000);
   addEventListener("pagehide", finish);
-  const back = (): void => {
+  const undoDeletion = (): void => {
     clearTimeout(timer);
     removeEventListener("pagehide", finish);
-    remove(id);
+    removeNotice(id);
     show();
     undo?.();
   };
-  notices.value = [...notices.value.slice(-3), { id, text, kind: "done", undo: back }];
+  notices.value = [...notices.value.slice(-3), { id, text, kind: "done", undo: undoDeletion }];
 }
 
 export function Notices(): VNode {
   return (
     <div class="notices" role="status" aria-live="polite">
-      {underWay.value.length > 0 ? <div class="under-way" /> : null}
+      {runningActions.value.length > 0 ? <div class="under-way" /> : null}
       {notices.value.map(({ id, text, kind, undo }) => (
         <div key={id} class={`notice ${kind}`}>
           <span>{text}</span>
@@ -83,7 +83,7 @@ export function Notices(): VNode {
               Undo
             </button>
           ) : (
-            <button type="button" class="quiet" aria-label="Close" onClick={() => remove(id)}>
+            <button type="button" class="quiet" aria-label="Close" onClick={() => removeNotice(id)}>
               ✕
             </button>
           )}

@@ -10,7 +10,7 @@ export interface PageAddress {
 }
 
 /** An address that somebody cut may not decode. */
-function decoded(part: string): string {
+function decodeSegment(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -18,18 +18,18 @@ function decoded(part: string): string {
   }
 }
 
-function read(): PageAddress {
-  const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decoded);
+function readAddress(): PageAddress {
+  const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decodeSegment);
   return { view: view || "threads", ids, query: new URLSearchParams(location.search) };
 }
 
-export const place = signal<PageAddress>(read());
-export const view: ReadonlySignal<string> = computed(() => place.value.view);
+export const pageAddress = signal<PageAddress>(readAddress());
+export const view: ReadonlySignal<string> = computed(() => pageAddress.value.view);
 
 type QueryValues = Readonly<Record<string, string | number | null | undefined>>;
 
 /** The address of a place. */
-export function hrefOf(path: readonly string[], query: QueryValues = {}): string {
+export function toHref(path: readonly string[], query: QueryValues = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
@@ -39,7 +39,7 @@ export function hrefOf(path: readonly string[], query: QueryValues = {}): string
 }
 
 /** What belongs to the opened item. All else in the query filters the list, and stays. */
-const OF_ITEM: ReadonlySet<string> = new Set([
+const ITEM_QUERY_NAMES: ReadonlySet<string> = new Set([
   "against",
   "checkpoint",
   "from",
@@ -52,29 +52,29 @@ const OF_ITEM: ReadonlySet<string> = new Set([
 ]);
 
 /** The address of a list, or of an item in it: where that list is open, with its filters. */
-export function listHref(path: readonly string[], changes: QueryValues = {}): string {
-  const { view: name, query } = place.value;
-  const filters = path[0] === name ? [...query].filter(([key]) => !OF_ITEM.has(key)) : [];
-  return hrefOf(path, { ...Object.fromEntries(filters), ...changes });
+export function toListHref(path: readonly string[], changes: QueryValues = {}): string {
+  const { view: name, query } = pageAddress.value;
+  const filters = path[0] === name ? [...query].filter(([key]) => !ITEM_QUERY_NAMES.has(key)) : [];
+  return toHref(path, { ...Object.fromEntries(filters), ...changes });
 }
 
 export function go(href: string, { replace = false }: { readonly replace?: boolean } = {}): void {
   if (href === location.pathname + location.search) return;
   history[replace ? "replaceState" : "pushState"](null, "", href);
-  place.value = read();
+  pageAddress.value = readAddress();
 }
 
 /** The address here with some query values changed; null removes one. */
-export function hereWith(changes: QueryValues): string {
-  const { view: name, ids, query } = place.value;
-  return hrefOf([name, ...ids], { ...Object.fromEntries(query), ...changes });
+export function toCurrentHref(changes: QueryValues): string {
+  const { view: name, ids, query } = pageAddress.value;
+  return toHref([name, ...ids], { ...Object.fromEntries(query), ...changes });
 }
 
 export const setQuery = (changes: QueryValues, options: { readonly replace?: boolean } = {}): void =>
-  go(hereWith(changes), { replace: true, ...options });
+  go(toCurrentHref(changes), { replace: true, ...options });
 
 addEventListener("popstate", () => {
-  place.value = read();
+  pageAddress.value = readAddress();
 });
 
 /** Links within the page change the address without loading it again. */

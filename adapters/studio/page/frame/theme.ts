@@ -2,14 +2,14 @@
 import { effect, signal } from "@preact/signals";
 
 export type Theme = "system" | "light" | "dark";
-const PLACE = "greenroom.theme";
+const STORAGE_KEY = "greenroom.theme";
 
-function stored(): Theme {
-  const value = localStorage.getItem(PLACE);
+function readStoredTheme(): Theme {
+  const value = localStorage.getItem(STORAGE_KEY);
   return value === "light" || value === "dark" ? value : "system";
 }
 
-export const theme = signal<Theme>(stored());
+export const theme = signal<Theme>(readStoredTheme());
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 export const isDark = signal(false);
@@ -17,10 +17,10 @@ export const isDark = signal(false);
 export function followTheme(): void {
   effect(() => {
     if (theme.value === "system") {
-      localStorage.removeItem(PLACE);
+      localStorage.removeItem(STORAGE_KEY);
       delete document.documentElement.dataset["theme"];
     } else {
-      localStorage.setItem(PLACE, theme.value);
+      localStorage.setItem(STORAGE_KEY, theme.value);
       document.documentElement.dataset["theme"] = theme.value;
     }
   });

@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../frame/keyboard.ts";
-import { DraftScope, draft, keep } from "../store/drafts.ts";
+import { DraftScope, readDraft, saveDraft } from "../store/drafts.ts";
 import { Editor, type Schema } from "./form.tsx";
 import { isObject, Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
@@ -34,7 +34,7 @@ const SPELLINGS = [
 const ARGUMENTS = /\n\nTool: .*\nArgs: [\s\S]*$/;
 
 /** Null for a value that is not such a request, or has an action that no decision of this page fits. */
-export function humanRequest(value: unknown): HumanRequest | null {
+export function readHumanRequest(value: unknown): HumanRequest | null {
   if (!isObject(value)) return null;
   const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));
   if (!names) return null;
@@ -44,10 +44,12 @@ export function humanRequest(value: unknown): HumanRequest | null {
   const actions = requests.map((request, index): Action | null => {
     if (!isObject(request) || typeof request["name"] !== "string") return null;
     const { name, args, description } = request;
-    const named = configs.find((one) => isObject(one) && one[actionName] === name) ?? configs[index];
+    const named = configs.find((candidate) => isObject(candidate) && candidate[actionName] === name) ?? configs[index];
     const config = isObject(named) ? named : {};
     const listed = config[allowedName];
-    const allowed = DECISIONS.filter((one) => (Array.isArray(listed) ? listed.includes(one) : one !== "respond"));
+    const allowed = DECISIONS.filter((decision) =>
+      Array.isArray(listed) ? listed.includes(decision) : decision !== "respond",
+    );
     if (allowed.length === 0) return null;
     return {
       ...{ name, args, allowed },
@@ -55,8 +57,8 @@ export function humanRequest(value: unknown): HumanRequest | null {
       schema: isObject(config[schemaName]) ? (config[schemaName] as Schema) : undefined,
     };
   });
-  const known = actions.filter((action) => action !== null);
-  return known.length > 0 && known.length === actions.length ? { actions: known, edited } : null;
+  const validActions = actions.filter((action) => action !== null);
+  return validActions.length > 0 && validActions.length === actions.length ? { actions: validActions, edited } : null;
 }
 
 interface ActionDraft {
@@ -66,7 +68,7 @@ interface ActionDraft {
 }
 
 /** What the middleware would fail on, for good. */
-const problemOf = ({ mode }: ActionDraft, args: unknown): string =>
+const findProblem = ({ mode }: ActionDraft, args: unknown): string =>
   mode === "edit" && !isObject(args) ? 'The arguments must be a JSON object, such as {"city": "Rome"}.' : "";
 
 /** Button, key, and what sends the decision. */
@@ -88,7 +90,7 @@ function DecisionKey(props: { readonly type: DecisionType; readonly choose: () =
 
 interface ActionProps {
   /** Names what is typed here. */
-  readonly place: string;
+  readonly draftKey: string;
   readonly action: Action;
   readonly edited: HumanRequest["edited"];
   readonly busy: boolean;
@@ -98,14 +100,14 @@ interface ActionProps {
 }
 
 /** One action of a request: its arguments, and a button for each decision that is allowed. */
-function ActionCard({ place, action, edited, busy, hasKeys, decide }: ActionProps): VNode {
-  const typed = draft<ActionDraft>(place, { mode: "", text: "" });
-  const set = (change: Partial<ActionDraft>): void => keep(place, { ...typed, ...change });
+function ActionCard({ draftKey, action, edited, busy, hasKeys, decide }: ActionProps): VNode {
+  const typed = readDraft<ActionDraft>(draftKey, { mode: "", text: "" });
+  const set = (change: Partial<ActionDraft>): void => saveDraft(draftKey, { ...typed, ...change });
   const [isRefused, setRefused] = useState(false);
   const form = useRef<HTMLFormElement>(null);
   const isOpening = useRef(false);
   const { mode, text, args = action.args } = typed;
-  const problem = problemOf(typed, args);
+  const problem = findProblem(typed, args);
   const choose = (type: DecisionType): void => {
     if (type === "approve") decide({ type });
     else {
@@ -138,7 +140,7 @@ function ActionCard({ place, action, edited, busy, hasKeys, decide }: ActionProp
       </p>
       {action.description ? <Markdown text={action.description} /> : null}
       {mode === "edit" ? (
-        <DraftScope.Provider value={place}>
+        <DraftScope.Provider value={draftKey}>
           <Editor
             schema={action.schema}
             label={`Arguments of ${action.name}`}
@@ -203,28 +205,28 @@ function ActionCard({ place, action, edited, busy, hasKeys, decide }: ActionProp
   );
 }
 
-interface ApprovalProps extends Pick<ActionProps, "place" | "busy" | "hasKeys"> {
+interface ApprovalProps extends Pick<ActionProps, "draftKey" | "busy" | "hasKeys"> {
   readonly request: HumanRequest;
   readonly answer: (value: unknown) => void;
 }
 
 /** All actions of a request are decided before the answer goes. */
-export function Approval({ place, request, answer, busy, hasKeys }: ApprovalProps): VNode {
+export function Approval({ draftKey, request, answer, busy, hasKeys }: ApprovalProps): VNode {
   const { actions, edited } = request;
   const [decisions, setDecisions] = useState<readonly unknown[]>([]);
-  const at = decisions.length;
-  const action = actions[at];
+  const index = decisions.length;
+  const action = actions[index];
   if (!action) return <p class="faint">Sent.</p>;
   return (
     <>
       {actions.length > 1 ? (
         <p class="faint">
-          Action {at + 1} of {actions.length}
+          Action {index + 1} of {actions.length}
         </p>
       ) : null}
       <ActionCard
-        key={at}
-        place={`${place} ${at}`}
+        key={index}
+        draftKey={`${draftKey} ${index}`}
         {...{ action, edited, busy, hasKeys }}
         decide={(decision) => {
           const all = [...decisions, decision];

@@ -1,6 +1,6 @@
 /** Chooses an assistant, or any. */
 import type { VNode } from "preact";
-import { nameOf, useAssistants } from "../store/assistants.ts";
+import { formatAssistantName, useAssistants } from "../store/assistants.ts";
 
 interface AssistantSelectProps {
   readonly id?: string;
@@ -22,7 +22,7 @@ export function AssistantSelect({ id, value, change, any = false }: AssistantSel
       {any ? <option value="">any assistant</option> : null}
       {data.map(({ assistant_id }) => (
         <option key={assistant_id} value={assistant_id}>
-          {nameOf(data, assistant_id)}
+          {formatAssistantName(data, assistant_id)}
         </option>
       ))}
     </select>

@@ -31,32 +31,32 @@ const COLOURS = [
 ] as const;
 
 /** Each lines on top of those before it, the highest first, so that all are seen. */
-function stacked(lines: readonly Series[]): Series[] {
+function stackLines(lines: readonly Series[]): Series[] {
   const sums: number[] = [];
   return lines
     .map(({ label, values }) => ({
       label,
-      values: values.map((value, at) => {
-        sums[at] = (sums[at] ?? 0) + (value ?? 0);
-        return sums[at] as number;
+      values: values.map((value, index) => {
+        sums[index] = (sums[index] ?? 0) + (value ?? 0);
+        return sums[index] as number;
       }),
     }))
     .reverse();
 }
 
 /** The indexes of points without a neighbour. */
-const lonely = (values: ArrayLike<number | null | undefined>): number[] =>
-  Array.from({ length: values.length }, (_, at) => at).filter(
-    (at) => values[at] != null && values[at - 1] == null && values[at + 1] == null,
+const findIsolatedPoints = (values: ArrayLike<number | null | undefined>): number[] =>
+  Array.from({ length: values.length }, (_, index) => index).filter(
+    (index) => values[index] != null && values[index - 1] == null && values[index + 1] == null,
   );
 
 /** Short texts for the time axis: the time of day within two days, else the date. */
-function timesOf(splits: readonly number[]): string[] {
+function formatTimes(splits: readonly number[]): string[] {
   const isShort = (splits.at(-1) ?? 0) - (splits[0] ?? 0) < 2 * 86_400;
-  return splits.map((at) =>
+  return splits.map((seconds) =>
     isShort
-      ? new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
-      : new Date(at * 1000).toLocaleDateString(undefined, { month: "short", day: "numeric" }),
+      ? new Date(seconds * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
+      : new Date(seconds * 1000).toLocaleDateString(undefined, { month: "short", day: "numeric" }),
   );
 }
 
@@ -72,11 +72,11 @@ export function Chart({ label, times, lines, kind = "lines", height = 160, forma
       const probe = document.createElement("span");
       probe.style.color = `var(${name})`;
       current.append(probe);
-      const found = getComputedStyle(probe).color;
+      const computed = getComputedStyle(probe).color;
       probe.remove();
-      return found;
+      return computed;
     };
-    const shown = kind === "bars" ? stacked(lines) : lines;
+    const plotted = kind === "bars" ? stackLines(lines) : lines;
     const axis = {
       stroke: colour("--faint"),
       grid: { stroke: colour("--line"), width: 1 },
@@ -96,17 +96,17 @@ export function Chart({ label, times, lines, kind = "lines", height = 160, forma
           y: { range: (_, __, high) => [0, Math.max(format ? 10 : 1, (high ?? 0) * 1.1)] },
         },
         axes: [
-          { ...axis, space: 80, values: (_, splits) => timesOf(splits) },
+          { ...axis, space: 80, values: (_, splits) => formatTimes(splits) },
           { ...axis, size: 64, ...(format ? { values: (_, ticks) => ticks.map(format) } : {}) },
         ],
         series: [
           {},
-          ...shown.map((one) => {
-            const at = lines.findIndex((known) => known.label === one.label);
-            const [light = "", night = ""] = COLOURS[at % COLOURS.length] ?? [];
+          ...plotted.map((series) => {
+            const index = lines.findIndex((line) => line.label === series.label);
+            const [light = "", night = ""] = COLOURS[index % COLOURS.length] ?? [];
             const stroke = dark ? night : light;
             return {
-              label: one.label,
+              label: series.label,
               stroke,
               width: kind === "bars" ? 0 : 1.5,
               ...(kind === "bars" ? { fill: stroke, paths: bars as uPlot.Series.PathBuilder } : {}),
@@ -115,13 +115,13 @@ export function Chart({ label, times, lines, kind = "lines", height = 160, forma
                 show: kind === "lines",
                 size: 5,
                 fill: stroke,
-                filter: (chart: uPlot, at: number) => lonely(chart.data[at] ?? []),
+                filter: (chart: uPlot, seriesIndex: number) => findIsolatedPoints(chart.data[seriesIndex] ?? []),
               },
             };
           }),
         ],
       },
-      [times.map((time) => time / 1000), ...shown.map(({ values }) => [...values])] as uPlot.AlignedData,
+      [times.map((time) => time / 1000), ...plotted.map(({ values }) => [...values])] as uPlot.AlignedData,
       current,
     );
     const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(200, current.clientWidth), height }));
@@ -136,9 +136,9 @@ export function Chart({ label, times, lines, kind = "lines", height = 160, forma
       <figcaption>
         {label}
         {lines.length > 1
-          ? lines.map((one, at) => (
-              <span key={one.label} class={`key key-${at % COLOURS.length}`}>
-                ■ {one.label}
+          ? lines.map((line, index) => (
+              <span key={line.label} class={`key key-${index % COLOURS.length}`}>
+                ■ {line.label}
               </span>
             ))
           : null}

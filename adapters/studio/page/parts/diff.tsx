@@ -10,7 +10,7 @@ export interface Change {
 const isBranch = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
 
 /** Changed paths, in order; whole members where one side lacks them. */
-function changesOf(before: unknown, after: unknown, path = ""): Change[] {
+function findChanges(before: unknown, after: unknown, path = ""): Change[] {
   if (Object.is(before, after)) return [];
   if (!isBranch(before) || !isBranch(after) || Array.isArray(before) !== Array.isArray(after)) {
     return [{ path: path || "(all)", before, after }];
@@ -20,39 +20,41 @@ function changesOf(before: unknown, after: unknown, path = ""): Change[] {
     const inner = path === "" ? name : Array.isArray(after) ? `${path}[${name}]` : `${path}.${name}`;
     if (!Object.hasOwn(before, name)) return [{ path: inner, after: after[name] }];
     if (!Object.hasOwn(after, name)) return [{ path: inner, before: before[name] }];
-    return changesOf(before[name], after[name], inner);
+    return findChanges(before[name], after[name], inner);
   });
 }
 
-const MOST = 200;
-const shown = (value: unknown): string => {
+const MAX_SHOWN_CHANGES = 200;
+const formatSide = (value: unknown): string => {
   const text = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
   return text.length > 4000 ? `${text.slice(0, 4000)}… (${text.length.toLocaleString()} characters)` : text;
 };
 
 export function Diff({ before, after }: { readonly before: unknown; readonly after: unknown }): VNode {
-  const changes = changesOf(before, after);
+  const changes = findChanges(before, after);
   if (changes.length === 0) return <p class="faint">Nothing changed.</p>;
   return (
     <div class="diff">
-      {changes.slice(0, MOST).map((change) => (
+      {changes.slice(0, MAX_SHOWN_CHANGES).map((change) => (
         <div key={change.path} class="change">
           <code class="path">{change.path}</code>
           {"before" in change ? (
             <pre class="removed">
               <span class="mark">− </span>
-              {shown(change.before)}
+              {formatSide(change.before)}
             </pre>
           ) : null}
           {"after" in change ? (
             <pre class="added">
               <span class="mark">+ </span>
-              {shown(change.after)}
+              {formatSide(change.after)}
             </pre>
           ) : null}
         </div>
       ))}
-      {changes.length > MOST ? <p class="faint">{changes.length - MOST} more changes</p> : null}
+      {changes.length > MAX_SHOWN_CHANGES ? (
+        <p class="faint">{changes.length - MAX_SHOWN_CHANGES} more changes</p>
+      ) : null}
     </div>
   );
 }

@@ -1,7 +1,7 @@
 /** A form made from a JSON Schema, beside the raw JSON, which can always say what the form cannot. */
 import type { VNode } from "preact";
 import { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { DraftScope, draft, drop, hasDraft, keep } from "../store/drafts.ts";
+import { DraftScope, discardDrafts, hasDraft, readDraft, saveDraft } from "../store/drafts.ts";
 
 export interface Schema {
   readonly type?: string | readonly string[];
@@ -24,29 +24,29 @@ export interface Schema {
 }
 
 /** The schema behind a reference, and the one of `T | null`. */
-function resolved(schema: Schema, root: Schema): Schema {
+function resolveSchema(schema: Schema, root: Schema): Schema {
   const name = /^#\/(?:\$defs|definitions)\/(.+)$/.exec(schema.$ref ?? "")?.[1];
-  if (name) return resolved((root.$defs ?? root.definitions)?.[name] ?? {}, root);
+  if (name) return resolveSchema((root.$defs ?? root.definitions)?.[name] ?? {}, root);
   const real = schema.anyOf?.filter(({ type }) => type !== "null") ?? [];
-  return real.length === 1 ? { ...schema, ...resolved(real[0] as Schema, root) } : schema;
+  return real.length === 1 ? { ...schema, ...resolveSchema(real[0] as Schema, root) } : schema;
 }
 
-const typeOf = ({ type, properties }: Schema): string =>
-  (Array.isArray(type) ? type.find((one) => one !== "null") : (type as string | undefined)) ??
+const getSchemaType = ({ type, properties }: Schema): string =>
+  (Array.isArray(type) ? type.find((name) => name !== "null") : (type as string | undefined)) ??
   (properties ? "object" : "any");
 
 /** A first value that fits a schema: its default, its example, or something empty. */
-export function exampleOf(schema: Schema | null | undefined, root: Schema = schema ?? {}, depth = 0): unknown {
+export function createExample(schema: Schema | null | undefined, root: Schema = schema ?? {}, depth = 0): unknown {
   if (!schema || depth > 5) return null;
-  const known = resolved(schema, root);
-  if (known.default !== undefined) return known.default;
-  if (known.examples?.[0] !== undefined) return known.examples[0];
-  if (known.const !== undefined) return known.const;
-  if (known.enum?.[0] !== undefined) return known.enum[0];
-  switch (typeOf(known)) {
+  const resolved = resolveSchema(schema, root);
+  if (resolved.default !== undefined) return resolved.default;
+  if (resolved.examples?.[0] !== undefined) return resolved.examples[0];
+  if (resolved.const !== undefined) return resolved.const;
+  if (resolved.enum?.[0] !== undefined) return resolved.enum[0];
+  switch (getSchemaType(resolved)) {
     case "object": {
-      const names = Object.entries(known.properties ?? {});
-      return Object.fromEntries(names.map(([name, inner]) => [name, exampleOf(inner, root, depth + 1)]));
+      const names = Object.entries(resolved.properties ?? {});
+      return Object.fromEntries(names.map(([name, inner]) => [name, createExample(inner, root, depth + 1)]));
     }
     case "array":
       return [];
@@ -56,7 +56,7 @@ export function exampleOf(schema: Schema | null | undefined, root: Schema = sche
       return false;
     case "number":
     case "integer":
-      return Math.max(0, known.minimum ?? 0);
+      return Math.max(0, resolved.minimum ?? 0);
     default:
       return null;
   }
@@ -70,9 +70,9 @@ interface JsonFieldProps {
   readonly rows?: number;
 }
 
-const textOf = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
+const formatJson = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
 
-function problemOf(text: string): string {
+function findJsonProblem(text: string): string {
   try {
     JSON.parse(text.trim() || "null");
     return "";
@@ -83,13 +83,13 @@ function problemOf(text: string): string {
 
 /** Text that must be JSON. What does not parse stays as it was typed, is not handed on, and keeps its form from being sent. */
 export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps): VNode {
-  const place = `${useContext(DraftScope)} ${label}`;
-  const unparsed = draft<string | null>(place, null);
+  const draftKey = `${useContext(DraftScope)} ${label}`;
+  const unparsed = readDraft<string | null>(draftKey, null);
   /** The text of the last value, as it was typed. */
-  const [known, setKnown] = useState(() => ({ text: textOf(value), value: textOf(value) }));
-  const now = textOf(value);
-  const text = unparsed ?? (known.value === now ? known.text : now);
-  const problem = unparsed === null ? "" : problemOf(unparsed);
+  const [lastTyped, setLastTyped] = useState(() => ({ text: formatJson(value), value: formatJson(value) }));
+  const now = formatJson(value);
+  const text = unparsed ?? (lastTyped.value === now ? lastTyped.text : now);
+  const problem = unparsed === null ? "" : findJsonProblem(unparsed);
   const problemId = useId();
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => field.current?.setCustomValidity(problem && "This is not JSON"), [problem]);
@@ -107,11 +107,11 @@ export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps
         value={text}
         onInput={(event) => {
           const typed = event.currentTarget.value;
-          const isJson = problemOf(typed) === "";
-          keep(place, isJson ? undefined : typed);
+          const isJson = findJsonProblem(typed) === "";
+          saveDraft(draftKey, isJson ? undefined : typed);
           if (!isJson) return;
           const parsed: unknown = typed.trim() === "" ? undefined : JSON.parse(typed);
-          setKnown({ text: typed, value: textOf(parsed) });
+          setLastTyped({ text: typed, value: formatJson(parsed) });
           change(parsed);
         }}
         onInvalid={(event) => event.currentTarget.closest("details")?.setAttribute("open", "")}
@@ -138,7 +138,7 @@ const isLongText = (value: unknown): boolean =>
   typeof value === "string" && (value.length > 60 || value.includes("\n"));
 
 function Control({ id, schema, value, change, name, root }: FieldProps & { readonly id: string }): VNode {
-  const type = typeOf(schema);
+  const type = getSchemaType(schema);
   // Decided once: another element would take the focus from a person who types.
   const [isLong] = useState(() => isLongText(value));
   if (schema.enum) {
@@ -149,9 +149,9 @@ function Control({ id, schema, value, change, name, root }: FieldProps & { reado
         onChange={(event) => change(JSON.parse(event.currentTarget.value))}
       >
         {value === undefined || value === null ? <option value="null">–</option> : null}
-        {schema.enum.map((one) => (
-          <option key={JSON.stringify(one)} value={JSON.stringify(one)}>
-            {String(one)}
+        {schema.enum.map((choice) => (
+          <option key={JSON.stringify(choice)} value={JSON.stringify(choice)}>
+            {String(choice)}
           </option>
         ))}
       </select>
@@ -189,8 +189,8 @@ function Control({ id, schema, value, change, name, root }: FieldProps & { reado
 
 function Field(props: FieldProps): VNode {
   const id = useId();
-  const schema = resolved(props.schema, props.root);
-  const isGroup = typeOf(schema) === "object" && schema.properties !== undefined && !schema.enum;
+  const schema = resolveSchema(props.schema, props.root);
+  const isGroup = getSchemaType(schema) === "object" && schema.properties !== undefined && !schema.enum;
   const label = `${schema.title ?? props.name}${props.required ? " *" : ""}`;
   return (
     <div class={isGroup ? "field group" : "field"}>
@@ -209,17 +209,17 @@ interface SchemaFormProps {
 }
 
 function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): VNode {
-  const known = resolved(schema, root);
+  const resolved = resolveSchema(schema, root);
   const members = typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
   return (
     <div class="schema-form">
-      {Object.entries(known.properties ?? {}).map(([name, inner]) => (
+      {Object.entries(resolved.properties ?? {}).map(([name, inner]) => (
         <Field
           key={name}
           name={name}
           schema={inner}
           root={root}
-          required={known.required?.includes(name) ?? false}
+          required={resolved.required?.includes(name) ?? false}
           value={members[name]}
           change={(next) => change({ ...members, [name]: next })}
         />
@@ -229,10 +229,10 @@ function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): 
 }
 
 /** Takes back what was typed at a place, where anything was. */
-export function Discard({ place }: { readonly place: string }): VNode | null {
-  if (!hasDraft(place)) return null;
+export function Discard({ draftKey }: { readonly draftKey: string }): VNode | null {
+  if (!hasDraft(draftKey)) return null;
   return (
-    <button type="button" onClick={() => drop(place)}>
+    <button type="button" onClick={() => discardDrafts(draftKey)}>
       Discard changes
     </button>
   );
@@ -248,10 +248,10 @@ interface EditorProps {
 /** The form where there is a schema with properties, and a switch to raw JSON. */
 export function Editor({ schema, label, value, change }: EditorProps): VNode {
   const isSingle = schema
-    ? schema.enum !== undefined || /^(?:string|boolean|number|integer)$/.test(typeOf(schema))
+    ? schema.enum !== undefined || /^(?:string|boolean|number|integer)$/.test(getSchemaType(schema))
     : false;
   const hasForm = isSingle || Object.keys(schema?.properties ?? {}).length > 0;
-  const unparsed = draft(`${useContext(DraftScope)} ${label}`, null);
+  const unparsed = readDraft(`${useContext(DraftScope)} ${label}`, null);
   const [isRaw, setRaw] = useState(!hasForm || unparsed !== null);
   return (
     <div class="editor">

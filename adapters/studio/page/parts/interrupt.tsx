@@ -3,13 +3,13 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { Json as JsonValue, WaitingInterrupt } from "../api/types.ts";
 import { attempt, perform } from "../frame/notices.tsx";
-import { DraftScope, draft, drop, keep } from "../store/drafts.ts";
-import { Approval, humanRequest } from "./approval.tsx";
-import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
+import { DraftScope, discardDrafts, readDraft, saveDraft } from "../store/drafts.ts";
+import { Approval, readHumanRequest } from "./approval.tsx";
+import { createExample, Editor, JsonField, type Schema } from "./form.tsx";
 import { isObject, Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
 
-const placeOf = (interrupt_id: string): string => `answer ${interrupt_id}`;
+const toDraftKey = (interrupt_id: string): string => `answer ${interrupt_id}`;
 
 interface AnswerProps {
   readonly interrupt: WaitingInterrupt;
@@ -18,10 +18,10 @@ interface AnswerProps {
 }
 
 /** Texts that an interrupt offers as answers. */
-function choicesOf(value: unknown): readonly string[] {
+function readChoices(value: unknown): readonly string[] {
   if (!isObject(value)) return [];
   const list = value["answers"] ?? value["options"] ?? value["choices"];
-  return Array.isArray(list) && list.every((one) => typeof one === "string") ? list : [];
+  return Array.isArray(list) && list.every((choice) => typeof choice === "string") ? list : [];
 }
 
 interface FreeDraft {
@@ -31,20 +31,20 @@ interface FreeDraft {
 }
 
 /** The schema of the answer: beside the value for `ask` of a durable function, otherwise in it. */
-function schemaOf({ value, response_schema }: WaitingInterrupt): Schema | null {
+function findResponseSchema({ value, response_schema }: WaitingInterrupt): Schema | null {
   const schema = response_schema ?? (isObject(value) ? value["response_schema"] : null);
   return isObject(schema) ? schema : null;
 }
 
 function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
   const { value } = interrupt;
-  const schema = schemaOf(interrupt);
+  const schema = findResponseSchema(interrupt);
   const [problem, setProblem] = useState("");
-  const choices = choicesOf(value);
-  const place = placeOf(interrupt.interrupt_id);
-  const typed = draft<FreeDraft>(place, { text: "", isJson: false });
-  const set = (change: Partial<FreeDraft>): void => keep(place, { ...typed, ...change });
-  const { text, isJson, json = schema ? exampleOf(schema) : undefined } = typed;
+  const choices = readChoices(value);
+  const draftKey = toDraftKey(interrupt.interrupt_id);
+  const typed = readDraft<FreeDraft>(draftKey, { text: "", isJson: false });
+  const set = (change: Partial<FreeDraft>): void => saveDraft(draftKey, { ...typed, ...change });
+  const { text, isJson, json = schema ? createExample(schema) : undefined } = typed;
   return (
     <form
       onSubmit={(event) => {
@@ -76,7 +76,7 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
         </div>
       ) : null}
       {schema ? (
-        <DraftScope.Provider value={place}>
+        <DraftScope.Provider value={draftKey}>
           <Editor schema={schema} label="Answer" value={json} change={(next) => set({ json: next })} />
           {problem ? (
             <p class="field-problem" role="alert">
@@ -85,7 +85,7 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
           ) : null}
         </DraftScope.Provider>
       ) : isJson ? (
-        <DraftScope.Provider value={place}>
+        <DraftScope.Provider value={draftKey}>
           <JsonField label="Answer as JSON" value={json ?? null} change={(next) => set({ json: next })} rows={4} />
         </DraftScope.Provider>
       ) : (
@@ -112,37 +112,37 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
 }
 
 /** The question of an interrupt, where it has one in words. */
-export function questionOf(value: unknown): string | null {
+export function findPrompt(value: unknown): string | null {
   if (typeof value === "string") return value;
   if (!isObject(value)) return null;
-  const request = humanRequest(value);
+  const request = readHumanRequest(value);
   if (request) return request.actions.map(({ name }) => name).join(", ");
   const text = value["question"] ?? value["message"] ?? value["prompt"] ?? value["text"];
   return typeof text === "string" ? text : null;
 }
 
 /** What the question, the offered answers and the form do not show already. */
-function restOf(value: unknown, prompt: string | null): unknown {
+function findUndisplayedValue(value: unknown, prompt: string | null): unknown {
   if (!isObject(value)) return typeof value === "string" ? undefined : value;
-  const shown = new Set<unknown>([prompt ?? undefined, choicesOf(value), value["response_schema"]]);
-  const rest = Object.entries(value).filter(([, one]) => !shown.has(one));
-  return rest.length > 0 ? Object.fromEntries(rest) : undefined;
+  const displayed = new Set<unknown>([prompt ?? undefined, readChoices(value), value["response_schema"]]);
+  const remaining = Object.entries(value).filter(([, member]) => !displayed.has(member));
+  return remaining.length > 0 ? Object.fromEntries(remaining) : undefined;
 }
 
 function InterruptCard({ hasKeys, ...props }: AnswerProps & { readonly hasKeys: boolean }): VNode {
   const { interrupt, answer, busy } = props;
-  const request = humanRequest(interrupt.value);
-  const prompt = request ? null : questionOf(interrupt.value);
-  const rest = request ? undefined : restOf(interrupt.value, prompt);
+  const request = readHumanRequest(interrupt.value);
+  const prompt = request ? null : findPrompt(interrupt.value);
+  const undisplayed = request ? undefined : findUndisplayedValue(interrupt.value, prompt);
   return (
     <section class="interrupt" aria-label="Interrupt">
       <p class="kind">
         <span aria-hidden="true">◐</span> {interrupt.node ? `${interrupt.node} waits` : "waits for an answer"}
       </p>
       {prompt ? <Markdown text={prompt} /> : null}
-      {rest === undefined ? null : <Json value={rest} open={2} />}
+      {undisplayed === undefined ? null : <Json value={undisplayed} open={2} />}
       {request ? (
-        <Approval place={placeOf(interrupt.interrupt_id)} {...{ request, answer, busy, hasKeys }} />
+        <Approval draftKey={toDraftKey(interrupt.interrupt_id)} {...{ request, answer, busy, hasKeys }} />
       ) : (
         <FreeAnswer {...props} />
       )}
@@ -164,16 +164,18 @@ export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode
   // Cards that were refused begin anew, with what was typed.
   const [tries, setTries] = useState(0);
   const open = interrupts.filter(({ interrupt_id }) => !Object.hasOwn(answers, interrupt_id));
-  const decided = open.find(({ value }) => humanRequest(value));
-  const give = (interrupt_id: string, value: unknown): void => {
+  const nextDecision = open.find(({ value }) => readHumanRequest(value));
+  const saveAnswer = (interrupt_id: string, value: unknown): void => {
     const all = { ...answers, [interrupt_id]: value };
     setAnswers(all);
-    if (interrupts.some((one) => !Object.hasOwn(all, one.interrupt_id))) return;
+    if (interrupts.some((interrupt) => !Object.hasOwn(all, interrupt.interrupt_id))) return;
     setSending(true);
     void perform("Answer", async () => {
       try {
-        await answer(Object.fromEntries(interrupts.map((one) => [one.interrupt_id, all[one.interrupt_id]])));
-        for (const one of interrupts) drop(placeOf(one.interrupt_id));
+        await answer(
+          Object.fromEntries(interrupts.map((interrupt) => [interrupt.interrupt_id, all[interrupt.interrupt_id]])),
+        );
+        for (const interrupt of interrupts) discardDrafts(toDraftKey(interrupt.interrupt_id));
       } catch (error) {
         setAnswers({});
         setTries(tries + 1);
@@ -190,8 +192,8 @@ export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode
           key={`${interrupt.interrupt_id} ${tries}`}
           interrupt={interrupt}
           busy={busy || isSending}
-          hasKeys={interrupt === decided}
-          answer={(value) => give(interrupt.interrupt_id, value)}
+          hasKeys={interrupt === nextDecision}
+          answer={(value) => saveAnswer(interrupt.interrupt_id, value)}
         />
       ))}
       {open.length > 0 && open.length < interrupts.length ? (

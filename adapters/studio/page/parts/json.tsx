@@ -1,34 +1,34 @@
 /** JSON as a foldable tree. Large values are shown in part and can be downloaded whole. */
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
-import { copy } from "./basics.tsx";
+import { copy } from "./components.tsx";
 
 /** Members, and characters of a text, that are shown at first. */
-const MEMBERS = 100;
-const CHARACTERS = 2000;
+const INITIAL_MEMBERS = 100;
+const INITIAL_CHARS = 2000;
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 const isBranch = (value: unknown): value is object => typeof value === "object" && value !== null;
 
-function summary(value: object): string {
+function summarize(value: object): string {
   if (Array.isArray(value)) return value.length === 0 ? "[]" : `[${value.length}]`;
   const names = Object.keys(value);
   if (names.length === 0) return "{}";
-  const shown = names.slice(0, 4).join(", ");
-  return `{ ${shown}${names.length > 4 ? ", …" : ""} }`;
+  const preview = names.slice(0, 4).join(", ");
+  return `{ ${preview}${names.length > 4 ? ", …" : ""} }`;
 }
 
 function Leaf({ value }: { readonly value: unknown }): VNode {
-  const [shown, setShown] = useState(CHARACTERS);
+  const [visibleLength, setVisibleLength] = useState(INITIAL_CHARS);
   if (typeof value !== "string") return <span class={`leaf ${typeof value}`}>{String(value)}</span>;
   return (
     <span class="leaf string">
-      "{value.slice(0, shown)}"
-      {value.length > shown ? (
-        <button type="button" class="quiet" onClick={() => setShown(10 * shown)}>
-          … {(value.length - shown).toLocaleString()} more characters
+      "{value.slice(0, visibleLength)}"
+      {value.length > visibleLength ? (
+        <button type="button" class="quiet" onClick={() => setVisibleLength(10 * visibleLength)}>
+          … {(value.length - visibleLength).toLocaleString()} more characters
         </button>
       ) : null}
     </span>
@@ -44,13 +44,13 @@ interface BranchProps {
 
 function Branch({ name, value, depth, open }: BranchProps): VNode {
   const [isOpen, setOpen] = useState(depth < open);
-  const [shown, setShown] = useState(MEMBERS);
+  const [visibleCount, setVisibleCount] = useState(INITIAL_MEMBERS);
   const label = name === undefined ? null : <span class="name">{name}: </span>;
   if (!isBranch(value) || Object.keys(value).length === 0) {
     return (
       <div class="line">
         {label}
-        {isBranch(value) ? <span class="leaf">{summary(value)}</span> : <Leaf value={value} />}
+        {isBranch(value) ? <span class="leaf">{summarize(value)}</span> : <Leaf value={value} />}
       </div>
     );
   }
@@ -59,16 +59,16 @@ function Branch({ name, value, depth, open }: BranchProps): VNode {
     <div class="branch">
       <button type="button" class="fold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> {label}
-        <span class="faint">{summary(value)}</span>
+        <span class="faint">{summarize(value)}</span>
       </button>
       {isOpen ? (
         <div class="members">
-          {members.slice(0, shown).map(([key, member]) => (
+          {members.slice(0, visibleCount).map(([key, member]) => (
             <Branch key={key} name={key} value={member} depth={depth + 1} open={open} />
           ))}
-          {members.length > shown ? (
-            <button type="button" class="quiet" onClick={() => setShown(shown + 10 * MEMBERS)}>
-              {members.length - shown} more
+          {members.length > visibleCount ? (
+            <button type="button" class="quiet" onClick={() => setVisibleCount(visibleCount + 10 * INITIAL_MEMBERS)}>
+              {members.length - visibleCount} more
             </button>
           ) : null}
         </div>
@@ -87,24 +87,24 @@ export function download(name: string, text: string, type = "application/json"):
 }
 
 /** Characters of a message or a result that a page can lay out without a pause. */
-const MOST = 50_000;
+const MAX_TEXT_CHARS = 50_000;
 
-interface InPartProps {
+interface TruncatedTextProps {
   readonly text: string;
   /** File name of the whole. */
   readonly name: string;
-  readonly children: (shown: string) => ComponentChildren;
+  readonly children: (visibleText: string) => ComponentChildren;
 }
 
 /** A text, the beginning of one that is too long. Thousands of accents on one letter would take the browser seconds. */
-export function InPart({ text, name, children }: InPartProps): VNode {
-  const shown = text.slice(0, MOST).replace(/(\p{M}{20})\p{M}+/gu, "$1");
-  if (text.length <= MOST) return <>{children(shown)}</>;
+export function TruncatedText({ text, name, children }: TruncatedTextProps): VNode {
+  const visibleText = text.slice(0, MAX_TEXT_CHARS).replace(/(\p{M}{20})\p{M}+/gu, "$1");
+  if (text.length <= MAX_TEXT_CHARS) return <>{children(visibleText)}</>;
   return (
     <>
-      {children(shown)}
+      {children(visibleText)}
       <button type="button" class="quiet" onClick={() => download(name, text, "text/plain")}>
-        … {(text.length - MOST).toLocaleString()} more characters: download all
+        … {(text.length - MAX_TEXT_CHARS).toLocaleString()} more characters: download all
       </button>
     </>
   );

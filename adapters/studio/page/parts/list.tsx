@@ -8,33 +8,33 @@ interface ListProps<T> {
   readonly label: string;
   readonly items: readonly T[];
   readonly rowHeight: number;
-  readonly keyOf: (item: T) => string;
-  readonly hrefOf: (item: T) => string;
+  readonly getKey: (item: T) => string;
+  readonly toHref: (item: T) => string;
   /** The key of the row that is open. */
   readonly current?: string | undefined;
   readonly row: (item: T) => ComponentChildren;
   /** Called when the end comes into sight. */
-  readonly more?: (() => void) | undefined;
+  readonly loadMore?: (() => void) | undefined;
   readonly head?: ComponentChildren;
 }
 
 /** Rows above and below what is in sight. */
-const SPARE = 8;
+const OVERSCAN_ROWS = 8;
 
 export function List<T>(props: ListProps<T>): VNode {
-  const { items, rowHeight, keyOf, hrefOf, current, row, more, label, head } = props;
+  const { items, rowHeight, getKey, toHref, current, row, loadMore, label, head } = props;
   const box = useRef<HTMLDivElement>(null);
   const [[from, to], setRange] = useState<readonly [number, number]>([0, 40]);
   const [chosenKey, setChosen] = useState(current);
-  const found = items.findIndex((item) => keyOf(item) === chosenKey);
+  const chosenIndex = items.findIndex((item) => getKey(item) === chosenKey);
   // What was chosen is gone: the next one is where it was.
-  const last = useRef(-1);
-  if (found >= 0) last.current = found;
+  const lastChosenIndex = useRef(-1);
+  if (chosenIndex >= 0) lastChosenIndex.current = chosenIndex;
 
   const measure = (): void => {
     const { scrollTop = 0, clientHeight = 800 } = box.current ?? {};
-    const first = Math.max(0, Math.floor(scrollTop / rowHeight) - SPARE);
-    const last = Math.ceil((scrollTop + clientHeight) / rowHeight) + SPARE;
+    const first = Math.max(0, Math.floor(scrollTop / rowHeight) - OVERSCAN_ROWS);
+    const last = Math.ceil((scrollTop + clientHeight) / rowHeight) + OVERSCAN_ROWS;
     setRange((before) => (before[0] === first && before[1] === last ? before : [first, last]));
   };
   useLayoutEffect(measure, [items.length, rowHeight]);
@@ -44,8 +44,8 @@ export function List<T>(props: ListProps<T>): VNode {
     return () => observer.disconnect();
   }, [rowHeight]);
   useEffect(() => {
-    if (more && to >= items.length) more();
-  }, [to, items.length, more]);
+    if (loadMore && to >= items.length) loadMore();
+  }, [to, items.length, loadMore]);
   const reveal = (index: number): void => {
     const { current: list } = box;
     if (!list || index < 0) return;
@@ -56,21 +56,21 @@ export function List<T>(props: ListProps<T>): VNode {
   useEffect(() => {
     if (current === undefined) return;
     setChosen(current);
-    reveal(items.findIndex((item) => keyOf(item) === current));
+    reveal(items.findIndex((item) => getKey(item) === current));
   }, [current]);
 
-  const move = (by: number): void => {
-    const from = found >= 0 ? found : last.current - (by > 0 ? 1 : 0);
-    const next = Math.min(items.length - 1, Math.max(0, from + by));
+  const move = (step: number): void => {
+    const from = chosenIndex >= 0 ? chosenIndex : lastChosenIndex.current - (step > 0 ? 1 : 0);
+    const next = Math.min(items.length - 1, Math.max(0, from + step));
     const item = items[next];
     if (item === undefined) return;
-    setChosen(keyOf(item));
+    setChosen(getKey(item));
     reveal(next);
   };
   useKey("j", "Next", () => move(1));
   useKey("k", "Previous", () => move(-1));
-  const chosen = items[found];
-  useKey("Enter", "Open", () => chosen && go(hrefOf(chosen)), { when: chosen !== undefined });
+  const chosen = items[chosenIndex];
+  useKey("Enter", "Open", () => chosen && go(toHref(chosen)), { when: chosen !== undefined });
 
   return (
     <div
@@ -84,12 +84,12 @@ export function List<T>(props: ListProps<T>): VNode {
       {head}
       <ul style={{ height: `${items.length * rowHeight}px` }}>
         {items.slice(from, to).map((item, offset) => {
-          const key = keyOf(item);
+          const key = getKey(item);
           const index = from + offset;
           return (
             <li key={key} style={{ top: `${index * rowHeight}px`, height: `${rowHeight}px` }}>
               <a
-                href={hrefOf(item)}
+                href={toHref(item)}
                 aria-current={key === current ? "true" : undefined}
                 class={key === chosenKey ? "at" : ""}
                 onClick={() => setChosen(key)}

@@ -4,8 +4,8 @@ import { Lexer, marked, type Token, type TokensList } from "marked";
 import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useMemo } from "preact/hooks";
-import { copy } from "./basics.tsx";
-import { InPart } from "./json.tsx";
+import { copy } from "./components.tsx";
+import { TruncatedText } from "./json.tsx";
 
 const ALLOWED = {
   ALLOWED_TAGS: [
@@ -33,15 +33,15 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
-const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
+const sanitize = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
 
 /** HTML in Markdown: tags without attributes stay, and comments go. Any other tag is shown as text, so nothing has a handler. */
-const plainTags = new RegExp(`<(?!/?(?:${ALLOWED.ALLOWED_TAGS.join("|")})\\s*/?>)`, "gi");
-const withoutAttributes = (html: string): string => html.replace(/<!--[\s\S]*?-->/g, "").replace(plainTags, "&lt;");
+const unsafeTags = new RegExp(`<(?!/?(?:${ALLOWED.ALLOWED_TAGS.join("|")})\\s*/?>)`, "gi");
+const stripUnsafeHtml = (html: string): string => html.replace(/<!--[\s\S]*?-->/g, "").replace(unsafeTags, "&lt;");
 
 // The sanitizer lets no form elements pass.
 marked.use({
-  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), html: ({ text }) => withoutAttributes(text) },
+  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), html: ({ text }) => stripUnsafeHtml(text) },
 });
 
 interface BlockProps {
@@ -50,7 +50,7 @@ interface BlockProps {
 }
 
 function Html({ raw, token }: BlockProps): VNode {
-  const html = useMemo(() => sanitized(marked.parser([token])), [raw]);
+  const html = useMemo(() => sanitize(marked.parser([token])), [raw]);
   // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
   return <div dangerouslySetInnerHTML={{ __html: html }} />;
 }
@@ -80,38 +80,38 @@ const Block = memo(
 );
 
 /** Work for one text, in characters that the parser looks at: about 50 ms. */
-const MOST_WORK = 10_000_000;
+const MAX_WORK = 10_000_000;
 /** What each piece of inline text costs: a table may have a million empty cells. */
-const PIECE = 1000;
-const MOST_LEVELS = 50;
+const WORK_PER_INLINE_TEXT = 1000;
+const MAX_LEVELS = 50;
 
 /** Gives up on what would take seconds: the parser looks at the rest of a text again for each sign, long word and level in it. */
 class BoundedLexer extends Lexer {
   #work = 0;
   #level = 0;
 
-  #spend(work: number): void {
+  #addWork(work: number): void {
     this.#work += work;
-    if (this.#work > MOST_WORK) throw new Error("too much work");
+    if (this.#work > MAX_WORK) throw new Error("too much work");
   }
 
   #nested<T>(read: () => T): T {
     this.#level += 1;
-    if (this.#level > MOST_LEVELS) throw new Error("too deep");
+    if (this.#level > MAX_LEVELS) throw new Error("too deep");
     const result = read();
     this.#level -= 1;
     return result;
   }
 
   override inline(text: string, tokens?: Token[]): Token[] {
-    this.#spend(PIECE);
+    this.#addWork(WORK_PER_INLINE_TEXT);
     return super.inline(text, tokens);
   }
 
   override inlineTokens(text: string, tokens?: Token[]): Token[] {
     const signs = text.match(/[!-/:-@[-`{-~]/g)?.length ?? 0;
     const longest = (text.match(/\S{64,}|\s{64,}/g) ?? []).reduce((most, { length }) => Math.max(most, length), 0);
-    this.#spend(text.length * (signs + longest / 8));
+    this.#addWork(text.length * (signs + longest / 8));
     return this.#nested(() => super.inlineTokens(text, tokens));
   }
 
@@ -121,30 +121,30 @@ class BoundedLexer extends Lexer {
 }
 
 /** What a page can show at once: each block is sanitized by itself, and each tag may nest. */
-const MOST_PARTS = 40_000;
-const IN_LINE = /^(?:text|strong|em|codespan|link|del|br|escape|image)$/;
+const MAX_ELEMENTS = 40_000;
+const INLINE_TYPES = /^(?:text|strong|em|codespan|link|del|br|escape|image)$/;
 
-function partsOf(tokens: Token[]): number {
+function countElements(tokens: Token[]): number {
   let parts = 20 * tokens.length;
   marked.walkTokens(tokens, ({ type, raw }) => {
-    parts += type === "html" ? 10 * raw.split("<").length : IN_LINE.test(type) ? 1 : 5;
+    parts += type === "html" ? 10 * raw.split("<").length : INLINE_TYPES.test(type) ? 1 : 5;
   });
   return parts;
 }
 
 /** Null for text that would take the page too long. */
-function tokensOf(text: string): Token[] | null {
+function parseWithinLimits(text: string): Token[] | null {
   try {
     const all = new BoundedLexer({ ...marked.defaults, breaks: true }).lex(text);
     const tokens = all.filter(({ type }) => type !== "space" && type !== "def");
-    return partsOf(tokens) > MOST_PARTS ? null : tokens;
+    return countElements(tokens) > MAX_ELEMENTS ? null : tokens;
   } catch {
     return null;
   }
 }
 
 const Blocks = memo(function Blocks({ text }: { readonly text: string }): VNode {
-  const tokens = useMemo(() => tokensOf(text), [text]);
+  const tokens = useMemo(() => parseWithinLimits(text), [text]);
   if (!tokens) return <div class="plain">{text}</div>;
   return (
     <div class="markdown">
@@ -159,8 +159,8 @@ const Blocks = memo(function Blocks({ text }: { readonly text: string }): VNode 
 /** `name`: the file name of a text that is too long to be shown whole. */
 export function Markdown({ text, name = "text.md" }: { readonly text: string; readonly name?: string }): VNode {
   return (
-    <InPart text={text} name={name}>
-      {(shown) => <Blocks text={shown} />}
-    </InPart>
+    <TruncatedText text={text} name={name}>
+      {(visibleText) => <Blocks text={visibleText} />}
+    </TruncatedText>
   );
 }

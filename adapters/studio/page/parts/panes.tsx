@@ -1,7 +1,7 @@
 /** The two panes beside the navigation: a list and its detail. On narrow screens one of them, with a way back. */
 import type { ComponentChildren, VNode } from "preact";
 import { useKey } from "../frame/keyboard.ts";
-import { go, listHref, view } from "../frame/router.ts";
+import { go, toListHref, view } from "../frame/router.ts";
 
 interface PanesProps {
   readonly name: string;
@@ -46,7 +46,7 @@ interface DetailHeadProps {
 
 /** The head of a detail. The arrow leads to the list where only one pane fits; Escape does it everywhere. */
 export function DetailHead({ title, children }: DetailHeadProps): VNode {
-  const back = listHref([view.value]);
+  const back = toListHref([view.value]);
   useKey("Escape", "Close", () => go(back));
   return (
     <header class="head">
@@ -62,10 +62,10 @@ export function DetailHead({ title, children }: DetailHeadProps): VNode {
 interface TabsProps {
   readonly items: readonly (readonly [id: string, label: string])[];
   readonly current: string;
-  readonly hrefOf: (id: string) => string;
+  readonly toHref: (id: string) => string;
 }
 
-export function Tabs({ items, current, hrefOf: address }: TabsProps): VNode {
+export function Tabs({ items, current, toHref: address }: TabsProps): VNode {
   return (
     <nav class="tabs" aria-label="Parts">
       {items.map(([id, label]) => (

@@ -12,11 +12,11 @@ export interface Loaded<T> {
 
 type Load<T> = (signal: AbortSignal) => Promise<T>;
 
-interface Entry<T> {
+interface CacheEntry<T> {
   readonly state: Signal<Loaded<T>>;
   load: Load<T>;
   users: number;
-  every: number;
+  pollIntervalMs: number;
   read_at: number;
   timer: ReturnType<typeof setTimeout> | undefined;
   reading: AbortController | undefined;
@@ -24,31 +24,31 @@ interface Entry<T> {
 
 const EMPTY: Loaded<never> = { data: undefined, error: undefined, loading: true };
 /** Entries without a user that stay, so that going back shows at once what was there. */
-const MOST_UNUSED = 100;
+const MAX_UNUSED_ENTRIES = 100;
 /** A second part of the page that shows the same reads nothing again within this time. */
 const FRESH_MS = 800;
-const entries = new Map<string, Entry<unknown>>();
+const entries = new Map<string, CacheEntry<unknown>>();
 
-function entryOf<T>(key: string, load: Load<T>): Entry<T> {
-  const known = entries.get(key) as Entry<T> | undefined;
-  if (known) {
-    known.load = load;
-    return known;
+function getOrCreateEntry<T>(key: string, load: Load<T>): CacheEntry<T> {
+  const existing = entries.get(key) as CacheEntry<T> | undefined;
+  if (existing) {
+    existing.load = load;
+    return existing;
   }
-  const created: Entry<T> = {
+  const created: CacheEntry<T> = {
     state: signal<Loaded<T>>(EMPTY),
     load,
     users: 0,
-    every: 0,
+    pollIntervalMs: 0,
     read_at: 0,
     timer: undefined,
     reading: undefined,
   };
-  entries.set(key, created as Entry<unknown>);
+  entries.set(key, created as CacheEntry<unknown>);
   return created;
 }
 
-async function read<T>(entry: Entry<T>): Promise<void> {
+async function read<T>(entry: CacheEntry<T>): Promise<void> {
   entry.reading?.abort();
   clearTimeout(entry.timer);
   const reading = new AbortController();
@@ -64,69 +64,69 @@ async function read<T>(entry: Entry<T>): Promise<void> {
   } finally {
     if (entry.reading === reading) {
       entry.reading = undefined;
-      schedule(entry);
+      scheduleNextRead(entry);
     }
   }
 }
 
-function schedule<T>(entry: Entry<T>): void {
+function scheduleNextRead<T>(entry: CacheEntry<T>): void {
   clearTimeout(entry.timer);
-  if (entry.every === 0 || entry.users === 0 || document.hidden) return;
+  if (entry.pollIntervalMs === 0 || entry.users === 0 || document.hidden) return;
   entry.timer = setTimeout(() => {
     if (!declined.value) void read(entry);
-  }, entry.every);
+  }, entry.pollIntervalMs);
 }
 
-function forgetSome(): void {
+function evictUnusedEntries(): void {
   const unused = [...entries].filter(([, entry]) => entry.users === 0);
-  for (const [key] of unused.slice(0, Math.max(0, unused.length - MOST_UNUSED))) entries.delete(key);
+  for (const [key] of unused.slice(0, Math.max(0, unused.length - MAX_UNUSED_ENTRIES))) entries.delete(key);
 }
 
 /** Reads again what is shown and starts with `prefix`; forgets the rest of it. Resolves when it was read. */
 export async function refresh(prefix = ""): Promise<void> {
-  const reading: Promise<void>[] = [];
+  const reads: Promise<void>[] = [];
   for (const [key, entry] of entries) {
     if (!key.startsWith(prefix)) continue;
-    if (entry.users > 0) reading.push(read(entry));
+    if (entry.users > 0) reads.push(read(entry));
     else entries.delete(key);
   }
-  await Promise.all(reading);
+  await Promise.all(reads);
 }
 
 onReturn(() => void refresh());
 credential.subscribe(() => void refresh());
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
-  for (const entry of entries.values()) if (entry.users > 0 && entry.every > 0) void read(entry);
+  for (const entry of entries.values()) if (entry.users > 0 && entry.pollIntervalMs > 0) void read(entry);
 });
 
 export interface Resource<T> extends Loaded<T> {
   reload(): Promise<void>;
 }
 
-const NOTHING = signal<Loaded<never>>({ data: undefined, error: undefined, loading: false });
+const NO_RESOURCE = signal<Loaded<never>>({ data: undefined, error: undefined, loading: false });
 
 /** What `load` gives, kept under `key`; read again every `every` milliseconds while it is shown. A null key reads nothing. */
-export function useResource<T>(key: string | null, load: Load<T>, every = 0): Resource<T> {
-  const entry = key === null ? null : entryOf(key, load);
+export function useResource<T>(key: string | null, load: Load<T>, pollIntervalMs = 0): Resource<T> {
+  const entry = key === null ? null : getOrCreateEntry(key, load);
   useEffect(() => {
     if (!entry || key === null) return;
     entry.users += 1;
-    entry.every = every;
+    entry.pollIntervalMs = pollIntervalMs;
     // Another key with the same entry: it may have been forgotten meanwhile.
-    if (!entries.has(key)) entries.set(key, entry as Entry<unknown>);
+    if (!entries.has(key)) entries.set(key, entry as CacheEntry<unknown>);
     if (Date.now() - entry.read_at > FRESH_MS) void read(entry);
-    else if (!entry.reading) schedule(entry);
+    else if (!entry.reading) scheduleNextRead(entry);
     return () => {
       entry.users -= 1;
       if (entry.users > 0) return;
       clearTimeout(entry.timer);
-      forgetSome();
+      evictUnusedEntries();
     };
-  }, [key, every]);
+  }, [key, pollIntervalMs]);
   const reload = useCallback(async () => {
     if (entry) await read(entry);
   }, [entry]);
-  const state: Signal<Loaded<T>> = entry?.state ?? (NOTHING as Signal<Loaded<T>>);
+  const state: Signal<Loaded<T>> = entry?.state ?? (NO_RESOURCE as Signal<Loaded<T>>);
   return { ...state.value, reload };
 }

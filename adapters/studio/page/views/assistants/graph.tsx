@@ -4,10 +4,10 @@ import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
 import type { Listing, RunSummary } from "../../api/types.ts";
-import { Ready } from "../../parts/basics.tsx";
+import { Ready } from "../../parts/components.tsx";
 import { useResource } from "../../store/resource.ts";
 
-export interface GraphAnswer {
+export interface GraphResponse {
   readonly nodes: readonly { readonly id: string; readonly type?: string; readonly data?: unknown }[];
   readonly edges: readonly {
     readonly source: string;
@@ -23,26 +23,26 @@ interface Point {
 }
 
 const HEIGHT = 32;
-const nameOf = (id: string): string => ({ __start__: "start", __end__: "end" })[id] ?? id;
-const widthOf = (id: string): number => Math.max(56, nameOf(id).length * 7.6 + 24);
+const getNodeName = (id: string): string => ({ __start__: "start", __end__: "end" })[id] ?? id;
+const getNodeWidth = (id: string): number => Math.max(56, getNodeName(id).length * 7.6 + 24);
 
-function laidOut({ nodes, edges }: GraphAnswer) {
+function layOut({ nodes, edges }: GraphResponse) {
   const graph = new Layout({ multigraph: true });
   graph.setGraph({ rankdir: "TB", nodesep: 32, ranksep: 40, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const { id } of nodes) graph.setNode(id, { width: widthOf(id), height: HEIGHT });
-  for (const [at, { source, target }] of edges.entries()) graph.setEdge(source, target, {}, String(at));
+  for (const { id } of nodes) graph.setNode(id, { width: getNodeWidth(id), height: HEIGHT });
+  for (const [index, { source, target }] of edges.entries()) graph.setEdge(source, target, {}, String(index));
   layout(graph);
   const { width = 0, height = 0 } = graph.graph() as { readonly width?: number; readonly height?: number };
-  const points = (at: number): readonly Point[] => {
-    const { source, target } = edges[at] as GraphAnswer["edges"][number];
-    return (graph.edge(source, target, String(at)) as unknown as { readonly points: readonly Point[] }).points;
+  const getPoints = (index: number): readonly Point[] => {
+    const { source, target } = edges[index] as GraphResponse["edges"][number];
+    return (graph.edge(source, target, String(index)) as unknown as { readonly points: readonly Point[] }).points;
   };
-  return { width, height, at: (id: string) => graph.node(id) as unknown as Point, points };
+  return { width, height, at: (id: string) => graph.node(id) as unknown as Point, points: getPoints };
 }
 
-function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: ReadonlySet<string> }): VNode {
-  const { width, height, at, points } = useMemo(() => laidOut(graph), [graph]);
+function Drawing({ graph, lit }: { readonly graph: GraphResponse; readonly lit: ReadonlySet<string> }): VNode {
+  const { width, height, at: getCenter, points: getPoints } = useMemo(() => layOut(graph), [graph]);
   return (
     <svg
       class="graph"
@@ -62,20 +62,26 @@ function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: Re
           // biome-ignore lint/suspicious/noArrayIndexKey: a graph may have an edge twice
           key={`${edge.source}>${edge.target}>${index}`}
           class={edge.conditional ? "edge conditional" : "edge"}
-          d={`M${points(index)
+          d={`M${getPoints(index)
             .map(({ x, y }) => `${x} ${y}`)
             .join(" L")}`}
           marker-end="url(#tip)"
         />
       ))}
       {graph.nodes.map(({ id }) => {
-        const { x, y } = at(id);
-        const wide = widthOf(id);
+        const { x, y } = getCenter(id);
+        const nodeWidth = getNodeWidth(id);
         return (
           <g key={id} class={`node ${lit.has(id) ? "lit" : ""} ${id.startsWith("__") ? "edge-node" : ""}`}>
-            <rect x={x - wide / 2} y={y - HEIGHT / 2} width={wide} height={HEIGHT} rx={id.startsWith("__") ? 16 : 6} />
+            <rect
+              x={x - nodeWidth / 2}
+              y={y - HEIGHT / 2}
+              width={nodeWidth}
+              height={HEIGHT}
+              rx={id.startsWith("__") ? 16 : 6}
+            />
             <text x={x} y={y + 4}>
-              {nameOf(id)}
+              {getNodeName(id)}
             </text>
           </g>
         );
@@ -85,7 +91,7 @@ function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: Re
 }
 
 /** The nodes of running runs: what comes next after their newest checkpoint. */
-async function running(assistant_id: string, signal: AbortSignal): Promise<ReadonlySet<string>> {
+async function readRunningNodes(assistant_id: string, signal: AbortSignal): Promise<ReadonlySet<string>> {
   const { items } = await call<Listing<RunSummary>>("GET", "/greenroom/runs", {
     query: { status: "running", assistant_id, limit: 20 },
     signal,
@@ -98,26 +104,26 @@ async function running(assistant_id: string, signal: AbortSignal): Promise<Reado
   return new Set(states.flatMap(({ next }) => next));
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NO_NODES: ReadonlySet<string> = new Set();
 
 export function GraphTab({ assistant_id }: { readonly assistant_id: string }): VNode {
-  const graph = useResource<GraphAnswer>(`assistants/graph/${assistant_id}`, (signal) =>
+  const graph = useResource<GraphResponse>(`assistants/graph/${assistant_id}`, (signal) =>
     call("GET", `/assistants/${assistant_id}/graph`, { signal }),
   );
-  const lit = useResource(`assistants/lit/${assistant_id}`, (signal) => running(assistant_id, signal), 1500);
+  const lit = useResource(`assistants/lit/${assistant_id}`, (signal) => readRunningNodes(assistant_id, signal), 1500);
   return (
     <Ready of={graph}>
       {(loaded) => (
         <>
           <div class="graph-box">
-            <Drawing graph={loaded} lit={lit.data ?? NONE} />
+            <Drawing graph={loaded} lit={lit.data ?? NO_NODES} />
           </div>
           <details>
             <summary class="faint">Edges as a list</summary>
             <ul class="mono">
               {loaded.edges.map(({ source, target, conditional }) => (
                 <li key={`${source}>${target}`}>
-                  {nameOf(source)} → {nameOf(target)}
+                  {getNodeName(source)} → {getNodeName(target)}
                   {conditional ? " (conditional)" : ""}
                 </li>
               ))}

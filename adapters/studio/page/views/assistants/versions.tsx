@@ -3,23 +3,25 @@ import type { Assistant } from "@langchain/langgraph-sdk";
 import type { VNode } from "preact";
 import { client } from "../../api/client.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { place, setQuery } from "../../frame/router.ts";
-import { Ready, TableBox, Time } from "../../parts/basics.tsx";
+import { pageAddress, setQuery } from "../../frame/router.ts";
+import { Ready, TableBox, Time } from "../../parts/components.tsx";
 import { Diff } from "../../parts/diff.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
 
 type Version = Assistant & { readonly version: number; readonly description?: string };
 
-const compared = ({ name, description, config, context, metadata, graph_id }: Version): object => ({
+const toComparedFields = ({ name, description, config, context, metadata, graph_id }: Version): object => ({
   ...{ name, description, graph_id, config, context, metadata },
 });
 
-const creatorOf = (one: Version | undefined): unknown => (one?.metadata as Record<string, unknown>)?.["created_by"];
+const getCreator = (assistant: Version | undefined): unknown =>
+  (assistant?.metadata as Record<string, unknown>)?.["created_by"];
 
 /** Each version begins with the metadata of the one before it: what a version did not set says nothing of who made it. */
-function authorOf(one: Version, all: readonly Version[]): string {
-  const creator = creatorOf(one);
-  const isOwn = one.version === 1 || creator !== creatorOf(all.find(({ version }) => version === one.version - 1));
+function findAuthor(assistant: Version, all: readonly Version[]): string {
+  const creator = getCreator(assistant);
+  const isOwn =
+    assistant.version === 1 || creator !== getCreator(all.find(({ version }) => version === assistant.version - 1));
   return isOwn && typeof creator === "string" ? creator : "";
 }
 
@@ -29,7 +31,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
     `assistants/versions/${assistant_id}/${latest}`,
     () => client.assistants.getVersions(assistant_id, { limit: 100 }) as unknown as Promise<Version[]>,
   );
-  const { query } = place.value;
+  const { query } = pageAddress.value;
   const setLatest = (version: number): void =>
     attempt("Set latest", async () => {
       await client.assistants.setLatest(assistant_id, version);
@@ -41,8 +43,9 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
       {(loaded) => {
         const to = Number(query.get("to") ?? loaded[0]?.version ?? 1);
         const from = Number(query.get("from") ?? loaded.find(({ version }) => version < to)?.version ?? to);
-        const at = (version: number): Version | undefined => loaded.find((one) => one.version === version);
-        const [before, after] = [at(from), at(to)];
+        const findVersion = (version: number): Version | undefined =>
+          loaded.find((candidate) => candidate.version === version);
+        const [before, after] = [findVersion(from), findVersion(to)];
         return (
           <>
             <TableBox label="Versions">
@@ -59,19 +62,19 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
                   </tr>
                 </thead>
                 <tbody>
-                  {loaded.map((one) => (
-                    <tr key={one.version}>
-                      <td class="number">{one.version}</td>
+                  {loaded.map((row) => (
+                    <tr key={row.version}>
+                      <td class="number">{row.version}</td>
                       <td>
-                        <Time at={one.created_at} />
+                        <Time at={row.created_at} />
                       </td>
-                      <td>{authorOf(one, loaded)}</td>
-                      <td>{one.name}</td>
+                      <td>{findAuthor(row, loaded)}</td>
+                      <td>{row.name}</td>
                       <td>
-                        {one.version === latest ? (
+                        {row.version === latest ? (
                           <span class="status success">✓ active</span>
                         ) : (
-                          <button type="button" onClick={() => setLatest(one.version)}>
+                          <button type="button" onClick={() => setLatest(row.version)}>
                             Set latest
                           </button>
                         )}
@@ -99,7 +102,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
                 </select>
               </label>
             </div>
-            {before && after ? <Diff before={compared(before)} after={compared(after)} /> : null}
+            {before && after ? <Diff before={toComparedFields(before)} after={toComparedFields(after)} /> : null}
           </>
         );
       }}

@@ -2,23 +2,27 @@
 import type { Assistant } from "@langchain/langgraph-sdk";
 import type { VNode } from "preact";
 import { client } from "../../api/client.ts";
-import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
-import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
-import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
+import { attempt, deletedIds, notify, removeWithUndo } from "../../frame/notices.tsx";
+import { go, pageAddress, setQuery, toCurrentHref, toHref, toListHref } from "../../frame/router.ts";
+import { Empty, Id, Ready, Skeleton, Time } from "../../parts/components.tsx";
 import { Discard, Editor, JsonField, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes, Tabs } from "../../parts/panes.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
-import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
+import { DraftScope, discardDrafts, readDraft, saveDraft } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { SearchBox } from "../threads/list.tsx";
 import { GraphTab } from "./graph.tsx";
 import { VersionsTab } from "./versions.tsx";
 
-type Shown = Assistant & { readonly version: number; readonly description?: string; readonly context?: unknown };
+type VersionedAssistant = Assistant & {
+  readonly version: number;
+  readonly description?: string;
+  readonly context?: unknown;
+};
 
-interface Draft {
+interface AssistantDraft {
   readonly name: string;
   readonly description: string;
   readonly context: unknown;
@@ -26,25 +30,25 @@ interface Draft {
   readonly metadata: unknown;
 }
 
-function Settings({ assistant }: { readonly assistant: Shown }): VNode {
+function Settings({ assistant }: { readonly assistant: VersionedAssistant }): VNode {
   const { assistant_id } = assistant;
   const schemas = useSchemas(assistant_id);
-  const first: Draft = {
+  const initial: AssistantDraft = {
     name: assistant.name ?? "",
     description: assistant.description ?? "",
     context: assistant.context ?? {},
     config: assistant.config ?? {},
     metadata: assistant.metadata ?? {},
   };
-  const at = `assistant ${assistant_id}`;
-  const typed = draft(at, first);
-  const set = (change: Partial<Draft>): void => keep(at, { ...typed, ...change });
+  const draftKey = `assistant ${assistant_id}`;
+  const typed = readDraft(draftKey, initial);
+  const set = (change: Partial<AssistantDraft>): void => saveDraft(draftKey, { ...typed, ...change });
   const save = (): void =>
     attempt("Save", async () => {
-      const { version } = (await client.assistants.update(assistant_id, typed as never)) as Shown;
+      const { version } = (await client.assistants.update(assistant_id, typed as never)) as VersionedAssistant;
       notify(`Saved as version ${version}`);
       await refresh("assistants/");
-      drop(at, typed);
+      discardDrafts(draftKey, typed);
     });
   const schema = schemas.data as unknown as { readonly context_schema?: Schema | null } | undefined;
   return (
@@ -94,7 +98,7 @@ function Settings({ assistant }: { readonly assistant: Shown }): VNode {
         <button type="submit" class="primary">
           Save a new version
         </button>
-        <Discard place={at} />
+        <Discard draftKey={draftKey} />
       </div>
     </form>
   );
@@ -113,14 +117,14 @@ function Schemas({ assistant_id }: { readonly assistant_id: string }): VNode {
 }
 
 function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
-  const assistant = useResource<Shown>(
+  const assistant = useResource<VersionedAssistant>(
     `assistants/one/${assistant_id}`,
-    (signal) => client.assistants.get(assistant_id, { signal }) as Promise<Shown>,
+    (signal) => client.assistants.get(assistant_id, { signal }) as Promise<VersionedAssistant>,
   );
-  const tab = place.value.query.get("tab") ?? "settings";
-  const duplicate = (from: Shown): void =>
+  const tab = pageAddress.value.query.get("tab") ?? "settings";
+  const duplicate = (from: VersionedAssistant): void =>
     attempt("Copy", async () => {
-      const made = await client.assistants.create({
+      const created = await client.assistants.create({
         graphId: from.graph_id,
         name: `${from.name} copy`,
         config: from.config,
@@ -128,10 +132,10 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
         metadata: { ...from.metadata, created_by: undefined } as never,
       });
       void refresh("assistants/");
-      go(hrefOf(["assistants", made.assistant_id]));
+      go(toHref(["assistants", created.assistant_id]));
     });
   const remove = (): void => {
-    go(listHref(["assistants"]));
+    go(toListHref(["assistants"]));
     removeWithUndo(
       "Assistant deleted",
       assistant_id,
@@ -139,7 +143,7 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
         await client.assistants.delete(assistant_id);
         await refresh("assistants/");
       },
-      () => go(listHref(["assistants", assistant_id])),
+      () => go(toListHref(["assistants", assistant_id])),
     );
   };
   return (
@@ -149,10 +153,10 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
         {assistant.data ? (
           <>
             <span class="faint">v{assistant.data.version}</span>
-            <a class="button primary" href={hrefOf(["threads", "new"], { with: assistant_id })}>
+            <a class="button primary" href={toHref(["threads", "new"], { with: assistant_id })}>
               Try
             </a>
-            <button type="button" onClick={() => duplicate(assistant.data as Shown)}>
+            <button type="button" onClick={() => duplicate(assistant.data as VersionedAssistant)}>
               Copy
             </button>
             {(assistant.data.metadata as Record<string, unknown> | undefined)?.["created_by"] === "system" ? null : (
@@ -163,7 +167,7 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
           </>
         ) : null}
       </DetailHead>
-      <Tabs items={TABS} current={tab} hrefOf={(id) => hereWith({ tab: id === "settings" ? null : id })} />
+      <Tabs items={TABS} current={tab} toHref={(id) => toCurrentHref({ tab: id === "settings" ? null : id })} />
       <div class="scroll form">
         <Ready of={assistant}>
           {(loaded) =>
@@ -187,12 +191,12 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
 
 export default function Assistants(): VNode {
   const assistants = useAssistants();
-  const { ids, query } = place.value;
+  const { ids, query } = pageAddress.value;
   const [assistant_id] = ids;
   const text = query.get("text") ?? "";
   const items = (assistants.data ?? []).filter(
     ({ assistant_id: id, name, graph_id }) =>
-      !gone.value.has(id) && `${name} ${graph_id}`.toLowerCase().includes(text.toLowerCase()),
+      !deletedIds.value.has(id) && `${name} ${graph_id}`.toLowerCase().includes(text.toLowerCase()),
   );
   return (
     <Panes
@@ -212,18 +216,18 @@ export default function Assistants(): VNode {
                   label="Assistants"
                   items={items}
                   rowHeight={56}
-                  keyOf={(one) => one.assistant_id}
-                  hrefOf={(one) => listHref(["assistants", one.assistant_id])}
+                  getKey={(assistant) => assistant.assistant_id}
+                  toHref={(assistant) => toListHref(["assistants", assistant.assistant_id])}
                   current={assistant_id}
-                  row={(one) => (
+                  row={(assistant) => (
                     <>
                       <span class="text">
-                        <span>{one.name || one.graph_id}</span>
+                        <span>{assistant.name || assistant.graph_id}</span>
                         <span class="faint">
-                          {one.graph_id} · v{one.version}
+                          {assistant.graph_id} · v{assistant.version}
                         </span>
                       </span>
-                      <Time at={one.updated_at} />
+                      <Time at={assistant.updated_at} />
                     </>
                   )}
                 />

@@ -3,27 +3,27 @@ import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
-import { go, hrefOf, listHref, place } from "../../frame/router.ts";
-import { humanRequest } from "../../parts/approval.tsx";
-import { count, Empty, restOf, Skeleton } from "../../parts/basics.tsx";
+import { go, pageAddress, toHref, toListHref } from "../../frame/router.ts";
+import { readHumanRequest } from "../../parts/approval.tsx";
+import { Empty, formatCount, formatWait, Skeleton } from "../../parts/components.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
-import { drop } from "../../store/drafts.ts";
-import { Composer, type InputMode, messageInput, takesMessages } from "./composer.tsx";
+import { discardDrafts } from "../../store/drafts.ts";
+import { acceptsMessages, Composer, createMessageInput, type InputMode } from "./composer.tsx";
 import {
   type Checkpoint,
   type Fork,
-  firstSeen,
-  forksOf,
+  findFirstCheckpoint,
+  findNewestDescendant,
+  findPath,
   type History,
-  newestBelow,
-  pathTo,
-  subagentMessages,
+  readForks,
+  readSubagentMessages,
   useHistory,
 } from "./history.ts";
-import { Bubble, editPlace, type MessageActions, Subagent } from "./message.tsx";
-import { type Message, withResults } from "./messages.ts";
+import { Bubble, type MessageActions, Subagent, toEditDraftKey } from "./message.tsx";
+import { type ChatMessage, separateResults } from "./messages.ts";
 import type { ChatSource, ChatState } from "./source.ts";
 import { useToolTimes } from "./tool-times.ts";
 import { type TurnRuns, useTurnRuns } from "./turns.ts";
@@ -33,16 +33,16 @@ interface ChatProps {
   readonly source: ChatSource;
   readonly assistant_id: string | null;
   /** False while the assistant and its schemas are being read. */
-  readonly isKnown: boolean;
+  readonly isAssistantLoaded: boolean;
   readonly schema: Schema | null;
   readonly context: Readonly<Record<string, unknown>>;
 }
 
 /** Messages that exist in the page at first; more come when the reader scrolls up. */
-const WINDOW = 60;
+const MESSAGES_AT_FIRST = 60;
 
 /** The box of the conversation: it follows its end while the reader is there. */
-function useFollowing(changes: readonly unknown[]) {
+function useScrollToEnd(changes: readonly unknown[]) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
   useLayoutEffect(() => {
@@ -59,53 +59,57 @@ function useFollowing(changes: readonly unknown[]) {
 function useForks(thread_id: string, state: ChatState) {
   const history = useHistory(thread_id, state);
   const { checkpoint_id } = state;
-  const resting = state.phase !== "running";
+  const isAtRest = state.phase !== "running";
   const [forks, setForks] = useState<ReadonlyMap<string, Fork>>(new Map());
   useEffect(() => {
-    if (!history.data || !resting) return;
+    if (!history.data || !isAtRest) return;
     let isOver = false;
-    forksOf(thread_id, history.data, pathTo(history.data, checkpoint_id))
-      .then((found) => {
-        if (!isOver) setForks(found);
+    readForks(thread_id, history.data, findPath(history.data, checkpoint_id))
+      .then((loadedForks) => {
+        if (!isOver) setForks(loadedForks);
       })
       .catch(() => {});
     return () => {
       isOver = true;
     };
-  }, [history.data, checkpoint_id, resting, thread_id]);
+  }, [history.data, checkpoint_id, isAtRest, thread_id]);
   return { history: history.data, forks };
 }
 
-interface Turns {
-  send(input: unknown, from?: string | null, before?: Message): Promise<void>;
+interface TurnOperations {
+  send(input: unknown, from?: string | null, before?: ChatMessage): Promise<void>;
   readonly actions: MessageActions;
 }
 
 /** What can be said and done in a conversation. `begin` is called before each turn, with the message that was to be edited after it failed. */
-function useTurns(props: ChatProps, history: History | undefined, begin: (editing?: string | null) => void): Turns {
+function useTurnOperations(
+  props: ChatProps,
+  history: History | undefined,
+  begin: (editing?: string | null) => void,
+): TurnOperations {
   const { thread_id, source, assistant_id, context } = props;
   const { checkpoint_id } = source.state.value;
   return useMemo(() => {
-    const send: Turns["send"] = async (input, from, before) => {
+    const send: TurnOperations["send"] = async (input, from, before) => {
       if (!assistant_id) return;
       begin();
       const messages = source.state.value.messages ?? [];
-      const at = before ? messages.findIndex(({ id }) => id === before.id) : -1;
+      const index = before ? messages.findIndex(({ id }) => id === before.id) : -1;
       await source.send({
         ...{ assistant_id, input, context },
         ...(from === undefined ? {} : { checkpoint_id: from }),
-        ...(at < 0 ? {} : { after: messages.slice(0, at) }),
+        ...(index < 0 ? {} : { after: messages.slice(0, index) }),
       });
     };
-    const seen = async (message: Message): Promise<Checkpoint | undefined> =>
-      history && (await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? ""));
-    const before = async (message: Message): Promise<string | null> => {
-      const found = await seen(message);
-      const parent = history?.byId.get(found?.parent_id ?? "");
+    const locateMessage = async (message: ChatMessage): Promise<Checkpoint | undefined> =>
+      history && (await findFirstCheckpoint(thread_id, findPath(history, checkpoint_id), message.id ?? ""));
+    const findParentCheckpoint = async (message: ChatMessage): Promise<string | null> => {
+      const first = await locateMessage(message);
+      const parent = history?.byId.get(first?.parent_id ?? "");
       // All versions come after what came before the first one, not after each other.
-      const begun = message.type === "human" ? "input" : "fork";
-      if (parent?.metadata["source"] === begun && parent.parent_id !== null) return parent.parent_id;
-      return found?.parent_id ?? found?.checkpoint_id ?? null;
+      const source = message.type === "human" ? "input" : "fork";
+      if (parent?.metadata["source"] === source && parent.parent_id !== null) return parent.parent_id;
+      return first?.parent_id ?? first?.checkpoint_id ?? null;
     };
     return {
       send,
@@ -113,26 +117,27 @@ function useTurns(props: ChatProps, history: History | undefined, begin: (editin
         edit: (message, text) =>
           attempt("Edit", async () => {
             try {
-              await send(messageInput(text), await before(message), message);
-              drop(editPlace(message));
+              await send(createMessageInput(text), await findParentCheckpoint(message), message);
+              discardDrafts(toEditDraftKey(message));
             } catch (error) {
               begin(message.id);
               throw error;
             }
           }),
-        regenerate: (message) => attempt("Regenerate", async () => send(null, await before(message), message)),
+        regenerate: (message) =>
+          attempt("Regenerate", async () => send(null, await findParentCheckpoint(message), message)),
         branch(id) {
           if (!history) return;
-          const newest = newestBelow(history, id);
+          const newest = findNewestDescendant(history, id);
           const isHead = history.all[0]?.checkpoint_id === newest;
           attempt("Switch", () => source.show(isHead ? null : newest));
         },
         subagent: async (result) =>
-          history ? await subagentMessages(thread_id, pathTo(history, checkpoint_id), result) : [],
+          history ? await readSubagentMessages(thread_id, findPath(history, checkpoint_id), result) : [],
         locate: (message) =>
           attempt("State", async () => {
-            const checkpoint = (await seen(message))?.checkpoint_id;
-            go(listHref(["threads", thread_id], { tab: "state", checkpoint }));
+            const checkpoint = (await locateMessage(message))?.checkpoint_id;
+            go(toListHref(["threads", thread_id], { tab: "state", checkpoint }));
           }),
       },
     };
@@ -154,31 +159,32 @@ interface MessagesProps {
 function Messages({ state, forks, turns, times, canChange, editing, setEditing, actions }: MessagesProps): VNode {
   const running = state.phase === "running";
   const messages = state.messages ?? [];
-  const [shown, setShown] = useState(WINDOW);
+  const [windowSize, setWindowSize] = useState(MESSAGES_AT_FIRST);
   /** What lies below the top of the box when earlier messages come: it stays where it is. */
-  const below = useRef<{ readonly box: Element; readonly height: number } | null>(null);
+  const scrollAnchor = useRef<{ readonly box: Element; readonly height: number } | null>(null);
   useLayoutEffect(() => {
-    if (below.current) below.current.box.scrollTop = below.current.box.scrollHeight - below.current.height;
-    below.current = null;
-  }, [shown]);
-  const { shown: visible, results } = useMemo(() => withResults(messages), [state.messages]);
-  const nested = new Map([...state.nested.values()].map((one) => [one.call ?? "", one]));
+    if (scrollAnchor.current)
+      scrollAnchor.current.box.scrollTop = scrollAnchor.current.box.scrollHeight - scrollAnchor.current.height;
+    scrollAnchor.current = null;
+  }, [windowSize]);
+  const { withoutResults: visible, results } = useMemo(() => separateResults(messages), [state.messages]);
+  const nested = new Map([...state.nested.values()].map((subagent) => [subagent.call ?? "", subagent]));
   return (
     <>
-      {visible.length > shown ? (
+      {visible.length > windowSize ? (
         <button
           type="button"
           class="earlier"
           onClick={({ currentTarget }) => {
             const box = currentTarget.parentElement as Element;
-            below.current = { box, height: box.scrollHeight - box.scrollTop };
-            setShown(shown + 2 * WINDOW);
+            scrollAnchor.current = { box, height: box.scrollHeight - box.scrollTop };
+            setWindowSize(windowSize + 2 * MESSAGES_AT_FIRST);
           }}
         >
-          {count(visible.length - shown)} earlier messages
+          {formatCount(visible.length - windowSize)} earlier messages
         </button>
       ) : null}
-      {visible.slice(-shown).map((message, index) => (
+      {visible.slice(-windowSize).map((message, index) => (
         <Bubble
           key={message.id ?? index}
           message={message}
@@ -203,10 +209,10 @@ export function Chat(props: ChatProps): VNode {
   const state = source.state.value;
   const { phase, messages, interrupts, values, error, nested, checkpoint_id } = state;
   const running = phase === "running";
-  const hasMessages = messages !== null || takesMessages(schema);
+  const hasMessages = messages !== null || acceptsMessages(schema);
   const [chosen, setMode] = useState<InputMode | null>(null);
   // No field before it is known which one: another one would take its place while the person types.
-  const isReady = phase !== "loading" && (messages !== null || props.isKnown);
+  const isReady = phase !== "loading" && (messages !== null || props.isAssistantLoaded);
   const first = useRef({ assistant_id: "", mode: "message" as InputMode });
   if (isReady && assistant_id && first.current.assistant_id !== assistant_id)
     first.current = { assistant_id, mode: hasMessages ? "message" : "input" };
@@ -215,15 +221,15 @@ export function Chat(props: ChatProps): VNode {
   const { history, forks } = useForks(thread_id, state);
   const { newest, turns } = useTurnRuns(thread_id, state, history);
   const times = useToolTimes(thread_id, state, newest);
-  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error, turns, forks]);
-  const { send, actions } = useTurns(props, history, (id = null) => {
+  const { box, isAtEnd, onScroll } = useScrollToEnd([messages, interrupts, nested, error, turns, forks]);
+  const { send, actions } = useTurnOperations(props, history, (id = null) => {
     isAtEnd.current = true;
     setEditing(id);
   });
   const lastHuman = messages?.findLast(({ type }) => type === "human");
   const stop = (): void => attempt("Stop", () => source.stop());
   // An approval that waits has the key.
-  const canEdit = !!lastHuman && !running && !interrupts.some(({ value: asked }) => humanRequest(asked));
+  const canEdit = !!lastHuman && !running && !interrupts.some(({ value: request }) => readHumanRequest(request));
   useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: canEdit });
   useKey("Escape", "Stop the run", stop, { when: running, inFields: true });
   const isEmpty = phase === "idle" && !messages?.length && !hasValues(values);
@@ -233,7 +239,7 @@ export function Chat(props: ChatProps): VNode {
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
       <div class="conversation" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Conversation">
         {phase === "loading" ? <Skeleton /> : null}
-        {place.value.query.has("raw") || (messages === null && hasValues(values)) ? (
+        {pageAddress.value.query.has("raw") || (messages === null && hasValues(values)) ? (
           <Json value={values} name={`thread-${thread_id}`} />
         ) : (
           <Messages
@@ -257,8 +263,8 @@ export function Chat(props: ChatProps): VNode {
             ) : null}
           </Empty>
         ) : null}
-        {[...nested].map(([scope, one]) => (one.call ? null : <Subagent key={scope} nested={one} />))}
-        {running ? <p class="working">{state.waiting_for?.map(restOf).join(" · ") ?? "Working…"}</p> : null}
+        {[...nested].map(([scope, subagent]) => (subagent.call ? null : <Subagent key={scope} nested={subagent} />))}
+        {running ? <p class="working">{state.waiting_for?.map(formatWait).join(" · ") ?? "Working…"}</p> : null}
         {error ? (
           <div class="problem" role="alert">
             <p class="error-message">{error}</p>
@@ -268,7 +274,7 @@ export function Chat(props: ChatProps): VNode {
               </button>
             )}
             {!running && newest ? (
-              <a class="button quiet" href={hrefOf(["runs", newest.run_id])}>
+              <a class="button quiet" href={toHref(["runs", newest.run_id])}>
                 Run
               </a>
             ) : null}
@@ -286,7 +292,7 @@ export function Chat(props: ChatProps): VNode {
       {isReady ? (
         <Composer
           key={thread_id}
-          place={thread_id}
+          draftKey={thread_id}
           assistant_id={assistant_id}
           schema={schema}
           hasMessages={hasMessages}

@@ -3,15 +3,15 @@ import type { VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify, perform } from "../../frame/notices.tsx";
-import { Discard, Editor, exampleOf, type Schema } from "../../parts/form.tsx";
-import { DraftScope, draft, keep } from "../../store/drafts.ts";
-import type { Block } from "./messages.ts";
+import { createExample, Discard, Editor, type Schema } from "../../parts/form.tsx";
+import { DraftScope, readDraft, saveDraft } from "../../store/drafts.ts";
+import type { ContentBlock } from "./messages.ts";
 
 export type InputMode = "message" | "input";
 
 interface ComposerProps {
   /** Names the draft: what was typed stays in this tab. */
-  readonly place: string;
+  readonly draftKey: string;
   readonly assistant_id: string | null;
   readonly schema: Schema | null;
   /** False: the agent's input has no messages. */
@@ -31,12 +31,12 @@ interface Attachment {
   /** Two may have the same name. */
   readonly id: string;
   readonly name: string;
-  readonly block: Block;
+  readonly block: ContentBlock;
 }
 
-const MOST_BYTES = 10 * 1024 * 1024;
+const MAX_ATTACHMENT_BYTES = 10 * 1024 * 1024;
 
-function read(file: File, as: "text" | "data"): Promise<string> {
+function readFile(file: File, as: "text" | "data"): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(String(reader.result));
@@ -47,22 +47,22 @@ function read(file: File, as: "text" | "data"): Promise<string> {
 }
 
 /** A file as a content block: an image, text, or a file by its bytes. */
-async function blockOf(file: File): Promise<Block> {
+async function toContentBlock(file: File): Promise<ContentBlock> {
   if (/^text\/|json$|xml$|yaml$/.test(file.type)) {
-    return { type: "text", text: `${file.name}:\n\n${await read(file, "text")}` };
+    return { type: "text", text: `${file.name}:\n\n${await readFile(file, "text")}` };
   }
-  const url = await read(file, "data");
+  const url = await readFile(file, "data");
   if (file.type.startsWith("image/")) return { type: "image_url", image_url: { url } };
   const data = url.slice(url.indexOf(",") + 1);
   return { type: "file", source_type: "base64", mime_type: file.type, data, metadata: { filename: file.name } };
 }
 
-const draftPlace = (place: string): string => `message ${place}`;
+const toMessageDraftKey = (draftKey: string): string => `message ${draftKey}`;
 /** Where the box went away that was written in: the next one of that place goes on. A new thread's box becomes the thread's. */
-let left = "";
+let lastFocusedDraftKey = "";
 
 /** An id for a message that the page makes: also on pages without a secure context, which lack randomUUID. */
-export function newId(): string {
+export function createId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x40;
   bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
@@ -70,35 +70,36 @@ export function newId(): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-export function messageInput(text: string, blocks: readonly Block[] = []): unknown {
+export function createMessageInput(text: string, blocks: readonly ContentBlock[] = []): unknown {
   const content = blocks.length === 0 ? text : [...(text ? [{ type: "text", text }] : []), ...blocks];
-  return { messages: [{ type: "human", content, id: newId() }] };
+  return { messages: [{ type: "human", content, id: createId() }] };
 }
 
 /** An agent takes messages if its schema has them, or if it has none. */
-export const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
+export const acceptsMessages = (schema: Schema | null): boolean =>
+  !schema?.properties || "messages" in schema.properties;
 
 /** A first input by the schema of an agent. One that takes messages gets one: an empty list starts nothing. */
-export function exampleInput(schema: Schema | null): unknown {
-  const example = exampleOf(schema) ?? {};
+export function createExampleInput(schema: Schema | null): unknown {
+  const example = createExample(schema) ?? {};
   if (typeof example !== "object" || Array.isArray(example)) return example;
   const { messages } = example as { readonly messages?: unknown };
-  if (!takesMessages(schema) || (Array.isArray(messages) && messages.length > 0)) return example;
+  if (!acceptsMessages(schema) || (Array.isArray(messages) && messages.length > 0)) return example;
   return { ...example, messages: [{ role: "user", content: "Hello" }] };
 }
 
-function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerProps): VNode {
-  const text = draft(draftPlace(place), "");
-  const setText = (typed: string): void => keep(draftPlace(place), typed || undefined);
+function MessageBox({ draftKey, running, disabled, isFresh, send, stop }: ComposerProps): VNode {
+  const text = readDraft(toMessageDraftKey(draftKey), "");
+  const setText = (typed: string): void => saveDraft(toMessageDraftKey(draftKey), typed || undefined);
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const box = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => {
     // On a touch screen the keyboard would cover the page.
-    if (left === place || (isFresh && matchMedia("(pointer: fine)").matches)) box.current?.focus();
-    left = "";
+    if (lastFocusedDraftKey === draftKey || (isFresh && matchMedia("(pointer: fine)").matches)) box.current?.focus();
+    lastFocusedDraftKey = "";
     return () => {
-      if (document.activeElement === box.current) left = place;
+      if (document.activeElement === box.current) lastFocusedDraftKey = draftKey;
     };
   }, []);
   useLayoutEffect(() => {
@@ -106,23 +107,23 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
     if (!current) return;
     current.style.height = "auto";
     current.style.height = `${Math.min(current.scrollHeight, 240)}px`;
-  }, [text, place]);
+  }, [text, draftKey]);
   const add = async (list: readonly File[]): Promise<void> => {
     for (const file of list) {
-      if (file.size > MOST_BYTES) {
+      if (file.size > MAX_ATTACHMENT_BYTES) {
         notify(`${file.name} is larger than 10 MB`, "failed");
         continue;
       }
-      const added = { id: newId(), name: file.name, block: await blockOf(file) };
+      const added = { id: createId(), name: file.name, block: await toContentBlock(file) };
       setFiles((before) => [...before, added]);
     }
   };
-  const go = (): void => {
+  const sendMessage = (): void => {
     if (disabled || (!text.trim() && files.length === 0)) return;
     const blocks = files.map(({ block }) => block);
     void perform("Send", () =>
-      send(messageInput(text, blocks)).catch((error: unknown) => {
-        setText(draft(draftPlace(place), "") || text);
+      send(createMessageInput(text, blocks)).catch((error: unknown) => {
+        setText(readDraft(toMessageDraftKey(draftKey), "") || text);
         setFiles((added) => (added.length > 0 ? added : files));
         throw error;
       }),
@@ -131,7 +132,7 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
     setFiles([]);
     box.current?.focus();
   };
-  useKey("mod+Enter", "Send", go, { inFields: true });
+  useKey("mod+Enter", "Send", sendMessage, { inFields: true });
   return (
     <>
       {files.length > 0 ? (
@@ -143,7 +144,7 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
                 type="button"
                 class="quiet"
                 aria-label={`Remove ${name}`}
-                onClick={() => setFiles(files.filter((one) => one.id !== id))}
+                onClick={() => setFiles(files.filter((file) => file.id !== id))}
               >
                 ✕
               </button>
@@ -170,7 +171,7 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
             if (event.key === "Escape" && !running) event.currentTarget.blur();
             if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
             event.preventDefault();
-            go();
+            sendMessage();
           }}
         />
         <input
@@ -198,7 +199,12 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
             Stop
           </button>
         ) : null}
-        <button type="button" class="primary" disabled={disabled || (!text.trim() && files.length === 0)} onClick={go}>
+        <button
+          type="button"
+          class="primary"
+          disabled={disabled || (!text.trim() && files.length === 0)}
+          onClick={sendMessage}
+        >
           Send
         </button>
       </div>
@@ -209,8 +215,8 @@ function MessageBox({ place, running, disabled, isFresh, send, stop }: ComposerP
 export function Composer(props: ComposerProps): VNode {
   const { assistant_id, schema, hasMessages, mode, setMode, running, disabled, send, stop } = props;
   // Another assistant takes another input.
-  const place = `input ${props.place} ${assistant_id}`;
-  const input = draft(place, exampleInput(schema));
+  const draftKey = `input ${props.draftKey} ${assistant_id}`;
+  const input = readDraft(draftKey, createExampleInput(schema));
   return (
     <div class="composer">
       {mode === "message" ? (
@@ -222,13 +228,13 @@ export function Composer(props: ComposerProps): VNode {
             attempt("Run", () => send(input));
           }}
         >
-          <DraftScope.Provider value={place}>
+          <DraftScope.Provider value={draftKey}>
             <Editor
               key={assistant_id}
               schema={schema}
               label="Input"
               value={input}
-              change={(value) => keep(place, value ?? null)}
+              change={(value) => saveDraft(draftKey, value ?? null)}
             />
           </DraftScope.Provider>
           <div class="buttons">
@@ -240,15 +246,21 @@ export function Composer(props: ComposerProps): VNode {
                 Stop
               </button>
             ) : null}
-            <Discard place={place} />
+            <Discard draftKey={draftKey} />
           </div>
         </form>
       )}
       {hasMessages ? (
         <div class="modes" role="group" aria-label="Input">
-          {(["message", "input"] as const).map((one) => (
-            <button key={one} type="button" class="quiet" aria-pressed={one === mode} onClick={() => setMode(one)}>
-              {one === "message" ? "Message" : "Whole input"}
+          {(["message", "input"] as const).map((option) => (
+            <button
+              key={option}
+              type="button"
+              class="quiet"
+              aria-pressed={option === mode}
+              onClick={() => setMode(option)}
+            >
+              {option === "message" ? "Message" : "Whole input"}
             </button>
           ))}
         </div>

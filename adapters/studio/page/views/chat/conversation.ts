@@ -1,8 +1,8 @@
 /** The conversation that the events of a thread make, over the state that was read before them. */
 import type { ThreadEvent } from "../../api/events.ts";
-import { type Message, messagesOf } from "./messages.ts";
-import { type MessageData, Piece } from "./pieces.ts";
+import { type ChatMessage, findMessages } from "./messages.ts";
 import type { Nested } from "./source.ts";
+import { type MessageEvent, StreamedMessage } from "./streamed-message.ts";
 
 interface ToolData {
   readonly event: string;
@@ -20,121 +20,122 @@ interface Subagent {
   readonly name: string;
   /** The tool call that started it. */
   readonly call: string | undefined;
-  readonly pieces: Map<string, Piece>;
+  readonly messages: Map<string, StreamedMessage>;
   isOver: boolean;
 }
 
 const isRoot = ({ params }: ThreadEvent): boolean => params.namespace.length === 0;
 
-const BEGINS: ReadonlySet<string> = new Set(["running", "started"]);
+const START_EVENTS: ReadonlySet<string> = new Set(["running", "started"]);
 
 /** A run of the thread has ended. */
-export const isEnd = (event: ThreadEvent): boolean =>
-  event.method === "lifecycle" && isRoot(event) && !BEGINS.has((event.params.data as LifecycleData).event);
+export const isRunEnd = (event: ThreadEvent): boolean =>
+  event.method === "lifecycle" && isRoot(event) && !START_EVENTS.has((event.params.data as LifecycleData).event);
 
 export class Conversation {
   values: unknown = null;
   run_id: string | null = null;
   error: string | null = null;
-  #complete: readonly Message[] | null = null;
+  #complete: readonly ChatMessage[] | null = null;
   /** What is not in the values yet, in the order in which it came: sent messages, and those that stream. */
-  #added = new Map<string, Message | Piece>();
+  #pending = new Map<string, ChatMessage | StreamedMessage>();
   readonly #nested = new Map<string, Subagent>();
-  readonly #began = new Map<string, number>();
+  readonly #startTimes = new Map<string, number>();
   readonly #times = new Map<string, number>();
 
   /** The state at rest: nothing streams. */
   settle(values: unknown): void {
-    this.#put(values);
+    this.#setValues(values);
     this.run_id = null;
-    this.#drop();
+    this.#removeStreamed();
   }
 
   /** What streamed. Subagents of tool calls stay: the values have nothing of what they said. */
-  #drop(): void {
-    for (const [key, one] of this.#added) if (one instanceof Piece) this.#added.delete(key);
+  #removeStreamed(): void {
+    for (const [key, message] of this.#pending) if (message instanceof StreamedMessage) this.#pending.delete(key);
     for (const [scope, { call }] of this.#nested) if (!call) this.#nested.delete(scope);
   }
 
-  #put(values: unknown): void {
+  #setValues(values: unknown): void {
     this.values = values;
-    this.#complete = messagesOf(values);
-    const known = new Set(this.#complete?.map(({ id }) => id));
-    for (const [key, one] of this.#added) if (!one.id || known.has(one.id)) this.#added.delete(key);
+    this.#complete = findMessages(values);
+    const completeIds = new Set(this.#complete?.map(({ id }) => id));
+    for (const [key, message] of this.#pending)
+      if (!message.id || completeIds.has(message.id)) this.#pending.delete(key);
   }
 
   /** A turn is sent. `after`: the messages that it comes after, where these are not all. */
-  send(added: readonly Message[], after?: readonly Message[]): void {
+  send(added: readonly ChatMessage[], after?: readonly ChatMessage[]): void {
     this.error = null;
     if (after) this.#complete = after;
-    for (const [index, message] of added.entries()) this.#added.set(message.id ?? `sent ${index}`, message);
+    for (const [index, message] of added.entries()) this.#pending.set(message.id ?? `sent ${index}`, message);
   }
 
   /** The turn was refused. */
   unsend(): void {
-    for (const [key, one] of this.#added) if (!(one instanceof Piece)) this.#added.delete(key);
+    for (const [key, message] of this.#pending) if (!(message instanceof StreamedMessage)) this.#pending.delete(key);
   }
 
-  take(event: ThreadEvent): void {
+  handleEvent(event: ThreadEvent): void {
     const { data, timestamp, namespace } = event.params;
     if (event.method === "values") {
-      if (isRoot(event)) this.#put(data);
-    } else if (event.method === "messages") this.#message(namespace, data as MessageData);
-    else if (event.method === "tools") this.#tool(data as ToolData, timestamp);
-    else if (event.method === "lifecycle") this.#lifecycle(event, data as LifecycleData);
+      if (isRoot(event)) this.#setValues(data);
+    } else if (event.method === "messages") this.#handleMessage(namespace, data as MessageEvent);
+    else if (event.method === "tools") this.#handleTool(data as ToolData, timestamp);
+    else if (event.method === "lifecycle") this.#handleLifecycle(event, data as LifecycleData);
   }
 
-  #lifecycle(event: ThreadEvent, { event: what, error, graph_name = "", cause }: LifecycleData): void {
+  #handleLifecycle(event: ThreadEvent, { event: kind, error, graph_name = "", cause }: LifecycleData): void {
     if (!isRoot(event)) {
       const scope = event.params.namespace.join("|");
       const subagent = this.#nested.get(scope);
       const call = cause?.tool_call_id;
-      if (call) this.#nested.set(scope, { name: graph_name, call, pieces: new Map(), isOver: false });
-      else if (subagent && !BEGINS.has(what)) subagent.isOver = true;
-    } else if (BEGINS.has(what)) {
+      if (call) this.#nested.set(scope, { name: graph_name, call, messages: new Map(), isOver: false });
+      else if (subagent && !START_EVENTS.has(kind)) subagent.isOver = true;
+    } else if (START_EVENTS.has(kind)) {
       this.run_id = /^synth:([^:]+):/.exec(event.event_id)?.[1] ?? null;
       this.error = null;
       // Another attempt says again what the one before it did not complete.
-      this.#drop();
-    } else if (what === "failed") this.error = error ?? "The run failed";
+      this.#removeStreamed();
+    } else if (kind === "failed") this.error = error ?? "The run failed";
   }
 
-  #message(namespace: readonly string[], data: MessageData): void {
+  #handleMessage(namespace: readonly string[], data: MessageEvent): void {
     const key = data.run_id ?? namespace.join("|");
     const [scope = ""] = namespace;
-    let pieces: Map<string, Message | Piece> = this.#added;
+    let messages: Map<string, ChatMessage | StreamedMessage> = this.#pending;
     // The first segment is the node of the graph itself.
     if (namespace.length > 1) {
       const name = scope.split(":")[0] ?? scope;
-      const subagent = this.#nested.get(scope) ?? { name, call: undefined, pieces: new Map(), isOver: false };
+      const subagent = this.#nested.get(scope) ?? { name, call: undefined, messages: new Map(), isOver: false };
       this.#nested.set(scope, subagent);
-      pieces = subagent.pieces;
+      messages = subagent.messages;
     }
-    if (data.event === "message-start") pieces.set(key, new Piece(data));
-    const piece = pieces.get(key);
-    if (piece instanceof Piece) piece.take(data);
+    if (data.event === "message-start") messages.set(key, new StreamedMessage(data));
+    const message = messages.get(key);
+    if (message instanceof StreamedMessage) message.handleEvent(data);
   }
 
-  #tool({ event, tool_call_id }: ToolData, timestamp: number): void {
-    const since = this.#began.get(tool_call_id);
-    if (event === "tool-started") this.#began.set(tool_call_id, timestamp);
+  #handleTool({ event, tool_call_id }: ToolData, timestamp: number): void {
+    const since = this.#startTimes.get(tool_call_id);
+    if (event === "tool-started") this.#startTimes.set(tool_call_id, timestamp);
     else if (since !== undefined && event !== "tool-output-delta") this.#times.set(tool_call_id, timestamp - since);
   }
 
-  get messages(): readonly Message[] | null {
-    const known = new Set(this.#complete?.map(({ id }) => id));
-    const added = [...this.#added.values()]
-      .filter(({ id }) => !id || !known.has(id))
-      .map((one) => (one instanceof Piece ? one.message : one));
+  get messages(): readonly ChatMessage[] | null {
+    const completeIds = new Set(this.#complete?.map(({ id }) => id));
+    const added = [...this.#pending.values()]
+      .filter(({ id }) => !id || !completeIds.has(id))
+      .map((message) => (message instanceof StreamedMessage ? message.message : message));
     if (added.length === 0) return this.#complete;
     return [...(this.#complete ?? []), ...added];
   }
 
   get nested(): ReadonlyMap<string, Nested> {
     return new Map(
-      [...this.#nested].map(([scope, { name, call, pieces, isOver }]) => [
+      [...this.#nested].map(([scope, { name, call, messages, isOver }]) => [
         scope,
-        { name, call, isOver, messages: [...pieces.values()].map(({ message }) => message) },
+        { name, call, isOver, messages: [...messages.values()].map(({ message }) => message) },
       ]),
     );
   }

@@ -1,16 +1,16 @@
 /** A chat over the thread event protocol: commands, and one stream of events while the thread is busy. */
 import { type Signal, signal } from "@preact/signals";
 import { call, client, isAway, onReturn } from "../../api/client.ts";
-import { type Begun, command, respond, TURN, threadEvents } from "../../api/events.ts";
-import { Failure, isMissing, textOf } from "../../api/failure.ts";
+import { respond, SEQS_PER_CLAIM, type StartedRun, sendCommand, threadEvents } from "../../api/events.ts";
+import { Failure, formatError, isMissing } from "../../api/failure.ts";
 import { declined } from "../../api/key.ts";
 import type { RunDetail, WaitingFor, WaitingInterrupt } from "../../api/types.ts";
 import { refresh } from "../../store/resource.ts";
-import { Conversation, isEnd } from "./conversation.ts";
-import { messagesOf } from "./messages.ts";
+import { Conversation, isRunEnd } from "./conversation.ts";
+import { findMessages } from "./messages.ts";
 import type { ChatSource, ChatState, Turn } from "./source.ts";
 
-interface StateAnswer {
+interface StateResponse {
   readonly values: unknown;
   readonly checkpoint: { readonly checkpoint_id: string } | null;
   readonly tasks: readonly {
@@ -44,20 +44,20 @@ const START: ChatState = {
 
 const CHANNELS = ["lifecycle", "values", "messages", "tools"];
 /** An idle thread has no stream: its newest run is looked at this often. */
-const WATCH_MS = 2000;
-const interruptsOf = ({ tasks }: StateAnswer): WaitingInterrupt[] =>
+const POLL_INTERVAL_MS = 2000;
+const toInterrupts = ({ tasks }: StateResponse): WaitingInterrupt[] =>
   tasks.flatMap(({ id, name, interrupts }) =>
-    interrupts.map((one) => ({ ...one, interrupt_id: one.id ?? id, task_id: id, node: name })),
+    interrupts.map((interrupt) => ({ ...interrupt, interrupt_id: interrupt.id ?? id, task_id: id, node: name })),
   );
 
 /** Calls `flush` once before the next picture, however often it is asked. */
-function perFrame(flush: () => void): () => void {
-  let isDue = false;
+function oncePerFrame(flush: () => void): () => void {
+  let isScheduled = false;
   return () => {
-    if (isDue) return;
-    isDue = true;
+    if (isScheduled) return;
+    isScheduled = true;
     const run = (): void => {
-      isDue = false;
+      isScheduled = false;
       flush();
     };
     // A hidden page has no pictures.
@@ -66,14 +66,14 @@ function perFrame(flush: () => void): () => void {
   };
 }
 
-const later = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The server answers again. */
-const returned = (): Promise<void> =>
+const waitForServer = (): Promise<void> =>
   new Promise((resolve) => {
     if (!isAway.value) return resolve();
-    const leave = onReturn(() => {
-      leave();
+    const unsubscribe = onReturn(() => {
+      unsubscribe();
       resolve();
     });
   });
@@ -81,85 +81,85 @@ const returned = (): Promise<void> =>
 class EventsSource implements ChatSource {
   readonly state: Signal<ChatState>;
   readonly #thread_id: string;
-  readonly #leave: () => void;
+  readonly #unsubscribe: () => void;
   readonly #conversation = new Conversation();
   readonly #flush: () => void;
   #stream: AbortController | null = null;
   #since = 0;
   /** Counts readings and turns: a reading that another one has overtaken is dropped. */
-  #reading = 0;
+  #generation = 0;
   /** The newest run and its status, as of the last reading. */
-  #newest = "";
+  #newestRunKey = "";
   #head: string | null = null;
-  #watching: ReturnType<typeof setTimeout> | undefined;
+  #pollTimer: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
 
   constructor(thread_id: string, isNew: boolean) {
     this.#thread_id = thread_id;
     this.state = signal<ChatState>(isNew ? { ...START, isNew: true, phase: "idle" } : START);
-    this.#flush = perFrame(() => {
-      if (!this.#isClosed && this.#stream) this.#set(this.#shown());
+    this.#flush = oncePerFrame(() => {
+      if (!this.#isClosed && this.#stream) this.#set(this.#getConversationState());
     });
-    this.#leave = onReturn(() => void this.reload());
+    this.#unsubscribe = onReturn(() => void this.reload());
     if (isNew) return;
     void this.reload();
-    this.#watch();
+    this.#schedulePoll();
   }
 
   #set(change: Partial<ChatState>): void {
     this.state.value = { ...this.state.value, ...change };
   }
 
-  #shown(): Partial<ChatState> {
+  #getConversationState(): Partial<ChatState> {
     const { values, messages, nested, times, run_id, error } = this.#conversation;
     return { values, messages, nested, times: new Map(times), run_id, error };
   }
 
   /** Reads the thread. Follows its events while it is busy. */
   async reload(): Promise<void> {
-    const reading = ++this.#reading;
+    const generation = ++this.#generation;
     const { checkpoint_id } = this.state.value;
     try {
       // Before the state: what begins meanwhile is noticed later.
-      const newest = await this.#newestRun();
+      const newestRunKey = await this.#readNewestRunKey();
       const [thread, answer] = await Promise.all([
         client.threads.get(this.#thread_id),
-        client.threads.getState(this.#thread_id, checkpoint_id ?? undefined) as unknown as Promise<StateAnswer>,
+        client.threads.getState(this.#thread_id, checkpoint_id ?? undefined) as unknown as Promise<StateResponse>,
       ]);
-      if (this.#isClosed || reading !== this.#reading) return;
-      this.#newest = newest;
+      if (this.#isClosed || generation !== this.#generation) return;
+      this.#newestRunKey = newestRunKey;
       const metadata = (thread.metadata ?? {}) as Record<string, unknown>;
       if (thread.status === "busy") {
         if (!this.#stream) this.#conversation.settle(answer.values);
-        this.#set({ ...this.#shown(), metadata, interrupts: [] });
-        if (!this.#stream) void this.#join(reading);
+        this.#set({ ...this.#getConversationState(), metadata, interrupts: [] });
+        if (!this.#stream) void this.#followRunningRun(generation);
         return;
       }
-      this.#end();
+      this.#closeStream();
       this.#conversation.settle(answer.values);
       const { error } = thread as unknown as { readonly error?: { message?: string; error?: string } };
       const problem = error?.message ?? error?.error ?? this.#conversation.error ?? "The last run failed";
       this.#conversation.error = thread.status === "error" && checkpoint_id === null ? problem : null;
       if (checkpoint_id === null) this.#head = answer.checkpoint?.checkpoint_id ?? null;
-      this.#set({ ...this.#shown(), metadata, interrupts: interruptsOf(answer), phase: "idle" });
+      this.#set({ ...this.#getConversationState(), metadata, interrupts: toInterrupts(answer), phase: "idle" });
     } catch (error) {
-      if (this.#isClosed || reading !== this.#reading || (error as Error).name === "AbortError") return;
+      if (this.#isClosed || generation !== this.#generation || (error as Error).name === "AbortError") return;
       if (isMissing(error)) {
-        this.#end();
+        this.#closeStream();
         this.#set({ phase: "missing" });
-      } else if (!this.#stream) this.#set({ phase: "idle", error: textOf(error) });
+      } else if (!this.#stream) this.#set({ phase: "idle", error: formatError(error) });
     }
   }
 
   /** A run has ended, or began and ended elsewhere. */
-  async #changed(): Promise<void> {
+  async #reloadAll(): Promise<void> {
     await this.reload();
     this.#set({ version: this.state.value.version + 1 });
     for (const list of ["threads/", "inbox", "runs/"]) void refresh(list);
   }
 
   /** Follows the run under way from its first event. */
-  async #join(reading: number): Promise<void> {
+  async #followRunningRun(generation: number): Promise<void> {
     this.#set({ phase: "running" });
     const select = ["run_id", "status"] as never;
     const running = await client.runs.list(this.#thread_id, { status: "running", limit: 1, select }).catch(() => []);
@@ -170,10 +170,11 @@ class EventsSource implements ChatSource {
           () => 0,
         )
       : 0;
-    if (!this.#isClosed && reading === this.#reading && !this.#stream) void this.#follow(turn * TURN - 1);
+    if (!this.#isClosed && generation === this.#generation && !this.#stream)
+      void this.#follow(turn * SEQS_PER_CLAIM - 1);
   }
 
-  #end(): void {
+  #closeStream(): void {
     this.#stream?.abort();
     this.#stream = null;
   }
@@ -181,58 +182,58 @@ class EventsSource implements ChatSource {
   /** Reads events until the thread is at rest, also over restarts of the server. */
   async #follow(since: number): Promise<void> {
     if (this.#stream) return;
-    const own = new AbortController();
-    this.#stream = own;
+    const controller = new AbortController();
+    this.#stream = controller;
     this.#since = Math.max(0, this.#since, since);
     this.#set({ phase: "running" });
-    while (!own.signal.aborted) {
+    while (!controller.signal.aborted) {
       try {
         const filter = { channels: CHANNELS, since: this.#since };
-        for await (const event of threadEvents(this.#thread_id, filter, own.signal)) {
+        for await (const event of threadEvents(this.#thread_id, filter, controller.signal)) {
           this.#since = event.seq;
-          this.#conversation.take(event);
+          this.#conversation.handleEvent(event);
           this.#flush();
-          if (isEnd(event)) void this.#changed();
+          if (isRunEnd(event)) void this.#reloadAll();
         }
       } catch (error) {
-        if (own.signal.aborted) return;
+        if (controller.signal.aborted) return;
         if (error instanceof Failure && error.status >= 400 && error.status < 500) {
-          this.#end();
-          this.#set({ phase: "idle", error: textOf(error) });
+          this.#closeStream();
+          this.#set({ phase: "idle", error: formatError(error) });
           return;
         }
       }
       // The server stops, or the thread was deleted: the next reading says which.
-      await later(300);
-      await returned();
-      if (!own.signal.aborted) await this.reload();
+      await sleep(300);
+      await waitForServer();
+      if (!controller.signal.aborted) await this.reload();
     }
   }
 
   /** Looks for runs that began elsewhere, for answers that were given there, and for a run that sleeps or wakes. */
-  #watch(): void {
-    clearTimeout(this.#watching);
+  #schedulePoll(): void {
+    clearTimeout(this.#pollTimer);
     if (this.#isClosed) return;
-    this.#watching = setTimeout(() => {
-      this.#look().finally(() => this.#watch());
-    }, WATCH_MS);
+    this.#pollTimer = setTimeout(() => {
+      this.#poll().finally(() => this.#schedulePoll());
+    }, POLL_INTERVAL_MS);
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const { phase, checkpoint_id } = this.state.value;
     if (document.hidden || isAway.value || declined.value) return;
     if (checkpoint_id !== null || (phase !== "idle" && !this.#stream)) return;
-    const reading = this.#reading;
+    const generation = this.#generation;
     try {
-      if (this.#stream) return void (await this.#newestRun());
-      const newest = await this.#newestRun();
-      if (reading === this.#reading && newest !== this.#newest) await this.#changed();
+      if (this.#stream) return void (await this.#readNewestRunKey());
+      const newestRunKey = await this.#readNewestRunKey();
+      if (generation === this.#generation && newestRunKey !== this.#newestRunKey) await this.#reloadAll();
     } catch (error) {
       if (isMissing(error)) await this.reload();
     }
   }
 
-  async #newestRun(): Promise<string> {
+  async #readNewestRunKey(): Promise<string> {
     const select = ["run_id", "status", "waiting_for"] as never;
     // Others may wait behind the one that sleeps.
     const runs = (await client.runs.list(this.#thread_id, { limit: 5, select })) as unknown as readonly ListedRun[];
@@ -244,13 +245,13 @@ class EventsSource implements ChatSource {
 
   async send(turn: Turn): Promise<void> {
     const { value } = this.state;
-    const shown = turn.checkpoint_id === undefined ? value.checkpoint_id : turn.checkpoint_id;
+    const selectedCheckpoint = turn.checkpoint_id === undefined ? value.checkpoint_id : turn.checkpoint_id;
     // The input of a thread that waits would be taken for the answer. A new turn begins at its head instead.
-    const from = shown ?? (value.interrupts.length > 0 ? this.#head : null);
+    const from = selectedCheckpoint ?? (value.interrupts.length > 0 ? this.#head : null);
     const { input = null, context = {}, assistant_id } = turn;
-    this.#conversation.send(messagesOf(input) ?? [], turn.after);
-    await this.#begin(() =>
-      command(this.#thread_id, "run.start", {
+    this.#conversation.send(findMessages(input) ?? [], turn.after);
+    await this.#startRun(() =>
+      sendCommand(this.#thread_id, "run.start", {
         ...{ assistant_id, input },
         ...(Object.keys(context).length > 0 ? { context } : {}),
         ...(from ? { config: { configurable: { checkpoint_id: from } } } : {}),
@@ -259,25 +260,25 @@ class EventsSource implements ChatSource {
   }
 
   answer(answers: Readonly<Record<string, unknown>>): Promise<void> {
-    return this.#begin(() => respond(this.#thread_id, answers));
+    return this.#startRun(() => respond(this.#thread_id, answers));
   }
 
   /** Sends a command, and follows the run that it begins. */
-  async #begin(start: () => Promise<Begun>): Promise<void> {
-    this.#reading++;
-    this.#set({ ...this.#shown(), phase: "running", error: null, checkpoint_id: null });
+  async #startRun(start: () => Promise<StartedRun>): Promise<void> {
+    this.#generation++;
+    this.#set({ ...this.#getConversationState(), phase: "running", error: null, checkpoint_id: null });
     try {
       const { since } = await start();
-      this.#reading++;
+      this.#generation++;
       this.#set({ interrupts: [], isNew: false });
-      if (this.#watching === undefined) this.#watch();
+      if (this.#pollTimer === undefined) this.#schedulePoll();
       void refresh("threads/");
       if (!this.#stream) void this.#follow(since);
     } catch (error) {
       // Nothing began: what the person typed is theirs again.
       this.#conversation.unsend();
-      this.#set({ ...this.#shown(), phase: this.#stream ? "running" : "idle" });
-      if (this.#watching !== undefined && !this.#stream && !declined.value) await this.reload();
+      this.#set({ ...this.#getConversationState(), phase: this.#stream ? "running" : "idle" });
+      if (this.#pollTimer !== undefined && !this.#stream && !declined.value) await this.reload();
       throw error;
     }
   }
@@ -286,8 +287,8 @@ class EventsSource implements ChatSource {
     const { run_id } = this.state.value;
     const find = async (status: "running" | "pending"): Promise<string | undefined> =>
       (await client.runs.list(this.#thread_id, { status, limit: 1 }))[0]?.run_id;
-    const found = run_id ?? (await find("running")) ?? (await find("pending"));
-    if (found) await client.runs.cancel(this.#thread_id, found, false, "interrupt");
+    const runToStop = run_id ?? (await find("running")) ?? (await find("pending"));
+    if (runToStop) await client.runs.cancel(this.#thread_id, runToStop, false, "interrupt");
   }
 
   async show(checkpoint_id: string | null): Promise<void> {
@@ -297,18 +298,18 @@ class EventsSource implements ChatSource {
 
   close(): void {
     this.#isClosed = true;
-    clearTimeout(this.#watching);
-    this.#leave();
-    this.#end();
+    clearTimeout(this.#pollTimer);
+    this.#unsubscribe();
+    this.#closeStream();
   }
 }
 
 const sources = new Map<string, { readonly source: ChatSource; users: number }>();
 
 /** The source of a thread, shared by all that show it, and by a thread that was just made. */
-export function sourceOf(thread_id: string, isNew = false): ChatSource {
-  const known = sources.get(thread_id);
-  if (known) return known.source;
+export function getOrCreateSource(thread_id: string, isNew = false): ChatSource {
+  const existing = sources.get(thread_id);
+  if (existing) return existing.source;
   const source = new EventsSource(thread_id, isNew);
   sources.set(thread_id, { source, users: 0 });
   return source;

@@ -2,33 +2,41 @@
 import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
-import { hrefOf } from "../../frame/router.ts";
-import { copy, count, duration, focused, money, Status } from "../../parts/basics.tsx";
-import { InPart, Json } from "../../parts/json.tsx";
+import { toHref } from "../../frame/router.ts";
+import { copy, focusOnMount, formatCount, formatDuration, formatMoney, Status } from "../../parts/components.tsx";
+import { Json, TruncatedText } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
-import { draft, drop, keep } from "../../store/drafts.ts";
+import { discardDrafts, readDraft, saveDraft } from "../../store/drafts.ts";
 import { useResource } from "../../store/resource.ts";
 import type { Fork } from "./history.ts";
-import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf, withResults } from "./messages.ts";
+import {
+  type ChatMessage,
+  findImageUrl,
+  getAttachments,
+  getReasoning,
+  getText,
+  separateResults,
+  type ToolCall,
+} from "./messages.ts";
 import type { Nested } from "./source.ts";
 import type { TurnRuns } from "./turns.ts";
 
 const ROLES: Readonly<Record<string, string>> = { human: "you", ai: "ai", tool: "tool", system: "system" };
 
 export interface MessageActions {
-  readonly edit: (message: Message, text: string) => void;
-  readonly regenerate: (message: Message) => void;
+  readonly edit: (message: ChatMessage, text: string) => void;
+  readonly regenerate: (message: ChatMessage) => void;
   readonly branch: (checkpoint_id: string) => void;
-  readonly locate: (message: Message) => void;
+  readonly locate: (message: ChatMessage) => void;
   /** What a subagent said, by the result of its call. */
-  readonly subagent: (result: Message) => Promise<readonly Message[]>;
+  readonly subagent: (result: ChatMessage) => Promise<readonly ChatMessage[]>;
 }
 
 interface ToolCardProps {
   /** Absent where the thread is not at rest. */
   readonly actions: MessageActions | undefined;
   readonly call: ToolCall;
-  readonly result: Message | undefined;
+  readonly result: ChatMessage | undefined;
   readonly running: boolean;
   readonly ms: number | undefined;
   readonly nested: Nested | undefined;
@@ -37,7 +45,7 @@ interface ToolCardProps {
 /** What a subagent says, folded. */
 export function Subagent({ nested }: { readonly nested: Nested }): VNode {
   const { name, messages, isOver } = nested;
-  const { shown, results } = withResults(messages);
+  const { withoutResults, results } = separateResults(messages);
   return (
     <details class="subagent">
       <summary>
@@ -47,7 +55,7 @@ export function Subagent({ nested }: { readonly nested: Nested }): VNode {
           {messages.length} {messages.length === 1 ? "message" : "messages"}
         </span>
       </summary>
-      {shown.map((message, index) => (
+      {withoutResults.map((message, index) => (
         <Bubble key={message.id ?? index} message={message} results={results} running={!isOver} />
       ))}
     </details>
@@ -56,7 +64,7 @@ export function Subagent({ nested }: { readonly nested: Nested }): VNode {
 
 interface PastSubagentProps {
   readonly call: ToolCall;
-  readonly result: Message;
+  readonly result: ChatMessage;
   readonly read: MessageActions["subagent"];
 }
 
@@ -83,7 +91,7 @@ function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps)
         </span>
         <code>{call.name}</code>
         <span class="faint args">{JSON.stringify(call.args)?.slice(0, 300)}</span>
-        {ms === undefined ? null : <span class="faint">{duration(ms)}</span>}
+        {ms === undefined ? null : <span class="faint">{formatDuration(ms)}</span>}
       </summary>
       <p class="label">Arguments</p>
       <Json value={call.args} />
@@ -102,8 +110,8 @@ function ToolCard({ actions, call, result, running, ms, nested }: ToolCardProps)
   );
 }
 
-function ToolResult({ message }: { readonly message: Message }): VNode {
-  const text = textOf(message);
+function ToolResult({ message }: { readonly message: ChatMessage }): VNode {
+  const text = getText(message);
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null) return <Json value={value} />;
@@ -111,19 +119,19 @@ function ToolResult({ message }: { readonly message: Message }): VNode {
     // Plain text.
   }
   return (
-    <InPart text={text} name={`result-${message.id}.txt`}>
-      {(shown) => <pre class="result">{shown}</pre>}
-    </InPart>
+    <TruncatedText text={text} name={`result-${message.id}.txt`}>
+      {(visibleText) => <pre class="result">{visibleText}</pre>}
+    </TruncatedText>
   );
 }
 
-function Attachments({ message }: { readonly message: Message }): VNode | null {
-  const blocks = attachmentsOf(message);
+function Attachments({ message }: { readonly message: ChatMessage }): VNode | null {
+  const blocks = getAttachments(message);
   if (blocks.length === 0) return null;
   return (
     <div class="attachments">
       {blocks.map((block, index) => {
-        const image = imageOf(block);
+        const image = findImageUrl(block);
         const { filename, metadata } = block as unknown as {
           readonly filename?: string;
           readonly metadata?: { readonly filename?: string; readonly name?: string };
@@ -137,25 +145,31 @@ function Attachments({ message }: { readonly message: Message }): VNode | null {
 }
 
 function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id: string) => void }): VNode {
-  const { at, options } = fork;
+  const { index, options } = fork;
   const step = (to: number): void => {
     const option = options[to];
     if (option) branch(option);
   };
   return (
     <span class="branches" role="group" aria-label="Versions">
-      <button type="button" class="quiet" aria-label="Earlier version" disabled={at === 0} onClick={() => step(at - 1)}>
+      <button
+        type="button"
+        class="quiet"
+        aria-label="Earlier version"
+        disabled={index === 0}
+        onClick={() => step(index - 1)}
+      >
         ‹
       </button>
       <span>
-        {at + 1}/{options.length}
+        {index + 1}/{options.length}
       </span>
       <button
         type="button"
         class="quiet"
         aria-label="Later version"
-        disabled={at === options.length - 1}
-        onClick={() => step(at + 1)}
+        disabled={index === options.length - 1}
+        onClick={() => step(index + 1)}
       >
         ›
       </button>
@@ -164,7 +178,13 @@ function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id:
 }
 
 /** The model of a message and its tokens; behind the last message of a turn, those of the turn, and its run. */
-function About({ message, turn }: { readonly message: Message; readonly turn: TurnRuns | undefined }): VNode | null {
+function MessageUsage({
+  message,
+  turn,
+}: {
+  readonly message: ChatMessage;
+  readonly turn: TurnRuns | undefined;
+}): VNode | null {
   const { usage_metadata: usage, response_metadata: response } = message;
   const model = response?.["model_name"] ?? response?.["model"];
   const [tokens_in, tokens_out] =
@@ -173,9 +193,9 @@ function About({ message, turn }: { readonly message: Message; readonly turn: Tu
       : [usage?.input_tokens ?? 0, usage?.output_tokens ?? 0];
   const parts = [
     typeof model === "string" ? model : "",
-    tokens_in + tokens_out > 0 ? `${count(tokens_in)} in, ${count(tokens_out)} out` : "",
-    turn && turn.cost_usd > 0 ? money(turn.cost_usd) : "",
-    turn && turn.duration_ms !== null ? duration(turn.duration_ms) : "",
+    tokens_in + tokens_out > 0 ? `${formatCount(tokens_in)} in, ${formatCount(tokens_out)} out` : "",
+    turn && turn.cost_usd > 0 ? formatMoney(turn.cost_usd) : "",
+    turn && turn.duration_ms !== null ? formatDuration(turn.duration_ms) : "",
   ].filter(Boolean);
   if (parts.length === 0 && !turn) return null;
   return (
@@ -184,27 +204,27 @@ function About({ message, turn }: { readonly message: Message; readonly turn: Tu
       {turn ? (
         <>
           {parts.length > 0 ? " · " : ""}
-          <a href={hrefOf(["runs", turn.run_id])}>Run</a>
+          <a href={toHref(["runs", turn.run_id])}>Run</a>
         </>
       ) : null}
     </span>
   );
 }
 
-export const editPlace = ({ id }: Message): string => `edit ${id}`;
+export const toEditDraftKey = ({ id }: ChatMessage): string => `edit ${id}`;
 
 interface EditBoxProps {
   /** Names what is typed in it. */
-  readonly place: string;
+  readonly draftKey: string;
   readonly text: string;
   readonly save: (text: string) => void;
   readonly close: () => void;
 }
 
-function EditBox({ place, text, save, close }: EditBoxProps): VNode {
-  const value = draft(place, text);
+function EditBox({ draftKey, text, save, close }: EditBoxProps): VNode {
+  const value = readDraft(draftKey, text);
   const cancel = (): void => {
-    drop(place);
+    discardDrafts(draftKey);
     close();
   };
   return (
@@ -213,8 +233,8 @@ function EditBox({ place, text, save, close }: EditBoxProps): VNode {
         aria-label="Edit message"
         rows={Math.min(12, value.split("\n").length + 1)}
         value={value}
-        ref={focused}
-        onInput={(event) => keep(place, event.currentTarget.value)}
+        ref={focusOnMount}
+        onInput={(event) => saveDraft(draftKey, event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === "Escape") cancel();
           else if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) save(value);
@@ -236,9 +256,9 @@ function EditBox({ place, text, save, close }: EditBoxProps): VNode {
 }
 
 interface BubbleProps {
-  readonly message: Message;
+  readonly message: ChatMessage;
   /** Tool messages by the id of their call. */
-  readonly results?: ReadonlyMap<string, Message>;
+  readonly results?: ReadonlyMap<string, ChatMessage>;
   readonly times?: ReadonlyMap<string, number>;
   /** Subagents by the id of their call. */
   readonly nested?: ReadonlyMap<string, Nested>;
@@ -252,7 +272,7 @@ interface BubbleProps {
   readonly actions?: MessageActions;
 }
 
-function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
+function hasSameContent(before: BubbleProps, after: BubbleProps): boolean {
   const calls = after.message.tool_calls ?? [];
   return (
     before.message === after.message &&
@@ -271,8 +291,8 @@ function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
 export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
   const { message, results, times, nested, fork, turn, running = false, canChange, editing, actions } = props;
   const setEditing = props.setEditing ?? (() => {});
-  const text = textOf(message);
-  const reasoning = reasoningOf(message);
+  const text = getText(message);
+  const reasoning = getReasoning(message);
   const isHuman = message.type === "human";
   const role = ROLES[message.type] ?? message.type;
   const file = `message-${message.id}.txt`;
@@ -289,7 +309,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         <Attachments message={message} />
         {editing && actions ? (
           <EditBox
-            place={editPlace(message)}
+            draftKey={toEditDraftKey(message)}
             text={text}
             close={() => setEditing(null)}
             save={(changed) => actions.edit(message, changed)}
@@ -297,9 +317,9 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
         ) : message.type === "tool" ? (
           <ToolResult message={message} />
         ) : text && isHuman ? (
-          <InPart text={text} name={file}>
-            {(shown) => <p class="plain">{shown}</p>}
-          </InPart>
+          <TruncatedText text={text} name={file}>
+            {(visibleText) => <p class="plain">{visibleText}</p>}
+          </TruncatedText>
         ) : text ? (
           <Markdown text={text} name={file} />
         ) : null}
@@ -336,9 +356,9 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
               </button>
             </span>
           ) : null}
-          <About message={message} turn={turn} />
+          <MessageUsage message={message} turn={turn} />
         </footer>
       </div>
     </article>
   );
-}, sameBubble);
+}, hasSameContent);

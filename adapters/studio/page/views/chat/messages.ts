@@ -7,16 +7,16 @@ export interface ToolCall {
   readonly args: unknown;
 }
 
-export interface Block {
+export interface ContentBlock {
   readonly type: string;
   readonly [key: string]: unknown;
 }
 
-export interface Message {
+export interface ChatMessage {
   readonly type: string;
   readonly id?: string;
   readonly name?: string;
-  readonly content: string | readonly (Block | string)[];
+  readonly content: string | readonly (ContentBlock | string)[];
   readonly tool_calls?: readonly ToolCall[];
   readonly tool_call_id?: string;
   readonly status?: string;
@@ -34,73 +34,73 @@ const ROLES: Readonly<Record<string, string>> = { user: "human", assistant: "ai"
 const isMessage = (value: unknown): value is Readonly<Record<string, unknown>> =>
   isObject(value) && "content" in value && typeof (value["type"] ?? value["role"]) === "string";
 
-function contentOf(content: unknown): Message["content"] {
+function toContent(content: unknown): ChatMessage["content"] {
   if (typeof content === "string") return content;
   if (Array.isArray(content))
-    return content.filter((part): part is string | Block => typeof part === "string" || isObject(part));
+    return content.filter((part): part is string | ContentBlock => typeof part === "string" || isObject(part));
   return isObject(content) ? JSON.stringify(content) : String(content ?? "");
 }
 
 /** Any code can write a state: what is not a part of a message is left out. */
-function normal(message: Readonly<Record<string, unknown>>): Message {
-  const { type, role, content, tool_calls, id, ...rest } = message;
+function toMessage(message: Readonly<Record<string, unknown>>): ChatMessage {
+  const { type, role, content, tool_calls, id, ...otherFields } = message;
   const short = String(type ?? role)
     .replace(/MessageChunk$/, "")
     .toLowerCase();
   const calls = Array.isArray(tool_calls) ? tool_calls.filter(isObject) : [];
   return {
-    ...rest,
+    ...otherFields,
     ...(id === null || id === undefined ? {} : { id: String(id) }),
     type: ROLES[short] ?? short,
-    content: contentOf(content),
+    content: toContent(content),
     ...(calls.length > 0 ? { tool_calls: calls as unknown as readonly ToolCall[] } : {}),
   };
 }
 
 /** The messages of a state, without members that are null; null where it has none. */
-export function messagesOf(values: unknown): readonly Message[] | null {
+export function findMessages(values: unknown): readonly ChatMessage[] | null {
   const messages = isObject(values) ? values["messages"] : null;
-  const present = Array.isArray(messages) ? messages.filter((one) => one !== null) : null;
-  return present?.every(isMessage) ? present.map(normal) : null;
+  const present = Array.isArray(messages) ? messages.filter((message) => message !== null) : null;
+  return present?.every(isMessage) ? present.map(toMessage) : null;
 }
 
 /** Messages without the results of tools, and these by the ids of their calls: the card of a call shows its result. */
-export function withResults(messages: readonly Message[]) {
-  const called = new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)));
-  const isResult = ({ type, tool_call_id }: Message): boolean => type === "tool" && called.has(tool_call_id);
+export function separateResults(messages: readonly ChatMessage[]) {
+  const callIds = new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)));
+  const isResult = ({ type, tool_call_id }: ChatMessage): boolean => type === "tool" && callIds.has(tool_call_id);
   return {
-    shown: messages.filter((one) => !isResult(one)),
-    results: new Map(messages.filter(isResult).map((one) => [one.tool_call_id ?? "", one])),
+    withoutResults: messages.filter((message) => !isResult(message)),
+    results: new Map(messages.filter(isResult).map((message) => [message.tool_call_id ?? "", message])),
   };
 }
 
-const blocksOf = ({ content }: Message): readonly Block[] =>
+const getBlocks = ({ content }: ChatMessage): readonly ContentBlock[] =>
   (typeof content === "string" ? [content] : content).map((part) =>
     typeof part === "string" ? { type: "text", text: part } : part,
   );
 
 /** The text that a reader sees. */
-export const textOf = (message: Message): string =>
-  blocksOf(message)
+export const getText = (message: ChatMessage): string =>
+  getBlocks(message)
     .filter(({ type }) => type === "text")
     .map(({ text }) => String(text ?? ""))
     .join("");
 
 /** What a model thought before it answered, in the forms of the providers. */
-export function reasoningOf(message: Message): string {
+export function getReasoning(message: ChatMessage): string {
   const { reasoning_content } = (message.additional_kwargs ?? {}) as { readonly reasoning_content?: unknown };
-  const inBlocks = blocksOf(message)
+  const inBlocks = getBlocks(message)
     .filter(({ type }) => type === "reasoning" || type === "thinking")
     .map((block) => String(block["reasoning"] ?? block["thinking"] ?? block["text"] ?? ""));
   return [typeof reasoning_content === "string" ? reasoning_content : "", ...inBlocks].filter(Boolean).join("\n\n");
 }
 
 /** Images and files of a message. */
-export const attachmentsOf = (message: Message): readonly Block[] =>
-  blocksOf(message).filter(({ type }) => /^(?:image|image_url|file|input_file|audio|video|document)$/.test(type));
+export const getAttachments = (message: ChatMessage): readonly ContentBlock[] =>
+  getBlocks(message).filter(({ type }) => /^(?:image|image_url|file|input_file|audio|video|document)$/.test(type));
 
 /** The address of an image, if it may be shown: data alone, since another host would learn who looks. */
-export function imageOf(block: Block): string | null {
+export function findImageUrl(block: ContentBlock): string | null {
   const { image_url, url, data, mime_type, source } = block as Record<string, unknown>;
   const nested = image_url as string | { readonly url?: string } | undefined;
   const inner = source as { readonly data?: string; readonly media_type?: string } | undefined;

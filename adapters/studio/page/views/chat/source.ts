@@ -1,7 +1,7 @@
 /** Where a chat gets its conversation from. The views know this interface alone, whatever the protocol below it. */
 import type { ReadonlySignal } from "@preact/signals";
 import type { WaitingFor, WaitingInterrupt } from "../../api/types.ts";
-import type { Message } from "./messages.ts";
+import type { ChatMessage } from "./messages.ts";
 
 /** What a subagent says while it runs. */
 export interface Nested {
@@ -9,7 +9,7 @@ export interface Nested {
   /** The tool call that started it: its card shows the subagent. */
   readonly call: string | undefined;
   readonly isOver: boolean;
-  readonly messages: readonly Message[];
+  readonly messages: readonly ChatMessage[];
 }
 
 export interface ChatState {
@@ -17,7 +17,7 @@ export interface ChatState {
   readonly isNew: boolean;
   readonly phase: "loading" | "idle" | "running" | "missing";
   /** Null: the state has no messages. */
-  readonly messages: readonly Message[] | null;
+  readonly messages: readonly ChatMessage[] | null;
   readonly values: unknown;
   readonly interrupts: readonly WaitingInterrupt[];
   readonly nested: ReadonlyMap<string, Nested>;
@@ -42,7 +42,7 @@ export interface Turn {
   readonly checkpoint_id?: string | null;
   readonly context?: Readonly<Record<string, unknown>>;
   /** The messages that stay in sight: those before an edited one. */
-  readonly after?: readonly Message[];
+  readonly after?: readonly ChatMessage[];
 }
 
 export interface ChatSource {

@@ -1,9 +1,9 @@
 /** How long tools took in runs that this page has not followed: after a reload, for example. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
-import { TURN, threadEvents } from "../../api/events.ts";
+import { SEQS_PER_CLAIM, threadEvents } from "../../api/events.ts";
 import type { RunDetail, RunSummary } from "../../api/types.ts";
-import { Conversation, isEnd } from "./conversation.ts";
+import { Conversation, isRunEnd } from "./conversation.ts";
 import type { ChatState } from "./source.ts";
 
 /** Turns whose events are read. */
@@ -17,12 +17,12 @@ async function readTimes(thread_id: string, run_id: string, abort: AbortControll
   const stop = (): void => abort.abort();
   let timer = setTimeout(stop, SILENCE_MS);
   try {
-    const filter = { channels: ["lifecycle", "tools"], since: Math.max(0, turn - TURNS + 1) * TURN };
+    const filter = { channels: ["lifecycle", "tools"], since: Math.max(0, turn - TURNS + 1) * SEQS_PER_CLAIM };
     for await (const event of threadEvents(thread_id, filter, abort.signal)) {
       clearTimeout(timer);
       timer = setTimeout(stop, SILENCE_MS);
-      conversation.take(event);
-      if (isEnd(event) && event.seq >= turn * TURN) break;
+      conversation.handleEvent(event);
+      if (isRunEnd(event) && event.seq >= turn * SEQS_PER_CLAIM) break;
     }
   } catch (error) {
     if (!abort.signal.aborted) throw error;
@@ -38,8 +38,8 @@ export function useToolTimes(
   { phase, messages, times }: ChatState,
   newest: RunSummary | undefined,
 ): ReadonlyMap<string, number> {
-  const [kept, setKept] = useState<ReadonlyMap<string, number>>(new Map());
-  const isUnknown = (id = ""): boolean => !times.has(id) && !kept.has(id);
+  const [storedTimes, setStoredTimes] = useState<ReadonlyMap<string, number>>(new Map());
+  const isUnknown = (id = ""): boolean => !times.has(id) && !storedTimes.has(id);
   const isMissing = messages?.some(({ type, tool_call_id }) => type === "tool" && isUnknown(tool_call_id)) ?? false;
   const run_id = phase === "idle" && isMissing ? newest?.run_id : undefined;
   useEffect(() => {
@@ -47,8 +47,8 @@ export function useToolTimes(
     const abort = new AbortController();
     let isOver = false;
     readTimes(thread_id, run_id, abort).then(
-      (found) => {
-        if (!isOver) setKept(found);
+      (readTimesById) => {
+        if (!isOver) setStoredTimes(readTimesById);
       },
       // They are not shown then.
       () => {},
@@ -58,5 +58,5 @@ export function useToolTimes(
       abort.abort();
     };
   }, [thread_id, run_id]);
-  return useMemo(() => new Map([...kept, ...times]), [kept, times]);
+  return useMemo(() => new Map([...storedTimes, ...times]), [storedTimes, times]);
 }

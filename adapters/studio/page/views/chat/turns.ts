@@ -3,8 +3,8 @@ import { useMemo, useRef } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { Listing, RunSummary } from "../../api/types.ts";
 import { useResource } from "../../store/resource.ts";
-import { type Checkpoint, type History, pathTo } from "./history.ts";
-import type { Message } from "./messages.ts";
+import { type Checkpoint, findPath, type History } from "./history.ts";
+import type { ChatMessage } from "./messages.ts";
 import type { ChatState } from "./source.ts";
 
 /** The runs of one turn: the one that took the message, and those that took answers to its interrupts. */
@@ -16,21 +16,21 @@ export interface TurnRuns {
   readonly duration_ms: number | null;
 }
 
-const runOf = ({ metadata }: Checkpoint): string | null =>
+const getRunId = ({ metadata }: Checkpoint): string | null =>
   typeof metadata["run_id"] === "string" ? metadata["run_id"] : null;
 
 /**
  * The ids of the runs of each turn. A turn begins with the checkpoint of its input. A run that ends on another branch is left out: an
  * answer was regenerated from one of its checkpoints.
  */
-function turnsOf({ all }: History, path: readonly Checkpoint[]): readonly (readonly string[])[] {
+function groupRunsByTurn({ all }: History, path: readonly Checkpoint[]): readonly (readonly string[])[] {
   const onPath = new Set(path);
-  const lastCheckpoints = new Map([...all].reverse().map((one) => [runOf(one), one]));
+  const lastCheckpoints = new Map([...all].reverse().map((checkpoint) => [getRunId(checkpoint), checkpoint]));
   const endsElsewhere = (run_id: string): boolean => !onPath.has(lastCheckpoints.get(run_id) as Checkpoint);
   const turns: { readonly input: string | null; readonly runs: Set<string> }[] = [];
-  for (const one of path) {
-    const run = runOf(one);
-    const isInput = one.metadata["source"] === "input";
+  for (const checkpoint of path) {
+    const run = getRunId(checkpoint);
+    const isInput = checkpoint.metadata["source"] === "input";
     if (isInput || turns.length === 0) turns.push({ input: run, runs: new Set() });
     // A regenerated answer has its input from another run.
     if (!isInput && run) turns.at(-1)?.runs.add(run);
@@ -41,44 +41,44 @@ function turnsOf({ all }: History, path: readonly Checkpoint[]): readonly (reado
   });
 }
 
-function sumOf(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): TurnRuns | null {
+function sumRuns(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): TurnRuns | null {
   const run_id = ids.at(-1);
   if (!run_id) return null;
-  const known = ids.flatMap((id) => runs.get(id) ?? []);
+  const listed = ids.flatMap((id) => runs.get(id) ?? []);
   const sum = (value: (run: RunSummary) => number | null | undefined): number =>
-    known.reduce((total, run) => total + (value(run) ?? 0), 0);
+    listed.reduce((total, run) => total + (value(run) ?? 0), 0);
   return {
     run_id,
     tokens_in: sum(({ usage }) => usage?.tokens_in),
     tokens_out: sum(({ usage }) => usage?.tokens_out),
     cost_usd: sum(({ usage }) => usage?.cost_usd),
-    duration_ms: known.length > 0 ? sum(({ duration_ms }) => duration_ms) : null,
+    duration_ms: listed.length > 0 ? sum(({ duration_ms }) => duration_ms) : null,
   };
 }
 
 /** The runs of each turn, by the id of its last message. Turns and messages are matched from the end: the history may be cut. */
-function runsByMessage(
+function indexTurnsByMessage(
   history: History,
   path: readonly Checkpoint[],
-  messages: readonly Message[],
+  messages: readonly ChatMessage[],
   list: readonly RunSummary[],
 ): ReadonlyMap<string, TurnRuns> {
   const runs = new Map(list.map((run) => [run.run_id, run]));
-  const turns = turnsOf(history, path);
-  const starts = messages.flatMap(({ type }, at) => (type === "human" ? [at] : []));
-  const found = new Map<string, TurnRuns>();
+  const turns = groupRunsByTurn(history, path);
+  const starts = messages.flatMap(({ type }, index) => (type === "human" ? [index] : []));
+  const turnsByMessage = new Map<string, TurnRuns>();
   // With another number of inputs, a message has come some other way: only the last turn is sure.
   const isSure = !history.isWhole || turns.length === starts.length;
-  const most = isSure ? Math.min(turns.length, starts.length) : 1;
-  for (let back = 1; back <= most; back += 1) {
-    const end = back === 1 ? messages.length : (starts.at(1 - back) as number);
-    let at = end - 1;
-    while (messages[at]?.type === "tool") at -= 1;
-    const last = messages[at];
-    const turn = sumOf(turns.at(-back) ?? [], runs);
-    if (last?.id && turn) found.set(last.id, turn);
+  const turnCount = isSure ? Math.min(turns.length, starts.length) : 1;
+  for (let distance = 1; distance <= turnCount; distance += 1) {
+    const end = distance === 1 ? messages.length : (starts.at(1 - distance) as number);
+    let index = end - 1;
+    while (messages[index]?.type === "tool") index -= 1;
+    const last = messages[index];
+    const turn = sumRuns(turns.at(-distance) ?? [], runs);
+    if (last?.id && turn) turnsByMessage.set(last.id, turn);
   }
-  return found;
+  return turnsByMessage;
 }
 
 const NO_RUNS: readonly RunSummary[] = [];
@@ -96,7 +96,7 @@ export function useTurnRuns(thread_id: string, state: ChatState, history: Histor
   const turns = useRef<ReadonlyMap<string, TurnRuns>>(new Map());
   return useMemo(() => {
     if (isAtRest && history && runs)
-      turns.current = runsByMessage(history, pathTo(history, checkpoint_id), messages ?? [], runs);
+      turns.current = indexTurnsByMessage(history, findPath(history, checkpoint_id), messages ?? [], runs);
     return { newest: runs?.[0], turns: turns.current };
   }, [history, checkpoint_id, isAtRest ? messages : null, runs]);
 }

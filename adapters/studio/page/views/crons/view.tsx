@@ -2,13 +2,13 @@
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
 import type { Cron, CronDetail } from "../../api/types.ts";
-import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
-import { go, hrefOf, place } from "../../frame/router.ts";
+import { attempt, deletedIds, notify, removeWithUndo } from "../../frame/notices.tsx";
+import { go, pageAddress, toHref } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import {
   Empty,
-  exact,
   Facts,
+  formatTime,
   Id,
   Problem,
   Ready,
@@ -17,15 +17,15 @@ import {
   shortId,
   TableBox,
   Time,
-} from "../../parts/basics.tsx";
+} from "../../parts/components.tsx";
 import { Discard, Editor, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
-import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
-import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
+import { formatAssistantName, useAssistants, useSchemas } from "../../store/assistants.ts";
+import { DraftScope, discardDrafts, readDraft, saveDraft } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
-import { exampleInput } from "../chat/composer.tsx";
+import { createExampleInput } from "../chat/composer.tsx";
 import { describeSchedule } from "./schedule.ts";
 
 const useCrons = () =>
@@ -47,26 +47,26 @@ function Preview({ schedule, timezone }: { readonly schedule: string; readonly t
       {describeSchedule(schedule)}. Next:{" "}
       {preview.data?.next
         .slice(0, 3)
-        .map((at) => exactIn(at, timezone))
+        .map((time) => formatTimeInZone(time, timezone))
         .join(" · ") ?? "…"}
     </p>
   );
 }
 
 /** A time by the clock of a cron's time zone, which names it. */
-function exactIn(at: string, timezone: string | null | undefined): string {
+function formatTimeInZone(time: string, timezone: string | null | undefined): string {
   const parts = { weekday: "short", day: "numeric", month: "short", year: "numeric" } as const;
   const options = { ...parts, hour: "numeric", minute: "2-digit", timeZoneName: "short" } as const;
   try {
-    return new Date(at).toLocaleString(undefined, { ...options, timeZone: timezone || "UTC" });
+    return new Date(time).toLocaleString(undefined, { ...options, timeZone: timezone || "UTC" });
   } catch {
     // The browser does not know this zone.
-    return exact(at);
+    return formatTime(time);
   }
 }
 
 /** The time zones that the browser knows. */
-const zones = (): readonly string[] => Intl.supportedValuesOf?.("timeZone") ?? [];
+const listZones = (): readonly string[] => Intl.supportedValuesOf?.("timeZone") ?? [];
 
 interface CronDraft {
   readonly assistant?: string;
@@ -75,29 +75,29 @@ interface CronDraft {
   readonly input?: unknown;
 }
 
-const NEW = "new cron";
+const NEW_CRON_DRAFT = "new cron";
 
 function NewCron(): VNode {
   const assistants = useAssistants();
-  const typed = draft<CronDraft>(NEW, {
+  const typed = readDraft<CronDraft>(NEW_CRON_DRAFT, {
     schedule: "0 8 * * 1-5",
     timezone: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC",
   });
-  const set = (change: Partial<CronDraft>): void => keep(NEW, { ...typed, ...change });
+  const set = (change: Partial<CronDraft>): void => saveDraft(NEW_CRON_DRAFT, { ...typed, ...change });
   const { assistant, schedule, timezone, input } = typed;
   const assistant_id = assistant ?? assistants.data?.[0]?.assistant_id ?? null;
   const schemas = useSchemas(assistant_id);
   const schema = (schemas.data?.input_schema ?? null) as Schema | null;
-  const first = exampleInput(schema);
+  const initialInput = createExampleInput(schema);
   const create = (): void =>
     attempt("Create", async () => {
-      const made = await call<Cron>("POST", "/runs/crons", {
-        body: { assistant_id, schedule, timezone, input: input === undefined ? first : input },
+      const created = await call<Cron>("POST", "/runs/crons", {
+        body: { assistant_id, schedule, timezone, input: input === undefined ? initialInput : input },
       });
-      drop(NEW);
+      discardDrafts(NEW_CRON_DRAFT);
       notify("Cron created");
       void refresh("crons/");
-      go(hrefOf(["crons", made.cron_id]));
+      go(toHref(["crons", created.cron_id]));
     });
   return (
     <>
@@ -136,19 +136,19 @@ function NewCron(): VNode {
             onInput={(event) => set({ timezone: event.currentTarget.value })}
           />
           <datalist id="zones">
-            {zones().map((zone) => (
+            {listZones().map((zone) => (
               <option key={zone} value={zone} />
             ))}
           </datalist>
         </div>
         <h3>Input</h3>
         {schemas.data || schemas.error ? (
-          <DraftScope.Provider value={`${NEW} ${assistant_id}`}>
+          <DraftScope.Provider value={`${NEW_CRON_DRAFT} ${assistant_id}`}>
             <Editor
               key={assistant_id}
               schema={schema}
               label="Input"
-              value={input ?? first}
+              value={input ?? initialInput}
               change={(value) => set({ input: value })}
             />
           </DraftScope.Provider>
@@ -159,7 +159,7 @@ function NewCron(): VNode {
           <button type="submit" class="primary" disabled={!assistant_id}>
             Create
           </button>
-          <Discard place={NEW} />
+          <Discard draftKey={NEW_CRON_DRAFT} />
         </div>
       </form>
     </>
@@ -184,22 +184,27 @@ function Firings({ cron, timezone }: FiringsProps): VNode {
           </tr>
         </thead>
         <tbody>
-          {cron.firings.map((one) => (
-            <tr key={`${one.scheduled_at}${one.fired_at}`}>
+          {cron.firings.map((firing) => (
+            <tr key={`${firing.scheduled_at}${firing.fired_at}`}>
               <td>
-                {exactIn(one.scheduled_at, timezone)} {one.manual ? <span class="faint">by hand</span> : null}
+                {formatTimeInZone(firing.scheduled_at, timezone)}{" "}
+                {firing.manual ? <span class="faint">by hand</span> : null}
               </td>
               <td>
-                {one.skipped ? (
-                  <span class="status paused">skipped: {one.skipped.replaceAll("_", " ")}</span>
-                ) : one.run_status ? (
-                  <Status value={one.run_status} />
+                {firing.skipped ? (
+                  <span class="status paused">skipped: {firing.skipped.replaceAll("_", " ")}</span>
+                ) : firing.run_status ? (
+                  <Status value={firing.run_status} />
                 ) : (
                   <span class="faint">deleted</span>
                 )}
               </td>
               <td>
-                {one.run_id && one.run_status ? <a href={hrefOf(["runs", one.run_id])}>{shortId(one.run_id)}</a> : "–"}
+                {firing.run_id && firing.run_status ? (
+                  <a href={toHref(["runs", firing.run_id])}>{shortId(firing.run_id)}</a>
+                ) : (
+                  "–"
+                )}
               </td>
             </tr>
           ))}
@@ -231,10 +236,10 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
       );
       notify("Started");
       void refresh("crons/");
-      go(hrefOf(["runs", run.run_id]));
+      go(toHref(["runs", run.run_id]));
     });
   const remove = (): void => {
-    go(hrefOf(["crons"]));
+    go(toHref(["crons"]));
     removeWithUndo(
       "Cron deleted",
       cron_id,
@@ -242,7 +247,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
         await call("DELETE", path);
         await refresh("crons/");
       },
-      () => go(hrefOf(["crons", cron_id])),
+      () => go(toHref(["crons", cron_id])),
     );
   };
   return (
@@ -261,7 +266,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
                 <button type="button" onClick={() => pause(!cron.enabled)}>
                   {cron.enabled ? "Pause" : "Resume"}
                 </button>
-                <a class="button" href={hrefOf(["runs"], { cron: cron_id })}>
+                <a class="button" href={toHref(["runs"], { cron: cron_id })}>
                   Runs
                 </a>
                 <button type="button" class="danger" onClick={remove}>
@@ -273,27 +278,27 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
                 items={[
                   ["schedule", <code>{row?.schedule}</code>],
                   ["time zone", row?.timezone ?? "UTC"],
-                  ["assistant", nameOf(assistants.data, row?.assistant_id ?? null)],
+                  ["assistant", formatAssistantName(assistants.data, row?.assistant_id ?? null)],
                   [
                     "thread",
                     row?.thread_id ? (
-                      <a href={hrefOf(["threads", row.thread_id])}>{shortId(row.thread_id)}</a>
+                      <a href={toHref(["threads", row.thread_id])}>{shortId(row.thread_id)}</a>
                     ) : (
                       "a new one each time"
                     ),
                   ],
                   ["state", <Status value={cron.enabled ? "active" : "paused"} />],
                   ["failures in a row", String(cron.failures)],
-                  ["ends", row?.end_time ? exact(row.end_time) : "never"],
+                  ["ends", row?.end_time ? formatTime(row.end_time) : "never"],
                 ]}
               />
               <h3>Next times{cron.enabled ? "" : ", if it were resumed"}</h3>
               <ol class="plain-list">
-                {cron.next.map((at) => (
-                  <li key={at}>
-                    {exactIn(at, row?.timezone)}{" "}
+                {cron.next.map((time) => (
+                  <li key={time}>
+                    {formatTimeInZone(time, row?.timezone)}{" "}
                     <span class="faint">
-                      <Time at={at} />
+                      <Time at={time} />
                     </span>
                   </li>
                 ))}
@@ -313,20 +318,20 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
 export default function Crons(): VNode {
   const crons = useCrons();
   const assistants = useAssistants();
-  const [cron_id] = place.value.ids;
+  const [cron_id] = pageAddress.value.ids;
   return (
     <Panes
       name="crons"
       list={
         <>
           <Head title="Crons">
-            <a class="button primary" href={hrefOf(["crons", "new"])}>
+            <a class="button primary" href={toHref(["crons", "new"])}>
               New
             </a>
           </Head>
           <Ready of={crons}>
             {(all) => {
-              const loaded = all.filter((one) => !gone.value.has(one.cron_id));
+              const loaded = all.filter((cron) => !deletedIds.value.has(cron.cron_id));
               return loaded.length === 0 ? (
                 <Empty title="No crons yet">
                   <p class="faint">A cron starts runs by a schedule.</p>
@@ -336,19 +341,19 @@ export default function Crons(): VNode {
                   label="Crons"
                   items={loaded}
                   rowHeight={56}
-                  keyOf={(one) => one.cron_id}
-                  hrefOf={(one) => hrefOf(["crons", one.cron_id])}
+                  getKey={(cron) => cron.cron_id}
+                  toHref={(cron) => toHref(["crons", cron.cron_id])}
                   current={cron_id}
-                  row={(one) => (
+                  row={(cron) => (
                     <>
-                      <Status value={one.enabled ? "active" : "paused"} short />
+                      <Status value={cron.enabled ? "active" : "paused"} short />
                       <span class="text">
-                        <span>{describeSchedule(one.schedule)}</span>
+                        <span>{describeSchedule(cron.schedule)}</span>
                         <span class="faint">
-                          {nameOf(assistants.data, one.assistant_id)} · {one.timezone ?? "UTC"}
+                          {formatAssistantName(assistants.data, cron.assistant_id)} · {cron.timezone ?? "UTC"}
                         </span>
                       </span>
-                      {one.enabled ? <Time at={one.next_run_date} /> : <span class="faint">paused</span>}
+                      {cron.enabled ? <Time at={cron.next_run_date} /> : <span class="faint">paused</span>}
                     </>
                   )}
                 />
@@ -361,7 +366,7 @@ export default function Crons(): VNode {
         cron_id === undefined ? null : cron_id === "new" ? (
           <NewCron />
         ) : (
-          <CronPane key={cron_id} cron_id={cron_id} row={crons.data?.find((one) => one.cron_id === cron_id)} />
+          <CronPane key={cron_id} cron_id={cron_id} row={crons.data?.find((cron) => cron.cron_id === cron_id)} />
         )
       }
       hint={<Empty title="Choose a cron" />}

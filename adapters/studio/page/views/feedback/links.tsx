@@ -4,8 +4,8 @@ import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { FeedbackLink } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { hrefOf } from "../../frame/router.ts";
-import { copy, Empty, Ready, shortId, TableBox, Time } from "../../parts/basics.tsx";
+import { toHref } from "../../frame/router.ts";
+import { copy, Empty, Ready, shortId, TableBox, Time } from "../../parts/components.tsx";
 import { usePages } from "../../store/pages.ts";
 import { refresh } from "../../store/resource.ts";
 
@@ -50,7 +50,7 @@ function NewLink(): VNode {
 }
 
 export function Links(): VNode {
-  const links = usePages<FeedbackLink>({ path: "feedback/links", idOf: ({ id }) => id });
+  const links = usePages<FeedbackLink>({ path: "feedback/links", getId: ({ id }) => id });
   const revoke = (id: string): void =>
     attempt("Revoke", async () => {
       await call("DELETE", `/greenroom/feedback/links/${encodeURIComponent(id)}`);
@@ -80,24 +80,24 @@ export function Links(): VNode {
                   </tr>
                 </thead>
                 <tbody>
-                  {links.items.map((one) => (
-                    <tr key={one.id}>
-                      <td>{one.feedback_key}</td>
+                  {links.items.map((link) => (
+                    <tr key={link.id}>
+                      <td>{link.feedback_key}</td>
                       <td>
-                        <a href={hrefOf(["runs", one.run_id])}>{shortId(one.run_id)}</a>
+                        <a href={toHref(["runs", link.run_id])}>{shortId(link.run_id)}</a>
                       </td>
-                      <td class="number">{one.submissions}</td>
+                      <td class="number">{link.submissions}</td>
                       <td class="minor">
-                        <Time at={one.created_at} />
+                        <Time at={link.created_at} />
                       </td>
-                      <td>{one.expires_at ? <Time at={one.expires_at} /> : "never"}</td>
+                      <td>{link.expires_at ? <Time at={link.expires_at} /> : "never"}</td>
                       <td>
-                        {one.url ? (
-                          <button type="button" class="quiet" onClick={() => void copy(one.url, "Copied link")}>
+                        {link.url ? (
+                          <button type="button" class="quiet" onClick={() => void copy(link.url, "Copied link")}>
                             Copy
                           </button>
                         ) : null}
-                        <button type="button" class="quiet danger" onClick={() => revoke(one.id)}>
+                        <button type="button" class="quiet danger" onClick={() => revoke(link.id)}>
                           Revoke
                         </button>
                       </td>
@@ -105,8 +105,8 @@ export function Links(): VNode {
                   ))}
                 </tbody>
               </table>
-              {links.more ? (
-                <button type="button" onClick={links.more}>
+              {links.loadMore ? (
+                <button type="button" onClick={links.loadMore}>
                   More
                 </button>
               ) : null}

@@ -3,9 +3,9 @@ import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { FeedbackRecord, ScoreSeries } from "../../api/types.ts";
-import { hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
-import { count, Empty, Ready, shortId, TableBox, Time } from "../../parts/basics.tsx";
+import { pageAddress, setQuery, toCurrentHref, toHref } from "../../frame/router.ts";
 import { Chart } from "../../parts/chart.tsx";
+import { Empty, formatCount, Ready, shortId, TableBox, Time } from "../../parts/components.tsx";
 import { Head, Tabs } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 import { Links } from "./links.tsx";
@@ -15,35 +15,35 @@ const TABS = [
   ["records", "Records"],
   ["links", "Links"],
 ] as const;
-const DAY = 86_400_000;
-const STRIDES: Readonly<Record<string, number>> = { hour: 3_600_000, day: DAY, week: 7 * DAY };
+const DAY_MS = 86_400_000;
+const STRIDES_MS: Readonly<Record<string, number>> = { hour: 3_600_000, day: DAY_MS, week: 7 * DAY_MS };
 
 function Scores({ days }: { readonly days: number }): VNode {
   const to = Math.ceil(Date.now() / 3_600_000) * 3_600_000;
   const stride = days <= 2 ? "hour" : days <= 90 ? "day" : "week";
-  const [start, end] = [new Date(to - days * DAY).toISOString(), new Date(to).toISOString()];
+  const [start, end] = [new Date(to - days * DAY_MS).toISOString(), new Date(to).toISOString()];
   const scores = useResource<ScoreSeries>(`feedback/scores/${start}/${stride}`, (signal) =>
     call("GET", "/greenroom/feedback/scores", { query: { start, end, stride }, signal }),
   );
-  const shown = useMemo(() => {
+  const chart = useMemo(() => {
     const keys = scores.data?.keys ?? [];
-    const starts = [...new Set(keys.flatMap(({ buckets }) => buckets.map((one) => Date.parse(one.start))))].sort(
+    const starts = [...new Set(keys.flatMap(({ buckets }) => buckets.map((bucket) => Date.parse(bucket.start))))].sort(
       (a, b) => a - b,
     );
-    const step = STRIDES[stride] as number;
+    const step = STRIDES_MS[stride] as number;
     const times: number[] = [];
     if (starts.length > 0)
-      for (let at = starts[0] as number; at <= (starts.at(-1) as number); at += step) times.push(at);
+      for (let time = starts[0] as number; time <= (starts.at(-1) as number); time += step) times.push(time);
     const lines = keys.map(({ key, buckets }) => ({
       label: key,
-      values: times.map((time) => buckets.find((one) => Date.parse(one.start) === time)?.avg ?? null),
+      values: times.map((time) => buckets.find((bucket) => Date.parse(bucket.start) === time)?.avg ?? null),
     }));
     return { times, lines, keys };
   }, [scores.data]);
   return (
     <Ready of={scores}>
       {() =>
-        shown.keys.length === 0 ? (
+        chart.keys.length === 0 ? (
           <Empty title="No feedback in this range">
             <p class="faint">Runs with feedback keys get links; applications can record feedback, too.</p>
           </Empty>
@@ -52,9 +52,9 @@ function Scores({ days }: { readonly days: number }): VNode {
             <Chart
               label="Average score"
               height={220}
-              range={[to - days * DAY, to]}
-              times={shown.times}
-              lines={shown.lines}
+              range={[to - days * DAY_MS, to]}
+              times={chart.times}
+              lines={chart.lines}
             />
             <TableBox label="Scores">
               <table>
@@ -68,17 +68,17 @@ function Scores({ days }: { readonly days: number }): VNode {
                   </tr>
                 </thead>
                 <tbody>
-                  {shown.keys.map(({ key, buckets }) => {
-                    const n = buckets.reduce((sum, one) => sum + one.n, 0);
+                  {chart.keys.map(({ key, buckets }) => {
+                    const n = buckets.reduce((sum, bucket) => sum + bucket.n, 0);
                     const scored = buckets.filter(({ avg }) => avg !== null);
-                    const weight = scored.reduce((sum, one) => sum + one.n, 0);
-                    const total = scored.reduce((sum, one) => sum + (one.avg ?? 0) * one.n, 0);
+                    const weight = scored.reduce((sum, bucket) => sum + bucket.n, 0);
+                    const total = scored.reduce((sum, bucket) => sum + (bucket.avg ?? 0) * bucket.n, 0);
                     const low = Math.min(...scored.map(({ min }) => min ?? 0));
                     const high = Math.max(...scored.map(({ max }) => max ?? 0));
                     return (
                       <tr key={key}>
                         <td>{key}</td>
-                        <td class="number">{count(n)}</td>
+                        <td class="number">{formatCount(n)}</td>
                         <td class="number">{weight > 0 ? (total / weight).toFixed(2) : "–"}</td>
                         <td class="number">{weight > 0 ? low : "–"}</td>
                         <td class="number">{weight > 0 ? high : "–"}</td>
@@ -96,7 +96,7 @@ function Scores({ days }: { readonly days: number }): VNode {
 }
 
 function Records(): VNode {
-  const key = place.value.query.get("key") ?? "";
+  const key = pageAddress.value.query.get("key") ?? "";
   const records = useResource<readonly FeedbackRecord[]>(`feedback/records/${key}`, (signal) =>
     call("GET", "/api/v1/feedback", { query: { limit: 100, key: key || undefined }, signal }),
   );
@@ -119,19 +119,25 @@ function Records(): VNode {
                 </tr>
               </thead>
               <tbody>
-                {loaded.map((one) => (
-                  <tr key={one.id}>
+                {loaded.map((record) => (
+                  <tr key={record.id}>
                     <td>
-                      <a href={hereWith({ key: one.key })}>{one.key}</a>
+                      <a href={toCurrentHref({ key: record.key })}>{record.key}</a>
                     </td>
-                    <td class="number">{one.score === null ? "–" : String(one.score)}</td>
+                    <td class="number">{record.score === null ? "–" : String(record.score)}</td>
                     <td class="minor">
-                      {one.value === null ? "" : typeof one.value === "string" ? one.value : JSON.stringify(one.value)}
+                      {record.value === null
+                        ? ""
+                        : typeof record.value === "string"
+                          ? record.value
+                          : JSON.stringify(record.value)}
                     </td>
-                    <td class="comment">{one.comment}</td>
-                    <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{shortId(one.run_id)}</a> : "–"}</td>
+                    <td class="comment">{record.comment}</td>
                     <td>
-                      <Time at={one.created_at} />
+                      {record.run_id ? <a href={toHref(["runs", record.run_id])}>{shortId(record.run_id)}</a> : "–"}
+                    </td>
+                    <td>
+                      <Time at={record.created_at} />
                     </td>
                   </tr>
                 ))}
@@ -145,7 +151,7 @@ function Records(): VNode {
 }
 
 export default function Feedback(): VNode {
-  const { query } = place.value;
+  const { query } = pageAddress.value;
   const tab = query.get("tab") ?? "scores";
   const days = query.get("days") ?? "30";
   return (
@@ -165,7 +171,11 @@ export default function Feedback(): VNode {
           </button>
         ) : null}
       </Head>
-      <Tabs items={TABS} current={tab} hrefOf={(id) => hereWith({ tab: id === "scores" ? null : id, key: null })} />
+      <Tabs
+        items={TABS}
+        current={tab}
+        toHref={(id) => toCurrentHref({ tab: id === "scores" ? null : id, key: null })}
+      />
       <div class="scroll form">
         {tab === "links" ? <Links /> : tab === "records" ? <Records /> : <Scores days={Number(days)} />}
       </div>

@@ -5,43 +5,43 @@ import { client } from "../../api/client.ts";
 import { respond } from "../../api/events.ts";
 import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
-import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
+import { go, pageAddress, setQuery, toHref, toListHref } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, exact, Id, Ready, Skeleton, shortId, Time } from "../../parts/basics.tsx";
-import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
+import { Empty, formatTime, Id, Ready, Skeleton, shortId, Time } from "../../parts/components.tsx";
+import { findPrompt, Interrupts } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
-import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { formatAssistantName, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { Bubble } from "../chat/message.tsx";
-import { messagesOf, withResults } from "../chat/messages.ts";
+import { findMessages, separateResults } from "../chat/messages.ts";
 
 /** The end of the conversation, to know what the question is about. */
-function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
+function MessagesBefore({ thread_id }: { readonly thread_id: string }): VNode | null {
   const state = useResource(`inbox/state/${thread_id}`, (signal) =>
     client.threads.getState(thread_id, undefined, { select: ["values.messages"] as never, signal }),
   );
-  const { shown, results } = withResults(messagesOf(state.data?.values)?.slice(-4) ?? []);
-  if (shown.length === 0) return null;
+  const { withoutResults, results } = separateResults(findMessages(state.data?.values)?.slice(-4) ?? []);
+  if (withoutResults.length === 0) return null;
   return (
     <div class="before">
       <h3>Before the question</h3>
-      {shown.map((message, index) => (
+      {withoutResults.map((message, index) => (
         <Bubble key={message.id ?? index} message={message} results={results} />
       ))}
     </div>
   );
 }
 
-interface WaitingProps {
-  readonly item: InboxThread;
-  readonly next: string | undefined;
-  readonly answered: (thread_id: string) => void;
+interface WaitingThreadProps {
+  readonly thread: InboxThread;
+  readonly nextThreadId: string | undefined;
+  readonly onAnswered: (thread_id: string) => void;
 }
 
-function Waiting({ item, next, answered }: WaitingProps): VNode {
-  const { thread_id, interrupts } = item;
+function WaitingThread({ thread, nextThreadId, onAnswered }: WaitingThreadProps): VNode {
+  const { thread_id, interrupts } = thread;
   const answer = async (answers: Readonly<Record<string, unknown>>): Promise<void> => {
     try {
       await respond(thread_id, answers);
@@ -49,40 +49,43 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
       void refresh("inbox");
     }
     notify("Answered");
-    answered(thread_id);
-    go(listHref(next === undefined ? ["inbox"] : ["inbox", next]), { replace: true });
+    onAnswered(thread_id);
+    go(toListHref(nextThreadId === undefined ? ["inbox"] : ["inbox", nextThreadId]), { replace: true });
   };
   return (
     <div class="scroll">
       <p class="faint">
-        Waiting since {exact(item.since)} (<Time at={item.since} />) ·{" "}
-        <a href={hrefOf(["threads", thread_id])}>open the thread</a> · <Id value={thread_id} label="thread id" />
+        Waiting since {formatTime(thread.since)} (<Time at={thread.since} />) ·{" "}
+        <a href={toHref(["threads", thread_id])}>open the thread</a> · <Id value={thread_id} label="thread id" />
       </p>
       <Interrupts
-        interrupts={interrupts.map((one) => ({ ...one, interrupt_id: one.interrupt_id ?? one.task_id }))}
+        interrupts={interrupts.map((interrupt) => ({
+          ...interrupt,
+          interrupt_id: interrupt.interrupt_id ?? interrupt.task_id,
+        }))}
         busy={false}
         answer={answer}
       />
-      <Before thread_id={thread_id} />
+      <MessagesBefore thread_id={thread_id} />
     </div>
   );
 }
 
-const keyOf = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
+const getRowKey = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
 
 export default function Inbox(): VNode {
   const assistants = useAssistants();
-  const assistant_id = place.value.query.get("assistant") ?? "";
-  const [gone, setGone] = useState<ReadonlySet<string>>(new Set());
+  const assistant_id = pageAddress.value.query.get("assistant") ?? "";
+  const [answeredKeys, setAnsweredKeys] = useState<ReadonlySet<string>>(new Set());
   const inbox = usePages<InboxThread>({
-    ...{ path: "inbox", query: { assistant_id }, every: 4000 },
-    idOf: keyOf,
+    ...{ path: "inbox", query: { assistant_id }, pollIntervalMs: 4000 },
+    getId: getRowKey,
   });
-  const items = inbox.items.filter((item) => !gone.has(keyOf(item)));
-  const [thread_id] = place.value.ids;
-  const at = items.findIndex((one) => one.thread_id === thread_id);
-  const item = items[at];
-  const next = items[at + 1] ?? items.find((_, index) => index !== at);
+  const items = inbox.items.filter((thread) => !answeredKeys.has(getRowKey(thread)));
+  const [thread_id] = pageAddress.value.ids;
+  const selectedIndex = items.findIndex((thread) => thread.thread_id === thread_id);
+  const selected = items[selectedIndex];
+  const nextThreadId = items[selectedIndex + 1] ?? items.find((_, index) => index !== selectedIndex);
   return (
     <Panes
       name="inbox"
@@ -103,11 +106,11 @@ export default function Inbox(): VNode {
                   label="Waiting threads"
                   items={items}
                   rowHeight={56}
-                  keyOf={(one) => one.thread_id}
-                  hrefOf={(one) => listHref(["inbox", one.thread_id])}
+                  getKey={(thread) => thread.thread_id}
+                  toHref={(thread) => toListHref(["inbox", thread.thread_id])}
                   current={thread_id}
-                  more={inbox.more}
-                  row={(one) => (
+                  loadMore={inbox.loadMore}
+                  row={(thread) => (
                     <>
                       <span class="status waiting">
                         <span class="sign" aria-hidden="true">
@@ -115,14 +118,17 @@ export default function Inbox(): VNode {
                         </span>
                       </span>
                       <span class="text">
-                        <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? shortId(one.thread_id)}</span>
+                        <span>
+                          {findPrompt(thread.interrupts[0]?.value) ?? thread.title ?? shortId(thread.thread_id)}
+                        </span>
                         <span class="faint">
-                          {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
-                          {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
-                          {one.continues_at ? ` · sleeps until ${exact(one.continues_at)}` : ""}
+                          {formatAssistantName(assistants.data, thread.assistant_id)} ·{" "}
+                          {thread.interrupts[0]?.node ?? "subgraph"}
+                          {thread.interrupts.length > 1 ? ` · ${thread.interrupts.length} questions` : ""}
+                          {thread.continues_at ? ` · sleeps until ${formatTime(thread.continues_at)}` : ""}
                         </span>
                       </span>
-                      <Time at={one.since} />
+                      <Time at={thread.since} />
                     </>
                   )}
                 />
@@ -134,19 +140,19 @@ export default function Inbox(): VNode {
       detail={
         thread_id === undefined ? null : (
           <>
-            <DetailHead title={item?.title ?? shortId(thread_id)} />
-            {item ? (
-              <Waiting
-                key={keyOf(item)}
-                item={item}
-                next={next?.thread_id}
-                answered={() => setGone(new Set([...gone, keyOf(item)]))}
+            <DetailHead title={selected?.title ?? shortId(thread_id)} />
+            {selected ? (
+              <WaitingThread
+                key={getRowKey(selected)}
+                thread={selected}
+                nextThreadId={nextThreadId?.thread_id}
+                onAnswered={() => setAnsweredKeys(new Set([...answeredKeys, getRowKey(selected)]))}
               />
             ) : inbox.data ? (
               <Empty title="It is not waiting any more">
                 <p class="faint">It was answered or stopped elsewhere.</p>
                 {items[0] ? (
-                  <a class="button primary" href={listHref(["inbox", items[0].thread_id])}>
+                  <a class="button primary" href={toListHref(["inbox", items[0].thread_id])}>
                     Next
                   </a>
                 ) : null}

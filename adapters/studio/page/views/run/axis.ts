@@ -16,23 +16,25 @@ export interface Axis {
 }
 
 /** The parts of `span` in which nothing of `active` worked, and the others, in their order. */
-function segmentsOf(active: readonly Interval[], span: Interval): (Interval & { readonly waits: boolean })[] {
-  const segments: (Interval & { readonly waits: boolean })[] = [];
-  let at = span.from;
+function splitIntoSegments(active: readonly Interval[], span: Interval): (Interval & { readonly isWait: boolean })[] {
+  const segments: (Interval & { readonly isWait: boolean })[] = [];
+  let position = span.from;
   for (const { from, to } of [...active].sort((a, b) => a.from - b.from)) {
-    if (from > at) segments.push({ from: at, to: from, waits: true });
-    if (to > at) segments.push({ from: Math.max(at, from), to, waits: false });
-    at = Math.max(at, to);
+    if (from > position) segments.push({ from: position, to: from, isWait: true });
+    if (to > position) segments.push({ from: Math.max(position, from), to, isWait: false });
+    position = Math.max(position, to);
   }
-  if (span.to > at) segments.push({ from: at, to: span.to, waits: true });
+  if (span.to > position) segments.push({ from: position, to: span.to, isWait: true });
   return segments;
 }
 
-export function axisOf(active: readonly Interval[], span: Interval): Axis {
-  const segments = segmentsOf(active, span);
-  const isShort = ({ from, to, waits }: (typeof segments)[number]): boolean => waits && to - from > MAX_WAIT_MS;
-  const worked = segments.filter((one) => !isShort(one)).reduce((sum, { from, to }) => sum + to - from, 0);
-  const widths = segments.map((one) => (isShort(one) ? Math.max(1, worked * WAIT_SHARE) : one.to - one.from));
+export function createAxis(active: readonly Interval[], span: Interval): Axis {
+  const segments = splitIntoSegments(active, span);
+  const isShort = ({ from, to, isWait }: (typeof segments)[number]): boolean => isWait && to - from > MAX_WAIT_MS;
+  const activeMs = segments.filter((segment) => !isShort(segment)).reduce((sum, { from, to }) => sum + to - from, 0);
+  const widths = segments.map((segment) =>
+    isShort(segment) ? Math.max(1, activeMs * WAIT_SHARE) : segment.to - segment.from,
+  );
   const total = Math.max(
     1,
     widths.reduce((sum, width) => sum + width, 0),

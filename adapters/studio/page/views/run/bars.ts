@@ -1,7 +1,7 @@
 /** The bars of a run's time line: queue, execution, nodes, steps of durable functions, calls of models and tools, webhook. */
 import type { RunDetail, StepRecord } from "../../api/types.ts";
-import { hrefOf } from "../../frame/router.ts";
-import { messagesOf } from "../chat/messages.ts";
+import { toHref } from "../../frame/router.ts";
+import { findMessages } from "../chat/messages.ts";
 import type { FullState } from "../state/state.tsx";
 
 export interface Bar {
@@ -20,26 +20,26 @@ export interface Bar {
 /** A checkpoint and the tasks that ran from it on. */
 export type Step = Pick<FullState, "tasks" | "created_at" | "checkpoint" | "parent_checkpoint" | "next" | "metadata">;
 
-const toolsOf = (result: unknown): readonly string[] =>
-  messagesOf(result)?.flatMap(({ tool_calls = [] }) => tool_calls.map(({ name }) => name)) ?? [];
+const findToolNames = (result: unknown): readonly string[] =>
+  findMessages(result)?.flatMap(({ tool_calls = [] }) => tool_calls.map(({ name }) => name)) ?? [];
 
 /** What a durable function did and waited for, as far as this run lasted. */
-function durableBars(steps: readonly StepRecord[], { from: created, to: end }: Pick<Bar, "from" | "to">): Bar[] {
+function createDurableBars(steps: readonly StepRecord[], { from: created, to: end }: Pick<Bar, "from" | "to">): Bar[] {
   return steps.flatMap(({ kind, name, status, attempts, started_at, ended_at }) => {
     const from = started_at ? Math.max(created, Date.parse(started_at)) : end;
     const to = ended_at ? Math.min(end, Date.parse(ended_at)) : end;
     if (from > to || (from === end && to === end)) return [];
     const failed = status === "failed" || status === "timed_out";
     // Between its tries a step waits.
-    const works = kind === "step" && attempts <= 1 && status !== "retrying";
-    return [{ kind: works ? "step" : "queue", label: `${kind} ${name}`, from, to, failed }];
+    const isActive = kind === "step" && attempts <= 1 && status !== "retrying";
+    return [{ kind: isActive ? "step" : "queue", label: `${kind} ${name}`, from, to, failed }];
   });
 }
 
 /** The executions of a run. One that was suspended ended with what its function did last. */
-function executionBars(run: RunDetail, durable: readonly StepRecord[], end: number): Bar[] {
-  const marks = durable.flatMap(({ kind, started_at, ended_at }) =>
-    [kind === "step" ? ended_at : null, started_at].flatMap((one) => (one ? Date.parse(one) : [])),
+function createAttemptBars(run: RunDetail, durable: readonly StepRecord[], end: number): Bar[] {
+  const times = durable.flatMap(({ kind, started_at, ended_at }) =>
+    [kind === "step" ? ended_at : null, started_at].flatMap((time) => (time ? Date.parse(time) : [])),
   );
   const hasFailed = run.status === "error" || run.status === "timeout";
   return run.attempts.map(({ at, until, worker }, index) => {
@@ -47,7 +47,7 @@ function executionBars(run: RunDetail, durable: readonly StepRecord[], end: numb
     const from = Date.parse(at);
     const claimed = Math.min(Date.parse(until), end);
     const isSuspended = durable.length > 0 && (!isLast || run.status === "pending");
-    const to = isSuspended ? Math.max(from, ...marks.filter((mark) => mark >= from && mark < claimed)) : claimed;
+    const to = isSuspended ? Math.max(from, ...times.filter((time) => time >= from && time < claimed)) : claimed;
     return { kind: "run", label: `execution by ${worker}`, from, to, failed: hasFailed && isLast };
   });
 }
@@ -59,30 +59,30 @@ interface StepBars {
 }
 
 /** A step lies between two checkpoints: the tasks of the earlier one ran until the later one was stored. */
-function stepBars(run: RunDetail, steps: readonly Step[], end: number): StepBars {
+function createStepBars(run: RunDetail, steps: readonly Step[], end: number): StepBars {
   const bars: Bar[] = [];
   const hrefs = new Map<string, string>();
   const sorted = [...steps].sort((a, b) => a.created_at.localeCompare(b.created_at));
   for (const [index, { created_at, checkpoint, tasks: all }] of sorted.entries()) {
     const tasks = all.filter(({ name }) => name !== "__start__");
     if (tasks.length === 0) continue;
-    const isNext = (one: Step): boolean => one.parent_checkpoint?.checkpoint_id === checkpoint.checkpoint_id;
+    const isNext = (step: Step): boolean => step.parent_checkpoint?.checkpoint_id === checkpoint.checkpoint_id;
     const next = sorted.slice(index + 1).find(isNext);
     const to = next ? Date.parse(next.created_at) : end;
     const { checkpoint_id } = next?.checkpoint ?? checkpoint;
-    const href = hrefOf(["threads", run.thread_id], { tab: "state", checkpoint: checkpoint_id });
+    const href = toHref(["threads", run.thread_id], { tab: "state", checkpoint: checkpoint_id });
     for (const { id } of tasks) hrefs.set(id, href);
     // Nothing says how long each node of a step took.
     const label = tasks.map(({ name, interrupts }) => `${name}${interrupts.length > 0 ? " ◐" : ""}`).join(", ");
     const failed = tasks.some(({ error }) => error != null);
     bars.push({ kind: "step", label, from: Date.parse(created_at), to, failed, href });
-    for (const name of tasks.flatMap(({ result }) => toolsOf(result)))
+    for (const name of tasks.flatMap(({ result }) => findToolNames(result)))
       bars.push({ kind: "call", label: `calls ${name}`, from: to, to, isPoint: true, href });
   }
   return { bars, hrefs };
 }
 
-function webhookBars({ delivery }: RunDetail): Bar[] {
+function createWebhookBars({ delivery }: RunDetail): Bar[] {
   return (delivery?.attempt_list ?? []).map(({ at, number, status, error, duration_ms }) => {
     const from = Date.parse(at);
     const failed = !(status !== null && status < 300);
@@ -102,7 +102,7 @@ export interface RunBars {
   readonly hasNodeTimes: boolean;
 }
 
-interface Sources {
+interface BarSources {
   readonly steps: readonly Step[];
   /** By the events of the run. */
   readonly events: readonly Bar[];
@@ -110,11 +110,11 @@ interface Sources {
   readonly now: number;
 }
 
-export function barsOf(run: RunDetail, { steps, events, durable, now }: Sources): RunBars {
+export function createRunBars(run: RunDetail, { steps, events, durable, now }: BarSources): RunBars {
   const from = Date.parse(run.created_at);
   const started = run.started_at ? Date.parse(run.started_at) : now;
   const end = run.ended_at ? Date.parse(run.ended_at) : now;
-  const byCheckpoint = stepBars(run, steps, end);
+  const byCheckpoint = createStepBars(run, steps, end);
   const isNode = ({ task_id }: Bar): boolean => task_id !== undefined;
   const hasNodeTimes = events.some(isNode);
   const withHref = (bar: Bar): Bar => {
@@ -124,16 +124,16 @@ export function barsOf(run: RunDetail, { steps, events, durable, now }: Sources)
   const inside = [
     // The steps of a durable function say more than its nodes.
     ...(durable.length > 0 ? events.filter((bar) => !isNode(bar)) : events).map(withHref),
-    ...durableBars(durable, { from, to: end }),
+    ...createDurableBars(durable, { from, to: end }),
     ...(hasNodeTimes || durable.length > 0
       ? []
       : byCheckpoint.bars.filter((bar) => !bar.isPoint || events.length === 0)),
   ];
   const bars: readonly Bar[] = [
     { kind: "queue", label: "queue", from, to: Math.min(started, end) },
-    ...executionBars(run, durable, end),
+    ...createAttemptBars(run, durable, end),
     ...inside.sort((a, b) => a.from - b.from || b.to - a.to),
-    ...webhookBars(run),
+    ...createWebhookBars(run),
   ];
   return { bars, hasNodeTimes: hasNodeTimes || durable.length > 0 || byCheckpoint.bars.length === 0 };
 }

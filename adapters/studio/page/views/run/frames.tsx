@@ -1,9 +1,9 @@
 /** The frames of a run as they were sent. */
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { answer } from "../../api/client.ts";
-import { linesOf } from "../../api/events.ts";
-import { textOf } from "../../api/failure.ts";
+import { requestRoute } from "../../api/client.ts";
+import { readLines } from "../../api/events.ts";
+import { formatError } from "../../api/failure.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { Json } from "../../parts/json.tsx";
 
@@ -13,10 +13,10 @@ interface Frame {
   readonly data: string;
 }
 
-const MOST = 1000;
-const NOTHING: Frame = { id: "", event: "message", data: "" };
+const MAX_FRAMES = 1000;
+const EMPTY_FRAME: Frame = { id: "", event: "message", data: "" };
 
-function parsed(data: string): unknown {
+function parseData(data: string): unknown {
   try {
     return JSON.parse(data);
   } catch {
@@ -32,7 +32,7 @@ function FrameLine({ frame }: { readonly frame: Frame }): VNode {
         <span class="faint">{frame.id}</span> <strong>{frame.event}</strong>
         <span class="faint">{frame.data.slice(0, 160)}</span>
       </button>
-      {isOpen ? <Json value={parsed(frame.data)} open={2} /> : null}
+      {isOpen ? <Json value={parseData(frame.data)} open={2} /> : null}
     </li>
   );
 }
@@ -44,25 +44,25 @@ export function Frames({ run }: { readonly run: RunDetail }): VNode {
     const abort = new AbortController();
     const read = async (): Promise<void> => {
       const path = run.temporary ? `/runs/${run.run_id}/stream` : `/threads/${run.thread_id}/runs/${run.run_id}/stream`;
-      const response = await answer("GET", path, {
+      const response = await requestRoute("GET", path, {
         signal: abort.signal,
         headers: { "last-event-id": "-1", accept: "text/event-stream" },
       });
-      let frame: Frame = NOTHING;
+      let frame: Frame = EMPTY_FRAME;
       let total = 0;
-      for await (const line of response.body ? linesOf(response.body) : []) {
+      for await (const line of response.body ? readLines(response.body) : []) {
         const [, name, value] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
         if (name) frame = { ...frame, [name]: value };
-        if (line !== "" || frame === NOTHING) continue;
+        if (line !== "" || frame === EMPTY_FRAME) continue;
         const next = frame;
-        frame = NOTHING;
+        frame = EMPTY_FRAME;
         setFrames((before) => [...before, next]);
-        if (++total >= MOST) break;
+        if (++total >= MAX_FRAMES) break;
       }
-      setState(total >= MOST ? `the first ${MOST}` : "end");
+      setState(total >= MAX_FRAMES ? `the first ${MAX_FRAMES}` : "end");
     };
     read().catch((error: unknown) => {
-      if (!abort.signal.aborted) setState(textOf(error));
+      if (!abort.signal.aborted) setState(formatError(error));
     });
     return () => abort.abort();
   }, [run.run_id]);

@@ -1,6 +1,6 @@
 /** Nodes, and calls of models and tools, by the events of a run. */
 import { useEffect, useState } from "preact/hooks";
-import { TURN, threadEvents } from "../../api/events.ts";
+import { SEQS_PER_CLAIM, threadEvents } from "../../api/events.ts";
 import type { RunDetail } from "../../api/types.ts";
 import type { Bar } from "./bars.ts";
 
@@ -21,11 +21,7 @@ interface EventData {
 type OpenBar = Omit<Bar, "to">;
 
 /** What an event begins. */
-function beginningOf(
-  method: string,
-  namespace: readonly string[],
-  data: EventData,
-): Pick<Bar, "kind" | "label"> | null {
+function findStart(method: string, namespace: readonly string[], data: EventData): Pick<Bar, "kind" | "label"> | null {
   const { event, metadata, tool_name, name = "" } = data;
   if (event === "message-start") return { kind: "model", label: metadata?.model ?? "model call" };
   if (event === "tool-started") return { kind: "call", label: tool_name ?? "tool" };
@@ -34,13 +30,13 @@ function beginningOf(
   return { kind: "step", label: [...outer, name].join(" › ") };
 }
 
-const isEnd = (method: string, data: EventData): boolean =>
+const isEndEvent = (method: string, data: EventData): boolean =>
   method === "tasks"
     ? "result" in data || "error" in data
     : /^(?:message-finish|tool-(?:finished|error))$/.test(data.event ?? "");
 
 /** Calls `show` with all bars whenever there is one more. */
-async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, show: (bars: Bar[]) => void) {
+async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, onBars: (bars: Bar[]) => void) {
   const open = new Map<string, OpenBar>();
   const bars: Bar[] = [];
   const add = (key: string, bar: OpenBar, to: number, failed: boolean, label = bar.label): void => {
@@ -49,34 +45,37 @@ async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSig
   };
   // A run that was claimed several times has events of earlier turns, too.
   const first = Math.max(0, turn - claims + 1);
-  const filter = { channels: ["lifecycle", "messages", "tools", "tasks"], since: Math.max(0, first * TURN - 1) };
-  let [now, last] = [0, 0];
-  const leave = (failed: boolean): void => {
+  const filter = {
+    channels: ["lifecycle", "messages", "tools", "tasks"],
+    since: Math.max(0, first * SEQS_PER_CLAIM - 1),
+  };
+  let [turnNow, last] = [0, 0];
+  const closeOpenBars = (failed: boolean): void => {
     for (const [key, bar] of open) add(key, bar, last, failed);
   };
   for await (const { seq, method, params } of threadEvents(thread_id, filter, signal)) {
-    const { namespace, timestamp: at } = params;
+    const { namespace, timestamp: time } = params;
     const data = params.data as EventData;
     // What an earlier attempt has left open ended with it.
-    if (Math.floor(seq / TURN) !== now) leave(false);
-    if (seq >= (turn + 1) * TURN) break;
-    now = Math.floor(seq / TURN);
-    last = at;
+    if (Math.floor(seq / SEQS_PER_CLAIM) !== turnNow) closeOpenBars(false);
+    if (seq >= (turn + 1) * SEQS_PER_CLAIM) break;
+    turnNow = Math.floor(seq / SEQS_PER_CLAIM);
+    last = time;
     const key = (method === "tasks" ? data.id : (data.tool_call_id ?? data.run_id)) ?? namespace.join("|");
-    const begun = open.get(key);
-    const beginning = beginningOf(method, namespace, data);
-    if (beginning) open.set(key, { ...beginning, from: at, ...(method === "tasks" ? { task_id: key } : {}) });
-    else if (begun && isEnd(method, data)) {
+    const openBar = open.get(key);
+    const start = findStart(method, namespace, data);
+    if (start) open.set(key, { ...start, from: time, ...(method === "tasks" ? { task_id: key } : {}) });
+    else if (openBar && isEndEvent(method, data)) {
       const failed = data.event === "tool-error" || data.error != null;
-      add(key, begun, at, failed, data.interrupts?.length ? `${begun.label} ◐` : begun.label);
-      show([...bars]);
+      add(key, openBar, time, failed, data.interrupts?.length ? `${openBar.label} ◐` : openBar.label);
+      onBars([...bars]);
     }
     if (method !== "lifecycle" || namespace.length > 0 || /^(?:running|started)$/.test(data.event ?? "")) continue;
-    leave(data.event === "failed");
-    if (now === turn) break;
+    closeOpenBars(data.event === "failed");
+    if (turnNow === turn) break;
   }
-  leave(false);
-  show([...bars]);
+  closeOpenBars(false);
+  onBars([...bars]);
 }
 
 /** Only runs that were followed by events have them, such as those of the chat. */

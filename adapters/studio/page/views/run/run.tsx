@@ -4,26 +4,37 @@ import { API, call, client } from "../../api/client.ts";
 import { credential } from "../../api/key.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { go, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
-import { copy, count, duration, Facts, Id, money, Ready, restOf, Status, Time } from "../../parts/basics.tsx";
+import { go, pageAddress, setQuery, toHref, toListHref } from "../../frame/router.ts";
+import {
+  copy,
+  Facts,
+  formatCount,
+  formatDuration,
+  formatMoney,
+  formatWait,
+  Id,
+  Ready,
+  Status,
+  Time,
+} from "../../parts/components.tsx";
 import { Json } from "../../parts/json.tsx";
 import { DetailHead } from "../../parts/panes.tsx";
-import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { formatAssistantName, useAssistants } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
-import { protocolOf } from "../runs/table.tsx";
+import { findProtocol } from "../runs/table.tsx";
 import { Frames } from "./frames.tsx";
-import { newestOf, Steps, useSteps } from "./steps.tsx";
+import { getNewestSteps, Steps, useSteps } from "./steps.tsx";
 import { TimeLine } from "./time-line.tsx";
 
 /** A command that starts the same run. The key is the reader's own, by name. */
-function curlOf(run: RunDetail): string {
+function formatCurl(run: RunDetail): string {
   const { input, command, context, config } = run.kwargs as Record<string, unknown>;
-  const { configurable: _, ...rest } = (config ?? {}) as Record<string, unknown>;
+  const { configurable: _, ...otherConfig } = (config ?? {}) as Record<string, unknown>;
   const body = {
     assistant_id: run.assistant_id,
     ...(command ? { command } : { input: input ?? null }),
     ...(context && Object.keys(context).length > 0 ? { context } : {}),
-    ...(Object.keys(rest).length > 0 ? { config: rest } : {}),
+    ...(Object.keys(otherConfig).length > 0 ? { config: otherConfig } : {}),
   };
   const path = run.temporary ? "/runs/stream" : `/threads/${run.thread_id}/runs/stream`;
   const scheme = credential.value?.scheme;
@@ -34,21 +45,21 @@ function curlOf(run: RunDetail): string {
 
 function Actions({ run }: { readonly run: RunDetail }): VNode {
   const isOpen = run.status === "pending" || run.status === "running";
-  const after = (text: string): void => {
+  const notifyAndRefresh = (text: string): void => {
     notify(text);
     for (const list of ["run", "threads/"]) void refresh(list);
   };
   const stop = (action: "interrupt" | "rollback"): void =>
     attempt("Cancel", async () => {
       await client.runs.cancelMany({ threadId: run.thread_id, runIds: [run.run_id], action });
-      after(action === "rollback" ? "Rolled back" : "Cancelled");
-      if (action === "rollback") go(listHref(["runs"]));
+      notifyAndRefresh(action === "rollback" ? "Rolled back" : "Cancelled");
+      if (action === "rollback") go(toListHref(["runs"]));
     });
-  const again = (): void =>
+  const runAgain = (): void =>
     attempt("Run again", async () => {
-      const made = await call<{ readonly run_id: string }>("POST", `/greenroom/runs/${run.run_id}/again`);
-      after("Started again");
-      go(listHref(["runs", made.run_id]));
+      const created = await call<{ readonly run_id: string }>("POST", `/greenroom/runs/${run.run_id}/again`);
+      notifyAndRefresh("Started again");
+      go(toListHref(["runs", created.run_id]));
     });
   return (
     <div class="buttons">
@@ -62,24 +73,24 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
           </button>
         </>
       ) : null}
-      <button type="button" onClick={again}>
+      <button type="button" onClick={runAgain}>
         Run again
       </button>
-      <button type="button" onClick={() => void copy(curlOf(run), "Copied curl")}>
+      <button type="button" onClick={() => void copy(formatCurl(run), "Copied curl")}>
         Copy curl
       </button>
       {run.temporary ? null : (
-        <a class="button" href={hrefOf(["threads", run.thread_id])}>
+        <a class="button" href={toHref(["threads", run.thread_id])}>
           Thread
         </a>
       )}
       {run.checkpoint_id && !run.temporary ? (
-        <a class="button" href={hrefOf(["threads", run.thread_id], { tab: "state", checkpoint: run.checkpoint_id })}>
+        <a class="button" href={toHref(["threads", run.thread_id], { tab: "state", checkpoint: run.checkpoint_id })}>
           Checkpoint
         </a>
       ) : null}
       {run.webhook ? (
-        <a class="button" href={hrefOf(["webhooks", run.run_id])}>
+        <a class="button" href={toHref(["webhooks", run.run_id])}>
           Webhook
         </a>
       ) : null}
@@ -89,27 +100,33 @@ function Actions({ run }: { readonly run: RunDetail }): VNode {
 
 function Summary({ run }: { readonly run: RunDetail }): VNode {
   const assistants = useAssistants();
-  const { started_by: by, usage } = run;
+  const { started_by: startedBy, usage } = run;
   return (
     <Facts
       items={[
         [
           "assistant",
-          <a href={hrefOf(["assistants", run.assistant_id])}>{nameOf(assistants.data, run.assistant_id)}</a>,
+          <a href={toHref(["assistants", run.assistant_id])}>
+            {formatAssistantName(assistants.data, run.assistant_id)}
+          </a>,
         ],
         ["created", <Time at={run.created_at} />],
-        ["wait", duration(run.wait_ms)],
-        ["duration", duration(run.duration_ms)],
-        ...(run.waiting_for ? ([["waits", run.waiting_for.map(restOf).join(" · ")]] as const) : []),
+        ["wait", formatDuration(run.wait_ms)],
+        ["duration", formatDuration(run.duration_ms)],
+        ...(run.waiting_for ? ([["waits", run.waiting_for.map(formatWait).join(" · ")]] as const) : []),
         ["attempt", String(run.attempt)],
         ...(run.lease_until ? ([["lease until", <Time at={run.lease_until} />]] as const) : []),
-        ["tokens", usage ? `${count(usage.tokens_in)} in, ${count(usage.tokens_out)} out` : "–"],
-        ["cost", usage ? money(usage.cost_usd) : "–"],
+        ["tokens", usage ? `${formatCount(usage.tokens_in)} in, ${formatCount(usage.tokens_out)} out` : "–"],
+        ["cost", usage ? formatMoney(usage.cost_usd) : "–"],
         [
           "started by",
-          by.cron_id ? <a href={hrefOf(["crons", by.cron_id])}>cron</a> : (by.user_id ?? by.api_key ?? "–"),
+          startedBy.cron_id ? (
+            <a href={toHref(["crons", startedBy.cron_id])}>cron</a>
+          ) : (
+            (startedBy.user_id ?? startedBy.api_key ?? "–")
+          ),
         ],
-        ...(protocolOf(run) ? ([["protocol", protocolOf(run)]] as const) : []),
+        ...(findProtocol(run) ? ([["protocol", findProtocol(run)]] as const) : []),
         ["multitask strategy", run.multitask_strategy],
         ...(run.cancel_reason ? ([["cancelled", run.cancel_reason]] as const) : []),
       ]}
@@ -130,7 +147,7 @@ function Output({ run }: { readonly run: RunDetail }): VNode {
 }
 
 function Body({ run }: { readonly run: RunDetail }): VNode {
-  const part = place.value.query.get("show") ?? "input";
+  const part = pageAddress.value.query.get("show") ?? "input";
   const { input, command } = run.kwargs;
   const steps = useSteps(run);
   return (
@@ -152,7 +169,7 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
       ) : null}
       <Summary run={run} />
       <h3>Time line</h3>
-      <TimeLine run={run} durable={newestOf(steps)} />
+      <TimeLine run={run} durable={getNewestSteps(steps)} />
       <Steps run={run} steps={steps} />
       <div class="segments" role="group" aria-label="What is shown">
         {PARTS.map((name) => (
@@ -182,7 +199,7 @@ export function RunDetailPane({ run_id }: { readonly run_id: string }): VNode {
       <DetailHead title="Run">
         <Id value={run_id} label="run id" />
         {run.data ? <Status value={run.data.status} /> : null}
-        <a class="button quiet" href={listHref(["runs"])} aria-label="Close">
+        <a class="button quiet" href={toListHref(["runs"])} aria-label="Close">
           ✕
         </a>
       </DetailHead>

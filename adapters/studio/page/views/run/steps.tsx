@@ -4,12 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { RunDetail, RunSteps, StepRecord } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { duration, exact, restOf, Status } from "../../parts/basics.tsx";
+import { formatDuration, formatTime, formatWait, Status } from "../../parts/components.tsx";
 import { Json } from "../../parts/json.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
 
 /** The newest steps are shown. */
-const SHOWN = 200;
+const MAX_SHOWN_STEPS = 200;
 const STATUS = { done: "success", failed: "error", timed_out: "timeout", waiting: "pending", retrying: "pending" };
 
 /** The steps of a run. The last ones stay while a new status is being read: a person may be typing an event. */
@@ -24,9 +24,10 @@ export function useSteps({ thread_id, run_id, status, ended_at }: RunDetail): Ru
   return last.current.data;
 }
 
-export const newestOf = (steps: RunSteps | undefined): readonly StepRecord[] => steps?.steps.slice(-SHOWN) ?? [];
+export const getNewestSteps = (steps: RunSteps | undefined): readonly StepRecord[] =>
+  steps?.steps.slice(-MAX_SHOWN_STEPS) ?? [];
 
-function Send({ thread_id, name }: { readonly thread_id: string; readonly name: string }): VNode {
+function SendEvent({ thread_id, name }: { readonly thread_id: string; readonly name: string }): VNode {
   const [text, setText] = useState("{}");
   const send = (): void =>
     attempt("Send", async () => {
@@ -48,11 +49,13 @@ function Send({ thread_id, name }: { readonly thread_id: string; readonly name: 
   );
 }
 
-function Step({ step, thread_id }: { readonly step: StepRecord; readonly thread_id: string }): VNode {
+function StepItem({ step, thread_id }: { readonly step: StepRecord; readonly thread_id: string }): VNode {
   const { kind, name, occurrence, status, attempts, started_at, ended_at, until, result, error } = step;
   const isOpen = ended_at === null;
   const label = `${kind} ${name}${occurrence > 1 ? ` #${occurrence}` : ""}`;
-  const took = isOpen ? restOf(step) : duration(Date.parse(ended_at) - Date.parse(started_at ?? ended_at));
+  const durationText = isOpen
+    ? formatWait(step)
+    : formatDuration(Date.parse(ended_at) - Date.parse(started_at ?? ended_at));
   const tries = attempts > 1 || status === "retrying" ? ` · ${attempts} ${attempts === 1 ? "try" : "tries"}` : "";
   return (
     <li>
@@ -60,21 +63,21 @@ function Step({ step, thread_id }: { readonly step: StepRecord; readonly thread_
         <summary>
           <Status value={STATUS[status]} short /> {label}{" "}
           <span class="faint">
-            {took}
+            {durationText}
             {tries}
           </span>
         </summary>
         <p class="faint">
-          {started_at ? exact(started_at) : ""}
-          {ended_at ? ` – ${exact(ended_at)}` : ""}
-          {until && isOpen ? ` · ${kind === "step" ? "next try" : "until"} ${exact(until)}` : ""}
+          {started_at ? formatTime(started_at) : ""}
+          {ended_at ? ` – ${formatTime(ended_at)}` : ""}
+          {until && isOpen ? ` · ${kind === "step" ? "next try" : "until"} ${formatTime(until)}` : ""}
         </p>
         {error ? (
           <p class="error-text">
             {error.error}: {error.message}
           </p>
         ) : null}
-        {isOpen && kind === "wait" ? <Send thread_id={thread_id} name={name} /> : null}
+        {isOpen && kind === "wait" ? <SendEvent thread_id={thread_id} name={name} /> : null}
         {step.result_omitted ? <p class="faint">The result is longer than 64 KiB.</p> : null}
         {status === "done" && kind !== "sleep" && !step.result_omitted ? <Json value={result} name={name} /> : null}
       </details>
@@ -83,20 +86,20 @@ function Step({ step, thread_id }: { readonly step: StepRecord; readonly thread_
 }
 
 export function Steps({ run, steps }: { readonly run: RunDetail; readonly steps: RunSteps | undefined }): VNode | null {
-  const shown = newestOf(steps);
-  if (!steps || shown.length === 0) return null;
-  const more = steps.steps.length - shown.length;
+  const newestSteps = getNewestSteps(steps);
+  if (!steps || newestSteps.length === 0) return null;
+  const omittedCount = steps.steps.length - newestSteps.length;
   return (
     <>
       <h3>Steps</h3>
-      {more > 0 ? (
+      {omittedCount > 0 ? (
         <p class="faint">
-          The newest {SHOWN} of {steps.steps.length}.
+          The newest {MAX_SHOWN_STEPS} of {steps.steps.length}.
         </p>
       ) : null}
       <ol class="frames" aria-label="Steps">
-        {shown.map((step) => (
-          <Step key={`${step.kind}/${step.name}/${step.occurrence}`} step={step} thread_id={run.thread_id} />
+        {newestSteps.map((step) => (
+          <StepItem key={`${step.kind}/${step.name}/${step.occurrence}`} step={step} thread_id={run.thread_id} />
         ))}
       </ol>
     </>

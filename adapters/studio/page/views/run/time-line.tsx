@@ -2,28 +2,28 @@
 import type { VNode } from "preact";
 import { client, serverNow } from "../../api/client.ts";
 import type { RunDetail, StepRecord } from "../../api/types.ts";
-import { duration, exact, Ready } from "../../parts/basics.tsx";
+import { formatDuration, formatTime, Ready } from "../../parts/components.tsx";
 import { useResource } from "../../store/resource.ts";
-import { type Axis, axisOf } from "./axis.ts";
-import { type Bar, barsOf, type Step } from "./bars.ts";
+import { type Axis, createAxis } from "./axis.ts";
+import { type Bar, createRunBars, type Step } from "./bars.ts";
 import { useRunEvents } from "./run-events.ts";
 
-function Line({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNode {
-  const left = axis.position(bar.from) * 100;
-  const width = axis.position(bar.to) * 100 - left;
-  const text = bar.isPoint ? "" : duration(bar.to - bar.from);
+function BarLine({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNode {
+  const leftPercent = axis.position(bar.from) * 100;
+  const widthPercent = axis.position(bar.to) * 100 - leftPercent;
+  const text = bar.isPoint ? "" : formatDuration(bar.to - bar.from);
   const content = (
     <>
       <span class="line-label" title={bar.label}>
         {bar.failed ? "✕ " : ""}
         {bar.label}
       </span>
-      <span class="track" title={`${exact(bar.from)} – ${exact(bar.to)}`}>
+      <span class="track" title={`${formatTime(bar.from)} – ${formatTime(bar.to)}`}>
         <span
           class={`bar ${bar.kind} ${bar.failed ? "failed" : ""} ${bar.isPoint ? "point" : ""}`}
           style={{
-            left: `${Math.min(99.5, Math.max(0, left))}%`,
-            width: bar.isPoint ? "" : `${Math.max(0.4, width)}%`,
+            left: `${Math.min(99.5, Math.max(0, leftPercent))}%`,
+            width: bar.isPoint ? "" : `${Math.max(0.4, widthPercent)}%`,
           }}
         />
       </span>
@@ -36,7 +36,7 @@ function Line({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNode 
 const FIELDS = ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never;
 
 /** The checkpoints of a run, and the one before its first: a run that goes on executes what waited there. */
-async function stepsOf({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
+async function readSteps({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
   const steps = (await client.threads.getHistory(thread_id, {
     limit: 200,
     metadata: { run_id },
@@ -57,19 +57,19 @@ interface TimeLineProps {
 
 export function TimeLine({ run, durable }: TimeLineProps): VNode {
   const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
-    stepsOf(run),
+    readSteps(run),
   );
   const events = useRunEvents(run);
-  const shown = run.temporary ? { data: [], error: undefined } : steps;
+  const loadedSteps = run.temporary ? { data: [], error: undefined } : steps;
   return (
-    <Ready of={shown} rows={4}>
+    <Ready of={loadedSteps} rows={4}>
       {(loaded) => {
-        const { bars, hasNodeTimes } = barsOf(run, { steps: loaded, events, durable, now: serverNow() });
+        const { bars, hasNodeTimes } = createRunBars(run, { steps: loaded, events, durable, now: serverNow() });
         // A webhook that is tried for a day would press everything else flat.
         const inside = bars.filter(({ kind }) => kind !== "webhook");
         const from = Math.min(...inside.map((bar) => bar.from));
         const to = Math.max(...inside.map((bar) => bar.to));
-        const axis = axisOf(
+        const axis = createAxis(
           inside.filter(({ kind }) => kind !== "queue"),
           { from, to },
         );
@@ -82,7 +82,7 @@ export function TimeLine({ run, durable }: TimeLineProps): VNode {
             <ol class="time-line" aria-label="Time line">
               {bars.map((bar, index) => (
                 // biome-ignore lint/suspicious/noArrayIndexKey: bars have no names and stay in order
-                <Line key={index} bar={bar} axis={axis} />
+                <BarLine key={index} bar={bar} axis={axis} />
               ))}
             </ol>
             {notes.length > 0 ? <p class="faint">{notes.join(" ")}</p> : null}

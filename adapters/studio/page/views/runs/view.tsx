@@ -3,9 +3,9 @@ import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { call, serverNow } from "../../api/client.ts";
 import type { RunStats, RunStatus } from "../../api/types.ts";
-import { listHref, place, setQuery } from "../../frame/router.ts";
+import { pageAddress, setQuery, toListHref } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { count, Status, shortId } from "../../parts/basics.tsx";
+import { formatCount, Status, shortId } from "../../parts/components.tsx";
 import { Head, Panes } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 import { RunDetailPane } from "../run/run.tsx";
@@ -19,12 +19,12 @@ const RANGES = [
   ["168", "last week"],
 ] as const;
 
-const since = (hours: string | null): string | undefined =>
+const toStartTime = (hours: string | null): string | undefined =>
   hours ? new Date(serverNow() - Number(hours) * 3_600_000).toISOString() : undefined;
 
 function Counts(): VNode {
   const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
-  const { query } = place.value;
+  const { query } = pageAddress.value;
   const chosen = query.get("status");
   return (
     <div class="counts" role="group" aria-label="Runs of the last hour by status">
@@ -36,7 +36,7 @@ function Counts(): VNode {
           aria-pressed={chosen === status}
           onClick={() => setQuery({ status: chosen === status ? null : status })}
         >
-          <Status value={status} /> <strong>{stats.data ? count(stats.data.statuses[status]) : "–"}</strong>
+          <Status value={status} /> <strong>{stats.data ? formatCount(stats.data.statuses[status]) : "–"}</strong>
         </button>
       ))}
       <span class="faint">last hour</span>
@@ -45,17 +45,17 @@ function Counts(): VNode {
 }
 
 export default function Runs(): VNode {
-  const { ids, query } = place.value;
+  const { ids, query } = pageAddress.value;
   const [run_id] = ids;
-  const at = (name: string): string => query.get(name) ?? "";
+  const getFilter = (name: string): string => query.get(name) ?? "";
   const range = query.get("since");
   // From when it was chosen: with a later time the list would be another one, and begin anew.
-  const created_after = useMemo(() => since(range), [range]);
+  const created_after = useMemo(() => toStartTime(range), [range]);
   const filter = {
-    status: at("status"),
-    assistant_id: at("assistant"),
-    thread_id: at("thread"),
-    cron_id: at("cron"),
+    status: getFilter("status"),
+    assistant_id: getFilter("assistant"),
+    thread_id: getFilter("thread"),
+    cron_id: getFilter("cron"),
     ...(created_after ? { created_after } : {}),
   };
   return (
@@ -70,7 +70,7 @@ export default function Runs(): VNode {
             <AssistantSelect any value={filter.assistant_id} change={(assistant) => setQuery({ assistant })} />
             <select
               aria-label="Created"
-              value={at("since")}
+              value={getFilter("since")}
               onChange={(event) => setQuery({ since: event.currentTarget.value })}
             >
               {RANGES.map(([value, label]) => (
@@ -93,7 +93,7 @@ export default function Runs(): VNode {
           <RunTable
             filter={filter}
             current={run_id}
-            hrefOf={(id) => listHref(["runs", id])}
+            toRunHref={(id) => toListHref(["runs", id])}
             empty={Object.values(filter).some(Boolean) ? "No run matches" : "No runs yet"}
           />
         </>

@@ -2,36 +2,42 @@
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { API, call, skew } from "../../api/client.ts";
-import { credential, refusal, takeCredential } from "../../api/key.ts";
+import { credential, refusal, saveCredential } from "../../api/key.ts";
 import type { RunStats, ServerReport } from "../../api/types.ts";
 import { type Theme, theme } from "../../frame/theme.ts";
-import { copy, count, duration, Facts, Ready, Status, TableBox } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
+import { copy, Facts, formatCount, formatDuration, Ready, Status, TableBox } from "../../parts/components.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 
-function Load(): VNode {
+function LoadCharts(): VNode {
   const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
-  const shown = useMemo(() => {
+  const charts = useMemo(() => {
     const minutes = stats.data?.minutes ?? [];
-    const line = (label: string, value: (one: RunStats["minutes"][number]) => number | null) => ({
+    const line = (label: string, value: (minute: RunStats["minutes"][number]) => number | null) => ({
       label,
       values: minutes.map(value),
     });
     return {
       times: minutes.map(({ minute }) => Date.parse(minute)),
-      queue: [line("queued", (one) => one.queued), line("started", (one) => one.started)],
-      wait: [line("p50", (one) => one.wait_ms?.p50 ?? null), line("p95", (one) => one.wait_ms?.p95 ?? null)],
-      run: [line("p50", (one) => one.duration_ms?.p50 ?? null), line("p95", (one) => one.duration_ms?.p95 ?? null)],
+      queue: [line("queued", (minute) => minute.queued), line("started", (minute) => minute.started)],
+      wait: [
+        line("p50", (minute) => minute.wait_ms?.p50 ?? null),
+        line("p95", (minute) => minute.wait_ms?.p95 ?? null),
+      ],
+      run: [
+        line("p50", (minute) => minute.duration_ms?.p50 ?? null),
+        line("p95", (minute) => minute.duration_ms?.p95 ?? null),
+      ],
     };
   }, [stats.data]);
   return (
     <Ready of={stats}>
       {() => (
         <div class="charts">
-          <Chart label="Queue, last hour" times={shown.times} lines={shown.queue} />
-          <Chart label="Wait" times={shown.times} lines={shown.wait} format={duration} />
-          <Chart label="Duration" times={shown.times} lines={shown.run} format={duration} />
+          <Chart label="Queue, last hour" times={charts.times} lines={charts.queue} />
+          <Chart label="Wait" times={charts.times} lines={charts.wait} format={formatDuration} />
+          <Chart label="Duration" times={charts.times} lines={charts.run} format={formatDuration} />
         </div>
       )}
     </Ready>
@@ -42,21 +48,21 @@ function PageSettings(): VNode {
   return (
     <div class="buttons">
       <div class="segments" role="group" aria-label="Theme">
-        {(["system", "light", "dark"] as const satisfies readonly Theme[]).map((one) => (
+        {(["system", "light", "dark"] as const satisfies readonly Theme[]).map((option) => (
           <button
-            key={one}
+            key={option}
             type="button"
-            aria-pressed={theme.value === one}
+            aria-pressed={theme.value === option}
             onClick={() => {
-              theme.value = one;
+              theme.value = option;
             }}
           >
-            {one}
+            {option}
           </button>
         ))}
       </div>
       {credential.value ? (
-        <button type="button" onClick={() => takeCredential(null)}>
+        <button type="button" onClick={() => saveCredential(null)}>
           Forget the key
         </button>
       ) : (
@@ -92,11 +98,11 @@ function Connect(): VNode {
   );
 }
 
-const nested = (values: object): readonly (readonly [string, string])[] =>
+const flattenCounts = (values: object): readonly (readonly [string, string])[] =>
   Object.entries(values).flatMap(([name, value]) =>
     typeof value === "object" && value !== null
-      ? Object.entries(value).map(([inner, one]) => [`${name}: ${inner}`, String(one)] as const)
-      : [[name.replaceAll("_", " "), typeof value === "number" ? count(value) : String(value)] as const],
+      ? Object.entries(value).map(([inner, counter]) => [`${name}: ${inner}`, String(counter)] as const)
+      : [[name.replaceAll("_", " "), typeof value === "number" ? formatCount(value) : String(value)] as const],
   );
 
 function Info({ server }: { readonly server: ServerReport }): VNode {
@@ -113,27 +119,30 @@ function Info({ server }: { readonly server: ServerReport }): VNode {
           ["API version", server.api_version],
           ["LangGraph.js", server.langgraph_js_version ?? "–"],
           ["deployment", server.deployment],
-          ["up", duration(server.uptime_seconds * 1000)],
+          ["up", formatDuration(server.uptime_seconds * 1000)],
           [
             "database",
             `${database.kind ?? "custom"}${database.shared ? ", shared" : ""}${database.ok ? "" : ": not ok"}`,
           ],
           ...(skew.value
             ? ([
-                ["clock", `the server is ${duration(Math.abs(skew.value))} ${skew.value > 0 ? "ahead" : "behind"}`],
+                [
+                  "clock",
+                  `the server is ${formatDuration(Math.abs(skew.value))} ${skew.value > 0 ? "ahead" : "behind"}`,
+                ],
               ] as const)
             : []),
         ]}
       />
       <h2>Load</h2>
-      <Load />
+      <LoadCharts />
       <h2>Counts since the start</h2>
       <Facts
         items={[
-          ...nested(server.worker),
-          ...nested(server.queue),
-          ...nested(server.webhooks).map(([name, value]) => [`webhooks ${name}`, value] as const),
-          ["crons fired", count(server.crons.fired)],
+          ...flattenCounts(server.worker),
+          ...flattenCounts(server.queue),
+          ...flattenCounts(server.webhooks).map(([name, value]) => [`webhooks ${name}`, value] as const),
+          ["crons fired", formatCount(server.crons.fired)],
         ]}
       />
       <h2>Configuration in effect</h2>

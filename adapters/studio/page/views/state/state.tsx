@@ -3,15 +3,15 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { go, hereWith, hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
-import { Empty, Id, Ready, Time } from "../../parts/basics.tsx";
+import { go, pageAddress, setQuery, toCurrentHref, toHref, toListHref } from "../../frame/router.ts";
+import { Empty, Id, Ready, Time } from "../../parts/components.tsx";
 import { Diff } from "../../parts/diff.tsx";
 import { Discard, JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
-import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
+import { DraftScope, discardDrafts, readDraft, saveDraft } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
-import type { GraphAnswer } from "../assistants/graph.tsx";
+import type { GraphResponse } from "../assistants/graph.tsx";
 import { type Checkpoint, type History, useHistory } from "../chat/history.ts";
 import type { ChatSource } from "../chat/source.ts";
 
@@ -50,22 +50,22 @@ interface Row {
 }
 
 /** Newest first; each fork one step to the right, so that a line without forks stays straight. */
-export function rowsOf({ all, children }: History): readonly Row[] {
+export function toTreeRows({ all, children }: History): readonly Row[] {
   const depths = new Map<string, number>();
-  for (const one of [...all].reverse()) {
-    const siblings = children.get(one.parent_id ?? "") ?? [];
-    const inherited = one.parent_id === null ? 0 : (depths.get(one.parent_id) ?? 0);
-    depths.set(one.checkpoint_id, inherited + siblings.indexOf(one));
+  for (const checkpoint of [...all].reverse()) {
+    const siblings = children.get(checkpoint.parent_id ?? "") ?? [];
+    const inherited = checkpoint.parent_id === null ? 0 : (depths.get(checkpoint.parent_id) ?? 0);
+    depths.set(checkpoint.checkpoint_id, inherited + siblings.indexOf(checkpoint));
   }
   return all.map((checkpoint) => ({ checkpoint, depth: depths.get(checkpoint.checkpoint_id) ?? 0 }));
 }
 
 /** What made a checkpoint: a node that wrote, or the nodes that came next after the checkpoint before it. */
-const nodeOf = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): string => {
+const formatOrigin = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): string => {
   const { source, writes } = metadata as { readonly source?: string; readonly writes?: Record<string, unknown> };
   const before = source === "loop" ? byId.get(parent_id ?? "")?.next : undefined;
-  const wrote = (writes ? Object.keys(writes) : (before ?? [])).filter((name) => name !== "__start__");
-  if (wrote.length > 0) return wrote.join(", ");
+  const writers = (writes ? Object.keys(writes) : (before ?? [])).filter((name) => name !== "__start__");
+  if (writers.length > 0) return writers.join(", ");
   if (source === "input" || source === "update" || source === "fork") return source;
   return next.length > 0 ? `→ ${next.join(", ")}` : "end";
 };
@@ -75,17 +75,17 @@ function Tree({ history, current }: { readonly history: History; readonly curren
   useEffect(() => box.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }), [current]);
   return (
     <nav ref={box} class="checkpoints" aria-label="Checkpoints">
-      {rowsOf(history).map(({ checkpoint, depth }) => (
+      {toTreeRows(history).map(({ checkpoint, depth }) => (
         <a
           key={checkpoint.checkpoint_id}
-          href={hereWith({ checkpoint: checkpoint.checkpoint_id })}
+          href={toCurrentHref({ checkpoint: checkpoint.checkpoint_id })}
           aria-current={checkpoint.checkpoint_id === current ? "true" : undefined}
           style={{ paddingLeft: `${8 + 14 * Math.min(depth, 8)}px` }}
         >
           <span class="faint step">
             {depth > 0 ? "⎇" : ""} {String(checkpoint.metadata["step"] ?? "")}
           </span>
-          <span class="node">{nodeOf(checkpoint, history)}</span>
+          <span class="node">{formatOrigin(checkpoint, history)}</span>
           <Time at={checkpoint.created_at} />
         </a>
       ))}
@@ -99,14 +99,14 @@ interface EditProps {
   readonly state: FullState;
   readonly nodes: readonly string[];
   readonly close: () => void;
-  readonly done: () => void;
+  readonly onSaved: () => void;
 }
 
 /** An update as a node would write it: it makes a fork below the chosen checkpoint. */
-function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
+function EditState({ thread_id, state, nodes, close, onSaved }: EditProps): VNode {
   const { checkpoint_id } = state.checkpoint;
-  const at = `state ${thread_id} ${checkpoint_id}`;
-  const typed = draft<{ readonly values: unknown; readonly node: string }>(at, { values: {}, node: "" });
+  const draftKey = `state ${thread_id} ${checkpoint_id}`;
+  const typed = readDraft<{ readonly values: unknown; readonly node: string }>(draftKey, { values: {}, node: "" });
   const { values, node } = typed;
   const save = (): void =>
     attempt("Edit", async () => {
@@ -115,9 +115,9 @@ function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
         checkpointId: checkpoint_id,
         ...(node ? { asNode: node } : {}),
       });
-      drop(at);
+      discardDrafts(draftKey);
       close();
-      done();
+      onSaved();
     });
   return (
     <Sheet title="Edit the state" side close={close}>
@@ -135,7 +135,7 @@ function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
           <select
             id="as-node"
             value={node}
-            onChange={(event) => keep(at, { ...typed, node: event.currentTarget.value })}
+            onChange={(event) => saveDraft(draftKey, { ...typed, node: event.currentTarget.value })}
           >
             <option value="">the last one</option>
             {nodes.map((name) => (
@@ -143,14 +143,19 @@ function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
             ))}
           </select>
         </div>
-        <DraftScope.Provider value={at}>
-          <JsonField label="Values" value={values} change={(next) => keep(at, { ...typed, values: next })} rows={12} />
+        <DraftScope.Provider value={draftKey}>
+          <JsonField
+            label="Values"
+            value={values}
+            change={(next) => saveDraft(draftKey, { ...typed, values: next })}
+            rows={12}
+          />
         </DraftScope.Provider>
         <div class="buttons">
           <button type="submit" class="primary">
             Save as a new checkpoint
           </button>
-          <Discard place={at} />
+          <Discard draftKey={draftKey} />
         </div>
       </form>
       <h3>Values now</h3>
@@ -175,8 +180,8 @@ function Compare({
   readonly state: FullState;
 }): VNode {
   const parent = state.parent_checkpoint?.checkpoint_id ?? null;
-  const against = place.value.query.get("against") ?? parent;
-  const other = useCheckpoint(thread_id, against);
+  const against = pageAddress.value.query.get("against") ?? parent;
+  const comparedState = useCheckpoint(thread_id, against);
   return (
     <>
       <div class="field inline">
@@ -187,10 +192,10 @@ function Compare({
           onChange={(event) => setQuery({ against: event.currentTarget.value })}
         >
           <option value="">nothing</option>
-          {history.all.map((one) => (
-            <option key={one.checkpoint_id} value={one.checkpoint_id}>
-              {one.checkpoint_id === parent ? "the one before: " : ""}
-              step {String(one.metadata["step"] ?? "?")} {nodeOf(one, history)}
+          {history.all.map((checkpoint) => (
+            <option key={checkpoint.checkpoint_id} value={checkpoint.checkpoint_id}>
+              {checkpoint.checkpoint_id === parent ? "the one before: " : ""}
+              step {String(checkpoint.metadata["step"] ?? "?")} {formatOrigin(checkpoint, history)}
             </option>
           ))}
         </select>
@@ -198,7 +203,7 @@ function Compare({
       {against === null ? (
         <Diff before={{}} after={state.values} />
       ) : (
-        <Ready of={other} rows={3}>
+        <Ready of={comparedState} rows={3}>
           {(before) => <Diff before={before.values} after={state.values} />}
         </Ready>
       )}
@@ -209,12 +214,12 @@ function Compare({
 function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: DetailProps): VNode {
   const state = useCheckpoint(thread_id, checkpoint_id);
   const [isEditing, setEditing] = useState(false);
-  const graph = useResource<GraphAnswer>(assistant_id === null ? null : `assistants/graph/${assistant_id}`, () =>
+  const graph = useResource<GraphResponse>(assistant_id === null ? null : `assistants/graph/${assistant_id}`, () =>
     call("GET", `/assistants/${assistant_id}/graph`),
   );
   const nodes = graph.data?.nodes.map(({ id }) => id).filter((id) => !id.startsWith("__")) ?? [];
-  const part = place.value.query.get("show") ?? "values";
-  const changed = async (): Promise<void> => {
+  const part = pageAddress.value.query.get("show") ?? "values";
+  const showNewest = async (): Promise<void> => {
     setQuery({ checkpoint: null, against: null });
     await source.show(null);
     await Promise.all([refresh(`history/${thread_id}`), refresh("threads/")]);
@@ -223,23 +228,23 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
     attempt("Fork", async () => {
       await client.threads.updateState(thread_id, { values: null as never, checkpointId: checkpoint_id });
       notify("Forked: the thread goes on from here");
-      await changed();
+      await showNewest();
     });
   const replay = (): void =>
     attempt("Replay", async () => {
       if (!assistant_id) return;
-      go(listHref(["threads", thread_id]));
+      go(toListHref(["threads", thread_id]));
       await source.send({ assistant_id, input: null, checkpoint_id });
     });
   return (
     <div class="scroll">
       <Ready of={state}>
-        {(shown) => (
+        {(loaded) => (
           <>
             <div class="buttons">
               <Id value={checkpoint_id} label="checkpoint id" />
               <span class="faint">
-                <Time at={shown.created_at} />
+                <Time at={loaded.created_at} />
               </span>
               <button type="button" onClick={fork}>
                 Fork from here
@@ -257,8 +262,8 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
               <button type="button" onClick={replay} disabled={!assistant_id}>
                 Replay
               </button>
-              {typeof shown.metadata["run_id"] === "string" ? (
-                <a class="button" href={hrefOf(["runs", shown.metadata["run_id"]])}>
+              {typeof loaded.metadata["run_id"] === "string" ? (
+                <a class="button" href={toHref(["runs", loaded.metadata["run_id"]])}>
                   Run
                 </a>
               ) : null}
@@ -270,17 +275,17 @@ function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: Det
                 </button>
               ))}
             </div>
-            {part === "values" ? <Json value={shown.values} name={`state-${checkpoint_id}`} /> : null}
-            {part === "changes" ? <Compare thread_id={thread_id} history={history} state={shown} /> : null}
-            {part === "tasks" ? <Json value={{ next: shown.next, tasks: shown.tasks }} open={3} /> : null}
-            {part === "metadata" ? <Json value={shown.metadata} open={3} /> : null}
+            {part === "values" ? <Json value={loaded.values} name={`state-${checkpoint_id}`} /> : null}
+            {part === "changes" ? <Compare thread_id={thread_id} history={history} state={loaded} /> : null}
+            {part === "tasks" ? <Json value={{ next: loaded.next, tasks: loaded.tasks }} open={3} /> : null}
+            {part === "metadata" ? <Json value={loaded.metadata} open={3} /> : null}
             {isEditing ? (
               <EditState
                 thread_id={thread_id}
-                state={shown}
+                state={loaded}
                 nodes={nodes}
                 close={() => setEditing(false)}
-                done={() => void changed()}
+                onSaved={() => void showNewest()}
               />
             ) : null}
           </>
@@ -299,7 +304,7 @@ export function StateTab(props: StateTabProps): VNode {
   return (
     <Ready of={{ ...history, data: last.current }}>
       {(loaded) => {
-        const checkpoint_id = place.value.query.get("checkpoint") ?? loaded.all[0]?.checkpoint_id ?? null;
+        const checkpoint_id = pageAddress.value.query.get("checkpoint") ?? loaded.all[0]?.checkpoint_id ?? null;
         if (checkpoint_id === null) {
           return (
             <Empty title="No checkpoints yet">

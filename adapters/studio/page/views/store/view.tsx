@@ -3,16 +3,16 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { StoreItem } from "../../api/types.ts";
-import { attempt, gone, notify, removeWithUndo } from "../../frame/notices.tsx";
-import { go, listHref, place, setQuery } from "../../frame/router.ts";
-import { Empty, Facts, Id, Ready, Time } from "../../parts/basics.tsx";
+import { attempt, deletedIds, notify, removeWithUndo } from "../../frame/notices.tsx";
+import { go, pageAddress, setQuery, toListHref } from "../../frame/router.ts";
+import { Empty, Facts, Id, Ready, Time } from "../../parts/components.tsx";
 import { Discard, JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
-import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
+import { DraftScope, discardDrafts, readDraft, saveDraft } from "../../store/drafts.ts";
 import { refresh, useResource } from "../../store/resource.ts";
-import { filterOf, SearchBox } from "../threads/list.tsx";
+import { parseFilter, SearchBox } from "../threads/list.tsx";
 
 interface Branch {
   readonly path: readonly string[];
@@ -20,13 +20,18 @@ interface Branch {
 }
 
 /** Namespaces by their common beginnings. */
-export function treeOf(namespaces: readonly (readonly string[])[], path: readonly string[] = []): readonly Branch[] {
-  const inside = namespaces.filter((one) => one.length > path.length && path.every((part, at) => one[at] === part));
-  const names = [...new Set(inside.map((one) => one[path.length] as string))].sort();
-  return names.map((name) => ({ path: [...path, name], children: treeOf(inside, [...path, name]) }));
+export function toNamespaceTree(
+  namespaces: readonly (readonly string[])[],
+  path: readonly string[] = [],
+): readonly Branch[] {
+  const inside = namespaces.filter(
+    (namespace) => namespace.length > path.length && path.every((part, index) => namespace[index] === part),
+  );
+  const names = [...new Set(inside.map((namespace) => namespace[path.length] as string))].sort();
+  return names.map((name) => ({ path: [...path, name], children: toNamespaceTree(inside, [...path, name]) }));
 }
 
-const labelsOf = (text: string | null): readonly string[] => {
+const parseNamespace = (text: string | null): readonly string[] => {
   try {
     return text ? (JSON.parse(text) as string[]) : [];
   } catch {
@@ -41,7 +46,7 @@ function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; read
         const text = JSON.stringify(path);
         return (
           <li key={text}>
-            <a href={listHref(["store"], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
+            <a href={toListHref(["store"], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
               {path.at(-1)}
             </a>
             {children.length > 0 ? <Tree branches={children} chosen={chosen} /> : null}
@@ -52,7 +57,8 @@ function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; read
   );
 }
 
-const keyOf = ({ namespace, key }: Pick<StoreItem, "namespace" | "key">): string => JSON.stringify([namespace, key]);
+const getItemKey = ({ namespace, key }: Pick<StoreItem, "namespace" | "key">): string =>
+  JSON.stringify([namespace, key]);
 
 interface ItemDraft {
   readonly labels: string;
@@ -66,22 +72,22 @@ interface EditorProps {
 }
 
 function ItemEditor({ item, namespace }: EditorProps): VNode {
-  const at = `item ${item ? keyOf(item) : "new"}`;
-  const typed = draft<ItemDraft>(at, {
+  const draftKey = `item ${item ? getItemKey(item) : "new"}`;
+  const typed = readDraft<ItemDraft>(draftKey, {
     labels: JSON.stringify(item?.namespace ?? namespace),
     key: item?.key ?? "",
     value: item?.value ?? {},
   });
-  const set = (change: Partial<ItemDraft>): void => keep(at, { ...typed, ...change });
+  const set = (change: Partial<ItemDraft>): void => saveDraft(draftKey, { ...typed, ...change });
   const { labels: labelsText, key, value } = typed;
   const save = (): void =>
     attempt("Save", async () => {
-      const labels = labelsOf(labelsText);
+      const labels = parseNamespace(labelsText);
       await call("PUT", "/store/items", { body: { namespace: labels, key, value } });
       notify("Saved");
       await refresh("store/");
-      drop(at, typed);
-      go(listHref(["store", key], { of: JSON.stringify(labels) }));
+      discardDrafts(draftKey, typed);
+      go(toListHref(["store", key], { of: JSON.stringify(labels) }));
     });
   return (
     <form
@@ -111,15 +117,15 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
       )}
       <div class="field">
         <label for="item-value">Value</label>
-        <DraftScope.Provider value={at}>
+        <DraftScope.Provider value={draftKey}>
           <JsonField id="item-value" label="Value" value={value} change={(next) => set({ value: next })} rows={12} />
         </DraftScope.Provider>
       </div>
       <div class="buttons">
-        <button type="submit" class="primary" disabled={!key || labelsOf(labelsText).length === 0}>
+        <button type="submit" class="primary" disabled={!key || parseNamespace(labelsText).length === 0}>
           Save
         </button>
-        <Discard place={at} />
+        <Discard draftKey={draftKey} />
       </div>
     </form>
   );
@@ -131,15 +137,15 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
     call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
   );
   const remove = (): void => {
-    go(listHref(["store"]));
+    go(toListHref(["store"]));
     removeWithUndo(
       "Item deleted",
-      keyOf({ namespace, key: name }),
+      getItemKey({ namespace, key: name }),
       async () => {
         await call("DELETE", "/store/items", { body: { namespace, key: name } });
         await refresh("store/");
       },
-      () => go(listHref(["store", name], { of: JSON.stringify(namespace) })),
+      () => go(toListHref(["store", name], { of: JSON.stringify(namespace) })),
     );
   };
   return (
@@ -184,17 +190,17 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
 }
 
 export default function Store(): VNode {
-  const { ids, query } = place.value;
+  const { ids, query } = pageAddress.value;
   const [name] = ids;
   // An item may have this key, too.
   const isNew = name === "new" && !query.has("of");
   const chosen = query.get("namespace") ?? "";
-  const namespace = labelsOf(chosen);
+  const namespace = parseNamespace(chosen);
   /** The namespace of the opened item: the list may show more of them. */
-  const of = labelsOf(query.get("of") ?? chosen);
+  const itemNamespace = parseNamespace(query.get("of") ?? chosen);
   const text = query.get("text") ?? "";
   const filter = query.get("filter") ?? "";
-  const second = filterOf(filter);
+  const parsedFilter = parseFilter(filter);
   const namespaces = useResource("store/namespaces", (signal) =>
     call<{ readonly namespaces: string[][] }>("POST", "/store/namespaces", {
       body: { limit: 1000 },
@@ -207,7 +213,7 @@ export default function Store(): VNode {
         namespace_prefix: namespace,
         limit: 1000,
         query: text || undefined,
-        filter: second.fields,
+        filter: parsedFilter.fields,
       },
       signal,
     }),
@@ -218,7 +224,7 @@ export default function Store(): VNode {
       list={
         <>
           <Head title="Store">
-            <a class="button primary" href={listHref(["store", "new"])}>
+            <a class="button primary" href={toListHref(["store", "new"])}>
               Put
             </a>
           </Head>
@@ -232,35 +238,37 @@ export default function Store(): VNode {
             />
           </div>
           <nav class="namespaces" aria-label="Namespaces">
-            <a href={listHref(["store"], { namespace: null })} aria-current={chosen === "" ? "true" : undefined}>
+            <a href={toListHref(["store"], { namespace: null })} aria-current={chosen === "" ? "true" : undefined}>
               all namespaces
             </a>
-            <Tree branches={treeOf(namespaces.data?.namespaces ?? [])} chosen={chosen} />
+            <Tree branches={toNamespaceTree(namespaces.data?.namespaces ?? [])} chosen={chosen} />
           </nav>
           <Ready of={items}>
             {({ items: all }) => {
-              const isFound = ({ key, value }: StoreItem): boolean =>
-                `${key} ${JSON.stringify(value)}`.toLowerCase().includes(second.text.toLowerCase());
-              const shown = all.filter((one) => !gone.value.has(keyOf(one)) && isFound(one));
-              return shown.length === 0 ? (
+              const matchesText = ({ key, value }: StoreItem): boolean =>
+                `${key} ${JSON.stringify(value)}`.toLowerCase().includes(parsedFilter.text.toLowerCase());
+              const visibleItems = all.filter(
+                (candidate) => !deletedIds.value.has(getItemKey(candidate)) && matchesText(candidate),
+              );
+              return visibleItems.length === 0 ? (
                 <Empty title={text || filter ? "No item matches" : "No items here"}>
                   <p class="faint">Agents keep what they remember in the store.</p>
                 </Empty>
               ) : (
                 <List
                   label="Items"
-                  items={shown}
+                  items={visibleItems}
                   rowHeight={48}
-                  keyOf={keyOf}
-                  hrefOf={(one) => listHref(["store", one.key], { of: JSON.stringify(one.namespace) })}
-                  current={name === undefined ? undefined : JSON.stringify([of, name])}
-                  row={(one) => (
+                  getKey={getItemKey}
+                  toHref={(row) => toListHref(["store", row.key], { of: JSON.stringify(row.namespace) })}
+                  current={name === undefined ? undefined : JSON.stringify([itemNamespace, name])}
+                  row={(row) => (
                     <>
                       <span class="text">
-                        <span>{one.key}</span>
-                        <span class="faint">{one.namespace.join(" / ")}</span>
+                        <span>{row.key}</span>
+                        <span class="faint">{row.namespace.join(" / ")}</span>
                       </span>
-                      <Time at={one.updated_at} />
+                      <Time at={row.updated_at} />
                     </>
                   )}
                 />
@@ -278,7 +286,7 @@ export default function Store(): VNode {
             </div>
           </>
         ) : (
-          <ItemPane key={JSON.stringify([of, name])} namespace={of} name={name} />
+          <ItemPane key={JSON.stringify([itemNamespace, name])} namespace={itemNamespace} name={name} />
         )
       }
       hint={<Empty title="Choose an item" />}

@@ -1,11 +1,11 @@
 /** What can be done with a thread, wherever it is shown. */
 import { call, client } from "../../api/client.ts";
 import { attempt, notify, removeWithUndo } from "../../frame/notices.tsx";
-import { go, listHref } from "../../frame/router.ts";
+import { go, toListHref } from "../../frame/router.ts";
 import { refresh } from "../../store/resource.ts";
 
-export function remove(thread_id: string): void {
-  go(listHref(["threads"]));
+export function removeThread(thread_id: string): void {
+  go(toListHref(["threads"]));
   removeWithUndo("Thread deleted", thread_id, async () => {
     await call("DELETE", `/threads/${encodeURIComponent(thread_id)}`);
     await Promise.all([refresh("threads/"), refresh("inbox")]);
@@ -13,18 +13,18 @@ export function remove(thread_id: string): void {
 }
 
 /** `renamed` reads the thread again where it is open. */
-export function rename(thread_id: string, title: string, renamed: () => Promise<void>): void {
+export function renameThread(thread_id: string, title: string, onRenamed: () => Promise<void>): void {
   attempt("Rename", async () => {
     await client.threads.update(thread_id, { metadata: { title } });
-    await Promise.all([refresh("threads/"), renamed()]);
+    await Promise.all([refresh("threads/"), onRenamed()]);
   });
 }
 
-export function duplicate(thread_id: string): void {
+export function copyThread(thread_id: string): void {
   attempt("Copy", async () => {
     const copied = (await client.threads.copy(thread_id)) as unknown as { readonly thread_id: string };
     notify("Thread copied");
     void refresh("threads/");
-    go(listHref(["threads", copied.thread_id]));
+    go(toListHref(["threads", copied.thread_id]));
   });
 }

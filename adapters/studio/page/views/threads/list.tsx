@@ -3,13 +3,13 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ThreadSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
-import { gone } from "../../frame/notices.tsx";
-import { listHref, place, setQuery } from "../../frame/router.ts";
+import { deletedIds } from "../../frame/notices.tsx";
+import { pageAddress, setQuery, toListHref } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, Ready, restOf, Status, shortId, Time } from "../../parts/basics.tsx";
+import { Empty, formatWait, Ready, Status, shortId, Time } from "../../parts/components.tsx";
 import { List } from "../../parts/list.tsx";
 import { Head } from "../../parts/panes.tsx";
-import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { formatAssistantName, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
 
 interface Filter {
@@ -19,7 +19,7 @@ interface Filter {
 }
 
 /** `key = value` as a filter of the API; values may be JSON. Without `=`, it is a text to search for. */
-export function filterOf(typed: string): Filter {
+export function parseFilter(typed: string): Filter {
   const [, key, value = ""] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(typed) ?? [];
   if (!key) return { text: typed.trim() };
   try {
@@ -65,28 +65,31 @@ export function SearchBox(props: {
 }
 
 export function ThreadList({ current }: { readonly current: string | undefined }): VNode {
-  const { query } = place.value;
-  const second = filterOf(query.get("metadata") ?? "");
+  const { query } = pageAddress.value;
+  const parsedFilter = parseFilter(query.get("metadata") ?? "");
   const title = query.get("text") ?? "";
   const filter = {
-    text: title || second.text,
+    text: title || parsedFilter.text,
     status: query.get("status") ?? "",
     assistant_id: query.get("assistant") ?? "",
-    metadata: JSON.stringify(second.fields),
+    metadata: JSON.stringify(parsedFilter.fields),
   };
   const assistants = useAssistants();
   const threads = usePages<ThreadSummary>({
-    ...{ path: "threads", query: filter, every: 4000 },
-    idOf: ({ thread_id }) => thread_id,
+    ...{ path: "threads", query: filter, pollIntervalMs: 4000 },
+    getId: ({ thread_id }) => thread_id,
   });
   // The server searches for one text.
-  const isFound = (one: ThreadSummary): boolean => !!one.title?.toLowerCase().includes(second.text.toLowerCase());
-  const items = threads.items.filter((one) => !gone.value.has(one.thread_id) && (!second.text || isFound(one)));
+  const matchesText = (thread: ThreadSummary): boolean =>
+    !!thread.title?.toLowerCase().includes(parsedFilter.text.toLowerCase());
+  const items = threads.items.filter(
+    (thread) => !deletedIds.value.has(thread.thread_id) && (!parsedFilter.text || matchesText(thread)),
+  );
   const isFiltered = Object.values(filter).some(Boolean);
   return (
     <>
       <Head title="Threads">
-        <a class="button primary" href={listHref(["threads", "new"])}>
+        <a class="button primary" href={toListHref(["threads", "new"])}>
           New
         </a>
       </Head>
@@ -113,7 +116,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
       </div>
       <Ready of={threads}>
         {() =>
-          items.length === 0 && !threads.more ? (
+          items.length === 0 && !threads.loadMore ? (
             <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
               {isFiltered ? (
                 <button
@@ -123,7 +126,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
                   Clear the filters
                 </button>
               ) : (
-                <a class="button primary" href={listHref(["threads", "new"])}>
+                <a class="button primary" href={toListHref(["threads", "new"])}>
                   Start one
                 </a>
               )}
@@ -133,18 +136,18 @@ export function ThreadList({ current }: { readonly current: string | undefined }
               label="Threads"
               items={items}
               rowHeight={56}
-              keyOf={({ thread_id }) => thread_id}
-              hrefOf={({ thread_id }) => listHref(["threads", thread_id])}
+              getKey={({ thread_id }) => thread_id}
+              toHref={({ thread_id }) => toListHref(["threads", thread_id])}
               current={current}
-              more={threads.more}
+              loadMore={threads.loadMore}
               row={(thread) => (
                 <>
                   <Status value={thread.waiting ? "waiting" : thread.status} short />
                   <span class="text">
                     <span class="title">{thread.title ?? <span class="faint">{shortId(thread.thread_id)}</span>}</span>
                     <span class="faint">
-                      {nameOf(assistants.data, thread.assistant_id)}
-                      {thread.waiting_for?.map((one) => ` · ${restOf(one)}`)}
+                      {formatAssistantName(assistants.data, thread.assistant_id)}
+                      {thread.waiting_for?.map((wait) => ` · ${formatWait(wait)}`)}
                     </span>
                   </span>
                   <Time at={thread.updated_at} />

@@ -3,23 +3,23 @@ import type { ComponentChildren, ComponentType, VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { useDismiss, useKey } from "../../frame/keyboard.ts";
 import { perform } from "../../frame/notices.tsx";
-import { go, hereWith, listHref, place, setQuery } from "../../frame/router.ts";
+import { go, pageAddress, setQuery, toCurrentHref, toListHref } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { copy, Empty, focused, Id, Status, shortId } from "../../parts/basics.tsx";
+import { copy, Empty, focusOnMount, Id, Status, shortId } from "../../parts/components.tsx";
 import { Editor, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { useAssistants, useSchemas } from "../../store/assistants.ts";
-import { DraftScope, draft, drop, keep } from "../../store/drafts.ts";
+import { DraftScope, discardDrafts, readDraft, saveDraft } from "../../store/drafts.ts";
 import { Chat } from "../chat/chat.tsx";
-import { newId } from "../chat/composer.tsx";
-import { holdSource, sourceOf } from "../chat/events-source.ts";
+import { createId } from "../chat/composer.tsx";
+import { getOrCreateSource, holdSource } from "../chat/events-source.ts";
 import type { ChatSource, ChatState } from "../chat/source.ts";
-import { duplicate, remove, rename } from "./actions.ts";
+import { copyThread, removeThread, renameThread } from "./actions.ts";
 import { ThreadList } from "./list.tsx";
 
 /** A part that is loaded when it is opened. Each part needs a key of its own: another one would get its properties. */
-function Later<Props extends object>(props: {
+function LazyPart<Props extends object>(props: {
   readonly load: () => Promise<ComponentType<Props>>;
   readonly with: Props;
 }): VNode | null {
@@ -37,7 +37,7 @@ type Context = Readonly<Record<string, unknown>>;
 
 interface ContextSheetProps {
   /** Names what is typed in it. */
-  readonly place: string;
+  readonly draftKey: string;
   readonly schema: Schema | null;
   /** Of the assistant. */
   readonly base: Context;
@@ -47,13 +47,13 @@ interface ContextSheetProps {
   readonly close: () => void;
 }
 
-function ContextSheet({ place: at, schema, base, context, change, close }: ContextSheetProps): VNode {
-  const value = draft<unknown>(at, { ...base, ...context });
-  const use = (chosen: unknown): void => {
-    const isChanged = ([key, one]: [string, unknown]): boolean =>
-      one !== undefined && JSON.stringify(one) !== JSON.stringify(base[key]);
+function ContextSheet({ draftKey, schema, base, context, change, close }: ContextSheetProps): VNode {
+  const value = readDraft<unknown>(draftKey, { ...base, ...context });
+  const applyContext = (chosen: unknown): void => {
+    const isChanged = ([key, contextValue]: [string, unknown]): boolean =>
+      contextValue !== undefined && JSON.stringify(contextValue) !== JSON.stringify(base[key]);
     change(Object.fromEntries(Object.entries(chosen ?? {}).filter(isChanged)));
-    drop(at);
+    discardDrafts(draftKey);
     close();
   };
   return (
@@ -65,17 +65,17 @@ function ContextSheet({ place: at, schema, base, context, change, close }: Conte
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          use(value);
+          applyContext(value);
         }}
       >
-        <DraftScope.Provider value={at}>
-          <Editor schema={schema} label="Context" value={value} change={(next) => keep(at, next ?? {})} />
+        <DraftScope.Provider value={draftKey}>
+          <Editor schema={schema} label="Context" value={value} change={(next) => saveDraft(draftKey, next ?? {})} />
         </DraftScope.Provider>
         <div class="buttons">
           <button type="submit" class="primary">
             Use it
           </button>
-          <button type="button" onClick={() => use({})}>
+          <button type="button" onClick={() => applyContext({})}>
             Clear
           </button>
         </div>
@@ -111,7 +111,7 @@ function Title({ title, change }: TitleProps): VNode {
         name="title"
         aria-label="Title"
         defaultValue={title}
-        ref={focused}
+        ref={focusOnMount}
         onBlur={(event) => event.currentTarget.form?.requestSubmit()}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
@@ -131,7 +131,7 @@ const TABS = [
   ["runs", "Runs"],
 ] as const;
 
-const statusOf = ({ phase, interrupts, error, waiting_for }: ChatState): string =>
+const toStatus = ({ phase, interrupts, error, waiting_for }: ChatState): string =>
   phase === "running"
     ? waiting_for
       ? "suspended"
@@ -143,7 +143,7 @@ const statusOf = ({ phase, interrupts, error, waiting_for }: ChatState): string 
         : "idle";
 
 /** The first text of a conversation, as the list shows it. */
-function titleOf({ metadata, messages }: ChatState, thread_id: string): string {
+function getTitle({ metadata, messages }: ChatState, thread_id: string): string {
   if (typeof metadata["title"] === "string") return metadata["title"];
   const content = messages?.[0]?.content;
   const text = typeof content === "string" ? content : "";
@@ -154,14 +154,19 @@ type AssistantChoice = ReturnType<typeof useAssistantChoice>;
 
 function useAssistantChoice(state: ChatState | null) {
   const assistants = useAssistants();
-  const chosen = place.value.query.get("with") ?? place.value.query.get("assistant");
-  const own = (state?.metadata["assistant_id"] ?? state?.metadata["graph_id"]) as string | undefined;
-  const found = assistants.data?.find(({ assistant_id }) => assistant_id === (chosen || own));
-  const assistant_id = found?.assistant_id ?? assistants.data?.[0]?.assistant_id ?? null;
+  const chosen = pageAddress.value.query.get("with") ?? pageAddress.value.query.get("assistant");
+  const threadAssistant = (state?.metadata["assistant_id"] ?? state?.metadata["graph_id"]) as string | undefined;
+  const assistant = assistants.data?.find(({ assistant_id }) => assistant_id === (chosen || threadAssistant));
+  const assistant_id = assistant?.assistant_id ?? assistants.data?.[0]?.assistant_id ?? null;
   const schemas = useSchemas(assistant_id);
-  const isKnown =
+  const isLoaded =
     assistant_id === null ? !assistants.loading : schemas.data !== undefined || schemas.error !== undefined;
-  return { assistant_id, isKnown, schemas: schemas.data, base: (found ?? assistants.data?.[0])?.context as Context };
+  return {
+    assistant_id,
+    isLoaded,
+    schemas: schemas.data,
+    base: (assistant ?? assistants.data?.[0])?.context as Context,
+  };
 }
 
 function AssistantBar(props: {
@@ -170,7 +175,7 @@ function AssistantBar(props: {
   readonly hasContext: boolean;
 }): VNode {
   const { assistant_id } = props.choice;
-  const isRaw = place.value.query.has("raw");
+  const isRaw = pageAddress.value.query.has("raw");
   return (
     <div class="assistant-bar">
       <span class="faint" aria-hidden="true">
@@ -198,16 +203,16 @@ const NO_CONTEXT: Context = {};
 
 /** The context of the next runs, edited in a side sheet. A new thread keeps it when its first turn makes it. */
 function useContextSheet(thread_id: string, choice: AssistantChoice): EditedContext {
-  const at = `context ${thread_id}`;
-  const value = draft(at, NO_CONTEXT);
+  const draftKey = `context ${thread_id}`;
+  const value = readDraft(draftKey, NO_CONTEXT);
   const [isOpen, setOpen] = useState(false);
   const sheet = isOpen ? (
     <ContextSheet
-      place={`${at} sheet`}
+      draftKey={`${draftKey} sheet`}
       schema={(choice.schemas?.context_schema ?? null) as Schema | null}
       base={choice.base ?? NO_CONTEXT}
       context={value}
-      change={(context) => keep(at, Object.keys(context).length > 0 ? context : undefined)}
+      change={(context) => saveDraft(draftKey, Object.keys(context).length > 0 ? context : undefined)}
       close={() => setOpen(false)}
     />
   ) : null;
@@ -230,7 +235,7 @@ function AssistantChat({ thread_id, source, choice, context }: AssistantChatProp
         thread_id={thread_id}
         source={source}
         assistant_id={choice.assistant_id}
-        isKnown={choice.isKnown}
+        isAssistantLoaded={choice.isLoaded}
         schema={(choice.schemas?.input_schema ?? null) as Schema | null}
         context={context.value}
       />
@@ -262,13 +267,13 @@ function Menu({ children }: { readonly children: ComponentChildren }): VNode {
 }
 
 function Thread({ thread_id }: { readonly thread_id: string }): VNode {
-  const source = useMemo(() => sourceOf(thread_id), [thread_id]);
+  const source = useMemo(() => getOrCreateSource(thread_id), [thread_id]);
   // Before the next timer: it may close a source that another view has just let go.
   useLayoutEffect(() => holdSource(thread_id), [thread_id]);
   const state = source.state.value;
   const choice = useAssistantChoice(state);
   const context = useContextSheet(thread_id, choice);
-  const tab = place.value.query.get("tab") ?? "chat";
+  const tab = pageAddress.value.query.get("tab") ?? "chat";
   const [isDeleting, setDeleting] = useState(false);
   useKey("D", "Delete the thread", () => setDeleting(true), { when: state.phase !== "missing" });
   if (state.phase === "missing") {
@@ -277,7 +282,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
         <DetailHead title={shortId(thread_id)} />
         <Empty title="This thread does not exist">
           <p class="faint">It was deleted, perhaps in another tab, or it belongs to somebody else.</p>
-          <a class="button" href={listHref(["threads"])}>
+          <a class="button" href={toListHref(["threads"])}>
             All threads
           </a>
         </Empty>
@@ -289,21 +294,21 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
       <DetailHead
         title={
           <Title
-            title={titleOf(state, thread_id)}
-            change={(title) => rename(thread_id, title, () => source.reload())}
+            title={getTitle(state, thread_id)}
+            change={(title) => renameThread(thread_id, title, () => source.reload())}
           />
         }
       >
         <Id value={thread_id} label="thread id" />
-        <Status value={statusOf(state)} />
+        <Status value={toStatus(state)} />
         <Menu>
           <button type="button" onClick={() => void copy(location.href, "Copied link")}>
             Copy link
           </button>
-          <button type="button" onClick={() => duplicate(thread_id)}>
+          <button type="button" onClick={() => copyThread(thread_id)}>
             Copy thread
           </button>
-          <button type="button" class="danger" onClick={() => remove(thread_id)}>
+          <button type="button" class="danger" onClick={() => removeThread(thread_id)}>
             Delete
           </button>
         </Menu>
@@ -311,16 +316,16 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
       <Tabs
         items={TABS}
         current={tab}
-        hrefOf={(id) => hereWith({ tab: id === "chat" ? null : id, checkpoint: null, against: null })}
+        toHref={(id) => toCurrentHref({ tab: id === "chat" ? null : id, checkpoint: null, against: null })}
       />
       {tab === "state" ? (
-        <Later
+        <LazyPart
           key="state"
           load={async () => (await import("../state/state.tsx")).StateTab}
           with={{ thread_id, source, assistant_id: choice.assistant_id }}
         />
       ) : tab === "runs" ? (
-        <Later key="runs" load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
+        <LazyPart key="runs" load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
       ) : (
         <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
       )}
@@ -328,7 +333,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
       {isDeleting ? (
         <Sheet title="Delete this thread?" close={() => setDeleting(false)}>
           <div class="buttons">
-            <button type="button" class="danger" onClick={() => remove(thread_id)}>
+            <button type="button" class="danger" onClick={() => removeThread(thread_id)}>
               Delete
             </button>
             <button type="button" onClick={() => setDeleting(false)}>
@@ -341,29 +346,31 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   );
 }
 
-const NEW = "new thread";
+const NEW_THREAD_DRAFT = "new thread";
 
 /** A thread that exists from its first turn on. */
 function NewThread(): VNode {
   // The same one until it exists, so that a reload finds what was typed.
-  const thread_id = useMemo(() => draft(NEW, newId()), []);
-  useEffect(() => keep(NEW, thread_id), []);
+  const thread_id = useMemo(() => readDraft(NEW_THREAD_DRAFT, createId()), []);
+  useEffect(() => saveDraft(NEW_THREAD_DRAFT, thread_id), []);
   const choice = useAssistantChoice(null);
   const context = useContextSheet(thread_id, choice);
   const source = useMemo<ChatSource>(() => {
-    const real = sourceOf(thread_id, true);
+    const threadSource = getOrCreateSource(thread_id, true);
     return {
-      state: real.state,
-      stop: () => real.stop(),
-      show: (checkpoint_id) => real.show(checkpoint_id),
-      reload: () => real.reload(),
-      close: () => real.close(),
-      answer: (answers) => real.answer(answers),
+      state: threadSource.state,
+      stop: () => threadSource.stop(),
+      show: (checkpoint_id) => threadSource.show(checkpoint_id),
+      reload: () => threadSource.reload(),
+      close: () => threadSource.close(),
+      answer: (answers) => threadSource.answer(answers),
       async send(turn) {
-        await real.send(turn);
-        drop(NEW);
-        const { query } = place.value;
-        go(listHref(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
+        await threadSource.send(turn);
+        discardDrafts(NEW_THREAD_DRAFT);
+        const { query } = pageAddress.value;
+        go(toListHref(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), {
+          replace: true,
+        });
       },
     };
   }, [thread_id]);
@@ -378,7 +385,7 @@ function NewThread(): VNode {
 }
 
 export default function Threads(): VNode {
-  const [thread_id] = place.value.ids;
+  const [thread_id] = pageAddress.value.ids;
   return (
     <Panes
       name="threads"
@@ -393,7 +400,7 @@ export default function Threads(): VNode {
       hint={
         <Empty title="Choose a thread">
           <p class="faint">
-            Or <a href={listHref(["threads", "new"])}>start one</a>.
+            Or <a href={toListHref(["threads", "new"])}>start one</a>.
           </p>
         </Empty>
       }

@@ -1,12 +1,12 @@
 /** Usage: runs by time and group, tokens and cost, as bars, a table and CSV. */
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
-import { answer, call } from "../../api/client.ts";
+import { call, requestRoute } from "../../api/client.ts";
 import type { Listing, RunSummary, UsageRecord, UsageReport } from "../../api/types.ts";
 import { attempt } from "../../frame/notices.tsx";
-import { place, setQuery } from "../../frame/router.ts";
-import { count, Empty, money, Ready, TableBox } from "../../parts/basics.tsx";
+import { pageAddress, setQuery } from "../../frame/router.ts";
 import { Chart } from "../../parts/chart.tsx";
+import { Empty, formatCount, formatMoney, Ready, TableBox } from "../../parts/components.tsx";
 import { download } from "../../parts/json.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
@@ -20,28 +20,28 @@ const RANGES = [
 ] as const;
 const GROUPS = ["workspace", "project", "user", "api_key"] as const;
 const PATH = "/api/v1/orgs/current/billing/granular-usage";
-const DAY = 86_400_000;
+const DAY_MS = 86_400_000;
 /** Runs whose tokens are summed at most. */
-const MOST_RUNS = 5000;
+const MAX_SUMMED_RUNS = 5000;
 
-const groupOf = ({ dimensions }: UsageRecord): string => {
+const getGroup = ({ dimensions }: UsageRecord): string => {
   const named = Object.entries(dimensions).find(([key, value]) => /name|email|short_key/.test(key) && value);
   return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
 };
 
 /** Every bucket of the range, also those without runs. */
-function tableOf({ stride, usage }: UsageReport, from: number, to: number) {
-  const step = stride.days * DAY + stride.hours * 3_600_000 || DAY;
-  const first = usage.length > 0 ? Math.min(...usage.map((one) => Date.parse(one.time_bucket))) : from;
+function toTable({ stride, usage }: UsageReport, from: number, to: number) {
+  const step = stride.days * DAY_MS + stride.hours * 3_600_000 || DAY_MS;
+  const first = usage.length > 0 ? Math.min(...usage.map((record) => Date.parse(record.time_bucket))) : from;
   let start = first;
   while (start - step >= from) start -= step;
   const times: number[] = [];
-  for (let at = start; at < to; at += step) times.push(at);
-  const groups = [...new Set(usage.map(groupOf))].sort();
+  for (let time = start; time < to; time += step) times.push(time);
+  const groups = [...new Set(usage.map(getGroup))].sort();
   const lines = groups.map((label) => {
     const values = times.map((time) =>
       usage
-        .filter((one) => groupOf(one) === label && Date.parse(one.time_bucket) === time)
+        .filter((record) => getGroup(record) === label && Date.parse(record.time_bucket) === time)
         .reduce((sum, { traces }) => sum + traces, 0),
     );
     return { label, values, total: values.reduce((sum, value) => sum + value, 0) };
@@ -49,7 +49,7 @@ function tableOf({ stride, usage }: UsageReport, from: number, to: number) {
   return { times, lines };
 }
 
-async function tokensSince(created_after: string, signal: AbortSignal) {
+async function sumTokensSince(created_after: string, signal: AbortSignal) {
   const sum = { tokens_in: 0, tokens_out: 0, cost_usd: 0, runs: 0, isWhole: true };
   let cursor: string | null = null;
   do {
@@ -64,23 +64,23 @@ async function tokensSince(created_after: string, signal: AbortSignal) {
       sum.cost_usd += usage?.cost_usd ?? 0;
     }
     cursor = page.next;
-  } while (cursor !== null && sum.runs < MOST_RUNS);
+  } while (cursor !== null && sum.runs < MAX_SUMMED_RUNS);
   return { ...sum, isWhole: cursor === null };
 }
 
 /** Tokens and cost of the runs in the table; `runs`: their number there. */
 function Figures({ since, runs }: { readonly since: string; readonly runs: number | undefined }): VNode {
-  const sums = useResource(`usage/tokens/${since}`, (signal) => tokensSince(since, signal));
+  const sums = useResource(`usage/tokens/${since}`, (signal) => sumTokensSince(since, signal));
   return (
     <Ready of={sums} rows={1}>
       {({ runs: summed, tokens_in, tokens_out, cost_usd, isWhole }) => (
         <div class="figures">
           {(
             [
-              ["runs", runs === undefined ? "–" : count(runs)],
-              ["tokens in", count(tokens_in)],
-              ["tokens out", count(tokens_out)],
-              ["cost", money(cost_usd)],
+              ["runs", runs === undefined ? "–" : formatCount(runs)],
+              ["tokens in", formatCount(tokens_in)],
+              ["tokens out", formatCount(tokens_out)],
+              ["cost", formatMoney(cost_usd)],
             ] as const
           ).map(([label, value]) => (
             <div key={label}>
@@ -88,7 +88,7 @@ function Figures({ since, runs }: { readonly since: string; readonly runs: numbe
               <span class="faint">{label}</span>
             </div>
           ))}
-          {isWhole ? null : <p class="faint">Tokens and cost of the newest {count(summed)} runs.</p>}
+          {isWhole ? null : <p class="faint">Tokens and cost of the newest {formatCount(summed)} runs.</p>}
         </div>
       )}
     </Ready>
@@ -96,12 +96,12 @@ function Figures({ since, runs }: { readonly since: string; readonly runs: numbe
 }
 
 export default function Usage(): VNode {
-  const { query } = place.value;
+  const { query } = pageAddress.value;
   const days = query.get("days") ?? "30";
   const group = query.get("group") ?? "project";
   // Full hours, so that the same range keeps its key.
   const to = Math.ceil(Date.now() / 3_600_000) * 3_600_000;
-  const from = to - Number(days) * DAY;
+  const from = to - Number(days) * DAY_MS;
   const [start_time, end_time] = [new Date(from).toISOString(), new Date(to).toISOString()];
   const workspaces = useResource("usage/workspaces", (signal) =>
     call<readonly { readonly id: string }[]>("GET", "/api/v1/workspaces", { query: { limit: 1000 }, signal }),
@@ -112,10 +112,10 @@ export default function Usage(): VNode {
     workspace_ids && workspace_ids.length > 0 ? `usage/${JSON.stringify(parameters)}` : null,
     (signal) => call("GET", PATH, { query: parameters, signal }),
   );
-  const table = useMemo(() => (usage.data ? tableOf(usage.data, from, to) : null), [usage.data]);
+  const table = useMemo(() => (usage.data ? toTable(usage.data, from, to) : null), [usage.data]);
   const csv = (): void =>
     attempt("CSV", async () => {
-      const response = await answer("GET", `${PATH}/export`, { query: parameters });
+      const response = await requestRoute("GET", `${PATH}/export`, { query: parameters });
       download(`usage-${start_time.slice(0, 10)}-${group}.csv`, await response.text(), "text/csv");
     });
   return (
@@ -133,9 +133,9 @@ export default function Usage(): VNode {
           value={group}
           onChange={(event) => setQuery({ group: event.currentTarget.value })}
         >
-          {GROUPS.map((one) => (
-            <option key={one} value={one}>
-              by {one.replace("_", " ")}
+          {GROUPS.map((grouping) => (
+            <option key={grouping} value={grouping}>
+              by {grouping.replace("_", " ")}
             </option>
           ))}
         </select>
@@ -162,7 +162,7 @@ export default function Usage(): VNode {
                       {table.lines.map(({ label, total }) => (
                         <tr key={label}>
                           <td>{label}</td>
-                          <td class="number">{count(total)}</td>
+                          <td class="number">{formatCount(total)}</td>
                         </tr>
                       ))}
                     </tbody>

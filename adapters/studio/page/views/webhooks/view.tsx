@@ -3,8 +3,8 @@ import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
 import type { DeliveryDetail, DeliverySummary } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { hrefOf, listHref, place, setQuery } from "../../frame/router.ts";
-import { duration, Empty, exact, Facts, Ready, Status, Time } from "../../parts/basics.tsx";
+import { pageAddress, setQuery, toHref, toListHref } from "../../frame/router.ts";
+import { Empty, Facts, formatDuration, formatTime, Ready, Status, Time } from "../../parts/components.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { usePages } from "../../store/pages.ts";
@@ -16,17 +16,18 @@ function Attempts({ delivery }: { readonly delivery: DeliveryDetail }): VNode {
   if (delivery.attempt_list.length === 0) return <p class="faint">Not tried yet.</p>;
   return (
     <ol class="attempts">
-      {delivery.attempt_list.map((one) => (
-        <li key={one.number}>
+      {delivery.attempt_list.map((attempt) => (
+        <li key={attempt.number}>
           <p>
-            <strong>{one.number}.</strong>{" "}
-            <span class={`status ${one.status !== null && one.status < 300 ? "success" : "failed"}`}>
-              {one.status ?? one.error}
+            <strong>{attempt.number}.</strong>{" "}
+            <span class={`status ${attempt.status !== null && attempt.status < 300 ? "success" : "failed"}`}>
+              {attempt.status ?? attempt.error}
             </span>{" "}
-            {exact(one.at)} · {duration(one.duration_ms)} <span class="faint">{one.address}</span>
+            {formatTime(attempt.at)} · {formatDuration(attempt.duration_ms)}{" "}
+            <span class="faint">{attempt.address}</span>
           </p>
-          {one.error && one.status !== null ? <p class="faint">{one.error.replaceAll("_", " ")}</p> : null}
-          {one.answer ? <pre class="answer">{one.answer}</pre> : null}
+          {attempt.error && attempt.status !== null ? <p class="faint">{attempt.error.replaceAll("_", " ")}</p> : null}
+          {attempt.answer ? <pre class="answer">{attempt.answer}</pre> : null}
         </li>
       ))}
     </ol>
@@ -58,7 +59,7 @@ function DeliveryPane({ id }: { readonly id: string }): VNode {
                 <button type="button" class="primary" onClick={send}>
                   Send again
                 </button>
-                <a class="button" href={hrefOf(["runs", loaded.run_id])}>
+                <a class="button" href={toHref(["runs", loaded.run_id])}>
                   Run
                 </a>
               </div>
@@ -82,12 +83,12 @@ function DeliveryPane({ id }: { readonly id: string }): VNode {
 }
 
 export default function Webhooks(): VNode {
-  const { ids, query } = place.value;
+  const { ids, query } = pageAddress.value;
   const [id] = ids;
   const state = query.get("state") ?? "";
   const deliveries = usePages<DeliverySummary>({
-    ...{ path: "webhooks", query: { state }, every: 4000 },
-    idOf: (one) => one.delivery_id,
+    ...{ path: "webhooks", query: { state }, pollIntervalMs: 4000 },
+    getId: (delivery) => delivery.delivery_id,
   });
   return (
     <Panes
@@ -101,9 +102,9 @@ export default function Webhooks(): VNode {
               value={state}
               onChange={(event) => setQuery({ state: event.currentTarget.value })}
             >
-              {STATES.map((one) => (
-                <option key={one} value={one}>
-                  {one || "any state"}
+              {STATES.map((choice) => (
+                <option key={choice} value={choice}>
+                  {choice || "any state"}
                 </option>
               ))}
             </select>
@@ -119,20 +120,21 @@ export default function Webhooks(): VNode {
                   label="Deliveries"
                   items={deliveries.items}
                   rowHeight={56}
-                  keyOf={(one) => one.delivery_id}
-                  hrefOf={(one) => listHref(["webhooks", one.delivery_id])}
+                  getKey={(delivery) => delivery.delivery_id}
+                  toHref={(delivery) => toListHref(["webhooks", delivery.delivery_id])}
                   current={id}
-                  more={deliveries.more}
-                  row={(one) => (
+                  loadMore={deliveries.loadMore}
+                  row={(delivery) => (
                     <>
-                      <Status value={one.state} short />
+                      <Status value={delivery.state} short />
                       <span class="text">
-                        <span>{one.host}</span>
+                        <span>{delivery.host}</span>
                         <span class="faint">
-                          {one.attempts} {one.attempts === 1 ? "attempt" : "attempts"} · run {one.run_status}
+                          {delivery.attempts} {delivery.attempts === 1 ? "attempt" : "attempts"} · run{" "}
+                          {delivery.run_status}
                         </span>
                       </span>
-                      <Time at={one.created_at} />
+                      <Time at={delivery.created_at} />
                     </>
                   )}
                 />

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { skew } from "../api/client.ts";
-import { Failure, textOf } from "../api/failure.ts";
+import { Failure, formatError } from "../api/failure.ts";
 import { notify } from "../frame/notices.tsx";
 
 export async function copy(text: string, what = "Copied"): Promise<void> {
@@ -15,7 +15,7 @@ export async function copy(text: string, what = "Copied"): Promise<void> {
 }
 
 /** As a ref: takes the focus when it appears, and not again. */
-export const focused = (field: HTMLElement | null): void => field?.focus();
+export const focusOnMount = (field: HTMLElement | null): void => field?.focus();
 
 /** The end of an id: ids that were made together begin alike. */
 export const shortId = (id: string): string => id.slice(-8);
@@ -54,8 +54,8 @@ const UNITS = [
   [60, "m"],
 ] as const;
 
-function relative(at: number, from: number): string {
-  const seconds = Math.round((from - at) / 1000);
+function formatRelativeTime(time: number, now: number): string {
+  const seconds = Math.round((now - time) / 1000);
   const size = Math.abs(seconds);
   const unit = UNITS.find(([length]) => size >= length);
   if (!unit) return seconds < 10 ? (seconds < -10 ? `in ${size}s` : "now") : `${size}s`;
@@ -63,20 +63,20 @@ function relative(at: number, from: number): string {
   return seconds < 0 ? `in ${text}` : text;
 }
 
-export const exact = (at: string | number): string =>
-  new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+export const formatTime = (time: string | number): string =>
+  new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 /** A relative time by the server's clock, with the exact one in the tooltip. */
 export function Time({ at }: { readonly at: string | null | undefined }): VNode {
   if (!at) return <span class="faint">–</span>;
   return (
-    <time dateTime={at} title={exact(at)}>
-      {relative(Date.parse(at), now.value + skew.value)}
+    <time dateTime={at} title={formatTime(at)}>
+      {formatRelativeTime(Date.parse(at), now.value + skew.value)}
     </time>
   );
 }
 
-export function duration(ms: number | null | undefined): string {
+export function formatDuration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
@@ -86,14 +86,18 @@ export function duration(ms: number | null | undefined): string {
 }
 
 /** What a durable function waits for. */
-export function restOf(one: { readonly kind: string; readonly name: string; readonly until: string | null }): string {
-  const until = one.until ? exact(one.until) : "";
-  if (one.kind === "sleep") return `sleeps until ${until}`;
-  return one.kind === "step" ? `${until ? `tries again ${until}` : "running"}` : `waits for ${one.name}`;
+export function formatWait(wait: {
+  readonly kind: string;
+  readonly name: string;
+  readonly until: string | null;
+}): string {
+  const until = wait.until ? formatTime(wait.until) : "";
+  if (wait.kind === "sleep") return `sleeps until ${until}`;
+  return wait.kind === "step" ? `${until ? `tries again ${until}` : "running"}` : `waits for ${wait.name}`;
 }
 
-export const count = (value: number): string => value.toLocaleString();
-export const money = (value: number): string =>
+export const formatCount = (value: number): string => value.toLocaleString();
+export const formatMoney = (value: number): string =>
   value === 0 ? "$0" : `$${value.toFixed(value < 0.01 ? 5 : value < 1 ? 3 : 2)}`;
 
 /** Status → sign and words. Colour never says it alone. */
@@ -143,7 +147,13 @@ export function Problem({ error, retry }: { readonly error: unknown; readonly re
   const isGone = error instanceof Failure && error.status === 404;
   return (
     <div class="problem" role="alert">
-      <p>{isForbidden ? `Not allowed: ${textOf(error)}` : isGone ? `Not found: ${textOf(error)}` : textOf(error)}</p>
+      <p>
+        {isForbidden
+          ? `Not allowed: ${formatError(error)}`
+          : isGone
+            ? `Not found: ${formatError(error)}`
+            : formatError(error)}
+      </p>
       {retry ? (
         <button type="button" onClick={() => void retry()}>
           Try again
