@@ -30,7 +30,7 @@ const VERBS = words(`
   format forward free freeze generate get give go group grow guard handle hash have hide hold identify ignore implement import include
   increase index infer inform initialize insert inspect install interrupt invoke issue join keep know lack last lead leave let lie limit
   link list listen load lock log look make map mark match mean measure merge migrate miss move name need normalize note notify number
-  observe obtain occur omit open order overwrite own parse pass pause perform persist pick pin place plan point post prefer prepare prevent
+  observe obtain occur omit open order overwrite own parse pass pause perform persist pick pin place plan point poll post prefer prepare prevent
   print probe proceed process produce prove provide prune publish pull push put query queue quote race raise reach read rebuild receive
   recompute record redact redirect reduce refer refresh refuse register reject release reload remain remove rename render renew repair
   repeat replace replay report represent request require requeue reset resolve respond restart restore restrict result resume retain retry
@@ -65,9 +65,9 @@ function hasMainVerb(segment: readonly string[]): boolean {
   return verbs.length > clauses.length;
 }
 
-/** Returns true for a first word that is the verb of the function: "Returns", "Creates", also "Waits for". */
+/** Returns true for a first word that is the verb of the function: "Returns", "Waits for", "Called when" of a callback. */
 function startsWithVerb([first = "", second = ""]: readonly string[]): boolean {
-  if (VERBS.has(first) || AUXILIARIES.has(first)) return true;
+  if (VERBS.has(first) || AUXILIARIES.has(first) || first === "called") return true;
   if (toBaseForm(first)) return !(AFTER_NOUNS.has(second) && NOUNS_LIKE_VERBS.has(first));
   return /[^s]s$/.test(first) && !AFTER_NOUNS.has(second) && !/^(?:for|from|to|on|at|as|by)$/.test(second);
 }

@@ -1,5 +1,5 @@
 /**
- * The studio: a page for developers and operators, with its assets, that `createHandler` serves below `/studio`.
+ * The studio: a page for developers and operators, which `createHandler` serves below `/studio`.
  * @module
  */
 import type { Studio } from "../../lib/http/handler.ts";
@@ -7,8 +7,8 @@ import type { Studio } from "../../lib/http/handler.ts";
 export type { Studio } from "../../lib/http/handler.ts";
 
 /**
- * The page talks to its own server only, and no inline script or style runs. Images are in the page itself: a message may name any
- * address of this server, and to load it is a request with the rights of the reader.
+ * The content security policy. The page connects to its own server only, and no inline script or style runs. Images must be data: a
+ * message may name any address of this server, and loading it would be a request with the rights of the reader.
  */
 const POLICY = [
   "default-src 'none'",
@@ -22,15 +22,15 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-const SAFE: Readonly<Record<string, string>> = {
+const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   "content-security-policy": POLICY,
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
   "cross-origin-opener-policy": "same-origin",
 };
 
-/** The entry document. `root` leads from its address to the folder of the assets, so that it works under every prefix. */
-const html = (root: string, script: string, style: string): string => `<!doctype html>
+/** Returns the entry document. `root` is the relative path to the folder of the assets, so that it works under every prefix. */
+const renderHtml = (root: string, script: string, style: string): string => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -47,20 +47,20 @@ const html = (root: string, script: string, style: string): string => `<!doctype
 
 const isGzipAccepted = (request: Request): boolean => /\bgzip\b/.test(request.headers.get("accept-encoding") ?? "");
 
-function unpacked(body: string): Uint8Array<ArrayBuffer> {
+function decodeBase64(body: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(body), (char) => char.charCodeAt(0));
 }
 
-/** Where the studio is, relative to an address at the mount that may lack its last slash. */
-function leadTo(request: Request): Response {
+/** Redirects to the studio, relative to an address at the mount that may lack its last slash. */
+function redirectToStudio(request: Request): Response {
   const { pathname } = new URL(request.url);
   const last = pathname.split("/").at(-1) ?? "";
   const location = last === "studio" || last === "" ? "studio/" : `${last}/studio/`;
-  return new Response("The studio is at /studio/\n", { status: 302, headers: { ...SAFE, location } });
+  return new Response("The studio is at /studio/\n", { status: 302, headers: { ...SECURITY_HEADERS, location } });
 }
 
 /**
- * The studio page for `createHandler`.
+ * Returns the studio page for `createHandler`.
  *
  * @example
  * ```ts
@@ -74,26 +74,32 @@ export function studio(): Studio {
   const bytes = new Map<string, Uint8Array<ArrayBuffer>>();
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the page and its files, each whole, unchanged or packed
   return async (request, path) => {
-    const below = /^\/studio(\/.*)$/.exec(path)?.[1];
-    if (below === undefined) return leadTo(request);
+    const subPath = /^\/studio(\/.*)$/.exec(path)?.[1];
+    if (subPath === undefined) return redirectToStudio(request);
     // Loaded with the first request: a program that never shows the page does not hold it in memory.
     const { assets, page } = await import("./assets.ts");
-    const name = below.slice(1);
+    const name = subPath.slice(1);
     const asset = Object.hasOwn(assets, name) ? assets[name] : undefined;
     if (!asset) {
       // An address of the page. A file that is gone belongs to an earlier build; files are in no folder.
-      if (/^[^/]+\.(?:js|css|map)$/.test(name)) return new Response("Not found", { status: 404, headers: SAFE });
-      const depth = below.split("/").length - 2;
+      if (/^[^/]+\.(?:js|css|map)$/.test(name))
+        return new Response("Not found", { status: 404, headers: SECURITY_HEADERS });
+      const depth = subPath.split("/").length - 2;
       const etag = `"${page.etag}-${depth}"`;
-      const headers = { ...SAFE, "content-type": "text/html; charset=utf-8", "cache-control": "no-cache", etag };
+      const headers = {
+        ...SECURITY_HEADERS,
+        "content-type": "text/html; charset=utf-8",
+        "cache-control": "no-cache",
+        etag,
+      };
       if (request.headers.get("if-none-match") === etag) return new Response(null, { status: 304, headers });
-      return new Response(html("../".repeat(depth) || "./", page.script, page.style), { headers });
+      return new Response(renderHtml("../".repeat(depth) || "./", page.script, page.style), { headers });
     }
-    const packed = bytes.get(name) ?? unpacked(asset.body);
+    const packed = bytes.get(name) ?? decodeBase64(asset.body);
     bytes.set(name, packed);
     const etag = `"${name}"`;
     const headers: Record<string, string> = {
-      ...SAFE,
+      ...SECURITY_HEADERS,
       "content-type": asset.type,
       "cache-control": "public, max-age=31536000, immutable",
       vary: "accept-encoding",

@@ -27,7 +27,7 @@ function measureSkew(response: Response): void {
   skew.value = Math.abs(difference) > 2000 ? difference : 0;
 }
 
-/** The time by the server's clock. */
+/** Returns the time by the server's clock, in milliseconds. */
 export const serverNow = (): number => Date.now() + skew.value;
 
 let probing = false;
@@ -49,7 +49,7 @@ async function probe(): Promise<void> {
   for (const listener of returnListeners) listener();
 }
 
-/** `fetch` with the key. Asks for a key when the server refuses, and then goes on; throws `Failure` for every other error. */
+/** Sends a request with the key. Opens the key prompt and repeats the request on 401; throws `Failure` for every other error. */
 async function request(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
   for (;;) {
     const usedCredential = credential.value;
@@ -104,7 +104,7 @@ function toUrl(path: string, query: CallOptions["query"] = {}): URL {
   return url;
 }
 
-/** The raw answer of a route. */
+/** Sends a request with the credential and returns the response. Throws `Failure` for every error status. */
 export async function requestRoute(method: string, path: string, options: CallOptions = {}): Promise<Response> {
   const { query, body, signal: abort, headers } = options;
   return await request(toUrl(path, query), {
@@ -117,7 +117,7 @@ export async function requestRoute(method: string, path: string, options: CallOp
   });
 }
 
-/** The JSON answer of a route; undefined where it has no body. */
+/** Sends a request and returns the JSON of the response; undefined for a response without a body. */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
   const response = await requestRoute(method, path, options);
   if (response.status === 204 || response.status === 202) return undefined as T;

@@ -15,7 +15,7 @@ export interface ThreadEvent {
   };
 }
 
-/** The first `seq` of a thread's nth turn is n * 2^32. */
+/** The number of `seq` values of one claim of a thread: the first `seq` of the nth claim is n * 2^32. */
 export const SEQS_PER_CLAIM: number = 2 ** 32;
 
 interface CommandResponse {
@@ -35,7 +35,7 @@ export interface StartedRun {
 const toThreadPath = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
 let lastCommandId = 0;
 
-/** Sends a command that begins a run. Throws `Failure` if none began. */
+/** Sends a command that starts a run. Throws `Failure` if the server started none. */
 export async function sendCommand(thread_id: string, method: string, params: unknown): Promise<StartedRun> {
   const body = { id: ++lastCommandId, method, params };
   const { type, error, message, result, meta } = await call<CommandResponse>(
@@ -64,7 +64,7 @@ export async function respond(thread_id: string, answers: Readonly<Record<string
   }
 }
 
-/** Lines of a body. A line that grows is searched once: a value may be large. */
+/** Yields the lines of a body. Searches each chunk once, because a line may hold a large value. */
 export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let parts: string[] = [];
@@ -84,7 +84,7 @@ export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerat
   }
 }
 
-/** The events of a thread after `since`: kept ones, then live ones. Ends when the server closes the stream. */
+/** Yields the stored and then the live events of a thread after `since`. Ends when the server closes the stream. */
 export async function* threadEvents(
   thread_id: string,
   filter: { readonly channels: readonly string[]; readonly since: number },

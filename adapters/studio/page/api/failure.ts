@@ -1,8 +1,8 @@
-/** What went wrong with a call, in words for the person who reads the page. */
+/** The error of a failed call, with a message for the person who reads the page. */
 export class Failure extends Error {
   override readonly name = "Failure";
   readonly status: number;
-  /** 0: the server did not answer. */
+  /** The HTTP status; 0 if the server did not respond. */
   constructor(status: number, message: string) {
     super(message);
     this.status = status;
@@ -14,7 +14,7 @@ interface Issue {
   readonly msg?: string;
 }
 
-/** The text of an error answer: `{detail}` with a text or a list of issues, `{message}`, or the body as it is. */
+/** Returns the message of an error response: its `detail` or `message`, else a short body as it is, else the status. */
 export function readErrorMessage(status: number, body: string): string {
   try {
     const { detail, message } = JSON.parse(body) as { detail?: unknown; message?: unknown };
@@ -31,7 +31,6 @@ export function readErrorMessage(status: number, body: string): string {
   return body.length > 0 && body.length < 300 ? body : `The server answered ${status}`;
 }
 
-/** The text of any error. */
 export function formatError(error: unknown): string {
   if (error instanceof Error) return error.message;
   return typeof error === "string" ? error : JSON.stringify(error);

@@ -18,10 +18,10 @@ function readStoredCredential(): Credential | null {
 }
 
 export const credential = signal<Credential | null>(readStoredCredential());
-/** Set while the server refuses calls without a good key. `wrong`: the key that was sent is not accepted. */
+/** The reason to show the key prompt; null while no key is needed. `wrong`: the server refused the key that was sent. */
 export const refusal = signal<{ readonly wrong: boolean } | null>(null);
 
-/** The person closed the question for a key: nothing asks again by itself. */
+/** True after the person closed the key prompt: background reads stop, so that it does not open again. */
 export const declined = signal(false);
 
 let waiting: ((hasKey: boolean) => void)[] = [];
@@ -43,7 +43,7 @@ export function saveCredential(value: Credential | null): void {
   resolveWaiters(true);
 }
 
-/** Resolves when the person has given another key than the refused one, or does not want to: false. */
+/** Opens the key prompt. Resolves with true once there is another credential than `refused`, with false if the prompt is closed. */
 export async function waitForCredential(refused: Credential | null): Promise<boolean> {
   if (credential.value !== refused) return true;
   refusal.value ??= { wrong: refused !== null };

@@ -108,7 +108,7 @@ function Help({ close }: { readonly close: () => void }): VNode {
 
 const loaded = new Map<string, ComponentType>();
 
-/** The chosen view. Nothing while it loads: the one before it would take the ids of the new address for its own. */
+/** Renders the chosen view, and nothing while it loads: the view before it would take the ids of the new address as its own. */
 function CurrentView(): VNode {
   const name = view.value;
   const [, setLoaded] = useState("");

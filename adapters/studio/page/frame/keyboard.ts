@@ -3,10 +3,10 @@ import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Binding {
-  /** Such as `j`, `g t`, `mod+Enter` or `Escape`. */
+  /** The key or sequence, such as `j`, `g t`, `mod+Enter` or `Escape`. */
   readonly keys: string;
   readonly label: string;
-  /** Also while the person types. */
+  /** True for a key that also works while a field has the focus. */
   readonly inFields: boolean;
   run(event: KeyboardEvent): void;
 }

@@ -23,10 +23,10 @@ export function notify(text: string, kind: Notice["kind"] = "done", ms = 4000): 
   setTimeout(() => removeNotice(id), ms);
 }
 
-/** What is under way, by what it does. */
+/** The labels of the actions that are running. */
 const runningActions = signal<readonly string[]>([]);
 
-/** Does something, and says so if it fails. */
+/** Runs an action and shows a notice if it fails. Never rejects. */
 export async function perform(label: string, action: () => Promise<unknown>): Promise<void> {
   runningActions.value = [...runningActions.value, label];
   try {
@@ -38,15 +38,15 @@ export async function perform(label: string, action: () => Promise<unknown>): Pr
   }
 }
 
-/** Does what a button says. A second press while it is under way does nothing. */
+/** Runs the action of a button. Does nothing while an action with the same label is running. */
 export function attempt(label: string, action: () => Promise<unknown>): void {
   if (!runningActions.value.includes(label)) void perform(label, action);
 }
 
-/** The ids of what is deleted while that can be taken back: no list shows it. */
+/** The ids of deleted rows, which lists hide while the deletion can be undone. */
 export const deletedIds = signal<ReadonlySet<string>>(new Set());
 
-/** Deletes something in 5 s, unless the person takes it back. Leaving the page does it at once. */
+/** Calls `action` after 5 s, unless the person undoes the deletion. Leaving the page calls it at once. */
 export function removeWithUndo(text: string, key: string, action: () => Promise<unknown>, undo?: () => void): void {
   const id = ++lastNoticeId;
   deletedIds.value = new Set([...deletedIds.value, key]);

@@ -4,12 +4,12 @@ import { STUDIO } from "../api/client.ts";
 
 export interface PageAddress {
   readonly view: string;
-  /** What stands behind the view: ids, decoded. */
+  /** The decoded path segments after the view. */
   readonly ids: readonly string[];
   readonly query: URLSearchParams;
 }
 
-/** An address that somebody cut may not decode. */
+/** Decodes a path segment. Returns it unchanged if it is not valid, as in an address that was cut off. */
 function decodeSegment(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -28,7 +28,7 @@ export const view: ReadonlySignal<string> = computed(() => pageAddress.value.vie
 
 type QueryValues = Readonly<Record<string, string | number | null | undefined>>;
 
-/** The address of a place. */
+/** Returns the address of a view with its path segments and query. Omits empty query values. */
 export function toHref(path: readonly string[], query: QueryValues = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -38,7 +38,7 @@ export function toHref(path: readonly string[], query: QueryValues = {}): string
   return `${STUDIO}${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
-/** What belongs to the opened item. All else in the query filters the list, and stays. */
+/** The query names that belong to the opened item. All others filter the list and stay. */
 const ITEM_QUERY_NAMES: ReadonlySet<string> = new Set([
   "against",
   "checkpoint",
@@ -51,7 +51,7 @@ const ITEM_QUERY_NAMES: ReadonlySet<string> = new Set([
   "with",
 ]);
 
-/** The address of a list, or of an item in it: where that list is open, with its filters. */
+/** Returns the address of a list or of an item in it. Keeps the filters if that list is open. */
 export function toListHref(path: readonly string[], changes: QueryValues = {}): string {
   const { view: name, query } = pageAddress.value;
   const filters = path[0] === name ? [...query].filter(([key]) => !ITEM_QUERY_NAMES.has(key)) : [];
@@ -64,7 +64,7 @@ export function go(href: string, { replace = false }: { readonly replace?: boole
   pageAddress.value = readAddress();
 }
 
-/** The address here with some query values changed; null removes one. */
+/** Returns the current address with changed query values; null removes one. */
 export function toCurrentHref(changes: QueryValues): string {
   const { view: name, ids, query } = pageAddress.value;
   return toHref([name, ...ids], { ...Object.fromEntries(query), ...changes });

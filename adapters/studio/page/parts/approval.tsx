@@ -33,7 +33,7 @@ const SPELLINGS = [
 /** The middleware's own description repeats the arguments, which stand below it. */
 const ARGUMENTS = /\n\nTool: .*\nArgs: [\s\S]*$/;
 
-/** Null for a value that is not such a request, or has an action that no decision of this page fits. */
+/** Returns null for a value that is not such a request, or has an action that no decision of this page fits. */
 export function readHumanRequest(value: unknown): HumanRequest | null {
   if (!isObject(value)) return null;
   const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));
@@ -67,7 +67,7 @@ interface ActionDraft {
   readonly args?: unknown;
 }
 
-/** What the middleware would fail on, for good. */
+/** Returns a description of arguments that would make the middleware fail; an empty text if there is none. */
 const findProblem = ({ mode }: ActionDraft, args: unknown): string =>
   mode === "edit" && !isObject(args) ? 'The arguments must be a JSON object, such as {"city": "Rome"}.' : "";
 
@@ -89,17 +89,17 @@ function DecisionKey(props: { readonly type: DecisionType; readonly choose: () =
 }
 
 interface ActionProps {
-  /** Names what is typed here. */
+  /** The key under which the typed text is stored. */
   readonly draftKey: string;
   readonly action: Action;
   readonly edited: HumanRequest["edited"];
   readonly busy: boolean;
-  /** The keys decide here. */
+  /** True if the keyboard shortcuts decide this action. */
   readonly hasKeys: boolean;
   readonly decide: (decision: unknown) => void;
 }
 
-/** One action of a request: its arguments, and a button for each decision that is allowed. */
+/** Shows an action of a request, its arguments, and a button for each allowed decision. */
 function ActionCard({ draftKey, action, edited, busy, hasKeys, decide }: ActionProps): VNode {
   const typed = readDraft<ActionDraft>(draftKey, { mode: "", text: "" });
   const set = (change: Partial<ActionDraft>): void => saveDraft(draftKey, { ...typed, ...change });
@@ -210,7 +210,7 @@ interface ApprovalProps extends Pick<ActionProps, "draftKey" | "busy" | "hasKeys
   readonly answer: (value: unknown) => void;
 }
 
-/** All actions of a request are decided before the answer goes. */
+/** Shows the actions of a request one after the other. Calls `answer` once, after the last decision. */
 export function Approval({ draftKey, request, answer, busy, hasKeys }: ApprovalProps): VNode {
   const { actions, edited } = request;
   const [decisions, setDecisions] = useState<readonly unknown[]>([]);

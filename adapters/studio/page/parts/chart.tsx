@@ -30,7 +30,7 @@ const COLOURS = [
   ["#0b6b74", "#6cced9"],
 ] as const;
 
-/** Each lines on top of those before it, the highest first, so that all are seen. */
+/** Adds each line to the sum of the lines before it. The highest comes first, so that all are visible. */
 function stackLines(lines: readonly Series[]): Series[] {
   const sums: number[] = [];
   return lines
@@ -44,13 +44,13 @@ function stackLines(lines: readonly Series[]): Series[] {
     .reverse();
 }
 
-/** The indexes of points without a neighbour. */
+/** Returns the indexes of points without a neighbour. */
 const findIsolatedPoints = (values: ArrayLike<number | null | undefined>): number[] =>
   Array.from({ length: values.length }, (_, index) => index).filter(
     (index) => values[index] != null && values[index - 1] == null && values[index + 1] == null,
   );
 
-/** Short texts for the time axis: the time of day within two days, else the date. */
+/** Returns short texts for the time axis: the time of day for a range within two days, else the date. */
 function formatTimes(splits: readonly number[]): string[] {
   const isShort = (splits.at(-1) ?? 0) - (splits[0] ?? 0) < 2 * 86_400;
   return splits.map((seconds) =>

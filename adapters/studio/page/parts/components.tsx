@@ -14,13 +14,13 @@ export async function copy(text: string, what = "Copied"): Promise<void> {
   );
 }
 
-/** As a ref: takes the focus when it appears, and not again. */
+/** Focuses a field when it appears. For use as a `ref`. */
 export const focusOnMount = (field: HTMLElement | null): void => field?.focus();
 
-/** The end of an id: ids that were made together begin alike. */
+/** Returns the end of an id, because ids that were created together have the same beginning. */
 export const shortId = (id: string): string => id.slice(-8);
 
-/** A shortened id: a click copies it, the tooltip shows all of it. */
+/** Shows a shortened id. A click copies the id, and the tooltip shows all of it. */
 export function Id({ value, label = "id" }: { readonly value: string; readonly label?: string }): VNode {
   const short = value.length > 10 ? `…${shortId(value)}` : value;
   return (
@@ -40,7 +40,7 @@ export function Id({ value, label = "id" }: { readonly value: string; readonly l
   );
 }
 
-/** Ticks slowly: relative times need no more. */
+/** The time for relative times, updated every 5 s. */
 const now = signal(Date.now());
 setInterval(() => {
   if (!document.hidden) now.value = Date.now();
@@ -66,7 +66,7 @@ function formatRelativeTime(time: number, now: number): string {
 export const formatTime = (time: string | number): string =>
   new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** A relative time by the server's clock, with the exact one in the tooltip. */
+/** Shows a relative time by the server's clock, with the exact time in the tooltip. */
 export function Time({ at }: { readonly at: string | null | undefined }): VNode {
   if (!at) return <span class="faint">–</span>;
   return (
@@ -85,7 +85,7 @@ export function formatDuration(ms: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** What a durable function waits for. */
+/** Returns the text of what a durable function waits for. */
 export function formatWait(wait: {
   readonly kind: string;
   readonly name: string;
@@ -131,7 +131,7 @@ export function Status({ value, short = false }: { readonly value: string; reado
   );
 }
 
-/** Nothing is here: why, and what to do. */
+/** Shows why a list is empty, and what to do. */
 export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): VNode {
   return (
     <div class="empty">
@@ -141,7 +141,7 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
   );
 }
 
-/** Something failed: what, and a way on. */
+/** Shows an error, with a button to try again if `retry` is set. */
 export function Problem({ error, retry }: { readonly error: unknown; readonly retry?: () => unknown }): VNode {
   const isForbidden = error instanceof Failure && error.status === 403;
   const isGone = error instanceof Failure && error.status === 404;
@@ -163,7 +163,7 @@ export function Problem({ error, retry }: { readonly error: unknown; readonly re
   );
 }
 
-/** Grey bars, only for what takes longer than a blink. */
+/** Shows grey bars in the place of content that takes longer than 150 ms to load. */
 export function Skeleton({ rows = 6 }: { readonly rows?: number }): VNode | null {
   const [isLate, setLate] = useState(false);
   useEffect(() => {
@@ -181,7 +181,7 @@ export function Skeleton({ rows = 6 }: { readonly rows?: number }): VNode | null
   );
 }
 
-/** What was read, its error or its skeleton. */
+/** Shows loaded data, else its error, else a skeleton. */
 export function Ready<T>(props: {
   readonly of: { readonly data: T | undefined; readonly error: unknown; reload?(): unknown };
   readonly rows?: number;
@@ -193,7 +193,7 @@ export function Ready<T>(props: {
   return <Skeleton rows={props.rows ?? 6} />;
 }
 
-/** Labels and values in two columns. */
+/** Shows labels and values in two columns. */
 export function Facts({ items }: { readonly items: readonly (readonly [string, ComponentChildren])[] }): VNode {
   return (
     <dl class="facts">
@@ -207,7 +207,7 @@ export function Facts({ items }: { readonly items: readonly (readonly [string, C
   );
 }
 
-/** A table that scrolls sideways where it has to. */
+/** Shows a table that scrolls sideways on narrow screens. */
 export function TableBox({ label, children }: { readonly label: string; readonly children: ComponentChildren }): VNode {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard

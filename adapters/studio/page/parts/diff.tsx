@@ -1,4 +1,4 @@
-/** What changed between two JSON values, path by path. */
+/** Shows the changes between two JSON values, path by path. */
 import type { VNode } from "preact";
 
 export interface Change {
@@ -9,7 +9,7 @@ export interface Change {
 
 const isBranch = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
 
-/** Changed paths, in order; whole members where one side lacks them. */
+/** Returns the changed paths in order, with whole members where one side lacks them. */
 function findChanges(before: unknown, after: unknown, path = ""): Change[] {
   if (Object.is(before, after)) return [];
   if (!isBranch(before) || !isBranch(after) || Array.isArray(before) !== Array.isArray(after)) {

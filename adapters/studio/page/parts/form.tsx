@@ -23,7 +23,7 @@ export interface Schema {
   readonly maximum?: number;
 }
 
-/** The schema behind a reference, and the one of `T | null`. */
+/** Follows a reference, and returns the schema of T for `T | null`. */
 function resolveSchema(schema: Schema, root: Schema): Schema {
   const name = /^#\/(?:\$defs|definitions)\/(.+)$/.exec(schema.$ref ?? "")?.[1];
   if (name) return resolveSchema((root.$defs ?? root.definitions)?.[name] ?? {}, root);
@@ -35,7 +35,7 @@ const getSchemaType = ({ type, properties }: Schema): string =>
   (Array.isArray(type) ? type.find((name) => name !== "null") : (type as string | undefined)) ??
   (properties ? "object" : "any");
 
-/** A first value that fits a schema: its default, its example, or something empty. */
+/** Returns a first value that fits a schema: its default, its example, or an empty value. */
 export function createExample(schema: Schema | null | undefined, root: Schema = schema ?? {}, depth = 0): unknown {
   if (!schema || depth > 5) return null;
   const resolved = resolveSchema(schema, root);
@@ -81,7 +81,7 @@ function findJsonProblem(text: string): string {
   }
 }
 
-/** Text that must be JSON. What does not parse stays as it was typed, is not handed on, and keeps its form from being sent. */
+/** Edits text that must be JSON. Text that does not parse stays as typed, is not passed to `change`, and blocks its form. */
 export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps): VNode {
   const draftKey = `${useContext(DraftScope)} ${label}`;
   const unparsed = readDraft<string | null>(draftKey, null);
@@ -228,7 +228,7 @@ function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): 
   );
 }
 
-/** Takes back what was typed at a place, where anything was. */
+/** Shows a button that discards the drafts under a key. Shows nothing if there are none. */
 export function Discard({ draftKey }: { readonly draftKey: string }): VNode | null {
   if (!hasDraft(draftKey)) return null;
   return (
@@ -245,7 +245,7 @@ interface EditorProps {
   readonly change: (value: unknown) => void;
 }
 
-/** The form where there is a schema with properties, and a switch to raw JSON. */
+/** Edits a value in a form if its schema has properties, with a switch to raw JSON; else as JSON. */
 export function Editor({ schema, label, value, change }: EditorProps): VNode {
   const isSingle = schema
     ? schema.enum !== undefined || /^(?:string|boolean|number|integer)$/.test(getSchemaType(schema))

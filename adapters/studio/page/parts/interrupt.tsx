@@ -17,7 +17,7 @@ interface AnswerProps {
   readonly busy: boolean;
 }
 
-/** Texts that an interrupt offers as answers. */
+/** Returns the texts that an interrupt offers as answers. */
 function readChoices(value: unknown): readonly string[] {
   if (!isObject(value)) return [];
   const list = value["answers"] ?? value["options"] ?? value["choices"];
@@ -30,7 +30,7 @@ interface FreeDraft {
   readonly isJson: boolean;
 }
 
-/** The schema of the answer: beside the value for `ask` of a durable function, otherwise in it. */
+/** Returns the schema of the answer: beside the value for `ask` of a durable function, otherwise in it. Null if there is none. */
 function findResponseSchema({ value, response_schema }: WaitingInterrupt): Schema | null {
   const schema = response_schema ?? (isObject(value) ? value["response_schema"] : null);
   return isObject(schema) ? schema : null;
@@ -111,7 +111,7 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
   );
 }
 
-/** The question of an interrupt, where it has one in words. */
+/** Returns the text that an interrupt shows to the person; null if its value has none. */
 export function findPrompt(value: unknown): string | null {
   if (typeof value === "string") return value;
   if (!isObject(value)) return null;
@@ -121,7 +121,7 @@ export function findPrompt(value: unknown): string | null {
   return typeof text === "string" ? text : null;
 }
 
-/** What the question, the offered answers and the form do not show already. */
+/** Returns the part of a value that the prompt, the offered answers and the form do not show; undefined if they show all. */
 function findUndisplayedValue(value: unknown, prompt: string | null): unknown {
   if (!isObject(value)) return typeof value === "string" ? undefined : value;
   const displayed = new Set<unknown>([prompt ?? undefined, readChoices(value), value["response_schema"]]);
@@ -157,7 +157,7 @@ interface InterruptsProps {
   readonly answer: (answers: Readonly<Record<string, unknown>>) => Promise<unknown>;
 }
 
-/** All interrupts of a thread. Their answers go together, since one run takes them all. */
+/** Shows all interrupts of a thread. Sends their answers together, because one run takes them all. */
 export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode {
   const [answers, setAnswers] = useState<Readonly<Record<string, unknown>>>({});
   const [isSending, setSending] = useState(false);

@@ -96,7 +96,7 @@ interface TruncatedTextProps {
   readonly children: (visibleText: string) => ComponentChildren;
 }
 
-/** A text, the beginning of one that is too long. Thousands of accents on one letter would take the browser seconds. */
+/** Renders a text, of a long one the beginning. Removes accents after the 20th: thousands on one letter would take the browser seconds. */
 export function TruncatedText({ text, name, children }: TruncatedTextProps): VNode {
   const visibleText = text.slice(0, MAX_TEXT_CHARS).replace(/(\p{M}{20})\p{M}+/gu, "$1");
   if (text.length <= MAX_TEXT_CHARS) return <>{children(visibleText)}</>;

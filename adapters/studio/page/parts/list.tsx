@@ -1,4 +1,4 @@
-/** A list of any length: only the rows in sight exist. `j` and `k` move, Enter opens. */
+/** Shows a list of any length. Only the rows in sight exist. `j` and `k` move, Enter opens. */
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../frame/keyboard.ts";
@@ -18,7 +18,7 @@ interface ListProps<T> {
   readonly head?: ComponentChildren;
 }
 
-/** Rows above and below what is in sight. */
+/** The number of rows that are rendered above and below those in sight. */
 const OVERSCAN_ROWS = 8;
 
 export function List<T>(props: ListProps<T>): VNode {

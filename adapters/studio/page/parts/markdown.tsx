@@ -79,13 +79,13 @@ const Block = memo(
   (before, after) => before.raw === after.raw,
 );
 
-/** Work for one text, in characters that the parser looks at: about 50 ms. */
+/** The maximum work for one text, in characters that the parser reads: about 50 ms. */
 const MAX_WORK = 10_000_000;
-/** What each piece of inline text costs: a table may have a million empty cells. */
+/** The work that each inline text counts for at least: a table may have a million empty cells. */
 const WORK_PER_INLINE_TEXT = 1000;
 const MAX_LEVELS = 50;
 
-/** Gives up on what would take seconds: the parser looks at the rest of a text again for each sign, long word and level in it. */
+/** Throws for a text that would take seconds: the parser reads the remaining text again for each sign, long word and level in it. */
 class BoundedLexer extends Lexer {
   #work = 0;
   #level = 0;
@@ -120,7 +120,7 @@ class BoundedLexer extends Lexer {
   }
 }
 
-/** What a page can show at once: each block is sanitized by itself, and each tag may nest. */
+/** The maximum number of elements of one text. Each block is sanitized by itself, and each tag may nest. */
 const MAX_ELEMENTS = 40_000;
 const INLINE_TYPES = /^(?:text|strong|em|codespan|link|del|br|escape|image)$/;
 
@@ -132,7 +132,7 @@ function countElements(tokens: Token[]): number {
   return parts;
 }
 
-/** Null for text that would take the page too long. */
+/** Parses a text into blocks. Returns null for a text that would take the page too long. */
 function parseWithinLimits(text: string): Token[] | null {
   try {
     const all = new BoundedLexer({ ...marked.defaults, breaks: true }).lex(text);
@@ -156,7 +156,7 @@ const Blocks = memo(function Blocks({ text }: { readonly text: string }): VNode 
   );
 });
 
-/** `name`: the file name of a text that is too long to be shown whole. */
+/** Renders Markdown. `name` is the file name for the download of a text that is too long to be shown whole. */
 export function Markdown({ text, name = "text.md" }: { readonly text: string; readonly name?: string }): VNode {
   return (
     <TruncatedText text={text} name={name}>

@@ -29,7 +29,7 @@ export function Panes({ name, list, detail, wide = false, hint }: PanesProps): V
   );
 }
 
-/** The head of a list: what it is, and what can be done. */
+/** Shows the title of a list and its actions. */
 export function Head({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): VNode {
   return (
     <header class="head">
@@ -44,7 +44,7 @@ interface DetailHeadProps {
   readonly children?: ComponentChildren;
 }
 
-/** The head of a detail. The arrow leads to the list where only one pane fits; Escape does it everywhere. */
+/** Shows the title of a detail and its actions. The arrow leads to the list where only one pane fits; Escape does it everywhere. */
 export function DetailHead({ title, children }: DetailHeadProps): VNode {
   const back = toListHref([view.value]);
   useKey("Escape", "Close", () => go(back));

@@ -4,7 +4,7 @@ import { client } from "../api/client.ts";
 import { shortId } from "../parts/components.tsx";
 import { type Resource, useResource } from "./resource.ts";
 
-/** In the order of their names: those of a server's agents are created together, in no order. */
+/** Returns the assistants, sorted by name: a server creates those of its agents together, in no order. */
 export const useAssistants = (): Resource<Assistant[]> =>
   useResource("assistants/list", async (signal) => {
     const assistants = (await client.assistants.search({ limit: 1000, signal })) as Assistant[];
@@ -16,7 +16,7 @@ export const useSchemas = (assistant_id: string | null): Resource<GraphSchema> =
     client.assistants.getSchemas(assistant_id as string),
   );
 
-/** The name of an assistant: its own, or that of its graph. */
+/** Returns the name of an assistant, else of its graph, else the end of its id. */
 export function formatAssistantName(assistants: readonly Assistant[] | undefined, assistant_id: string | null): string {
   const assistant = assistants?.find((candidate) => candidate.assistant_id === assistant_id);
   return assistant ? assistant.name || assistant.graph_id : assistant_id ? shortId(assistant_id) : "–";

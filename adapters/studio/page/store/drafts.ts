@@ -1,4 +1,4 @@
-/** What a person typed and has not sent yet. It stays in this tab: over a reload, another view, and a refusal. */
+/** Stores the text that a person typed and has not sent. It stays in this tab over a reload, another view, and a refused request. */
 import { signal } from "@preact/signals";
 import { createContext } from "preact";
 
@@ -18,17 +18,17 @@ function readStoredDrafts(): Map<string, unknown> {
 
 const drafts = signal<ReadonlyMap<string, unknown>>(readStoredDrafts());
 
-/** The place of the form around a field, under which the field keeps what it cannot hand on. */
+/** The draft key of the form around a field. A field stores text under it that does not parse yet. */
 export const DraftScope = createContext("");
 
 export const hasDraft = (draftKey: string): boolean =>
   [...drafts.value.keys()].some((key) => key === draftKey || key.startsWith(`${draftKey} `));
 
-/** What was typed at a place; `first` where nothing was. */
+/** Returns the draft under a key; `initialValue` if there is none. */
 export const readDraft = <T>(draftKey: string, initialValue: T): T =>
   drafts.value.has(draftKey) ? (drafts.value.get(draftKey) as T) : initialValue;
 
-/** Keeps what was typed; undefined forgets it. */
+/** Stores a draft; undefined removes it. */
 export function saveDraft(draftKey: string, value: unknown): void {
   const next = new Map(drafts.value);
   if (value === undefined) next.delete(draftKey);
@@ -42,7 +42,7 @@ export function saveDraft(draftKey: string, value: unknown): void {
   }
 }
 
-/** Forgets what was typed at a place and within it: it is not wanted, or was `saved` and nothing was typed meanwhile. */
+/** Removes the drafts under a key and its subkeys. With `savedValue`, does nothing if the draft has changed since. */
 export function discardDrafts(draftKey: string, savedValue?: unknown): void {
   if (savedValue !== undefined && readDraft(draftKey, savedValue) !== savedValue) return;
   for (const key of drafts.value.keys())

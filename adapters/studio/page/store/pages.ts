@@ -12,17 +12,17 @@ interface ListOptions<T> {
   readonly path: string;
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly getId: (item: T) => string;
-  /** How often the first page is read again, in milliseconds. */
+  /** The interval at which the first page is read again, in milliseconds; 0 for never. */
   readonly pollIntervalMs?: number;
 }
 
 export interface Pages<T> extends Resource<Listing<T>> {
   readonly items: readonly T[];
-  /** Undefined at the end of the list. */
+  /** Reads the next page; undefined at the end of the list. */
   readonly loadMore: (() => void) | undefined;
 }
 
-/** Pages may be empty although the list goes on. */
+/** Reads pages until one has items, because a page may be empty although the list continues. */
 async function readNonEmptyPage<T>(load: LoadPage<T>, from: string | null, signal?: AbortSignal): Promise<Listing<T>> {
   let page = await load(from, signal);
   for (let tries = 0; page.items.length === 0 && page.next !== null && tries < 20; tries += 1) {
@@ -31,7 +31,7 @@ async function readNonEmptyPage<T>(load: LoadPage<T>, from: string | null, signa
   return page;
 }
 
-/** A list below `/greenroom`; its key in the store begins with its path. */
+/** Reads a list below `/greenroom` page by page. Its key in the store begins with its path. */
 export function usePages<T>({ path, query = {}, getId, pollIntervalMs = 0 }: ListOptions<T>): Pages<T> {
   const key = `${path}/${JSON.stringify(query)}`;
   const load: LoadPage<T> = (cursor, signal) =>

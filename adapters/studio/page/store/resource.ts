@@ -1,4 +1,4 @@
-/** The store of server state: what was read, by key, shared by all parts of the page that show it. */
+/** Caches server state by key, shared by all parts of the page that show it. */
 import { type Signal, signal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import { onReturn } from "../api/client.ts";
@@ -23,9 +23,9 @@ interface CacheEntry<T> {
 }
 
 const EMPTY: Loaded<never> = { data: undefined, error: undefined, loading: true };
-/** Entries without a user that stay, so that going back shows at once what was there. */
+/** The number of entries without a user that stay cached, so that going back shows them at once. */
 const MAX_UNUSED_ENTRIES = 100;
-/** A second part of the page that shows the same reads nothing again within this time. */
+/** The age up to which cached state is shown without another read, in milliseconds. */
 const FRESH_MS = 800;
 const entries = new Map<string, CacheEntry<unknown>>();
 
@@ -82,7 +82,7 @@ function evictUnusedEntries(): void {
   for (const [key] of unused.slice(0, Math.max(0, unused.length - MAX_UNUSED_ENTRIES))) entries.delete(key);
 }
 
-/** Reads again what is shown and starts with `prefix`; forgets the rest of it. Resolves when it was read. */
+/** Reads the shown entries again whose key starts with `prefix`, and removes the others of them. Resolves after the reads. */
 export async function refresh(prefix = ""): Promise<void> {
   const reads: Promise<void>[] = [];
   for (const [key, entry] of entries) {
@@ -106,7 +106,7 @@ export interface Resource<T> extends Loaded<T> {
 
 const NO_RESOURCE = signal<Loaded<never>>({ data: undefined, error: undefined, loading: false });
 
-/** What `load` gives, kept under `key`; read again every `every` milliseconds while it is shown. A null key reads nothing. */
+/** Returns the result of `load`, cached under `key`, and polls while it is shown. A null key reads nothing. */
 export function useResource<T>(key: string | null, load: Load<T>, pollIntervalMs = 0): Resource<T> {
   const entry = key === null ? null : getOrCreateEntry(key, load);
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** The graph of an assistant, drawn; nodes that run at the moment are lit. */
+/** Draws the graph of an assistant. Nodes that are running are lit. */
 import { Graph as Layout, layout } from "@dagrejs/dagre";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
@@ -90,7 +90,7 @@ function Drawing({ graph, lit }: { readonly graph: GraphResponse; readonly lit: 
   );
 }
 
-/** The nodes of running runs: what comes next after their newest checkpoint. */
+/** Returns the nodes that running runs execute: those that are next after their newest checkpoint. */
 async function readRunningNodes(assistant_id: string, signal: AbortSignal): Promise<ReadonlySet<string>> {
   const { items } = await call<Listing<RunSummary>>("GET", "/greenroom/runs", {
     query: { status: "running", assistant_id, limit: 20 },

@@ -17,7 +17,7 @@ const toComparedFields = ({ name, description, config, context, metadata, graph_
 const getCreator = (assistant: Version | undefined): unknown =>
   (assistant?.metadata as Record<string, unknown>)?.["created_by"];
 
-/** Each version begins with the metadata of the one before it: what a version did not set says nothing of who made it. */
+/** Returns the creator of a version; an empty text if unknown. A version inherits metadata, so an unchanged creator is not its own. */
 function findAuthor(assistant: Version, all: readonly Version[]): string {
   const creator = getCreator(assistant);
   const isOwn =

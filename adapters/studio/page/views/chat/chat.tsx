@@ -32,16 +32,16 @@ interface ChatProps {
   readonly thread_id: string;
   readonly source: ChatSource;
   readonly assistant_id: string | null;
-  /** False while the assistant and its schemas are being read. */
+  /** False while the assistant and its schemas are loading. */
   readonly isAssistantLoaded: boolean;
   readonly schema: Schema | null;
   readonly context: Readonly<Record<string, unknown>>;
 }
 
-/** Messages that exist in the page at first; more come when the reader scrolls up. */
+/** The number of messages in the page at first. */
 const MESSAGES_AT_FIRST = 60;
 
-/** The box of the conversation: it follows its end while the reader is there. */
+/** Keeps the box of the conversation scrolled to its end while the reader is there. */
 function useScrollToEnd(changes: readonly unknown[]) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
@@ -55,7 +55,7 @@ function useScrollToEnd(changes: readonly unknown[]) {
   return { box, isAtEnd, onScroll };
 }
 
-/** Versions of the shown messages, read when the conversation rests. */
+/** Reads the history and the versions of messages while no run streams. */
 function useForks(thread_id: string, state: ChatState) {
   const history = useHistory(thread_id, state);
   const { checkpoint_id } = state;
@@ -81,7 +81,7 @@ interface TurnOperations {
   readonly actions: MessageActions;
 }
 
-/** What can be said and done in a conversation. `begin` is called before each turn, with the message that was to be edited after it failed. */
+/** Returns the operations of a conversation. Calls `begin` before each turn, and again with the message id after an edit failed. */
 function useTurnOperations(
   props: ChatProps,
   history: History | undefined,
@@ -155,12 +155,12 @@ interface MessagesProps {
   readonly actions: MessageActions;
 }
 
-/** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
+/** Shows the newest messages, and earlier ones on demand. Results of tools are part of the message that called them. */
 function Messages({ state, forks, turns, times, canChange, editing, setEditing, actions }: MessagesProps): VNode {
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [windowSize, setWindowSize] = useState(MESSAGES_AT_FIRST);
-  /** What lies below the top of the box when earlier messages come: it stays where it is. */
+  /** The height below the top of the box before earlier messages are added, to restore the scroll position. */
   const scrollAnchor = useRef<{ readonly box: Element; readonly height: number } | null>(null);
   useLayoutEffect(() => {
     if (scrollAnchor.current)

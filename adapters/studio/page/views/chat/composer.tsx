@@ -1,4 +1,4 @@
-/** Where the next turn is written: a message with attachments, a form of the input schema, or raw JSON. */
+/** Edits the next turn: a message with attachments, a form of the input schema, or raw JSON. */
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
@@ -10,7 +10,7 @@ import type { ContentBlock } from "./messages.ts";
 export type InputMode = "message" | "input";
 
 interface ComposerProps {
-  /** Names the draft: what was typed stays in this tab. */
+  /** The key of the draft, which stays in this tab. */
   readonly draftKey: string;
   readonly assistant_id: string | null;
   readonly schema: Schema | null;
@@ -20,15 +20,15 @@ interface ComposerProps {
   readonly setMode: (mode: InputMode) => void;
   readonly running: boolean;
   readonly disabled: boolean;
-  /** Nothing was said yet: the person is about to. */
+  /** True for an empty conversation, whose box takes the focus. */
   readonly isFresh: boolean;
-  /** Rejects when no run began: the draft comes back. */
+  /** Rejects if no run was started; the draft is then restored. */
   readonly send: (input: unknown) => Promise<void>;
   readonly stop: () => void;
 }
 
 interface Attachment {
-  /** Two may have the same name. */
+  /** An id, because two files may have the same name. */
   readonly id: string;
   readonly name: string;
   readonly block: ContentBlock;
@@ -46,7 +46,7 @@ function readFile(file: File, as: "text" | "data"): Promise<string> {
   });
 }
 
-/** A file as a content block: an image, text, or a file by its bytes. */
+/** Returns a file as a content block: an image, a text, or its bytes. */
 async function toContentBlock(file: File): Promise<ContentBlock> {
   if (/^text\/|json$|xml$|yaml$/.test(file.type)) {
     return { type: "text", text: `${file.name}:\n\n${await readFile(file, "text")}` };
@@ -58,10 +58,10 @@ async function toContentBlock(file: File): Promise<ContentBlock> {
 }
 
 const toMessageDraftKey = (draftKey: string): string => `message ${draftKey}`;
-/** Where the box went away that was written in: the next one of that place goes on. A new thread's box becomes the thread's. */
+/** The draft key of the box that had the focus when it was removed. The next box with that key takes the focus again. */
 let lastFocusedDraftKey = "";
 
-/** An id for a message that the page makes: also on pages without a secure context, which lack randomUUID. */
+/** Returns a UUID. Works without a secure context, where `crypto.randomUUID` is missing. */
 export function createId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x40;
@@ -75,11 +75,11 @@ export function createMessageInput(text: string, blocks: readonly ContentBlock[]
   return { messages: [{ type: "human", content, id: createId() }] };
 }
 
-/** An agent takes messages if its schema has them, or if it has none. */
+/** Returns true if the schema has messages, or if there is no schema. */
 export const acceptsMessages = (schema: Schema | null): boolean =>
   !schema?.properties || "messages" in schema.properties;
 
-/** A first input by the schema of an agent. One that takes messages gets one: an empty list starts nothing. */
+/** Returns a first input that fits a schema. Adds a message if the agent takes messages, because an empty list starts nothing. */
 export function createExampleInput(schema: Schema | null): unknown {
   const example = createExample(schema) ?? {};
   if (typeof example !== "object" || Array.isArray(example)) return example;

@@ -1,4 +1,4 @@
-/** The conversation that the events of a thread make, over the state that was read before them. */
+/** Builds a conversation from the events of a thread, over the state that was read before them. */
 import type { ThreadEvent } from "../../api/events.ts";
 import { type ChatMessage, findMessages } from "./messages.ts";
 import type { Nested } from "./source.ts";
@@ -28,7 +28,7 @@ const isRoot = ({ params }: ThreadEvent): boolean => params.namespace.length ===
 
 const START_EVENTS: ReadonlySet<string> = new Set(["running", "started"]);
 
-/** A run of the thread has ended. */
+/** Returns true for the event that ends a run of the thread. */
 export const isRunEnd = (event: ThreadEvent): boolean =>
   event.method === "lifecycle" && isRoot(event) && !START_EVENTS.has((event.params.data as LifecycleData).event);
 
@@ -37,20 +37,20 @@ export class Conversation {
   run_id: string | null = null;
   error: string | null = null;
   #complete: readonly ChatMessage[] | null = null;
-  /** What is not in the values yet, in the order in which it came: sent messages, and those that stream. */
+  /** The messages that are not in the values yet, in order of arrival: sent messages, and those that stream. */
   #pending = new Map<string, ChatMessage | StreamedMessage>();
   readonly #nested = new Map<string, Subagent>();
   readonly #startTimes = new Map<string, number>();
   readonly #times = new Map<string, number>();
 
-  /** The state at rest: nothing streams. */
+  /** Replaces the state with that of an idle thread, and removes streamed messages. */
   settle(values: unknown): void {
     this.#setValues(values);
     this.run_id = null;
     this.#removeStreamed();
   }
 
-  /** What streamed. Subagents of tool calls stay: the values have nothing of what they said. */
+  /** Removes streamed messages. Subagents of tool calls stay, because the values do not contain their messages. */
   #removeStreamed(): void {
     for (const [key, message] of this.#pending) if (message instanceof StreamedMessage) this.#pending.delete(key);
     for (const [scope, { call }] of this.#nested) if (!call) this.#nested.delete(scope);
@@ -64,14 +64,14 @@ export class Conversation {
       if (!message.id || completeIds.has(message.id)) this.#pending.delete(key);
   }
 
-  /** A turn is sent. `after`: the messages that it comes after, where these are not all. */
+  /** Adds the messages of a sent turn. `after` are the messages that stay before them; all by default. */
   send(added: readonly ChatMessage[], after?: readonly ChatMessage[]): void {
     this.error = null;
     if (after) this.#complete = after;
     for (const [index, message] of added.entries()) this.#pending.set(message.id ?? `sent ${index}`, message);
   }
 
-  /** The turn was refused. */
+  /** Removes the messages of a sent turn that the server refused. */
   unsend(): void {
     for (const [key, message] of this.#pending) if (!(message instanceof StreamedMessage)) this.#pending.delete(key);
   }
@@ -140,7 +140,7 @@ export class Conversation {
     );
   }
 
-  /** How long calls of tools took, by the server's clock. */
+  /** The durations of tool calls by their ids, in milliseconds of the server's clock. */
   get times(): ReadonlyMap<string, number> {
     return this.#times;
   }

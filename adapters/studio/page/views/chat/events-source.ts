@@ -43,14 +43,14 @@ const START: ChatState = {
 };
 
 const CHANNELS = ["lifecycle", "values", "messages", "tools"];
-/** An idle thread has no stream: its newest run is looked at this often. */
+/** The interval at which the newest run of an idle thread is read, in milliseconds. */
 const POLL_INTERVAL_MS = 2000;
 const toInterrupts = ({ tasks }: StateResponse): WaitingInterrupt[] =>
   tasks.flatMap(({ id, name, interrupts }) =>
     interrupts.map((interrupt) => ({ ...interrupt, interrupt_id: interrupt.id ?? id, task_id: id, node: name })),
   );
 
-/** Calls `flush` once before the next picture, however often it is asked. */
+/** Returns a function that calls `flush` once before the next frame, however often it is called. */
 function oncePerFrame(flush: () => void): () => void {
   let isScheduled = false;
   return () => {
@@ -68,7 +68,7 @@ function oncePerFrame(flush: () => void): () => void {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The server answers again. */
+/** Resolves when the server responds again. */
 const waitForServer = (): Promise<void> =>
   new Promise((resolve) => {
     if (!isAway.value) return resolve();
@@ -86,9 +86,9 @@ class EventsSource implements ChatSource {
   readonly #flush: () => void;
   #stream: AbortController | null = null;
   #since = 0;
-  /** Counts readings and turns: a reading that another one has overtaken is dropped. */
+  /** Counts reads and turns. A read is discarded if the number has changed since its start. */
   #generation = 0;
-  /** The newest run and its status, as of the last reading. */
+  /** The newest run and its status, as of the last read. */
   #newestRunKey = "";
   #head: string | null = null;
   #pollTimer: ReturnType<typeof setTimeout> | undefined;
@@ -151,7 +151,7 @@ class EventsSource implements ChatSource {
     }
   }
 
-  /** A run has ended, or began and ended elsewhere. */
+  /** Reloads the thread and the lists after a run ended here or elsewhere. */
   async #reloadAll(): Promise<void> {
     await this.reload();
     this.#set({ version: this.state.value.version + 1 });
@@ -210,7 +210,7 @@ class EventsSource implements ChatSource {
     }
   }
 
-  /** Looks for runs that began elsewhere, for answers that were given there, and for a run that sleeps or wakes. */
+  /** Polls for runs that were started elsewhere, for answers that were given there, and for a run that sleeps or wakes. */
   #schedulePoll(): void {
     clearTimeout(this.#pollTimer);
     if (this.#isClosed) return;
@@ -263,7 +263,7 @@ class EventsSource implements ChatSource {
     return this.#startRun(() => respond(this.#thread_id, answers));
   }
 
-  /** Sends a command, and follows the run that it begins. */
+  /** Sends a command and follows the run that it starts. Restores the state and throws if none was started. */
   async #startRun(start: () => Promise<StartedRun>): Promise<void> {
     this.#generation++;
     this.#set({ ...this.#getConversationState(), phase: "running", error: null, checkpoint_id: null });
@@ -306,7 +306,7 @@ class EventsSource implements ChatSource {
 
 const sources = new Map<string, { readonly source: ChatSource; users: number }>();
 
-/** The source of a thread, shared by all that show it, and by a thread that was just made. */
+/** Returns the source of a thread, shared by all views of the thread, also of one that was just created. */
 export function getOrCreateSource(thread_id: string, isNew = false): ChatSource {
   const existing = sources.get(thread_id);
   if (existing) return existing.source;

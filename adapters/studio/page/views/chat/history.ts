@@ -14,16 +14,16 @@ export interface Checkpoint {
 }
 
 export interface History {
-  /** Newest first. */
+  /** The checkpoints, newest first. */
   readonly all: readonly Checkpoint[];
   readonly byId: ReadonlyMap<string, Checkpoint>;
-  /** Oldest first; of the roots under the empty name. */
+  /** The children of each checkpoint by its id, oldest first. The roots have the empty id. */
   readonly children: ReadonlyMap<string, readonly Checkpoint[]>;
   readonly isWhole: boolean;
 }
 
 const MAX_CHECKPOINTS = 1000;
-/** What is read again after a run, if it joins what was read before. */
+/** The number of checkpoints that are read again after a run, if they overlap with those read before. */
 const REFRESHED_CHECKPOINTS = 100;
 
 interface CheckpointResponse {
@@ -74,11 +74,11 @@ async function readHistory(thread_id: string): Promise<History> {
   return history;
 }
 
-/** `version` counts what changed it. A new thread has none. */
+/** Reads the history of a thread, again for each `version` of the chat. A new thread has none. */
 export const useHistory = (thread_id: string, { isNew, version }: ChatState): Resource<History> =>
   useResource(isNew ? null : `history/${thread_id}/${version}`, () => readHistory(thread_id));
 
-/** From the root to a checkpoint; to the newest by default. */
+/** Returns the path from the root to a checkpoint; null means to the newest. */
 export function findPath({ all, byId }: History, checkpoint_id: string | null): readonly Checkpoint[] {
   const path: Checkpoint[] = [];
   let checkpoint = checkpoint_id === null ? all[0] : byId.get(checkpoint_id);
@@ -89,7 +89,7 @@ export function findPath({ all, byId }: History, checkpoint_id: string | null): 
   return path;
 }
 
-/** The newest checkpoint below one. */
+/** Returns the id of the newest checkpoint that descends from this one. */
 export function findNewestDescendant(history: History, checkpoint_id: string): string {
   const { children, byId } = history;
   const listDescendants = (id: string): readonly string[] => [
@@ -102,7 +102,7 @@ export function findNewestDescendant(history: History, checkpoint_id: string): s
   );
 }
 
-/** Checkpoints never change, so their messages are read once. */
+/** The messages by checkpoint. A checkpoint never changes, so they are read once. */
 const messagesByCheckpoint = new Map<string, Promise<readonly ChatMessage[]>>();
 
 function readMessages(thread_id: string, checkpoint_id: string): Promise<readonly ChatMessage[]> {
@@ -118,7 +118,7 @@ function readMessages(thread_id: string, checkpoint_id: string): Promise<readonl
   return reading;
 }
 
-/** Where a message appeared first on a path: found by halving, since a message stays once it is there. */
+/** Returns the first checkpoint of a path that has a message. Searches by halving, because a message stays once it is added. */
 export async function findFirstCheckpoint(
   thread_id: string,
   path: readonly Checkpoint[],
@@ -134,7 +134,7 @@ export async function findFirstCheckpoint(
   return path[low];
 }
 
-/** What a subagent said, by the result of the call that ran it: the task has checkpoints of its own. Nothing if it ran none. */
+/** Returns the messages of the subagent that a tool call ran, from the checkpoints of its task. Empty if it ran none. */
 export async function readSubagentMessages(
   thread_id: string,
   path: readonly Checkpoint[],
@@ -165,7 +165,7 @@ export interface Fork {
   readonly options: readonly string[];
 }
 
-/** Forks on a path by the id of the message that differs there. */
+/** Returns the forks on a path by the id of the message that differs there. */
 export async function readForks(
   thread_id: string,
   history: History,

@@ -1,4 +1,4 @@
-/** One message of a conversation, with its tool calls and what can be done with it. */
+/** Shows a message of a conversation, with its tool calls and actions. */
 import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
@@ -28,12 +28,12 @@ export interface MessageActions {
   readonly regenerate: (message: ChatMessage) => void;
   readonly branch: (checkpoint_id: string) => void;
   readonly locate: (message: ChatMessage) => void;
-  /** What a subagent said, by the result of its call. */
+  /** Reads the messages of a subagent by the result of its tool call. */
   readonly subagent: (result: ChatMessage) => Promise<readonly ChatMessage[]>;
 }
 
 interface ToolCardProps {
-  /** Absent where the thread is not at rest. */
+  /** The actions; undefined while a run streams. */
   readonly actions: MessageActions | undefined;
   readonly call: ToolCall;
   readonly result: ChatMessage | undefined;
@@ -42,7 +42,7 @@ interface ToolCardProps {
   readonly nested: Nested | undefined;
 }
 
-/** What a subagent says, folded. */
+/** Shows the messages of a subagent, folded. */
 export function Subagent({ nested }: { readonly nested: Nested }): VNode {
   const { name, messages, isOver } = nested;
   const { withoutResults, results } = separateResults(messages);
@@ -68,7 +68,7 @@ interface PastSubagentProps {
   readonly read: MessageActions["subagent"];
 }
 
-/** The subagent of a call that this page has not followed. */
+/** Shows the subagent of a tool call whose events this page has not received. */
 function PastSubagent({ call, result, read }: PastSubagentProps): VNode | null {
   const { data: messages = [] } = useResource(`subagent/${result.id}`, () => read(result));
   const { subagent_type = call.name } = (call.args ?? {}) as { readonly subagent_type?: unknown };
@@ -177,7 +177,7 @@ function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id:
   );
 }
 
-/** The model of a message and its tokens; behind the last message of a turn, those of the turn, and its run. */
+/** Shows the model of a message and its tokens; after the last message of a turn, the tokens, cost and run of the turn. */
 function MessageUsage({
   message,
   turn,
@@ -214,7 +214,7 @@ function MessageUsage({
 export const toEditDraftKey = ({ id }: ChatMessage): string => `edit ${id}`;
 
 interface EditBoxProps {
-  /** Names what is typed in it. */
+  /** The key of the draft. */
   readonly draftKey: string;
   readonly text: string;
   readonly save: (text: string) => void;
@@ -263,7 +263,7 @@ interface BubbleProps {
   /** Subagents by the id of their call. */
   readonly nested?: ReadonlyMap<string, Nested>;
   readonly fork?: Fork | undefined;
-  /** Of the last message of a turn. */
+  /** The runs of the turn; set for its last message. */
   readonly turn?: TurnRuns | undefined;
   readonly running?: boolean;
   readonly canChange?: boolean;

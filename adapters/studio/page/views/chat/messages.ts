@@ -1,4 +1,4 @@
-/** Messages as the API shows them. */
+/** Reads messages from the state of a thread. */
 import { isObject } from "../../parts/json.tsx";
 
 export interface ToolCall {
@@ -41,7 +41,7 @@ function toContent(content: unknown): ChatMessage["content"] {
   return isObject(content) ? JSON.stringify(content) : String(content ?? "");
 }
 
-/** Any code can write a state: what is not a part of a message is left out. */
+/** Returns the message without parts of the wrong type, because any code can write a state. */
 function toMessage(message: Readonly<Record<string, unknown>>): ChatMessage {
   const { type, role, content, tool_calls, id, ...otherFields } = message;
   const short = String(type ?? role)
@@ -57,14 +57,14 @@ function toMessage(message: Readonly<Record<string, unknown>>): ChatMessage {
   };
 }
 
-/** The messages of a state, without members that are null; null where it has none. */
+/** Returns the messages of a state without members that are null; null if it has none. */
 export function findMessages(values: unknown): readonly ChatMessage[] | null {
   const messages = isObject(values) ? values["messages"] : null;
   const present = Array.isArray(messages) ? messages.filter((message) => message !== null) : null;
   return present?.every(isMessage) ? present.map(toMessage) : null;
 }
 
-/** Messages without the results of tools, and these by the ids of their calls: the card of a call shows its result. */
+/** Separates the results of tools, by the ids of their calls, from the other messages: the card of a call shows its result. */
 export function separateResults(messages: readonly ChatMessage[]) {
   const callIds = new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)));
   const isResult = ({ type, tool_call_id }: ChatMessage): boolean => type === "tool" && callIds.has(tool_call_id);
@@ -79,14 +79,13 @@ const getBlocks = ({ content }: ChatMessage): readonly ContentBlock[] =>
     typeof part === "string" ? { type: "text", text: part } : part,
   );
 
-/** The text that a reader sees. */
 export const getText = (message: ChatMessage): string =>
   getBlocks(message)
     .filter(({ type }) => type === "text")
     .map(({ text }) => String(text ?? ""))
     .join("");
 
-/** What a model thought before it answered, in the forms of the providers. */
+/** Returns the reasoning of a model, from the members of all providers; an empty text if there is none. */
 export function getReasoning(message: ChatMessage): string {
   const { reasoning_content } = (message.additional_kwargs ?? {}) as { readonly reasoning_content?: unknown };
   const inBlocks = getBlocks(message)
@@ -95,11 +94,11 @@ export function getReasoning(message: ChatMessage): string {
   return [typeof reasoning_content === "string" ? reasoning_content : "", ...inBlocks].filter(Boolean).join("\n\n");
 }
 
-/** Images and files of a message. */
+/** Returns the images and files of a message. */
 export const getAttachments = (message: ChatMessage): readonly ContentBlock[] =>
   getBlocks(message).filter(({ type }) => /^(?:image|image_url|file|input_file|audio|video|document)$/.test(type));
 
-/** The address of an image, if it may be shown: data alone, since another host would learn who looks. */
+/** Returns the data URL of an image; null for all other addresses, because another host would learn who reads. */
 export function findImageUrl(block: ContentBlock): string | null {
   const { image_url, url, data, mime_type, source } = block as Record<string, unknown>;
   const nested = image_url as string | { readonly url?: string } | undefined;

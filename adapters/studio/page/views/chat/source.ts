@@ -1,9 +1,9 @@
-/** Where a chat gets its conversation from. The views know this interface alone, whatever the protocol below it. */
+/** Declares the interface between a chat and its thread. The views depend on it, not on the protocol below it. */
 import type { ReadonlySignal } from "@preact/signals";
 import type { WaitingFor, WaitingInterrupt } from "../../api/types.ts";
 import type { ChatMessage } from "./messages.ts";
 
-/** What a subagent says while it runs. */
+/** The messages of a subagent while it runs. */
 export interface Nested {
   readonly name: string;
   /** The tool call that started it: its card shows the subagent. */
@@ -16,7 +16,7 @@ export interface ChatState {
   /** The server does not have the thread yet. */
   readonly isNew: boolean;
   readonly phase: "loading" | "idle" | "running" | "missing";
-  /** Null: the state has no messages. */
+  /** The messages; null if the state has none. */
   readonly messages: readonly ChatMessage[] | null;
   readonly values: unknown;
   readonly interrupts: readonly WaitingInterrupt[];
@@ -24,14 +24,14 @@ export interface ChatState {
   /** Milliseconds that calls of tools took, by their ids. */
   readonly times: ReadonlyMap<string, number>;
   readonly run_id: string | null;
-  /** What the run under way sleeps for; absent while it works. */
+  /** The waits of the running durable function; undefined while it works. */
   readonly waiting_for: readonly WaitingFor[] | undefined;
-  /** Of the last run, or of reading. */
+  /** The error of the last run, or of reading the thread. */
   readonly error: string | null;
   readonly metadata: Readonly<Record<string, unknown>>;
-  /** The checkpoint that is shown where it is not the newest. */
+  /** The id of the shown checkpoint; null for the newest. */
   readonly checkpoint_id: string | null;
-  /** Counts ends of runs: what depends on the history is read again. */
+  /** The number of runs that ended. A change makes views read the history again. */
   readonly version: number;
 }
 
@@ -41,13 +41,13 @@ export interface Turn {
   /** The checkpoint to go on from; the shown one by default. */
   readonly checkpoint_id?: string | null;
   readonly context?: Readonly<Record<string, unknown>>;
-  /** The messages that stay in sight: those before an edited one. */
+  /** The messages that stay visible: those before an edited one. */
   readonly after?: readonly ChatMessage[];
 }
 
 export interface ChatSource {
   readonly state: ReadonlySignal<ChatState>;
-  /** Resolves when the run was accepted. Rejects if none began. */
+  /** Resolves when the run was accepted. Rejects if none was started. */
   send(turn: Turn): Promise<void>;
   /** Answers all interrupts that wait, by their ids. Rejects if another answer came first. */
   answer(answers: Readonly<Record<string, unknown>>): Promise<void>;

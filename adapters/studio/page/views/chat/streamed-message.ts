@@ -1,4 +1,4 @@
-/** A message that streams: its blocks grow by the `messages` events of the protocol. */
+/** Builds a message from the `messages` events of the protocol while it streams. */
 import type { ChatMessage, ContentBlock, ToolCall } from "./messages.ts";
 
 export interface MessageEvent {
@@ -13,11 +13,11 @@ export interface MessageEvent {
     Record<string, unknown>
   >;
   readonly usage?: ChatMessage["usage_metadata"];
-  /** The same in all events of a message. */
+  /** The id of the model call, equal in all events of a message. */
   readonly run_id?: string;
 }
 
-/** Delta → the member of a block that it is added to. */
+/** The member of a block that each kind of delta is appended to. */
 const DELTA_MEMBERS: Readonly<Record<string, string>> = {
   "text-delta": "text",
   "reasoning-delta": "reasoning",
@@ -59,7 +59,7 @@ export class StreamedMessage {
     this.#blocks[index] = { ...before, ...change };
   }
 
-  /** The same object until the next event of this message. */
+  /** The message so far. It is one object until the next event of this message. */
   get message(): ChatMessage {
     this.#built ??= this.#build();
     return this.#built;

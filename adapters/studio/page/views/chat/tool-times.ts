@@ -1,4 +1,4 @@
-/** How long tools took in runs that this page has not followed: after a reload, for example. */
+/** Reads the durations of tools in runs that this page has not followed, for example after a reload. */
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import { SEQS_PER_CLAIM, threadEvents } from "../../api/events.ts";
@@ -6,9 +6,9 @@ import type { RunDetail, RunSummary } from "../../api/types.ts";
 import { Conversation, isRunEnd } from "./conversation.ts";
 import type { ChatState } from "./source.ts";
 
-/** Turns whose events are read. */
+/** The number of turns whose events are read. */
 const TURNS = 20;
-/** Runs that were followed by no events have none: the stream stays silent. */
+/** The time after which a silent stream has no more events, in milliseconds. A run without events has none. */
 const SILENCE_MS = 1000;
 
 async function readTimes(thread_id: string, run_id: string, abort: AbortController) {
@@ -32,7 +32,7 @@ async function readTimes(thread_id: string, run_id: string, abort: AbortControll
   return conversation.times;
 }
 
-/** Milliseconds by the ids of calls: those of the events that this page has seen, and of kept ones. `newest`: the last run. */
+/** Returns the durations of tool calls by their ids, in milliseconds, from received and from stored events. */
 export function useToolTimes(
   thread_id: string,
   { phase, messages, times }: ChatState,

@@ -1,4 +1,4 @@
-/** Which runs made which part of a conversation, and what they used. */
+/** Finds the runs of each turn of a conversation, with their tokens and cost. */
 import { useMemo, useRef } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { Listing, RunSummary } from "../../api/types.ts";
@@ -20,7 +20,7 @@ const getRunId = ({ metadata }: Checkpoint): string | null =>
   typeof metadata["run_id"] === "string" ? metadata["run_id"] : null;
 
 /**
- * The ids of the runs of each turn. A turn begins with the checkpoint of its input. A run that ends on another branch is left out: an
+ * Returns the ids of the runs of each turn. A turn begins with the checkpoint of its input. A run that ends on another branch is left out: an
  * answer was regenerated from one of its checkpoints.
  */
 function groupRunsByTurn({ all }: History, path: readonly Checkpoint[]): readonly (readonly string[])[] {
@@ -56,7 +56,7 @@ function sumRuns(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>):
   };
 }
 
-/** The runs of each turn, by the id of its last message. Turns and messages are matched from the end: the history may be cut. */
+/** Returns the runs of each turn by the id of its last message. Matches turns and messages from the end: the history may be cut. */
 function indexTurnsByMessage(
   history: History,
   path: readonly Checkpoint[],
@@ -83,7 +83,7 @@ function indexTurnsByMessage(
 
 const NO_RUNS: readonly RunSummary[] = [];
 
-/** The newest run and those of each turn. While something runs or is read, the last ones stay: the conversation would jump. */
+/** Returns the newest run and those of each turn. Keeps the last ones while a run streams or data loads, so that nothing jumps. */
 export function useTurnRuns(thread_id: string, state: ChatState, history: History | undefined) {
   const { version, phase, messages, checkpoint_id, isNew } = state;
   const key = isNew ? null : `turns/${thread_id}/${version}`;

@@ -1,4 +1,4 @@
-/** Cron expressions in words. */
+/** Describes cron expressions in words. */
 import cronstrue from "cronstrue";
 
 /** Returns the schedule in words, such as "At 09:00, Monday through Friday"; the expression itself if it cannot be read. */

@@ -53,7 +53,7 @@ function Preview({ schedule, timezone }: { readonly schedule: string; readonly t
   );
 }
 
-/** A time by the clock of a cron's time zone, which names it. */
+/** Formats a time in the time zone of a cron, with the name of the zone. */
 function formatTimeInZone(time: string, timezone: string | null | undefined): string {
   const parts = { weekday: "short", day: "numeric", month: "short", year: "numeric" } as const;
   const options = { ...parts, hour: "numeric", minute: "2-digit", timeZoneName: "short" } as const;
@@ -65,7 +65,7 @@ function formatTimeInZone(time: string, timezone: string | null | undefined): st
   }
 }
 
-/** The time zones that the browser knows. */
+/** Returns the time zones that the browser supports. */
 const listZones = (): readonly string[] => Intl.supportedValuesOf?.("timeZone") ?? [];
 
 interface CronDraft {

@@ -17,7 +17,7 @@ import { refresh, useResource } from "../../store/resource.ts";
 import { Bubble } from "../chat/message.tsx";
 import { findMessages, separateResults } from "../chat/messages.ts";
 
-/** The end of the conversation, to know what the question is about. */
+/** Shows the end of the conversation before the interrupt. */
 function MessagesBefore({ thread_id }: { readonly thread_id: string }): VNode | null {
   const state = useResource(`inbox/state/${thread_id}`, (signal) =>
     client.threads.getState(thread_id, undefined, { select: ["values.messages"] as never, signal }),

@@ -5,17 +5,17 @@ export interface Interval {
   readonly to: number;
 }
 
-/** Longer waits are cut short, to this part of the time in which something worked. */
+/** The duration above which a wait is shortened, to `WAIT_SHARE` of the active time. */
 const MAX_WAIT_MS = 2000;
 const WAIT_SHARE = 0.08;
 
 export interface Axis {
-  /** The place of a time, from 0 to 1. */
+  /** Returns the position of a time on the axis, from 0 to 1. */
   position(time: number): number;
   readonly hasShortWaits: boolean;
 }
 
-/** The parts of `span` in which nothing of `active` worked, and the others, in their order. */
+/** Splits `span` into the parts with and without an active interval, in order. */
 function splitIntoSegments(active: readonly Interval[], span: Interval): (Interval & { readonly isWait: boolean })[] {
   const segments: (Interval & { readonly isWait: boolean })[] = [];
   let position = span.from;

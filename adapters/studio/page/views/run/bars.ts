@@ -11,9 +11,9 @@ export interface Bar {
   readonly to: number;
   readonly failed?: boolean;
   readonly href?: string;
-  /** Something happened at one moment. */
+  /** True for a moment without a duration. */
   readonly isPoint?: boolean;
-  /** Of a node. */
+  /** The task, for the bar of a node. */
   readonly task_id?: string;
 }
 
@@ -23,7 +23,7 @@ export type Step = Pick<FullState, "tasks" | "created_at" | "checkpoint" | "pare
 const findToolNames = (result: unknown): readonly string[] =>
   findMessages(result)?.flatMap(({ tool_calls = [] }) => tool_calls.map(({ name }) => name)) ?? [];
 
-/** What a durable function did and waited for, as far as this run lasted. */
+/** Returns the bars of the steps and waits of a durable function, cut to the time of this run. */
 function createDurableBars(steps: readonly StepRecord[], { from: created, to: end }: Pick<Bar, "from" | "to">): Bar[] {
   return steps.flatMap(({ kind, name, status, attempts, started_at, ended_at }) => {
     const from = started_at ? Math.max(created, Date.parse(started_at)) : end;
@@ -36,7 +36,7 @@ function createDurableBars(steps: readonly StepRecord[], { from: created, to: en
   });
 }
 
-/** The executions of a run. One that was suspended ended with what its function did last. */
+/** Returns a bar for each attempt of a run. The bar of a suspended one ends with the last step of its function. */
 function createAttemptBars(run: RunDetail, durable: readonly StepRecord[], end: number): Bar[] {
   const times = durable.flatMap(({ kind, started_at, ended_at }) =>
     [kind === "step" ? ended_at : null, started_at].flatMap((time) => (time ? Date.parse(time) : [])),
@@ -54,11 +54,11 @@ function createAttemptBars(run: RunDetail, durable: readonly StepRecord[], end: 
 
 interface StepBars {
   readonly bars: readonly Bar[];
-  /** Where the result of a task is, by its id. */
+  /** The addresses of the results by task id. */
   readonly hrefs: ReadonlyMap<string, string>;
 }
 
-/** A step lies between two checkpoints: the tasks of the earlier one ran until the later one was stored. */
+/** Returns the bars of steps. A step lasts from its checkpoint until the next one was stored. */
 function createStepBars(run: RunDetail, steps: readonly Step[], end: number): StepBars {
   const bars: Bar[] = [];
   const hrefs = new Map<string, string>();
@@ -98,13 +98,13 @@ function createWebhookBars({ delivery }: RunDetail): Bar[] {
 
 export interface RunBars {
   readonly bars: readonly Bar[];
-  /** The times of nodes are those of their step, since the run has no events. */
+  /** False if the run has no events: each node then has the time of its step. */
   readonly hasNodeTimes: boolean;
 }
 
 interface BarSources {
   readonly steps: readonly Step[];
-  /** By the events of the run. */
+  /** The bars from the events of the run. */
   readonly events: readonly Bar[];
   readonly durable: readonly StepRecord[];
   readonly now: number;

@@ -1,4 +1,4 @@
-/** Nodes, and calls of models and tools, by the events of a run. */
+/** Reads the bars of nodes, model calls and tool calls from the events of a run. */
 import { useEffect, useState } from "preact/hooks";
 import { SEQS_PER_CLAIM, threadEvents } from "../../api/events.ts";
 import type { RunDetail } from "../../api/types.ts";
@@ -6,12 +6,12 @@ import type { Bar } from "./bars.ts";
 
 interface EventData {
   readonly event?: string;
-  /** Of the call of a model. */
+  /** The id of a model call. */
   readonly run_id?: string;
   readonly metadata?: { readonly model?: string };
   readonly tool_call_id?: string;
   readonly tool_name?: string;
-  /** Of a task, which is one execution of a node. */
+  /** The id of a task, which is one execution of a node. */
   readonly id?: string;
   readonly name?: string;
   readonly error?: unknown;
@@ -20,7 +20,7 @@ interface EventData {
 
 type OpenBar = Omit<Bar, "to">;
 
-/** What an event begins. */
+/** Returns the kind and label of the bar that an event starts; null for all other events. */
 function findStart(method: string, namespace: readonly string[], data: EventData): Pick<Bar, "kind" | "label"> | null {
   const { event, metadata, tool_name, name = "" } = data;
   if (event === "message-start") return { kind: "model", label: metadata?.model ?? "model call" };
@@ -35,7 +35,7 @@ const isEndEvent = (method: string, data: EventData): boolean =>
     ? "result" in data || "error" in data
     : /^(?:message-finish|tool-(?:finished|error))$/.test(data.event ?? "");
 
-/** Calls `show` with all bars whenever there is one more. */
+/** Calls `onBars` with all bars whenever there is one more. */
 async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSignal, onBars: (bars: Bar[]) => void) {
   const open = new Map<string, OpenBar>();
   const bars: Bar[] = [];
@@ -78,7 +78,7 @@ async function readBars({ thread_id, turn, claims }: RunDetail, signal: AbortSig
   onBars([...bars]);
 }
 
-/** Only runs that were followed by events have them, such as those of the chat. */
+/** Returns the bars of a run. Only runs that were followed by events have them, such as those of the chat. */
 export function useRunEvents(run: RunDetail): readonly Bar[] {
   const [bars, setBars] = useState<readonly Bar[]>([]);
   useEffect(() => {

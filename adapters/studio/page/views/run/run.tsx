@@ -1,4 +1,4 @@
-/** One run: its time line, what went in and came out, its error, and what can be done with it. */
+/** Shows a run: its actions, time line, input, output and error. */
 import type { VNode } from "preact";
 import { API, call, client } from "../../api/client.ts";
 import { credential } from "../../api/key.ts";
@@ -26,7 +26,7 @@ import { Frames } from "./frames.tsx";
 import { getNewestSteps, Steps, useSteps } from "./steps.tsx";
 import { TimeLine } from "./time-line.tsx";
 
-/** A command that starts the same run. The key is the reader's own, by name. */
+/** Returns a command that starts such a run again. It has the name of a variable in the place of the key. */
 function formatCurl(run: RunDetail): string {
   const { input, command, context, config } = run.kwargs as Record<string, unknown>;
   const { configurable: _, ...otherConfig } = (config ?? {}) as Record<string, unknown>;

@@ -8,11 +8,11 @@ import { formatDuration, formatTime, formatWait, Status } from "../../parts/comp
 import { Json } from "../../parts/json.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
 
-/** The newest steps are shown. */
+/** The maximum number of steps that are shown, the newest. */
 const MAX_SHOWN_STEPS = 200;
 const STATUS = { done: "success", failed: "error", timed_out: "timeout", waiting: "pending", retrying: "pending" };
 
-/** The steps of a run. The last ones stay while a new status is being read: a person may be typing an event. */
+/** Reads the steps of a run. Keeps the last ones while a new status loads, because a person may be typing an event. */
 export function useSteps({ thread_id, run_id, status, ended_at }: RunDetail): RunSteps | undefined {
   const { data } = useResource<RunSteps>(
     `run/${run_id}/steps/${status}`,

@@ -1,4 +1,4 @@
-/** One run as a time line: queue, execution, nodes, calls of models and tools, webhook. */
+/** Shows the time line of a run: queue, attempts, nodes, calls of models and tools, webhook. */
 import type { VNode } from "preact";
 import { client, serverNow } from "../../api/client.ts";
 import type { RunDetail, StepRecord } from "../../api/types.ts";
@@ -35,7 +35,7 @@ function BarLine({ bar, axis }: { readonly bar: Bar; readonly axis: Axis }): VNo
 
 const FIELDS = ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never;
 
-/** The checkpoints of a run, and the one before its first: a run that goes on executes what waited there. */
+/** Reads the checkpoints of a run, and the one before its first if the run continues from there. */
 async function readSteps({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
   const steps = (await client.threads.getHistory(thread_id, {
     limit: 200,
@@ -51,7 +51,7 @@ async function readSteps({ thread_id, run_id, started_at }: RunDetail): Promise<
 
 interface TimeLineProps {
   readonly run: RunDetail;
-  /** Of a durable function. */
+  /** The steps of a durable function. */
   readonly durable: readonly StepRecord[];
 }
 

@@ -1,4 +1,4 @@
-/** Runs as a live table: of the whole deployment, or of one thread. */
+/** Shows runs in a live table: of the whole deployment, or of one thread. */
 import type { VNode } from "preact";
 import type { RunSummary } from "../../api/types.ts";
 import { toHref } from "../../frame/router.ts";
@@ -22,7 +22,7 @@ export type RunFilter = Readonly<Record<string, string | undefined>>;
 
 const PROTOCOLS: Readonly<Record<string, string>> = { mcp: "MCP", ai: "AI SDK", "ag-ui": "AG-UI", a2a: "A2A" };
 
-/** The protocol by which a run came; null for the API. */
+/** Returns the protocol that created a run; null for the API. */
 export const findProtocol = ({ metadata }: Pick<RunSummary, "metadata">): string | null =>
   PROTOCOLS[String(metadata["created_by"])] ?? null;
 

@@ -49,7 +49,7 @@ interface Row {
   readonly depth: number;
 }
 
-/** Newest first; each fork one step to the right, so that a line without forks stays straight. */
+/** Returns the rows of the tree, newest first. Each fork is one step to the right, so that a line without forks stays straight. */
 export function toTreeRows({ all, children }: History): readonly Row[] {
   const depths = new Map<string, number>();
   for (const checkpoint of [...all].reverse()) {
@@ -60,7 +60,7 @@ export function toTreeRows({ all, children }: History): readonly Row[] {
   return all.map((checkpoint) => ({ checkpoint, depth: depths.get(checkpoint.checkpoint_id) ?? 0 }));
 }
 
-/** What made a checkpoint: a node that wrote, or the nodes that came next after the checkpoint before it. */
+/** Returns what created a checkpoint: the nodes that wrote, else those that were next before it, else its source. */
 const formatOrigin = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): string => {
   const { source, writes } = metadata as { readonly source?: string; readonly writes?: Record<string, unknown> };
   const before = source === "loop" ? byId.get(parent_id ?? "")?.next : undefined;
@@ -102,7 +102,7 @@ interface EditProps {
   readonly onSaved: () => void;
 }
 
-/** An update as a node would write it: it makes a fork below the chosen checkpoint. */
+/** Edits the values of a checkpoint. Saves them as an update of a node, which forks below the checkpoint. */
 function EditState({ thread_id, state, nodes, close, onSaved }: EditProps): VNode {
   const { checkpoint_id } = state.checkpoint;
   const draftKey = `state ${thread_id} ${checkpoint_id}`;
@@ -169,7 +169,7 @@ interface DetailProps extends StateTabProps {
   readonly checkpoint_id: string;
 }
 
-/** The checkpoint that the shown one is compared with: the one before it, or another of the person's choice. */
+/** Compares the shown checkpoint with the one before it, or with another one that the person chooses. */
 function Compare({
   thread_id,
   history,

@@ -19,7 +19,7 @@ interface Branch {
   readonly children: readonly Branch[];
 }
 
-/** Namespaces by their common beginnings. */
+/** Returns the namespaces as a tree of their labels. */
 export function toNamespaceTree(
   namespaces: readonly (readonly string[])[],
   path: readonly string[] = [],
@@ -196,7 +196,7 @@ export default function Store(): VNode {
   const isNew = name === "new" && !query.has("of");
   const chosen = query.get("namespace") ?? "";
   const namespace = parseNamespace(chosen);
-  /** The namespace of the opened item: the list may show more of them. */
+  /** The namespace of the opened item; the list may show several. */
   const itemNamespace = parseNamespace(query.get("of") ?? chosen);
   const text = query.get("text") ?? "";
   const filter = query.get("filter") ?? "";

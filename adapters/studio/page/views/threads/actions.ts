@@ -1,4 +1,4 @@
-/** What can be done with a thread, wherever it is shown. */
+/** Actions on a thread. */
 import { call, client } from "../../api/client.ts";
 import { attempt, notify, removeWithUndo } from "../../frame/notices.tsx";
 import { go, toListHref } from "../../frame/router.ts";
@@ -12,7 +12,7 @@ export function removeThread(thread_id: string): void {
   });
 }
 
-/** `renamed` reads the thread again where it is open. */
+/** Renames a thread. Calls `onRenamed` to read the thread again where it is open. */
 export function renameThread(thread_id: string, title: string, onRenamed: () => Promise<void>): void {
   attempt("Rename", async () => {
     await client.threads.update(thread_id, { metadata: { title } });

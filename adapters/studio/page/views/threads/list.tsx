@@ -14,11 +14,11 @@ import { usePages } from "../../store/pages.ts";
 
 interface Filter {
   readonly fields?: Readonly<Record<string, unknown>>;
-  /** What is searched for instead. */
+  /** The text to search for if there are no fields. */
   readonly text: string;
 }
 
-/** `key = value` as a filter of the API; values may be JSON. Without `=`, it is a text to search for. */
+/** Parses `key = value` into a filter of the API; the value may be JSON. Without `=`, it is a text to search for. */
 export function parseFilter(typed: string): Filter {
   const [, key, value = ""] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(typed) ?? [];
   if (!key) return { text: typed.trim() };
@@ -29,7 +29,7 @@ export function parseFilter(typed: string): Filter {
   }
 }
 
-/** An input whose value follows with a short delay, so that typing does not ask the server for every letter. */
+/** Shows an input that calls `change` with a short delay, so that typing sends no request for every letter. */
 export function SearchBox(props: {
   readonly label: string;
   readonly value: string;

@@ -18,7 +18,7 @@ import type { ChatSource, ChatState } from "../chat/source.ts";
 import { copyThread, removeThread, renameThread } from "./actions.ts";
 import { ThreadList } from "./list.tsx";
 
-/** A part that is loaded when it is opened. Each part needs a key of its own: another one would get its properties. */
+/** Loads a component when it is opened. Needs a key for each component: another one would get its properties. */
 function LazyPart<Props extends object>(props: {
   readonly load: () => Promise<ComponentType<Props>>;
   readonly with: Props;
@@ -36,12 +36,12 @@ function LazyPart<Props extends object>(props: {
 type Context = Readonly<Record<string, unknown>>;
 
 interface ContextSheetProps {
-  /** Names what is typed in it. */
+  /** The key of the draft. */
   readonly draftKey: string;
   readonly schema: Schema | null;
-  /** Of the assistant. */
+  /** The context of the assistant. */
   readonly base: Context;
-  /** What was changed of it. */
+  /** The values that differ from `base`. */
   readonly context: Context;
   readonly change: (context: Context) => void;
   readonly close: () => void;
@@ -142,7 +142,7 @@ const toStatus = ({ phase, interrupts, error, waiting_for }: ChatState): string 
         ? "error"
         : "idle";
 
-/** The first text of a conversation, as the list shows it. */
+/** Returns the title of a thread: of its metadata, else the first text of its conversation, else the end of its id. */
 function getTitle({ metadata, messages }: ChatState, thread_id: string): string {
   if (typeof metadata["title"] === "string") return metadata["title"];
   const content = messages?.[0]?.content;
@@ -195,13 +195,13 @@ function AssistantBar(props: {
 interface EditedContext {
   readonly value: Context;
   readonly open: () => void;
-  /** The sheet, while it is open. */
+  /** The sheet; null while it is closed. */
   readonly sheet: VNode | null;
 }
 
 const NO_CONTEXT: Context = {};
 
-/** The context of the next runs, edited in a side sheet. A new thread keeps it when its first turn makes it. */
+/** Returns the context for the next runs of a thread, and a side sheet that edits it. The value survives the creation of a new thread. */
 function useContextSheet(thread_id: string, choice: AssistantChoice): EditedContext {
   const draftKey = `context ${thread_id}`;
   const value = readDraft(draftKey, NO_CONTEXT);
@@ -243,7 +243,7 @@ function AssistantChat({ thread_id, source, choice, context }: AssistantChatProp
   );
 }
 
-/** Closes by a click anywhere, and by Escape. */
+/** Shows a menu that closes on any click and on Escape. */
 function Menu({ children }: { readonly children: ComponentChildren }): VNode {
   const [isOpen, setOpen] = useState(false);
   const close = (): void => setOpen(false);
@@ -348,7 +348,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
 
 const NEW_THREAD_DRAFT = "new thread";
 
-/** A thread that exists from its first turn on. */
+/** Shows a thread that the server creates with its first turn. */
 function NewThread(): VNode {
   // The same one until it exists, so that a reload finds what was typed.
   const thread_id = useMemo(() => readDraft(NEW_THREAD_DRAFT, createId()), []);

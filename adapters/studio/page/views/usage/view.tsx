@@ -21,7 +21,7 @@ const RANGES = [
 const GROUPS = ["workspace", "project", "user", "api_key"] as const;
 const PATH = "/api/v1/orgs/current/billing/granular-usage";
 const DAY_MS = 86_400_000;
-/** Runs whose tokens are summed at most. */
+/** The maximum number of runs whose tokens are summed. */
 const MAX_SUMMED_RUNS = 5000;
 
 const getGroup = ({ dimensions }: UsageRecord): string => {
@@ -29,7 +29,7 @@ const getGroup = ({ dimensions }: UsageRecord): string => {
   return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
 };
 
-/** Every bucket of the range, also those without runs. */
+/** Returns every bucket of the range, also those without runs. */
 function toTable({ stride, usage }: UsageReport, from: number, to: number) {
   const step = stride.days * DAY_MS + stride.hours * 3_600_000 || DAY_MS;
   const first = usage.length > 0 ? Math.min(...usage.map((record) => Date.parse(record.time_bucket))) : from;
@@ -68,7 +68,7 @@ async function sumTokensSince(created_after: string, signal: AbortSignal) {
   return { ...sum, isWhole: cursor === null };
 }
 
-/** Tokens and cost of the runs in the table; `runs`: their number there. */
+/** Shows tokens and cost of the runs in the table. `runs` is their number there. */
 function Figures({ since, runs }: { readonly since: string; readonly runs: number | undefined }): VNode {
   const sums = useResource(`usage/tokens/${since}`, (signal) => sumTokensSince(since, signal));
   return (
