@@ -1,7 +1,7 @@
 /** Tells plain functions and LangGraph.js graphs apart. The LangGraph adapter is loaded only for graphs. */
 import type { AgentSettings, GraphInfo } from "../lib/executor/contract.ts";
 import {
-  type AgentEntry,
+  type AgentDefinition,
   type AgentFunction,
   ConfigError,
   type Executor,
@@ -11,15 +11,15 @@ import {
 } from "../lib/mod.ts";
 import type { Storage } from "../lib/storage/types.ts";
 import { flag, oneOf, type Section, section, text, whole } from "../lib/validation.ts";
-import type { GraphEntry, GraphLike, LangGraphOptions } from "./langgraph/mod.ts";
+import type { GraphDefinition, GraphLike, LangGraphOptions } from "./langgraph/mod.ts";
 
 /**
  * An agent: a function, or a LangGraph.js graph. `{ agent: function }` and `{ graph }` add settings such as `max_attempts`.
  * A function that makes a graph for each run (a factory) is always given as `{ graph: function }`.
  */
-export type Agent = AgentFunction | AgentEntry | GraphLike | GraphEntry;
+export type Agent = AgentFunction | AgentDefinition | GraphLike | GraphDefinition;
 
-type AgentDefinition = AgentEntry | GraphEntry;
+type HostedDefinition = AgentDefinition | GraphDefinition;
 
 /** The longest time of a timer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -73,14 +73,14 @@ export async function createAgentExecutor(
 }
 
 /** The agent with its settings. Throws a TypeError for a value that cannot be one. */
-export function toAgentDefinition(agent: unknown): AgentDefinition {
+export function toAgentDefinition(agent: unknown): HostedDefinition {
   if (typeof agent === "function") return { agent: agent as AgentFunction };
   if (typeof agent !== "object" || agent === null) throw new TypeError(NOT_AN_AGENT);
   const { agent: agentFunction, graph } = agent as { readonly agent?: unknown; readonly graph?: unknown };
   // Compiled graphs and agents of LangChain are class instances. What describes one is a plain object.
   if (!isPlainObject(agent)) return { graph: agent as GraphLike };
   if (agentFunction !== undefined && graph !== undefined) throw new TypeError("give agent or graph, not both");
-  if (typeof agentFunction === "function" || graph !== undefined) return agent as AgentDefinition;
+  if (typeof agentFunction === "function" || graph !== undefined) return agent as HostedDefinition;
   if ("compile" in agent || "lg_is_pregel" in agent) return { graph: agent as GraphLike };
   throw new TypeError(NOT_AN_AGENT);
 }

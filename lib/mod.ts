@@ -15,7 +15,7 @@ export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, Se
 export type { AuthUser, Executor, StoreItem, ThreadState } from "./executor/contract.ts";
 export { combine } from "./executor/contract.ts";
 export type { Feedback, FeedbackCreate, FeedbackRecord, FeedbackToken } from "./feedback/mod.ts";
-export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
+export { type AgentDefinition, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
 export type { Json, JsonObject } from "./json.ts";
 export type { CorsOptions, HttpOptions } from "./options/http.ts";
 export { validateOptions } from "./options.ts";

@@ -27,7 +27,7 @@ import {
   type Readiness,
   startRetentionJobs,
 } from "./service/storage.ts";
-import type { Calls, CallTokens } from "./steps/calls.ts";
+import type { DurableCalls, DurableCallTokens } from "./steps/calls.ts";
 import type { Bus } from "./storage/bus.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
 import type { Usage } from "./usage/mod.ts";
@@ -44,7 +44,7 @@ export interface Service extends CallerNouns {
   readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
   /** Calls of durable functions: their events and steps. */
-  readonly calls: Calls & CallTokens;
+  readonly calls: DurableCalls & DurableCallTokens;
   /** Webhook deliveries: their results, and redelivery. */
   readonly webhooks: Webhooks;
   /** Organizations, workspaces, projects, users and API keys. */

@@ -3,19 +3,19 @@ import type { Environment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
 import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
 import { StreamBackpressure } from "./backpressure.ts";
-import { type CallbackManagerClass, nodeCallbacks } from "./callbacks.ts";
+import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
 import { GraphChunkMapper } from "./graph-chunk-mapper.ts";
 import { collectResumeValues, NO_RESUME_VALUES } from "./graph-input.ts";
-import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
+import { createInMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { JobSaver } from "./job-saver.ts";
 import { ModelUsageCollector } from "./model-usage.ts";
 import { NodeTracker } from "./node-tracker.ts";
 import type { ResumeValues } from "./resume-values.ts";
 import { createSingleThreadAccess } from "./saver.ts";
 import type { Serde } from "./serde.ts";
-import { GraphSteps } from "./steps.ts";
-import { trackedGraph } from "./tracked-graph.ts";
+import { GraphWaits } from "./steps.ts";
+import { trackGraph } from "./tracked-graph.ts";
 
 /** The graphs and the serializer of an executor. */
 export interface Host {
@@ -39,7 +39,7 @@ export interface GraphAttempt {
   /** True if no client reads the checkpoints after the run, so that they stay in memory. */
   readonly isInMemory: boolean;
   readonly saver: JobSaver;
-  readonly steps: GraphSteps;
+  readonly waits: GraphWaits;
   readonly usage: ModelUsageCollector;
   readonly tracker: NodeTracker;
   /** What LangGraph streams, once the graph has started. */
@@ -61,34 +61,38 @@ export async function prepareAttempt(
   environment: AttemptEnvironment,
 ): Promise<GraphAttempt> {
   const { configurable } = job.config;
-  const hostGraph = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
+  const hostGraph = await source(job.graph_id).createGraph({
+    configurable,
+    metadata: job.metadata,
+    context: job.context,
+  });
   const [serde, Manager] = await langchain();
   runStopped.throwIfAborted();
-  const steps = new GraphSteps(job, environment);
-  const resumeValues = await collectResumeValues(steps, job, serde);
+  const waits = new GraphWaits(job, environment);
+  const resumeValues = await collectResumeValues(waits, job, serde);
   const isInMemory = job.stateless && job.durability === "exit" && !job.resumed;
-  const stream = new StreamBackpressure(isInMemory ? inMemoryCheckpoints() : job.checkpoints, environment);
+  const stream = new StreamBackpressure(isInMemory ? createInMemoryCheckpoints() : job.checkpoints, environment);
   const graphStop = new AbortController();
   const saver = new JobSaver(
     {
-      threads: createSingleThreadAccess(job.thread_id, stream.handle()),
+      threads: createSingleThreadAccess(job.thread_id, stream.createHandle()),
       serde: isInMemory ? inMemoryValues : serde,
       metadata: checkpointMetadata(job),
     },
     {
       run_id: job.run_id,
-      spent: (resumeValues ?? NO_RESUME_VALUES).spent,
+      isAnswerConsumed: (resumeValues ?? NO_RESUME_VALUES).isAnswerConsumed,
       signal: runStopped,
       onFailure: (error) => graphStop.abort(error),
     },
   );
   const anyStop = AbortSignal.any([runStopped, graphStop.signal]);
   const usage = new ModelUsageCollector();
-  const tracker = new NodeTracker(anyStop, usage, nodeCallbacks(usage, Manager, job.run_id));
-  const graph = withSaver(trackedGraph(hostGraph), saver);
+  const tracker = new NodeTracker(anyStop, usage, createCallbackAdder(usage, Manager, job.run_id));
+  const graph = withSaver(trackGraph(hostGraph), saver);
   const mapper = new GraphChunkMapper(job, hostGraph, usage);
   return {
-    ...{ job, hostGraph, graph, resumeValues, isInMemory, saver, steps },
+    ...{ job, hostGraph, graph, resumeValues, isInMemory, saver, waits },
     ...{ usage, tracker, stream, mapper, runStopped, graphStop, anyStop },
   };
 }

@@ -5,23 +5,23 @@ import { isMessagesHandler } from "./langgraph-internals.ts";
 export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[]) => void };
 
 /** The name of this adapter's handlers. */
-export const NAME = "greenroom";
+export const HANDLER_NAME = "greenroom";
 
 /** One handler that calls all of them. LangChain makes several promises for every handler and token. */
-export function combineHandlers(all: readonly Callbacks[]): object {
+export function combineHandlers(handlers: readonly Callbacks[]): object {
   const calls = new Map<string, ((...args: unknown[]) => void)[]>();
-  for (const [method, call] of all.flatMap((one) => Object.entries(one))) {
+  for (const [method, call] of handlers.flatMap((handler) => Object.entries(handler))) {
     calls.set(method, [...(calls.get(method) ?? []), call as (...args: unknown[]) => void]);
   }
-  const methods = [...calls].map(([method, list]) => [
+  const methods = [...calls].map(([method, methodCalls]) => [
     method,
     (...args: unknown[]): void => {
-      for (const call of list) call(...args);
+      for (const call of methodCalls) call(...args);
     },
   ]);
   // LangChain makes a promise for each chain that a handler does not ignore.
   const ignoreChain = ![...calls.keys()].some((name) => name.startsWith("handleChain"));
-  return { ...Object.fromEntries(methods), name: NAME, awaitHandlers: true, ignoreChain };
+  return { ...Object.fromEntries(methods), name: HANDLER_NAME, awaitHandlers: true, ignoreChain };
 }
 
 /** The callbacks of one node, which what it calls inherits. */
@@ -30,16 +30,16 @@ export interface CallbackManager {
   inheritableHandlers: readonly object[];
 }
 
-const isOwn = (handler: object): boolean => (handler as { readonly name?: unknown }).name === NAME;
+const isGreenroomHandler = (handler: object): boolean => (handler as { readonly name?: unknown }).name === HANDLER_NAME;
 
 /** Returns the methods of a handler: its own, or those of its class. */
-function methodsOf(handler: object): Callbacks {
-  const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((holder) =>
-    Object.getOwnPropertyNames(holder),
+function bindMethods(handler: object): Callbacks {
+  const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((owner) =>
+    Object.getOwnPropertyNames(owner),
   );
-  const call = (name: string): unknown =>
-    (handler as Record<string, { bind(of: object): unknown }>)[name]?.bind(handler);
-  const calls = names.filter((name) => name.startsWith("handle")).map((name) => [name, call(name)]);
+  const bindMethod = (name: string): unknown =>
+    (handler as Record<string, { bind(thisArgument: object): unknown }>)[name]?.bind(handler);
+  const calls = names.filter((name) => name.startsWith("handle")).map((name) => [name, bindMethod(name)]);
   return Object.fromEntries(calls) as Callbacks;
 }
 
@@ -53,12 +53,12 @@ export type CallbackManagerClass = new (
  * Returns a function that gives the handler to what runs with a config. The handler is for what runs in nodes, and not for the run: with
  * callbacks, LangChain copies them and their metadata for each part of each step.
  */
-export function nodeCallbacks(
+export function createCallbackAdder(
   handler: object,
   Manager: CallbackManagerClass,
   run_id: string,
 ): (config: { callbacks?: unknown }) => void {
-  const withHandler = handlerAdder(handler);
+  const withHandler = createHandlerAdder(handler);
   return (config) => {
     const { handlers, inheritableHandlers } = (config.callbacks ?? {}) as Partial<CallbackManager>;
     if (handlers && inheritableHandlers) {
@@ -76,37 +76,44 @@ export function nodeCallbacks(
  * Returns a function that adds the handler to a list. The handler becomes part of a handler of the list, because another one costs
  * promises for every token. Each combination is created once: a node that is tried again has the list of its first try.
  */
-function handlerAdder(handler: object): (handlers: readonly object[]) => readonly object[] {
-  const combined = new Map<object, object>([[handler, handler]]);
-  const joined = new Map<object, object>();
+function createHandlerAdder(handler: object): (handlers: readonly object[]) => readonly object[] {
+  const combinedByHandler = new Map<object, object>([[handler, handler]]);
+  const combinedWithMessages = new Map<object, object>();
 
-  function withHandler(own: object): object {
-    const cached = combined.get(own);
+  function withHandler(greenroomHandler: object): object {
+    const cached = combinedByHandler.get(greenroomHandler);
     if (cached) return cached;
-    const both = combineHandlers([methodsOf(own), methodsOf(handler)]);
-    combined.set(own, both).set(both, both);
-    return both;
+    const combinedHandler = combineHandlers([bindMethods(greenroomHandler), bindMethods(handler)]);
+    combinedByHandler.set(greenroomHandler, combinedHandler).set(combinedHandler, combinedHandler);
+    return combinedHandler;
   }
 
   /** LangChain queues each token for a handler that it does not await, as LangGraph's of mode `messages`. */
-  function withMessages(messages: object, own: object): object {
-    const cached = joined.get(messages);
+  function withMessages(messages: object, greenroomHandler: object): object {
+    const cached = combinedWithMessages.get(messages);
     if (cached) return cached;
-    const both = { ...combineHandlers([methodsOf(own), methodsOf(messages)]), lc_prefer_streaming: true };
-    joined.set(messages, both);
-    combined.set(both, both);
-    return both;
+    const combinedHandler = {
+      ...combineHandlers([bindMethods(greenroomHandler), bindMethods(messages)]),
+      lc_prefer_streaming: true,
+    };
+    combinedWithMessages.set(messages, combinedHandler);
+    combinedByHandler.set(combinedHandler, combinedHandler);
+    return combinedHandler;
   }
 
   return (handlers) => {
-    const list = handlers.map((other) => (isOwn(other) ? withHandler(other) : other));
+    const list = handlers.map((listedHandler) =>
+      isGreenroomHandler(listedHandler) ? withHandler(listedHandler) : listedHandler,
+    );
     // Tracers give a run callbacks without a handler of this adapter.
-    if (!list.some(isOwn)) list.push(handler);
+    if (!list.some(isGreenroomHandler)) list.push(handler);
     const messages = list.find(isMessagesHandler);
-    const own = list.find(isOwn);
-    if (!messages || !own) return list;
-    const both = withMessages(messages, own);
-    return list.filter((other) => other !== own).map((other) => (other === messages ? both : other));
+    const greenroomHandler = list.find(isGreenroomHandler);
+    if (!messages || !greenroomHandler) return list;
+    const combinedHandler = withMessages(messages, greenroomHandler);
+    return list
+      .filter((listedHandler) => listedHandler !== greenroomHandler)
+      .map((listedHandler) => (listedHandler === messages ? combinedHandler : listedHandler));
   };
 }
 
@@ -131,26 +138,26 @@ export type ChatModelStart = [
 export interface RunParents {
   readonly callbacks: Callbacks;
   /** The runs that contain the run of this event, outermost first. */
-  of(event: { readonly event: string; readonly run_id: string }): readonly string[];
+  takeParents(event: { readonly event: string; readonly run_id: string }): readonly string[];
 }
 
-export function runParents(): RunParents {
+export function createRunParents(): RunParents {
   const parents = new Map<string, readonly string[]>();
-  const note = (_what: unknown, _input: unknown, run_id: string, parent?: string): void => {
+  const recordParent = (_component: unknown, _input: unknown, run_id: string, parent?: string): void => {
     parents.set(run_id, parent === undefined ? [] : [...(parents.get(parent) ?? []), parent]);
   };
   return {
     callbacks: {
-      handleChainStart: note,
-      handleChatModelStart: note,
-      handleLLMStart: note,
-      handleRetrieverStart: note,
-      handleToolStart: note,
+      handleChainStart: recordParent,
+      handleChatModelStart: recordParent,
+      handleLLMStart: recordParent,
+      handleRetrieverStart: recordParent,
+      handleToolStart: recordParent,
     },
-    of({ event, run_id }) {
-      const found = parents.get(run_id) ?? [];
+    takeParents({ event, run_id }) {
+      const parentIds = parents.get(run_id) ?? [];
       if (event.endsWith("_end")) parents.delete(run_id);
-      return found;
+      return parentIds;
     },
   };
 }

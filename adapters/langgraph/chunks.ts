@@ -2,7 +2,7 @@
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { Callbacks, Metadata, ToolStart } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
-import { omitStepInterrupts } from "./step-marks.ts";
+import { omitWaitInterrupts } from "./step-marks.ts";
 
 /** One chunk of a LangGraph stream. */
 export interface Chunk {
@@ -12,77 +12,77 @@ export interface Chunk {
 }
 
 /** Reads the chunks of one attempt. */
-export class Chunks {
-  private readonly subgraphs: boolean;
-  private readonly shown: boolean;
+export class ChunkReader {
+  readonly #subgraphs: boolean;
+  readonly #showsSubgraphs: boolean;
   /** The task that called a tool, by the id of the call. */
-  private readonly callers = new Map<unknown, unknown>();
+  readonly #callers = new Map<unknown, unknown>();
 
   /** `subgraphs`: chunks carry the namespace of their graph. `shown`: clients see that namespace. */
-  constructor(subgraphs: boolean, shown: boolean) {
-    this.subgraphs = subgraphs;
-    this.shown = shown;
+  constructor(subgraphs: boolean, showsSubgraphs: boolean) {
+    this.#subgraphs = subgraphs;
+    this.#showsSubgraphs = showsSubgraphs;
   }
 
   /** Needed if clients see which graph or task called a tool. */
   readonly callbacks: Callbacks = {
     handleToolStart: (...[, , , , , metadata, , call_id]: ToolStart): void => {
-      this.callers.set(call_id, metadata?.langgraph_checkpoint_ns);
+      this.#callers.set(call_id, metadata?.langgraph_checkpoint_ns);
     },
   };
 
   /** Null for one that shows only what the service answers. */
   read(value: unknown): Chunk | null {
     const parts = value as readonly unknown[];
-    const [namespace = [], mode, given] = (this.subgraphs ? parts : [[], ...parts]) as [
+    const [namespace = [], mode, rawPayload] = (this.#subgraphs ? parts : [[], ...parts]) as [
       readonly string[] | undefined,
       string,
       unknown,
     ];
-    const payload = mode === "values" || mode === "updates" ? shownInterrupts(given) : given;
+    const payload = mode === "values" || mode === "updates" ? omitWaitsOfPayload(rawPayload) : rawPayload;
     if (payload === null) return null;
     return {
-      namespace: this.graphOf(namespace, mode, payload),
+      namespace: this.#resolveNamespace(namespace, mode, payload),
       mode: mode === "messages" ? "messages-tuple" : (mode as StreamMode),
       payload,
     };
   }
 
   /** The namespace of the graph that a chunk comes from. */
-  private graphOf(namespace: readonly string[], mode: string, payload: unknown): readonly string[] {
+  #resolveNamespace(namespace: readonly string[], mode: string, payload: unknown): readonly string[] {
     // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked from.
-    if (!this.shown) return isBreakpoint(payload) ? [] : namespace;
+    if (!this.#showsSubgraphs) return isBreakpoint(payload) ? [] : namespace;
     // Before 1.5.0, LangGraph names the task that messages and tools come from; clients expect the graph of the task.
-    const isTask = namespace.length > 0 && this.taskOf(mode, payload) === namespace.join("|");
+    const isTask = namespace.length > 0 && this.findTaskNamespace(mode, payload) === namespace.join("|");
     return isTask ? namespace.slice(0, -1) : namespace;
   }
 
   /** The checkpoint namespace of the task that a message or a tool call comes from. */
-  taskOf(mode: string, payload: unknown): unknown {
+  findTaskNamespace(mode: string, payload: unknown): unknown {
     if (mode === "messages" || mode === "messages-tuple")
       return (payload as readonly [unknown, Metadata])[1].langgraph_checkpoint_ns;
     if (mode !== "tools") return undefined;
-    return this.callers.get((payload as { readonly toolCallId?: string }).toolCallId);
+    return this.#callers.get((payload as { readonly toolCallId?: string }).toolCallId);
   }
 }
 
 /** It shows what a graph asks, or that it stopped, and no state. */
-export function isInterrupt({ mode, payload }: Chunk): boolean {
+export function isInterruptChunk({ mode, payload }: Chunk): boolean {
   const showsState = mode === "values" || mode === "updates";
   return showsState && typeof payload === "object" && payload !== null && INTERRUPT in payload;
 }
 
-function shownInterrupts(payload: unknown): unknown {
-  const { [INTERRUPT]: asked } = (payload ?? {}) as { readonly [INTERRUPT]?: unknown };
-  if (!Array.isArray(asked)) return payload;
-  const shown = omitStepInterrupts(asked);
-  if (shown === asked) return payload;
-  return shown.length > 0 ? { ...(payload as object), [INTERRUPT]: shown } : null;
+function omitWaitsOfPayload(payload: unknown): unknown {
+  const { [INTERRUPT]: interrupts } = (payload ?? {}) as { readonly [INTERRUPT]?: unknown };
+  if (!Array.isArray(interrupts)) return payload;
+  const visible = omitWaitInterrupts(interrupts);
+  if (visible === interrupts) return payload;
+  return visible.length > 0 ? { ...(payload as object), [INTERRUPT]: visible } : null;
 }
 
 function isBreakpoint(payload: unknown): boolean {
-  const { [INTERRUPT]: asked } = (payload ?? {}) as { [INTERRUPT]?: unknown };
-  return Array.isArray(asked) && asked.length === 0;
+  const { [INTERRUPT]: interrupts } = (payload ?? {}) as { [INTERRUPT]?: unknown };
+  return Array.isArray(interrupts) && interrupts.length === 0;
 }
 
 const LOOP_MODES: ReadonlySet<StreamMode> = new Set(["values", "updates", "tasks", "checkpoints", "debug"]);

@@ -18,19 +18,19 @@ class GraphCommand {
   readonly resume: Json | undefined;
   /** LangGraph stores the validated update here. */
   update: unknown;
-  private readonly packets: readonly Pair[];
+  readonly #packets: readonly Pair[];
 
   constructor({ resume, update, goto = [] }: Command) {
     this.goto = goto.filter((target) => typeof target === "string");
-    this.packets = packetsOf(goto);
+    this.#packets = toPackets(goto);
     this.resume = resume;
     this.update = update ?? undefined;
   }
 
   /** The writes of a node that returned this command. LangGraph drops writes to unknown channels by `filter`. */
   _updateAsTuples(): readonly Pair[] {
-    const { packets } = this;
-    const pairs = pairsOf(this.update);
+    const packets = this.#packets;
+    const pairs = toPairs(this.update);
     const filter = (keep: (pair: Pair) => boolean): Pair[] => [...pairs.filter(keep), ...packets];
     return Object.assign([...pairs, ...packets], { filter });
   }
@@ -49,24 +49,24 @@ export function nodeCommand(command: Command): object {
 /** The graph's input for a command, and a graph that accepts it. Does not change the host's object. */
 export function withCommand(graph: Graph, command: Command): { readonly graph: Graph; readonly input: object } {
   const input = new GraphCommand(command);
-  const packets = packetsOf(command.goto);
+  const packets = toPackets(command.goto);
   if (packets.length === 0) return { graph, input };
   // The schema applies only to the update: it would refuse or drop the packets.
   const addPackets = (): void => {
-    input.update = [...pairsOf(input.update), ...packets];
+    input.update = [...toPairs(input.update), ...packets];
   };
   return { graph: withValidInput(graph, input, addPackets), input };
 }
 
 /** A `Send` in LangGraph's stored form. */
-function packetsOf(goto: readonly (string | Send)[] = []): Pair[] {
+function toPackets(goto: readonly (string | Send)[] = []): Pair[] {
   return goto
     .filter((target) => typeof target !== "string")
     .map(({ node, input }): Pair => [TASKS, { lg_name: "Send", node, args: input }]);
 }
 
 /** Channels with the values written to them. */
-function pairsOf(update: unknown): readonly Pair[] {
+function toPairs(update: unknown): readonly Pair[] {
   if (Array.isArray(update)) return update as Pair[];
   return isObject((update ?? null) as Json) ? Object.entries(update as object) : [];
 }

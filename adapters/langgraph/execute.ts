@@ -1,13 +1,13 @@
 /** One attempt of a run on a compiled graph: prepare, read and map what LangGraph streams, finish. */
 import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
 import { type AttemptEnvironment, type GraphAttempt, type Host, prepareAttempt } from "./attempt.ts";
-import { readFinalState, readStoredState, rootConfig, toFinalEvent } from "./final-state.ts";
-import { refuseUnknownNodes } from "./graph.ts";
+import { createRootConfig, readFinalState, readStoredState, toFinalEvent } from "./final-state.ts";
+import { requireKnownNodes } from "./graph.ts";
 import { finishOpenStep, toGraphInput } from "./graph-input.ts";
-import { STEPS } from "./step-marks.ts";
+import { WAITS_KEY } from "./step-marks.ts";
 import { JobStore } from "./store.ts";
 import { createStreamOptions, readFork } from "./stream-options.ts";
-import { TRACKER } from "./tracked-graph.ts";
+import { TRACKER_KEY } from "./tracked-graph.ts";
 
 type Events = AsyncGenerator<ExecutorEvent, void, undefined>;
 
@@ -18,8 +18,8 @@ export async function* execute(host: Host, job: Job, signal: AbortSignal, enviro
   try {
     const chunks = await openStream(attempt);
     // There is a chunk for each token: what is here costs no promise, as `for await` or `yield*` would.
-    for (let ready = chunks?.next(); ready; ready = chunks?.next()) {
-      const chunk = ready instanceof Promise ? await ready : ready;
+    for (let result = chunks?.next(); result; result = chunks?.next()) {
+      const chunk = result instanceof Promise ? await result : result;
       if (chunk.done) break;
       for (const event of attempt.mapper.map(chunk.value)) yield event;
     }
@@ -38,30 +38,30 @@ export async function* execute(host: Host, job: Job, signal: AbortSignal, enviro
 async function openStream(attempt: GraphAttempt): Promise<GraphAttempt["stream"] | null> {
   const { job, hostGraph, resumeValues, saver, stream, anyStop } = attempt;
   const fork = await readFork(job);
-  refuseUnknownNodes(hostGraph, resumeValues?.command?.goto);
+  requireKnownNodes(hostGraph, resumeValues?.command?.goto);
   if (!resumeValues || (await finishOpenStep(resumeValues, { graph: attempt.graph, saver, job, fork }))) return null;
   const { graph, input } = toGraphInput(attempt.graph, job, resumeValues);
   const options = createStreamOptions(job, {
     signal: anyStop,
     callbacks: attempt.mapper.callbacks,
-    configurable: { [STEPS]: attempt.steps, [TRACKER]: attempt.tracker, ...fork },
+    configurable: { [WAITS_KEY]: attempt.waits, [TRACKER_KEY]: attempt.tracker, ...fork },
     // The store that a graph was compiled with may have data that the graph needs.
     ...(hostGraph.store ? {} : { store: new JobStore(job.store) }),
   });
-  const isOfEvents = job.modes.has("events");
-  stream.read(
-    isOfEvents ? graph.streamEvents(input, { ...options, version: "v2" }) : await graph.stream(input, options),
+  const streamsEvents = job.modes.has("events");
+  stream.startReading(
+    streamsEvents ? graph.streamEvents(input, { ...options, version: "v2" }) : await graph.stream(input, options),
   );
   return stream;
 }
 
 /** Emits what follows the last chunk, and the state. A run that sleeps or waits ends without one. */
 async function* finish(attempt: GraphAttempt): Events {
-  const { job, mapper, saver, steps, usage } = attempt;
-  yield* usage.take();
+  const { job, mapper, saver, waits, usage } = attempt;
+  yield* usage.drain();
   if (saver.failure !== undefined) throw saver.failure;
   const last = await readFinalState(attempt);
-  const state = saver.interrupted ? await steps.leave(last, saver, rootConfig(job)) : last;
+  const state = saver.isInterrupted ? await waits.endAttempt(last, saver, createRootConfig(job)) : last;
   if (!state) return;
   yield* mapper.end(state.next.length > 0 ? "interrupted" : "completed");
   yield toFinalEvent(attempt, state);
@@ -73,20 +73,20 @@ async function* finishWithoutStream(attempt: GraphAttempt): Events {
   if (saver.failure !== undefined) throw saver.failure;
   saver.fixHead();
   const state = await readStoredState(attempt);
-  yield* mapper.state(state.values, () => saver.getTuple(rootConfig(job)));
+  yield* mapper.mapStoredState(state.values, () => saver.getTuple(createRootConfig(job)));
   yield toFinalEvent(attempt, state);
 }
 
 /** Emits how the open subgraphs and messages end. */
 async function* fail(attempt: GraphAttempt, cause: unknown): Events {
   const { mapper, usage, runStopped, anyStop } = attempt;
-  yield* usage.take();
+  yield* usage.drain();
   // A stopped run shows no ends: its next attempt continues what is open.
   if (!runStopped.aborted) yield* mapper.fail(cause);
   // After a failed write the stored state may lack what was streamed.
   const state = mapper.needsState && !anyStop.aborted ? await readFailedState(attempt) : null;
   // A state counts only if nothing was stopped while it was read.
-  if (!anyStop.aborted) yield* mapper.settle(state);
+  if (!anyStop.aborted) yield* mapper.completeFromState(state);
   // As for `fail`: the run may have been stopped during the read.
   if (!runStopped.aborted) yield* mapper.failProtocol(cause, state);
 }
@@ -108,5 +108,5 @@ async function close(
   }
   saver.close();
   // The run must not continue elsewhere while one of its nodes is still active.
-  if (runStopped.aborted) await tracker.idle();
+  if (runStopped.aborted) await tracker.waitForIdle();
 }

@@ -3,19 +3,21 @@ import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
 import type { GraphAttempt } from "./attempt.ts";
 import { type GraphConfig, serializeValue } from "./serialize.ts";
-import { threadState } from "./state.ts";
+import { toThreadState } from "./state.ts";
 
 /** Returns the config that names the newest checkpoint of the root graph. */
-export const rootConfig = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
+export const createRootConfig = ({ thread_id }: Job): GraphConfig => ({
+  configurable: { thread_id, checkpoint_ns: "" },
+});
 
 type StateParts = Pick<GraphAttempt, "job" | "graph" | "saver">;
 
 /** Returns the state that the graph has left. Does not read it if the stream showed all of it. */
 export async function readFinalState(attempt: GraphAttempt): Promise<StateEvent> {
   const { mapper, saver } = attempt;
-  const isDone = !mapper.isInterrupted && !saver.interrupted;
+  const isDone = !mapper.isInterrupted && !saver.isInterrupted;
   const values = isDone ? mapper.rootValues() : undefined;
-  if (values !== undefined && saver.head !== null) return stateEvent(values, saver.head);
+  if (values !== undefined && saver.head !== null) return createStateEvent(values, saver.head);
   saver.fixHead();
   return await readStoredState(attempt);
 }
@@ -25,13 +27,13 @@ export async function readStoredState({ job, graph, saver }: StateParts): Promis
   // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
-  const counts = isInterrupted ? await saver.answerCounts(job.thread_id) : undefined;
-  const state = threadState(snapshot, serializeValue, counts);
+  const counts = isInterrupted ? await saver.readAnswerCounts(job.thread_id) : undefined;
+  const state = toThreadState(snapshot, serializeValue, counts);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
-  return { ...stateEvent(state.values, state.checkpoint.checkpoint_id), next: state.next, tasks: state.tasks };
+  return { ...createStateEvent(state.values, state.checkpoint.checkpoint_id), next: state.next, tasks: state.tasks };
 }
 
-function stateEvent(values: Json, checkpoint_id: string): StateEvent {
+function createStateEvent(values: Json, checkpoint_id: string): StateEvent {
   return { type: "state", values, next: [], tasks: [], checkpoint: { ns: "", checkpoint_id } };
 }
 

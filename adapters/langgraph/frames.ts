@@ -3,55 +3,55 @@ import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Callbacks } from "./callbacks.ts";
 import { type Chunk, isSubgraphOnly } from "./chunks.ts";
-import { isChunk, isMessage, type Message } from "./json.ts";
+import { isChunk, isMessage, type LangChainMessage } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
-import { checkpointWire, messageWire, serializeMetadata, serializeValue } from "./serialize.ts";
-import { shownTask } from "./step-marks.ts";
+import { serializeCheckpointChunk, serializeMessage, serializeMetadata, serializeValue } from "./serialize.ts";
+import { omitWaitsOfTask } from "./step-marks.ts";
 
 export const hasProtocolEvents = ({ events = "none" }: Job): boolean => events !== "none";
 
 /** What the subscribers of the modes of a job see. */
 export class StreamFrames {
-  private readonly job: Job;
-  private readonly wire: (chunk: Chunk) => Json | undefined;
-  private readonly lifecycle: Lifecycle | null;
-  private readonly unfinished: UnfinishedMessages | null;
+  readonly #job: Job;
+  readonly #serializeChunk: (chunk: Chunk) => Json | undefined;
+  readonly #lifecycle: Lifecycle | null;
+  readonly #unfinished: UnfinishedMessages | null;
 
-  constructor(job: Job, wire: (chunk: Chunk) => Json | undefined) {
-    this.job = job;
-    this.wire = wire;
-    this.lifecycle = job.modes.has("lifecycle") ? new Lifecycle() : null;
-    this.unfinished = job.modes.has("messages-tuple") ? new UnfinishedMessages() : null;
+  constructor(job: Job, serializeChunk: (chunk: Chunk) => Json | undefined) {
+    this.#job = job;
+    this.#serializeChunk = serializeChunk;
+    this.#lifecycle = job.modes.has("lifecycle") ? new Lifecycle() : null;
+    this.#unfinished = job.modes.has("messages-tuple") ? new UnfinishedMessages() : null;
   }
 
   get callbacks(): readonly Callbacks[] {
-    return this.lifecycle ? [this.lifecycle.callbacks] : [];
+    return this.#lifecycle ? [this.#lifecycle.callbacks] : [];
   }
 
   /** Messages have been streamed of which the whole form was not shown. */
-  get growingMessages(): boolean {
-    return this.unfinished?.any ?? false;
+  get hasUnfinishedMessages(): boolean {
+    return this.#unfinished?.hasAny ?? false;
   }
 
   /** Whether subscribers of the job see a chunk. */
-  isShown(chunk: Chunk): boolean {
-    return this.job.modes.has(chunk.mode) && (this.job.subgraphs || !isSubgraphOnly(chunk));
+  isVisible(chunk: Chunk): boolean {
+    return this.#job.modes.has(chunk.mode) && (this.#job.subgraphs || !isSubgraphOnly(chunk));
   }
 
   /** What comes before the chunk: starts and ends of subgraphs, whole messages. */
-  before(chunk: Chunk): readonly ExecutorEvent[] {
-    const messages = this.unfinished?.take(chunk) ?? NOTHING;
-    if (!this.lifecycle) return messages.length > 0 ? toWholeMessages(messages) : NOTHING;
-    return [...this.lifecycle.take(chunk).map(lifecycleEvent), ...toWholeMessages(messages)];
+  mapPreceding(chunk: Chunk): readonly ExecutorEvent[] {
+    const messages = this.#unfinished?.handle(chunk) ?? NO_EVENTS;
+    if (!this.#lifecycle) return messages.length > 0 ? toWholeMessages(messages) : NO_EVENTS;
+    return [...this.#lifecycle.handle(chunk).map(toLifecycleEvent), ...toWholeMessages(messages)];
   }
 
   /** The chunk itself. */
-  take(chunk: Chunk): ExecutorEvent[] {
-    const { modes, subgraphs } = this.job;
-    const stands = chunk.mode === "debug" && modes.has("checkpoints") && hasProtocolEvents(this.job);
-    const full = stands ? fullCheckpoint(chunk) : null;
-    const events = full ? this.take(full) : [];
-    const data = this.isShown(chunk) ? this.wire(chunk) : undefined;
+  map(chunk: Chunk): ExecutorEvent[] {
+    const { modes, subgraphs } = this.#job;
+    const sendsCheckpoint = chunk.mode === "debug" && modes.has("checkpoints") && hasProtocolEvents(this.#job);
+    const checkpointChunk = sendsCheckpoint ? toCheckpointChunk(chunk) : null;
+    const events = checkpointChunk ? this.map(checkpointChunk) : [];
+    const data = this.isVisible(chunk) ? this.#serializeChunk(chunk) : undefined;
     if (data === undefined) return events;
     const { mode, namespace } = chunk;
     events.push(subgraphs ? { type: "stream", mode, namespace, data } : { type: "stream", mode, data });
@@ -59,40 +59,40 @@ export class StreamFrames {
   }
 
   end(outcome: "completed" | "interrupted"): ExecutorEvent[] {
-    return (this.lifecycle?.end(outcome) ?? []).map(lifecycleEvent);
+    return (this.#lifecycle?.end(outcome) ?? []).map(toLifecycleEvent);
   }
 
   fail(error: unknown): ExecutorEvent[] {
-    return (this.lifecycle?.fail(error) ?? []).map(lifecycleEvent);
+    return (this.#lifecycle?.fail(error) ?? []).map(toLifecycleEvent);
   }
 
   /** Whole messages in the state that a failure has left. */
-  settle(values: Json): ExecutorEvent[] {
-    return toWholeMessages(this.unfinished?.settle(values) ?? []);
+  completeFromState(values: Json): ExecutorEvent[] {
+    return toWholeMessages(this.#unfinished?.completeFromState(values) ?? []);
   }
 }
 
-const NOTHING: readonly never[] = [];
+const NO_EVENTS: readonly never[] = [];
 
 const toWholeMessages = (messages: readonly Json[]): ExecutorEvent[] =>
   messages.length > 0 ? [{ type: "stream", mode: "messages", data: messages as Json[] }] : [];
 
-function lifecycleEvent(data: LifecycleData): ExecutorEvent {
+function toLifecycleEvent(data: LifecycleData): ExecutorEvent {
   return { type: "stream", mode: "lifecycle", namespace: data.namespace, data: { ...data } };
 }
 
 /** With protocol events, mode `debug` stands for `checkpoints`: see `streamOptions`. */
-function fullCheckpoint({ namespace, payload }: Chunk): Chunk | null {
-  const { type, payload: inner } = payload as { readonly type: string; readonly payload: unknown };
-  return type === "checkpoint" ? { namespace, mode: "checkpoints", payload: inner } : null;
+function toCheckpointChunk({ namespace, payload }: Chunk): Chunk | null {
+  const { type, payload: innerPayload } = payload as { readonly type: string; readonly payload: unknown };
+  return type === "checkpoint" ? { namespace, mode: "checkpoints", payload: innerPayload } : null;
 }
 
 /** Returns a function that gives the data of a chunk in wire form. It remembers the last one, because several readers take it. */
-export function chunkWire(): (chunk: Chunk) => Json | undefined {
+export function createChunkSerializer(): (chunk: Chunk) => Json | undefined {
   let last: Chunk | null = null;
   let json: Json | undefined;
   return (chunk) => {
-    if (chunk !== last) json = frameData(chunk);
+    if (chunk !== last) json = toFrameData(chunk);
     last = chunk;
     return json;
   };
@@ -100,63 +100,63 @@ export function chunkWire(): (chunk: Chunk) => Json | undefined {
 
 /** Messages of which chunks have been streamed, until the node that they come from has written them. */
 class UnfinishedMessages {
-  private readonly ids = new Set<string>();
+  readonly #ids = new Set<string>();
 
-  get any(): boolean {
-    return this.ids.size > 0;
+  get hasAny(): boolean {
+    return this.#ids.size > 0;
   }
 
   /** The messages, as readers see them, that are known by this chunk to be whole. */
-  take({ mode, payload }: Chunk): readonly Json[] {
+  handle({ mode, payload }: Chunk): readonly Json[] {
     if (mode === "messages-tuple") {
-      const [message] = payload as [Message];
-      if (typeof message.id === "string" && isChunk(message)) this.ids.add(message.id);
-      else if (typeof message.id === "string") this.ids.delete(message.id);
+      const [message] = payload as [LangChainMessage];
+      if (typeof message.id === "string" && isChunk(message)) this.#ids.add(message.id);
+      else if (typeof message.id === "string") this.#ids.delete(message.id);
     }
-    if (mode !== "updates" || !this.any) return NOTHING;
+    if (mode !== "updates" || !this.hasAny) return NO_EVENTS;
     return findWrittenMessages(payload)
-      .filter((message) => message.getType?.() !== "remove" && this.ids.delete(message.id as string))
-      .map((item) => serializeValue(item));
+      .filter((message) => message.getType?.() !== "remove" && this.#ids.delete(message.id as string))
+      .map((message) => serializeValue(message));
   }
 
   /** Those in the state that a failure has left: LangGraph drops what it had streamed just before. */
-  settle(values: Json): Json[] {
+  completeFromState(values: Json): Json[] {
     const { messages = [] } = isObject(values) ? values : {};
-    const kept = Array.isArray(messages) ? messages : [];
-    return kept.filter((message) => isObject(message) && this.ids.delete(message.id as string));
+    const stateMessages = Array.isArray(messages) ? messages : [];
+    return stateMessages.filter((message) => isObject(message) && this.#ids.delete(message.id as string));
   }
 }
 
 /** The messages in an update, whatever channel they are written to. */
-export function findWrittenMessages(updates: unknown): Message[] {
+export function findWrittenMessages(updates: unknown): LangChainMessage[] {
   const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
   return Object.values(updates as object)
     .flat()
     .filter(isObject)
     .flatMap((update): unknown[] => (isMessage(update) ? [update] : Object.values(update).flat()))
-    .filter((value): value is Message => isObject(value) && isMessage(value));
+    .filter((value): value is LangChainMessage => isObject(value) && isMessage(value));
 }
 
-function frameData({ mode, payload }: Chunk): Json | undefined {
+function toFrameData({ mode, payload }: Chunk): Json | undefined {
   switch (mode) {
     case "messages-tuple": {
-      const [message, metadata] = payload as [Message, object];
-      return [messageWire(message), metadataWire(metadata)];
+      const [message, metadata] = payload as [LangChainMessage, object];
+      return [serializeMessage(message), serializeChunkMetadata(metadata)];
     }
     case "checkpoints":
       // With events LangGraph mixes in short notes about the checkpoint of each state.
-      return isCheckpoint(payload) ? checkpointWire(shownTask(payload)) : undefined;
+      return isCheckpoint(payload) ? serializeCheckpointChunk(omitWaitsOfTask(payload)) : undefined;
     case "debug": {
-      const { type, payload: given, ...rest } = payload as { type: string; payload: object };
-      const inner = shownTask(given);
+      const { type, payload: debugPayload, ...otherMembers } = payload as { type: string; payload: object };
+      const innerPayload = omitWaitsOfTask(debugPayload);
       return {
-        ...(serializeMetadata(rest) as JsonObject),
+        ...(serializeMetadata(otherMembers) as JsonObject),
         type,
-        payload: type === "checkpoint" ? checkpointWire(inner) : serializeMetadata(inner),
+        payload: type === "checkpoint" ? serializeCheckpointChunk(innerPayload) : serializeMetadata(innerPayload),
       };
     }
     case "tasks":
-      return serializeMetadata(shownTask(payload as object));
+      return serializeMetadata(omitWaitsOfTask(payload as object));
     case "tools":
       return serializeMetadata(payload);
     default:
@@ -164,13 +164,13 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
   }
 }
 
-const metadataShown = new WeakMap<object, Json>();
+const metadataCache = new WeakMap<object, Json>();
 
 /** LangGraph gives all chunks of a message the same metadata, so that they are converted and written once. */
-function metadataWire(metadata: object): Json {
-  const shown = metadataShown.get(metadata) ?? serializeMetadata(metadata);
-  metadataShown.set(metadata, shown);
-  return shown;
+function serializeChunkMetadata(metadata: object): Json {
+  const json = metadataCache.get(metadata) ?? serializeMetadata(metadata);
+  metadataCache.set(metadata, json);
+  return json;
 }
 
 const isCheckpoint = (payload: unknown): payload is object =>

@@ -1,9 +1,9 @@
 /** Maps what LangGraph streams in one attempt to the events of the executor. */
 import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import { type Callbacks, type RunParents, runParents } from "./callbacks.ts";
-import { type Chunk, Chunks, isInterrupt } from "./chunks.ts";
-import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
+import { type Callbacks, createRunParents, type RunParents } from "./callbacks.ts";
+import { type Chunk, ChunkReader, isInterruptChunk } from "./chunks.ts";
+import { createChunkSerializer, hasProtocolEvents, StreamFrames } from "./frames.ts";
 import type { Graph } from "./graph.ts";
 import type { ModelUsageCollector } from "./model-usage.ts";
 import { ProtocolEvents } from "./protocol-events.ts";
@@ -23,8 +23,8 @@ export class GraphChunkMapper {
   isInterrupted = false;
   readonly #job: Job;
   readonly #usage: ModelUsageCollector;
-  readonly #chunks: Chunks;
-  readonly #toJson: (chunk: Chunk) => Json | undefined;
+  readonly #reader: ChunkReader;
+  readonly #serializeChunk: (chunk: Chunk) => Json | undefined;
   readonly #frames: StreamFrames;
   readonly #protocol: ProtocolEvents | null;
   /** Null if LangGraph streams chunks, and not LangChain's events with chunks among them. */
@@ -36,11 +36,11 @@ export class GraphChunkMapper {
   constructor(job: Job, graph: Graph, usage: ModelUsageCollector) {
     this.#job = job;
     this.#usage = usage;
-    this.#chunks = new Chunks(needsSubgraphs(job), job.subgraphs);
-    this.#toJson = chunkWire();
-    this.#frames = new StreamFrames(job, this.#toJson);
-    this.#protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, graph, this.#chunks, this.#toJson) : null;
-    this.#parents = job.modes.has("events") ? runParents() : null;
+    this.#reader = new ChunkReader(needsSubgraphs(job), job.subgraphs);
+    this.#serializeChunk = createChunkSerializer();
+    this.#frames = new StreamFrames(job, this.#serializeChunk);
+    this.#protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, graph, this.#reader, this.#serializeChunk) : null;
+    this.#parents = job.modes.has("events") ? createRunParents() : null;
   }
 
   /** The callbacks of the run that the mapper needs. */
@@ -50,7 +50,7 @@ export class GraphChunkMapper {
     return [
       ...(this.#parents ? [this.#parents.callbacks] : []),
       ...this.#frames.callbacks,
-      ...(needsCallers ? [this.#chunks.callbacks] : []),
+      ...(needsCallers ? [this.#reader.callbacks] : []),
       ...(this.#protocol?.callbacks ?? []),
     ];
   }
@@ -58,17 +58,17 @@ export class GraphChunkMapper {
   /** Maps one item of the stream: a chunk, or one of LangChain's events. */
   *map(item: unknown): Generator<ExecutorEvent, void, undefined> {
     const event = this.#parents ? (item as LangChainEvent) : null;
-    const streamed = event ? this.#chunkIn(event) : item;
-    const chunk = streamed === undefined ? null : this.#chunks.read(streamed);
+    const streamedChunk = event ? this.#findChunk(event) : item;
+    const chunk = streamedChunk === undefined ? null : this.#reader.read(streamedChunk);
     // A chunk that shows only what the service itself answers.
-    if (streamed !== undefined && !chunk) return;
-    yield* this.#usage.take();
+    if (streamedChunk !== undefined && !chunk) return;
+    yield* this.#usage.drain();
     if (chunk) {
       this.#noteState(chunk);
-      yield* this.#frames.before(chunk);
+      yield* this.#frames.mapPreceding(chunk);
     }
-    if (event) yield* this.#rawEvent(event, chunk);
-    if (chunk) yield* this.#chunkEvents(chunk);
+    if (event) yield* this.#toRawEvent(event, chunk);
+    if (chunk) yield* this.#mapChunk(chunk);
   }
 
   /** Returns the values of the root graph, or undefined if it has streamed none. */
@@ -78,14 +78,14 @@ export class GraphChunkMapper {
   }
 
   /** Emits a state that no execution has streamed. `readTuple` reads its checkpoint, where an event needs it. */
-  async *state(
+  async *mapStoredState(
     values: Json,
     readTuple: () => Promise<CheckpointTuple | undefined>,
   ): AsyncGenerator<ExecutorEvent, void, undefined> {
     const { modes, subgraphs } = this.#job;
     const namespace = subgraphs ? { namespace: [] } : {};
     if (modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: values };
-    if (this.#protocol) yield* this.#protocol.state(values, await readTuple());
+    if (this.#protocol) yield* this.#protocol.mapStoredState(values, await readTuple());
   }
 
   /** Emits what ends with the attempt: subgraphs, messages and the results of transformers. */
@@ -96,7 +96,7 @@ export class GraphChunkMapper {
 
   /** True if `settle` and `failProtocol` need the state that a failure has left. */
   get needsState(): boolean {
-    return this.#frames.growingMessages || (this.#protocol?.needsState ?? false);
+    return this.#frames.hasUnfinishedMessages || (this.#protocol?.needsState ?? false);
   }
 
   /** The failure ends the open subgraphs. */
@@ -105,8 +105,8 @@ export class GraphChunkMapper {
   }
 
   /** Shows the messages of the state whose chunks were streamed before a failure. */
-  settle(state: StateEvent | null): ExecutorEvent[] {
-    return this.#frames.settle(state?.values ?? null);
+  completeFromState(state: StateEvent | null): ExecutorEvent[] {
+    return this.#frames.completeFromState(state?.values ?? null);
   }
 
   /** Returns the ends of subgraphs and messages after a failure, as protocol events. */
@@ -116,26 +116,26 @@ export class GraphChunkMapper {
 
   #noteState(chunk: Chunk): void {
     if (isRootState(chunk)) [this.#rootState, this.#rootJson] = [chunk.payload, undefined];
-    else if (chunk.mode === "values" && isInterrupt(chunk)) this.isInterrupted = true;
+    else if (chunk.mode === "values" && isInterruptChunk(chunk)) this.isInterrupted = true;
   }
 
-  *#chunkEvents(chunk: Chunk): Generator<ExecutorEvent, void, undefined> {
+  *#mapChunk(chunk: Chunk): Generator<ExecutorEvent, void, undefined> {
     const showsValues = this.#protocol !== null || this.#job.modes.has("values");
-    if (showsValues && isRootState(chunk)) this.#rootJson = this.#toJson(chunk);
-    yield* this.#frames.take(chunk);
-    if (this.#protocol) yield* this.#protocol.take(chunk);
+    if (showsValues && isRootState(chunk)) this.#rootJson = this.#serializeChunk(chunk);
+    yield* this.#frames.map(chunk);
+    if (this.#protocol) yield* this.#protocol.map(chunk);
   }
 
   /** The chunk of the root graph in one of LangChain's events. */
-  #chunkIn({ event, run_id, data }: LangChainEvent): unknown {
+  #findChunk({ event, run_id, data }: LangChainEvent): unknown {
     return event === "on_chain_stream" && run_id === this.#job.run_id ? data?.chunk : undefined;
   }
 
   /** LangChain's event as mode `events` shows it, unless its chunk is not shown. */
-  #rawEvent(event: LangChainEvent, chunk: Chunk | null): ExecutorEvent[] {
-    const parents = this.#parents?.of(event) ?? [];
+  #toRawEvent(event: LangChainEvent, chunk: Chunk | null): ExecutorEvent[] {
+    const parents = this.#parents?.takeParents(event) ?? [];
     if (event.tags?.includes("langsmith:hidden")) return [];
-    if (chunk && !this.#frames.isShown(chunk)) return [];
+    if (chunk && !this.#frames.isVisible(chunk)) return [];
     return [
       {
         type: "stream",
@@ -147,4 +147,4 @@ export class GraphChunkMapper {
 }
 
 const isRootState = (chunk: Chunk): boolean =>
-  chunk.mode === "values" && chunk.namespace.length === 0 && !isInterrupt(chunk);
+  chunk.mode === "values" && chunk.namespace.length === 0 && !isInterruptChunk(chunk);

@@ -5,24 +5,30 @@ import { withCommand } from "./command.ts";
 import type { Graph } from "./graph.ts";
 import type { JobSaver } from "./job-saver.ts";
 import { type ResumeValues, readResumeValues } from "./resume-values.ts";
-import { NULL_TASK, type Values } from "./saver.ts";
-import type { GraphSteps } from "./steps.ts";
+import { NULL_TASK, type ValueSerializer } from "./saver.ts";
+import type { GraphWaits } from "./steps.ts";
 
-export const NO_RESUME_VALUES: ResumeValues = { command: null, spent: false };
+export const NO_RESUME_VALUES: ResumeValues = { command: null, isAnswerConsumed: false };
 
 /**
  * Returns the resume values of the client together with those of the service. Null if the durable call that the run was created
  * for has continued without it.
  */
-export async function collectResumeValues(steps: GraphSteps, job: Job, values: Values): Promise<ResumeValues | null> {
-  const continued = await steps.continued(values);
+export async function collectResumeValues(
+  waits: GraphWaits,
+  job: Job,
+  values: ValueSerializer,
+): Promise<ResumeValues | null> {
+  const continued = await waits.continueCall(values);
   if (continued === "gone") return null;
   if (!continued) return job.resumed ? NO_RESUME_VALUES : await readResumeValues(job, values);
-  const { command, spent } = continued.job ? await readResumeValues(continued.job, values) : NO_RESUME_VALUES;
-  if (Object.keys(continued.resume).length === 0) return { command, spent };
-  const ofClient = command?.resume ?? null;
-  const resume = { ...(isObject(ofClient) ? ofClient : {}), ...continued.resume };
-  return { command: { ...command, resume }, spent };
+  const { command, isAnswerConsumed } = continued.job
+    ? await readResumeValues(continued.job, values)
+    : NO_RESUME_VALUES;
+  if (Object.keys(continued.resume).length === 0) return { command, isAnswerConsumed };
+  const clientResume = command?.resume ?? null;
+  const resume = { ...(isObject(clientResume) ? clientResume : {}), ...continued.resume };
+  return { command: { ...command, resume }, isAnswerConsumed };
 }
 
 /** Returns the input of the graph, and the graph that accepts it. */

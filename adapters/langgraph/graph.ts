@@ -30,7 +30,7 @@ export interface FactoryConfig {
 export type GraphFactory = (config: FactoryConfig) => GraphLike | Promise<GraphLike>;
 
 /** A graph with its limits and description. */
-export interface GraphEntry extends AgentSettings {
+export interface GraphDefinition extends AgentSettings {
   readonly graph: GraphLike | GraphFactory;
 }
 
@@ -108,47 +108,51 @@ export interface Graph {
 
 /** The source of a graph, in every form that a host may pass. */
 export interface GraphSource {
-  readonly entry: GraphEntry;
+  readonly definition: GraphDefinition;
   /** Absent if a factory creates the graph for each run. */
-  readonly only?: Graph;
-  graph(config: FactoryConfig): Promise<Graph>;
+  readonly fixedGraph?: Graph;
+  createGraph(config: FactoryConfig): Promise<Graph>;
   /** The same with a configuration that must be loaded first; it is loaded only for factories. */
-  read(config: (() => Promise<FactoryConfig>) | undefined): Promise<Graph>;
+  loadGraph(config: (() => Promise<FactoryConfig>) | undefined): Promise<Graph>;
 }
 
-export const noConfig: FactoryConfig = { configurable: {}, metadata: {}, context: {} };
+export const EMPTY_CONFIG: FactoryConfig = { configurable: {}, metadata: {}, context: {} };
 
 /** Throws for a value that cannot be a graph, so that the host gets the error at start. */
-export function graphSource(graph_id: string, value: GraphLike | GraphFactory | GraphEntry): GraphSource {
-  const entry: GraphEntry = isEntry(value) ? value : { graph: value };
-  const { graph } = entry;
+export function createGraphSource(graph_id: string, value: GraphLike | GraphFactory | GraphDefinition): GraphSource {
+  const definition: GraphDefinition = isDefinition(value) ? value : { graph: value };
+  const { graph } = definition;
   if (typeof graph === "function") {
-    const make: GraphSource["graph"] = async (config) => compiled(graph_id, await graph(config));
-    return { entry, graph: make, read: async (config) => make(config ? await config() : noConfig) };
+    const createGraph: GraphSource["createGraph"] = async (config) => toCompiledGraph(graph_id, await graph(config));
+    return {
+      definition,
+      createGraph: createGraph,
+      loadGraph: async (config) => createGraph(config ? await config() : EMPTY_CONFIG),
+    };
   }
-  const only = compiled(graph_id, graph);
-  return { entry, only, graph: async () => only, read: async () => only };
+  const fixedGraph = toCompiledGraph(graph_id, graph);
+  return { definition, fixedGraph, createGraph: async () => fixedGraph, loadGraph: async () => fixedGraph };
 }
 
-function isEntry(value: unknown): value is GraphEntry {
+function isDefinition(value: unknown): value is GraphDefinition {
   return typeof value === "object" && value !== null && !isCompiled(value) && !isBuilder(value) && "graph" in value;
 }
 
 export const isCompiled = (value: object): boolean => "lg_is_pregel" in value && value.lg_is_pregel === true;
 const isBuilder = (value: object): value is GraphBuilder => "compile" in value && typeof value.compile === "function";
 
-function compiled(graph_id: string, value: unknown): Graph {
+function toCompiledGraph(graph_id: string, value: unknown): Graph {
   if (typeof value === "object" && value !== null) {
     if (isCompiled(value)) return value as unknown as Graph;
-    if (isBuilder(value)) return compiled(graph_id, value.compile());
+    if (isBuilder(value)) return toCompiledGraph(graph_id, value.compile());
     // Agents of LangChain have their graph as a member.
-    if ("graph" in value && isObject(value.graph as never)) return compiled(graph_id, value.graph);
+    if ("graph" in value && isObject(value.graph as never)) return toCompiledGraph(graph_id, value.graph);
   }
   throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that returns one`);
 }
 
 /** Throws for a node that the graph does not have: LangGraph would ignore it. */
-export function refuseUnknownNodes(graph: Graph, goto: readonly (string | Send)[] = []): void {
+export function requireKnownNodes(graph: Graph, goto: readonly (string | Send)[] = []): void {
   for (const target of goto) {
     const node = typeof target === "string" ? target : target.node;
     if (node === "__end__" || Object.hasOwn(graph.nodes, node)) continue;

@@ -7,24 +7,24 @@ import type {
   StoredWrite,
 } from "../../lib/executor/contract.ts";
 import { contains } from "../../lib/json.ts";
-import type { Values } from "./saver.ts";
+import type { ValueSerializer } from "./saver.ts";
 
 /** Values by reference. Only `inMemoryCheckpoints` can store them. */
-export const inMemoryValues: Values = {
+export const inMemoryValues: ValueSerializer = {
   write: (value) => ({ type: "held", data: value as Payload["data"] }),
   read: ({ data }) => data,
 };
 
 /** The checkpoints of one thread, initially empty. */
-export function inMemoryCheckpoints(): CheckpointHandle {
+export function createInMemoryCheckpoints(): CheckpointHandle {
   const checkpoints: NewCheckpoint[] = [];
   const writes = new Map<string, Map<string, StoredWrite>>();
-  const key = (...parts: readonly (string | number)[]): string => JSON.stringify(parts);
+  const formatKey = (...parts: readonly (string | number)[]): string => JSON.stringify(parts);
 
-  const stored = (checkpoint: NewCheckpoint): StoredCheckpoint => {
+  const toStoredCheckpoint = (checkpoint: NewCheckpoint): StoredCheckpoint => {
     const { ns, checkpoint_id, versions } = checkpoint;
     const values = checkpoints.filter((other) => other.ns === ns).flatMap((other) => other.values);
-    const pending = [...(writes.get(key(ns, checkpoint_id))?.values() ?? [])];
+    const pending = [...(writes.get(formatKey(ns, checkpoint_id))?.values() ?? [])];
     return {
       ...checkpoint,
       run_id: null,
@@ -36,28 +36,29 @@ export function inMemoryCheckpoints(): CheckpointHandle {
 
   return {
     async get({ ns, checkpoint_id }) {
-      const found = checkpoints.findLast(
-        (one) => one.ns === ns && (checkpoint_id === undefined || one.checkpoint_id === checkpoint_id),
+      const match = checkpoints.findLast(
+        (checkpoint) =>
+          checkpoint.ns === ns && (checkpoint_id === undefined || checkpoint.checkpoint_id === checkpoint_id),
       );
-      return found ? stored(found) : null;
+      return match ? toStoredCheckpoint(match) : null;
     },
     async *list({ ns, before, limit, metadata = {} }) {
-      const found = checkpoints.filter(
-        (one) =>
-          (ns === undefined || one.ns === ns) &&
-          (before === undefined || one.checkpoint_id < before) &&
-          contains(one.metadata, metadata),
+      const matches = checkpoints.filter(
+        (checkpoint) =>
+          (ns === undefined || checkpoint.ns === ns) &&
+          (before === undefined || checkpoint.checkpoint_id < before) &&
+          contains(checkpoint.metadata, metadata),
       );
-      for (const one of found.toReversed().slice(0, limit)) yield stored(one);
+      for (const checkpoint of matches.toReversed().slice(0, limit)) yield toStoredCheckpoint(checkpoint);
     },
     async put(checkpoint) {
       checkpoints.push(checkpoint);
     },
     async putWrites({ ns, checkpoint_id }, task_id, added) {
-      const at = key(ns, checkpoint_id);
-      const pending = writes.get(at) ?? new Map<string, StoredWrite>();
-      writes.set(at, pending);
-      for (const write of added) pending.set(key(task_id, write.idx), { ...write, task_id });
+      const writesKey = formatKey(ns, checkpoint_id);
+      const pending = writes.get(writesKey) ?? new Map<string, StoredWrite>();
+      writes.set(writesKey, pending);
+      for (const write of added) pending.set(formatKey(task_id, write.idx), { ...write, task_id });
     },
   };
 }

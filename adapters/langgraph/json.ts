@@ -1,14 +1,14 @@
 /** Converts a graph's values to plain JSON. Two forms (wire.ts, serde.ts) decide how to write values that JSON does not have. */
 import type { Json, JsonObject } from "../../lib/json.ts";
 
-export type Inner = (value: unknown) => Json | undefined;
+export type ConvertInner = (value: unknown) => Json | undefined;
 
 /** How to write a value that JSON does not have. Undefined omits the value (in a list it becomes null). */
-export interface Form {
+export interface JsonForm {
   /** undefined, bigint, NaN and infinities, symbols, functions. */
   primitive(value: unknown): Json | undefined;
   /** An object that is neither a list nor a plain object. */
-  instance(value: object, inner: Inner): Json | undefined;
+  instance(value: object, convertInner: ConvertInner): Json | undefined;
   /** An object that contains itself. */
   cycle(): Json | undefined;
   /** A plain object whose content is already JSON; may return another object. */
@@ -16,44 +16,46 @@ export interface Form {
 }
 
 /** Shares the parts of `value` that are plain JSON, instead of copying them. */
-export function toJson(value: unknown, form: Form): Json | undefined {
-  const open: object[] = [];
-  const inner: Inner = (item) => {
+export function toJson(value: unknown, form: JsonForm): Json | undefined {
+  const ancestors: object[] = [];
+  const convertInner: ConvertInner = (item) => {
     if (item === null || typeof item === "string" || typeof item === "boolean") return item;
     if (typeof item === "number" && Number.isFinite(item)) return item;
     if (typeof item !== "object") return form.primitive(item);
-    if (open.includes(item)) return form.cycle();
-    open.push(item);
-    const json = composite(item);
-    open.pop();
+    if (ancestors.includes(item)) return form.cycle();
+    ancestors.push(item);
+    const json = convertComposite(item);
+    ancestors.pop();
     return json;
   };
-  const composite = (item: object): Json | undefined => {
-    if (Array.isArray(item)) return list(item);
-    return isPlainObject(item) ? form.plain(object(item as Record<string, unknown>)) : form.instance(item, inner);
+  const convertComposite = (item: object): Json | undefined => {
+    if (Array.isArray(item)) return convertList(item);
+    return isPlainObject(item)
+      ? form.plain(convertObject(item as Record<string, unknown>))
+      : form.instance(item, convertInner);
   };
-  const list = (items: readonly unknown[]): Json[] => {
+  const convertList = (items: readonly unknown[]): Json[] => {
     let copy: Json[] | undefined;
-    for (let at = 0; at < items.length; at++) {
-      const json = inner(items[at]) ?? null;
+    for (let index = 0; index < items.length; index++) {
+      const json = convertInner(items[index]) ?? null;
       if (copy) copy.push(json);
-      else if (json !== items[at]) copy = [...(items.slice(0, at) as Json[]), json];
+      else if (json !== items[index]) copy = [...(items.slice(0, index) as Json[]), json];
     }
     return copy ?? (items as Json[]);
   };
-  const object = (fields: Readonly<Record<string, unknown>>): JsonObject => {
+  const convertObject = (fields: Readonly<Record<string, unknown>>): JsonObject => {
     const keys = Object.keys(fields);
     let copy: [string, Json][] | undefined;
-    for (const [at, key] of keys.entries()) {
-      const json = inner(fields[key]);
+    for (const [index, key] of keys.entries()) {
+      const json = convertInner(fields[key]);
       if (!copy && (json === undefined || json !== fields[key])) {
-        copy = keys.slice(0, at).map((before) => [before, fields[before] as Json]);
+        copy = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
       }
       if (copy && json !== undefined) copy.push([key, json]);
     }
     return copy ? Object.fromEntries(copy) : (fields as JsonObject);
   };
-  return inner(value);
+  return convertInner(value);
 }
 
 function isPlainObject(value: object): boolean {
@@ -65,58 +67,59 @@ function isPlainObject(value: object): boolean {
 const MESSAGE = Symbol.for("langchain.message");
 
 /** A LangChain message, from any copy of the package. */
-export interface Message {
+export interface LangChainMessage {
   readonly type?: unknown;
   readonly id?: unknown;
   getType?(): string;
 }
 
-export function isMessage(value: object): value is Message {
+export function isMessage(value: object): value is LangChainMessage {
   return (value as { [MESSAGE]?: unknown })[MESSAGE] === true;
 }
 
-export function isChunk(message: Message): boolean {
+export function isChunk(message: LangChainMessage): boolean {
   const { lc_name } = message.constructor as { lc_name?: () => string };
   return lc_name?.().endsWith("Chunk") ?? false;
 }
 
 /** The members of a message, `type` first. There is a message for each token. */
-export function messageJson(message: Message, inner: Inner): Record<string, Json> {
+export function convertMessage(message: LangChainMessage, convertInner: ConvertInner): Record<string, Json> {
   const fields: Record<string, Json> = {};
-  const type = inner(message.getType?.() ?? message.type ?? null);
+  const type = convertInner(message.getType?.() ?? message.type ?? null);
   if (type !== undefined) fields.type = type;
   for (const name of Object.keys(message)) {
-    if (name === "type" || !isShown(name)) continue;
+    if (name === "type" || !isPublicField(name)) continue;
     const value = (message as Record<string, unknown>)[name];
-    const json = value === undefined ? undefined : inner(value);
+    const json = value === undefined ? undefined : convertInner(value);
     if (json !== undefined) fields[name] = json;
   }
   return fields;
 }
 
 /** Not LangChain's own fields, nor a name that would change the prototype of a copy. */
-function isShown(name: string): boolean {
+function isPublicField(name: string): boolean {
   const first = name[0];
   return !(first === "l" && name.startsWith("lc_")) && !(first === "_" && name === "__proto__");
 }
 
 /** The content of another class instance: the result of its `toJSON`, or its fields. */
-export function instanceFields(value: object): unknown {
+export function readInstanceFields(value: object): unknown {
   // LangChain's toJSON writes a constructor call, which is useless as data.
   if ((value as { lc_serializable?: unknown }).lc_serializable !== undefined)
-    return Object.fromEntries(ownFields(value));
+    return Object.fromEntries(readPublicFields(value));
   const { toJSON } = value as { toJSON?: unknown };
   return typeof toJSON === "function" ? (toJSON.call(value) as unknown) : Object.fromEntries(Object.entries(value));
 }
 
-function ownFields(value: object): [string, unknown][] {
-  return Object.entries(value).filter(([key, field]) => isShown(key) && field !== undefined);
+function readPublicFields(value: object): [string, unknown][] {
+  return Object.entries(value).filter(([key, field]) => isPublicField(key) && field !== undefined);
 }
 
 /** Base64 of bytes. */
 export function toBase64(bytes: Uint8Array): string {
   let text = "";
-  for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  for (let index = 0; index < bytes.length; index += 8192)
+    text += String.fromCharCode(...bytes.subarray(index, index + 8192));
   return btoa(text);
 }
 

@@ -21,7 +21,7 @@ export interface NodeConfig {
  * Returns the config without the name of the node: LangChain removes the name only where it hands on callbacks, and otherwise the tools
  * and models of the node would have it.
  */
-export function withoutRunName({ runName: _, ...config }: NodeConfig): NodeConfig {
+export function omitRunName({ runName: _, ...config }: NodeConfig): NodeConfig {
   return config;
 }
 
@@ -78,7 +78,7 @@ function withDirectSteps(node: ReturnType<PregelNode["getNode"]>): Runnable | un
   if (!node || !Array.isArray(steps)) return node;
   const invoke = async (input: unknown, options: NodeConfig = {}): Promise<unknown> => {
     if (options.callbacks !== undefined) return await node.invoke(input, options);
-    const config = withoutRunName(options);
+    const config = omitRunName(options);
     let value = input;
     for (const step of steps as readonly Runnable[]) {
       config.signal?.throwIfAborted();
@@ -169,11 +169,11 @@ function isPlainState(value: unknown): boolean {
  * indexed. Fallback: LangGraph's queue.
  */
 export function withoutStoreQueue(graph: Graph): object {
-  const { _defaults: settingsOf } = graph as { _defaults?: (config: unknown) => unknown };
-  if (typeof settingsOf !== "function") return {};
+  const { _defaults: readDefaults } = graph as { _defaults?: (config: unknown) => unknown };
+  if (typeof readDefaults !== "function") return {};
   return {
     _defaults(this: Graph, config: unknown): unknown {
-      const settings = settingsOf.call(this, config);
+      const settings = readDefaults.call(this, config);
       if (!Array.isArray(settings)) return settings;
       return settings.map((setting) => (setting instanceof JobStore ? undefined : setting));
     },
@@ -190,8 +190,8 @@ export function withValidInput(graph: Graph, input: object, onValid: () => void)
     onValid();
     return graph;
   }
-  const _validateInput = async (given: unknown): Promise<unknown> => {
-    const valid = await validate.call(graph, given);
+  const _validateInput = async (rawInput: unknown): Promise<unknown> => {
+    const valid = await validate.call(graph, rawInput);
     if (valid === input) onValid();
     return valid;
   };
@@ -222,7 +222,7 @@ interface AsyncStorage {
  * Returns the config that LangChain's callers inherit here. A task gets none as an argument. Fallback: undefined, and then the models
  * that a task calls are not counted.
  */
-export function inheritedConfig(): { callbacks?: unknown } | undefined {
+export function findInheritedConfig(): { callbacks?: unknown } | undefined {
   const { [Symbol.for("ls:tracing_async_local_storage")]: storage } = globalThis as { [key: symbol]: unknown };
   return (storage as AsyncStorage | undefined)?.getStore?.()?.extra?.[CHILD_CONFIG];
 }
@@ -250,7 +250,7 @@ export function isStreamChannel(value: unknown): value is StreamChannel {
 export type Channels = Readonly<Record<string, unknown>>;
 
 /** A schema of zod or of LangGraph, and its channels. */
-export interface Definition {
+export interface SchemaDefinition {
   readonly schema?: unknown;
   readonly channels?: Channels;
 }
@@ -278,17 +278,17 @@ interface Builder {
 }
 
 /** What the author of a graph has told its builder. */
-export interface Definitions {
-  readonly state: Definition;
-  readonly input: Definition;
-  readonly output: Definition;
+export interface SchemaDefinitions {
+  readonly state: SchemaDefinition;
+  readonly input: SchemaDefinition;
+  readonly output: SchemaDefinition;
   /** The schema of the context. */
   readonly context: unknown;
   readonly registry: Registry | undefined;
 }
 
 /** Returns the definitions of a graph. Fallback: none, and then the schemas of the graph are unknown. */
-export function readDefinitions(graph: Graph): Definitions {
+export function readDefinitions(graph: Graph): SchemaDefinitions {
   const builder = (graph.builder ?? {}) as Builder;
   const { _schemaDefinition: channels, _metaRegistry: registry } = builder;
   return {

@@ -6,12 +6,18 @@ import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
 import type { Host } from "./attempt.ts";
 import type { CallbackManagerClass } from "./callbacks.ts";
 import { execute } from "./execute.ts";
-import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
+import {
+  createGraphSource,
+  type GraphDefinition,
+  type GraphFactory,
+  type GraphLike,
+  type GraphSource,
+} from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
-import { graphState } from "./state.ts";
-import { importLangChain, langgraphVersion } from "./version.ts";
+import { createGraphState } from "./state.ts";
+import { importLangChain, readLangGraphVersion } from "./version.ts";
 
-export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFactory, GraphLike } from "./graph.ts";
+export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphDefinition, GraphFactory, GraphLike } from "./graph.ts";
 
 /** How the adapter finds LangChain. */
 export interface LangGraphOptions {
@@ -36,16 +42,19 @@ export interface LangGraphOptions {
  * ```
  */
 export function langgraph(
-  graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphEntry>>,
+  graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphDefinition>>,
   options: LangGraphOptions = {},
 ): Executor {
   const load = options.resolve ?? importLangChain;
   const sources = new Map(
-    Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [graph_id, graphSource(graph_id, graph)]),
+    Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [
+      graph_id,
+      createGraphSource(graph_id, graph),
+    ]),
   );
-  const infos = [...sources].map(([graph_id, { entry }]): GraphInfo => {
-    const { graph: _graph, ...about } = entry;
-    return { ...about, graph_id, resumes: true, protocol_events: true };
+  const infos = [...sources].map(([graph_id, { definition }]): GraphInfo => {
+    const { graph: _graph, ...settings } = definition;
+    return { ...settings, graph_id, resumes: true, protocol_events: true };
   });
   let loading: Promise<readonly [Serde, CallbackManagerClass]> | undefined;
   const langchain: Host["langchain"] = () => {
@@ -63,23 +72,23 @@ export function langgraph(
     );
     return loading;
   };
-  const source = (graph_id: string): GraphSource => {
-    const found = sources.get(graph_id);
-    if (!found) throw new Error(`Graph ${graph_id} not found`);
-    return found;
+  const requireSource = (graph_id: string): GraphSource => {
+    const graphSource = sources.get(graph_id);
+    if (!graphSource) throw new Error(`Graph ${graph_id} not found`);
+    return graphSource;
   };
   let version: Promise<string | undefined> | undefined;
   return {
     graphs: () => infos,
     async versions() {
-      version ??= langgraphVersion(
-        [...sources.values()].flatMap(({ only }) => only ?? []),
+      version ??= readLangGraphVersion(
+        [...sources.values()].flatMap(({ fixedGraph }) => fixedGraph ?? []),
         load,
       );
       const langgraph_js_version = await version;
       return langgraph_js_version === undefined ? {} : { langgraph_js_version };
     },
-    execute: (job, signal, environment) => execute({ source, langchain }, job, signal, environment),
-    state: (graph_id) => graphState(source(graph_id), async () => (await langchain())[0], load),
+    execute: (job, signal, environment) => execute({ source: requireSource, langchain }, job, signal, environment),
+    state: (graph_id) => createGraphState(requireSource(graph_id), async () => (await langchain())[0], load),
   };
 }

@@ -4,10 +4,10 @@
  */
 import type { Runnable } from "./graph.ts";
 import {
-  inheritedConfig,
+  findInheritedConfig,
   type NodeConfig,
+  omitRunName,
   type TaskFunction,
-  withoutRunName,
   withTasks,
 } from "./langgraph-internals.ts";
 import type { ModelUsageCollector } from "./model-usage.ts";
@@ -28,7 +28,7 @@ export class NodeTracker {
   }
 
   /** Resolves when no node is active. */
-  idle(): Promise<void> {
+  waitForIdle(): Promise<void> {
     return new Promise((resolve) => {
       this.#onIdle = resolve;
       if (this.#active === 0) resolve();
@@ -41,7 +41,7 @@ export class NodeTracker {
     this.#active++;
     try {
       this.#usage.onNodeStart(input);
-      const output = await runnable.invoke(input, this.#configOf(options));
+      const output = await runnable.invoke(input, this.#createConfig(options));
       this.#usage.onNodeEnd(output);
       return output;
     } finally {
@@ -50,22 +50,22 @@ export class NodeTracker {
     }
   }
 
-  #configOf(options: NodeConfig): NodeConfig {
+  #createConfig(options: NodeConfig): NodeConfig {
     // With callbacks, the node's own run has the name.
-    const config = options.callbacks === undefined ? withoutRunName(options) : { ...options };
+    const config = options.callbacks === undefined ? omitRunName(options) : { ...options };
     this.addCallbacks(config);
-    return withTasks(config, (task) => this.#trackedTask(task));
+    return withTasks(config, (task) => this.#trackTask(task));
   }
 
   /**
    * A task of a node has callbacks of its own. It does not run if an earlier attempt has stored its result. It is not counted: the node
    * that awaits it is active as long.
    */
-  #trackedTask(task: TaskFunction): TaskFunction {
+  #trackTask(task: TaskFunction): TaskFunction {
     // Here it throws in the node that calls the task, before LangGraph starts one.
     this.#throwIfStopped();
     return async (...input) => {
-      const config = inheritedConfig();
+      const config = findInheritedConfig();
       if (config) this.addCallbacks(config);
       this.#usage.onNodeStart(input);
       const output = await task(...input);

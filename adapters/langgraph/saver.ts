@@ -44,7 +44,7 @@ export interface DeltaChannelHistory {
 }
 
 /** The threads that a saver may access. */
-export interface Threads {
+export interface ThreadAccess {
   /** Null: the thread does not exist here. */
   get(thread_id: string): CheckpointHandle | null;
   ids(): Iterable<string>;
@@ -52,15 +52,15 @@ export interface Threads {
 }
 
 /** How values are stored. */
-export interface Values {
+export interface ValueSerializer {
   /** Throws for a value that cannot be stored, which `where` names. */
-  write(value: unknown, where: string): Payload;
+  write(value: unknown, label: string): Payload;
   read(payload: Payload): unknown;
 }
 
 export interface SaverOptions {
-  readonly threads: Threads;
-  readonly serde: Values;
+  readonly threads: ThreadAccess;
+  readonly serde: ValueSerializer;
   /** Added to the metadata of every checkpoint. */
   readonly metadata?: JsonObject;
 }
@@ -75,39 +75,39 @@ export const TASKS = "__pregel_tasks";
  */
 export const RESUME_NOTE_CHANNEL = "__answered__";
 /** Another: the call whose sleeps and waits are open beside what clients are asked. */
-export const CALL = "__call__";
+export const CALL_NOTE_CHANNEL = "__call__";
 /** A third: by interrupt id, how many answers the task had consumed that raised it; under the empty id, the task of this note. */
-export const COUNTS = "__answer_counts__";
-const NOTES: ReadonlySet<string> = new Set([RESUME_NOTE_CHANNEL, CALL, COUNTS]);
+export const COUNTS_NOTE_CHANNEL = "__answer_counts__";
+const NOTE_CHANNELS: ReadonlySet<string> = new Set([RESUME_NOTE_CHANNEL, CALL_NOTE_CHANNEL, COUNTS_NOTE_CHANNEL]);
 /** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
 /** Channels with at most one write per task. Other writes are numbered in their order. */
-const RESERVED: ReadonlyMap<string, number> = new Map([
+const RESERVED_INDEXES: ReadonlyMap<string, number> = new Map([
   ["__error__", -1],
   ["__scheduled__", -2],
   [INTERRUPT, -3],
   [RESUME, -4],
   [RESUME_NOTE_CHANNEL, -5],
-  [CALL, -6],
-  [COUNTS, -7],
+  [CALL_NOTE_CHANNEL, -6],
+  [COUNTS_NOTE_CHANNEL, -7],
 ]);
 
 /** Marks that report on a task and are not its result. */
-const isControl = (channel: string): boolean => RESERVED.has(channel) || channel === "__error_source_node__";
+const isControl = (channel: string): boolean => RESERVED_INDEXES.has(channel) || channel === "__error_source_node__";
 
 export class Saver {
-  private readonly threads: Threads;
-  protected readonly values: Values;
-  private readonly metadata: JsonObject;
+  readonly #threads: ThreadAccess;
+  protected readonly values: ValueSerializer;
+  readonly #metadata: JsonObject;
   /** The run whose answers count although its tasks have failed; null for none. */
   protected readonly run_id: string | null = null;
-  private readonly branch: number = Math.floor(Math.random() * 1e12) / 1e12;
+  readonly #branch: number = Math.floor(Math.random() * 1e12) / 1e12;
 
   constructor(options: SaverOptions) {
-    this.threads = options.threads;
+    this.#threads = options.threads;
     this.values = options.serde;
-    this.metadata = options.metadata ?? {};
+    this.#metadata = options.metadata ?? {};
   }
 
   /** LangChain serializes configurations as JSON, and with them savers. */
@@ -120,24 +120,24 @@ export class Saver {
   }
 
   async getTuple(config: GraphConfig): Promise<CheckpointTuple | undefined> {
-    const { thread_id, ns, checkpoint_id } = place(config);
-    const handle = thread_id === undefined ? null : this.threads.get(thread_id);
+    const { thread_id, ns, checkpoint_id } = readCheckpointAddress(config);
+    const handle = thread_id === undefined ? null : this.#threads.get(thread_id);
     if (!handle || thread_id === undefined) return undefined;
     const stored = await handle.get(checkpoint_id === undefined ? { ns } : { ns, checkpoint_id });
-    return stored ? await this.tuple(thread_id, stored, handle) : undefined;
+    return stored ? await this.#toTuple(thread_id, stored, handle) : undefined;
   }
 
   async *list(config: GraphConfig, options: ListOptions = {}): AsyncGenerator<CheckpointTuple> {
-    const { thread_id, checkpoint_id } = place(config);
-    const ids = thread_id === undefined ? this.threads.ids() : [thread_id];
+    const { thread_id, checkpoint_id } = readCheckpointAddress(config);
+    const ids = thread_id === undefined ? this.#threads.ids() : [thread_id];
     const ns = config.configurable?.checkpoint_ns as string | undefined;
-    const before = options.before && place(options.before).checkpoint_id;
+    const before = options.before && readCheckpointAddress(options.before).checkpoint_id;
     let remaining = options.limit ?? Number.POSITIVE_INFINITY;
     for (const id of ids) {
       if (remaining <= 0) return;
       const limit = Number.isFinite(remaining) && checkpoint_id === undefined ? remaining : undefined;
       const query = { ns, before, limit, metadata: options.filter };
-      for await (const tuple of this.listThread(id, query, checkpoint_id)) {
+      for await (const tuple of this.#listThread(id, query, checkpoint_id)) {
         yield tuple;
         if (--remaining <= 0) return;
       }
@@ -145,16 +145,16 @@ export class Saver {
   }
 
   /** Lists the checkpoints of one thread, or the one with this id. */
-  private async *listThread(
+  async *#listThread(
     thread_id: string,
     query: Parameters<CheckpointReader["list"]>[0],
     checkpoint_id: string | undefined,
   ): AsyncGenerator<CheckpointTuple> {
-    const handle = this.threads.get(thread_id);
+    const handle = this.#threads.get(thread_id);
     if (!handle) return;
     for await (const stored of handle.list(query)) {
       const isListed = checkpoint_id === undefined || stored.checkpoint_id === checkpoint_id;
-      if (isListed) yield await this.tuple(thread_id, stored, handle);
+      if (isListed) yield await this.#toTuple(thread_id, stored, handle);
     }
   }
 
@@ -164,12 +164,12 @@ export class Saver {
     metadata: JsonObject,
     newVersions: Readonly<Record<string, Version>>,
   ): Promise<GraphConfig> {
-    const { ns, checkpoint_id: parent_id, ...at } = place(config);
-    const thread_id = required(at.thread_id, "thread_id");
+    const { ns, checkpoint_id: parent_id, ...at } = readCheckpointAddress(config);
+    const thread_id = requireMember(at.thread_id, "thread_id");
     const { id, channel_values, channel_versions, ...rest } = checkpoint;
-    const written = { configurable: { thread_id, checkpoint_ns: ns, checkpoint_id: id } };
+    const newConfig = { configurable: { thread_id, checkpoint_ns: ns, checkpoint_id: id } };
     // With durability `exit`, a run without a step stores its first checkpoint again.
-    if (parent_id === id) return written;
+    if (parent_id === id) return newConfig;
     const values = Object.entries(newVersions)
       .filter(([channel]) => Object.hasOwn(channel_values, channel))
       .map(([channel, version]) => ({
@@ -177,18 +177,18 @@ export class Saver {
         version: String(version),
         ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`),
       }));
-    await this.handle(thread_id).put({
+    await this.requireHandle(thread_id).put({
       ns,
       checkpoint_id: id,
       parent_id: parent_id ?? null,
       payload: this.values.write(rest, "A checkpoint"),
-      metadata: serializeMetadata({ ...this.metadata, ...metadata }) as JsonObject,
+      metadata: serializeMetadata({ ...this.#metadata, ...metadata }) as JsonObject,
       versions: Object.fromEntries(
         Object.entries(channel_versions).map(([channel, version]) => [channel, String(version)]),
       ),
       values,
     });
-    return written;
+    return newConfig;
   }
 
   async putWrites(
@@ -197,20 +197,20 @@ export class Saver {
     task_id: string,
     task_path = "",
   ): Promise<void> {
-    const at = place(config);
-    const thread_id = required(at.thread_id, "thread_id");
-    const checkpoint_id = required(at.checkpoint_id, "checkpoint_id");
+    const at = readCheckpointAddress(config);
+    const thread_id = requireMember(at.thread_id, "thread_id");
+    const checkpoint_id = requireMember(at.checkpoint_id, "checkpoint_id");
     const rows = new Map<number, PendingWrite>();
     writes.forEach(([channel, value], position) => {
-      const idx = RESERVED.get(channel) ?? position;
+      const idx = RESERVED_INDEXES.get(channel) ?? position;
       const { type, data } = this.values.write(value, `A write to channel ${JSON.stringify(channel)}`);
       rows.set(idx, { channel, idx, type: task_path === "" ? type : `${type} ${task_path}`, data });
     });
-    await this.handle(thread_id).putWrites({ ns: at.ns, checkpoint_id }, task_id, [...rows.values()]);
+    await this.requireHandle(thread_id).putWrites({ ns: at.ns, checkpoint_id }, task_id, [...rows.values()]);
   }
 
   async deleteThread(thread_id: string): Promise<void> {
-    await this.threads.delete(thread_id);
+    await this.#threads.delete(thread_id);
   }
 
   /**
@@ -218,7 +218,7 @@ export class Saver {
    * values. An arrow function, because LangGraph calls it with another `this` for subgraphs.
    */
   readonly getNextVersion = (current: Version | undefined): number =>
-    Math.floor(Number(current ?? 0)) + 1 + this.branch;
+    Math.floor(Number(current ?? 0)) + 1 + this.#branch;
 
   /** The writes behind a channel's value at `config`, oldest first, since the ancestor with the whole value. */
   async getDeltaChannelHistory({
@@ -250,15 +250,15 @@ export class Saver {
     );
   }
 
-  protected handle(thread_id: string): CheckpointHandle {
-    const handle = this.threads.get(thread_id);
+  protected requireHandle(thread_id: string): CheckpointHandle {
+    const handle = this.#threads.get(thread_id);
     if (!handle) throw new Error(`This run may not write checkpoints of thread ${thread_id}`);
     return handle;
   }
 
-  private async tuple(thread_id: string, stored: StoredCheckpoint, handle: CheckpointReader): Promise<CheckpointTuple> {
+  async #toTuple(thread_id: string, stored: StoredCheckpoint, handle: CheckpointReader): Promise<CheckpointTuple> {
     const { ns, parent_id, versions } = stored;
-    const named = (checkpoint_id: string): GraphConfig => ({
+    const toConfig = (checkpoint_id: string): GraphConfig => ({
       configurable: { thread_id, checkpoint_ns: ns, checkpoint_id },
     });
     const rest = this.values.read(stored.payload) as { v: number };
@@ -272,24 +272,24 @@ export class Saver {
       ),
     };
     return {
-      config: named(stored.checkpoint_id),
+      config: toConfig(stored.checkpoint_id),
       checkpoint:
-        checkpoint.v < 4 && parent_id !== null ? await this.withSends(checkpoint, ns, parent_id, handle) : checkpoint,
+        checkpoint.v < 4 && parent_id !== null ? await this.#addSends(checkpoint, ns, parent_id, handle) : checkpoint,
       metadata: stored.metadata,
-      ...(parent_id === null ? {} : { parentConfig: named(parent_id) }),
-      pendingWrites: pendingWrites(stored, this.values, this.run_id),
+      ...(parent_id === null ? {} : { parentConfig: toConfig(parent_id) }),
+      pendingWrites: readPendingWrites(stored, this.values, this.run_id),
     };
   }
 
   /** Before format 4, checkpoints stored their packets as writes of the parent. */
-  private async withSends(
+  async #addSends(
     checkpoint: Checkpoint,
     ns: string,
     parent_id: string,
     handle: CheckpointReader,
   ): Promise<Checkpoint> {
     const parent = await handle.get({ ns, checkpoint_id: parent_id });
-    const sends = parent ? pendingWrites(parent, this.values).filter(([, channel]) => channel === TASKS) : [];
+    const sends = parent ? readPendingWrites(parent, this.values).filter(([, channel]) => channel === TASKS) : [];
     const newest = Math.max(0, ...Object.values(checkpoint.channel_versions).map(Number));
     return {
       ...checkpoint,
@@ -300,9 +300,9 @@ export class Saver {
 }
 
 /** The writes on a checkpoint for LangGraph, in the order in which they were applied. */
-export function pendingWrites(
+export function readPendingWrites(
   { writes }: Pick<StoredCheckpoint, "writes">,
-  values: Values,
+  values: ValueSerializer,
   run_id: string | null = null,
 ): TaskWrite[] {
   // LangGraph keeps the interrupt of a task that was answered and has finished, beside the task's writes.
@@ -310,15 +310,15 @@ export function pendingWrites(
   const isPending = ({ channel, task_id }: StoredWrite): boolean => channel === INTERRUPT && !finished.has(task_id);
   const interrupted = new Set(writes.filter(isPending).map(({ task_id }) => task_id));
   return writes
-    .filter((write) => !NOTES.has(write.channel) && (write.channel !== INTERRUPT || isPending(write)))
-    .toSorted((a, b) => byCodePoint(pathOf(a), pathOf(b)))
+    .filter((write) => !NOTE_CHANNELS.has(write.channel) && (write.channel !== INTERRUPT || isPending(write)))
+    .toSorted((first, second) => compareCodePoints(parseTaskPath(first), parseTaskPath(second)))
     .flatMap((write): TaskWrite[] => {
       const { task_id, channel } = write;
       const value = readWrite(write, values);
       if (channel !== RESUME || !interrupted.has(task_id) || !Array.isArray(value)) return [[task_id, channel, value]];
-      const kept = keptAnswers(writes, task_id, run_id);
-      const left = kept === null ? value : value.slice(0, kept);
-      return left.length > 0 ? [[task_id, channel, left]] : [];
+      const remainingCount = countRemainingAnswers(writes, task_id, run_id);
+      const remainingAnswers = remainingCount === null ? value : value.slice(0, remainingCount);
+      return remainingAnswers.length > 0 ? [[task_id, channel, remainingAnswers]] : [];
     });
 }
 
@@ -326,49 +326,49 @@ export function pendingWrites(
  * How many answers of an interrupted task remain: it has failed with the answer of another run, which is removed. Null for all of
  * them.
  */
-function keptAnswers(writes: readonly StoredWrite[], task_id: string, run_id: string | null): number | null {
-  const note = (of: string): unknown => {
-    const found = writes.find((write) => write.task_id === task_id && write.channel === of);
-    return found && JSON.parse(found.data as string);
+function countRemainingAnswers(writes: readonly StoredWrite[], task_id: string, run_id: string | null): number | null {
+  const readNote = (channel: string): unknown => {
+    const noteWrite = writes.find((write) => write.task_id === task_id && write.channel === channel);
+    return noteWrite && JSON.parse(noteWrite.data as string);
   };
-  const giver = [note(RESUME_NOTE_CHANNEL)].flat()[0];
-  if (giver === undefined || giver === run_id) return null;
-  return (note(COUNTS) as Record<string, number> | undefined)?.[""] ?? 0;
+  const answeringRun = [readNote(RESUME_NOTE_CHANNEL)].flat()[0];
+  if (answeringRun === undefined || answeringRun === run_id) return null;
+  return (readNote(COUNTS_NOTE_CHANNEL) as Record<string, number> | undefined)?.[""] ?? 0;
 }
 
 /** The value of a write. The type of its data is followed by the path of its task, if LangGraph (since 1.7) has set it. */
-export function readWrite({ type, data }: StoredWrite, values: Values): unknown {
+export function readWrite({ type, data }: StoredWrite, values: ValueSerializer): unknown {
   return values.read({ type: type.split(" ", 1)[0] as string, data });
 }
 
-function pathOf({ type }: StoredWrite): string {
+function parseTaskPath({ type }: StoredWrite): string {
   const end = type.indexOf(" ");
   return end < 0 ? "" : type.slice(end + 1);
 }
 
 /** Sorts paths like every LangGraph saver. The order of JavaScript differs above U+FFFF. */
-function byCodePoint(a: string, b: string): number {
-  if (a === b) return 0;
+function compareCodePoints(first: string, second: string): number {
+  if (first === second) return 0;
   let at = 0;
-  while (at < a.length && at < b.length && a.codePointAt(at) === b.codePointAt(at)) at++;
-  return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
+  while (at < first.length && at < second.length && first.codePointAt(at) === second.codePointAt(at)) at++;
+  return (first.codePointAt(at) ?? -1) - (second.codePointAt(at) ?? -1);
 }
 
 /** The ids of a task's interrupts: one or, since LangGraph 1.5.0, a list. */
-export const idsOf = (asked: unknown): readonly string[] =>
-  [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
+export const readInterruptIds = (interrupts: unknown): readonly string[] =>
+  [interrupts as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
 /** How many answers the tasks of a checkpoint had consumed when they raised their interrupts, by id; none for ids that are missing. */
-export const answerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<string, number> =>
+export const readAnswerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<string, number> =>
   new Map(
     writes
-      .filter(({ channel }) => channel === COUNTS)
+      .filter(({ channel }) => channel === COUNTS_NOTE_CHANNEL)
       .flatMap(({ data }) => Object.entries(JSON.parse(data as string) as Record<string, number>))
       .filter(([id, count]) => id !== "" && count > 0),
   );
 
 /** Access to one thread only. LangGraph cannot delete it; the service can. */
-export function createSingleThreadAccess(thread_id: string, handle: CheckpointHandle): Threads {
+export function createSingleThreadAccess(thread_id: string, handle: CheckpointHandle): ThreadAccess {
   return {
     get: (id) => (id === thread_id ? handle : null),
     ids: () => [thread_id],
@@ -379,7 +379,7 @@ export function createSingleThreadAccess(thread_id: string, handle: CheckpointHa
 }
 
 /** A handle that refuses writes. */
-export function readOnly(reader: CheckpointReader): CheckpointHandle {
+export function createReadOnlyHandle(reader: CheckpointReader): CheckpointHandle {
   const refuse = async (): Promise<never> => {
     throw new Error("These checkpoints can only be read");
   };
@@ -393,7 +393,7 @@ export interface CheckpointAddress {
 }
 
 /** The checkpoint of a config. */
-export function place(config: GraphConfig): CheckpointAddress {
+export function readCheckpointAddress(config: GraphConfig): CheckpointAddress {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {
     thread_id: thread_id === undefined || thread_id === null ? undefined : String(thread_id),
@@ -403,7 +403,7 @@ export function place(config: GraphConfig): CheckpointAddress {
 }
 
 /** Throws if the config has no such member. */
-export function required(value: string | undefined, name: string): string {
+export function requireMember(value: string | undefined, name: string): string {
   if (value === undefined) throw new Error(`A checkpoint's config needs configurable.${name}`);
   return value;
 }

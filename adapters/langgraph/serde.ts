@@ -5,49 +5,49 @@
 import type { Payload } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import {
-  type Form,
+  convertMessage,
   fromBase64,
-  instanceFields,
   isChunk,
   isMessage,
-  type Message,
-  messageJson,
+  type JsonForm,
+  type LangChainMessage,
+  readInstanceFields,
   toBase64,
   toJson,
 } from "./json.ts";
 
 const TAG = "$lg";
 
-const tagged = (kind: string, v: Json): JsonObject => ({ [TAG]: kind, v });
+const createTagged = (kind: string, v: Json): JsonObject => ({ [TAG]: kind, v });
 
-const stored: Form = {
+const storedForm: JsonForm = {
   primitive(value) {
-    if (value === undefined) return tagged("undefined", null);
-    if (typeof value === "bigint") return tagged("bigint", String(value));
-    if (typeof value === "number") return tagged("number", String(value));
+    if (value === undefined) return createTagged("undefined", null);
+    if (typeof value === "bigint") return createTagged("bigint", String(value));
+    if (typeof value === "number") return createTagged("number", String(value));
     throw new TypeError(`it contains a ${typeof value}`);
   },
   cycle() {
     throw new TypeError("it contains an object that contains itself");
   },
   instance(value, inner) {
-    const tag = (kind: string, content: unknown): JsonObject => tagged(kind, inner(content) ?? null);
-    if (isMessage(value)) return tagged(isChunk(value) ? "chunk" : "message", messageJson(value, inner));
+    const tag = (kind: string, content: unknown): JsonObject => createTagged(kind, inner(content) ?? null);
+    if (isMessage(value)) return createTagged(isChunk(value) ? "chunk" : "message", convertMessage(value, inner));
     if (value instanceof Date) return tag("date", value.getTime());
     if (value instanceof Uint8Array) return tag("bytes", toBase64(value));
     if (value instanceof Map) return tag("map", [...value]);
     if (value instanceof Set) return tag("set", [...value]);
     if (value instanceof RegExp) return tag("regexp", [value.source, value.flags]);
     if (value instanceof Error) return tag("error", [value.name, value.message]);
-    return inner(instanceFields(value));
+    return inner(readInstanceFields(value));
   },
-  plain: (value) => (Object.hasOwn(value, TAG) ? tagged("object", value) : value),
+  plain: (value) => (Object.hasOwn(value, TAG) ? createTagged("object", value) : value),
 };
 
 /** The user's `@langchain/core/messages`. */
 export type MessageClasses = Readonly<Record<string, unknown>>;
 
-const CLASSES: ReadonlyMap<unknown, string> = new Map([
+const MESSAGE_CLASSES: ReadonlyMap<unknown, string> = new Map([
   ["human", "HumanMessage"],
   ["ai", "AIMessage"],
   ["system", "SystemMessage"],
@@ -59,21 +59,21 @@ const CLASSES: ReadonlyMap<unknown, string> = new Map([
 
 /** Stores and reads values. Equal values have equal text, and a list's text starts with the text of each list that it extends. */
 export class Serde {
-  private readonly classes: MessageClasses | null;
+  readonly #classes: MessageClasses | null;
 
   /** Without message classes, messages are read as plain objects. */
   constructor(classes: MessageClasses | null) {
-    this.classes = classes;
+    this.#classes = classes;
   }
 
   /** Throws for functions, symbols and cycles; `where` names the value in the error. */
-  write(value: unknown, where: string): Payload {
+  write(value: unknown, label: string): Payload {
     if (value instanceof Uint8Array) return { type: "bytes", data: value };
     try {
-      return { type: "json", data: JSON.stringify(toJson(value, stored)) };
+      return { type: "json", data: JSON.stringify(toJson(value, storedForm)) };
     } catch (error) {
       if (error instanceof TypeError)
-        throw new TypeError(`${where} cannot be stored: ${error.message}`, { cause: error });
+        throw new TypeError(`${label} cannot be stored: ${error.message}`, { cause: error });
       throw error;
     }
   }
@@ -84,25 +84,25 @@ export class Serde {
     }
     const text = typeof payload.data === "string" ? payload.data : new TextDecoder().decode(payload.data);
     const json = JSON.parse(text) as Json;
-    return text.includes(`"${TAG}"`) ? this.revive(json) : json;
+    return text.includes(`"${TAG}"`) ? this.#revive(json) : json;
   }
 
   /** Changes `json`. */
-  private revive(json: Json): unknown {
+  #revive(json: Json): unknown {
     if (typeof json !== "object" || json === null) return json;
     if (Array.isArray(json)) {
       const items: unknown[] = json;
-      for (let i = 0; i < items.length; i++) items[i] = this.revive(json[i] as Json);
+      for (let i = 0; i < items.length; i++) items[i] = this.#revive(json[i] as Json);
       return items;
     }
-    if (!Object.hasOwn(json, TAG)) return this.fields(json);
+    if (!Object.hasOwn(json, TAG)) return this.#reviveFields(json);
     const { [TAG]: kind, v = null } = json;
     switch (kind) {
       case "object":
-        return this.fields(v as JsonObject);
+        return this.#reviveFields(v as JsonObject);
       case "message":
       case "chunk":
-        return this.message(v as JsonObject, kind === "chunk");
+        return this.#reviveMessage(v as JsonObject, kind === "chunk");
       case "undefined":
         return undefined;
       case "bigint":
@@ -110,41 +110,41 @@ export class Serde {
       case "number":
         return Number(v);
       case "date":
-        return new Date(this.revive(v) as number);
+        return new Date(this.#revive(v) as number);
       case "bytes":
         return fromBase64(v as string);
       case "map":
-        return new Map(this.revive(v) as [unknown, unknown][]);
+        return new Map(this.#revive(v) as [unknown, unknown][]);
       case "set":
-        return new Set(this.revive(v) as unknown[]);
+        return new Set(this.#revive(v) as unknown[]);
       case "regexp":
         return new RegExp(...(v as [string, string]));
       case "error":
-        return error(...(v as [string, string]));
+        return createError(...(v as [string, string]));
       default:
         throw new Error(`A stored value has the unknown kind ${JSON.stringify(kind)}`);
     }
   }
 
-  private fields(json: JsonObject): Record<string, unknown> {
+  #reviveFields(json: JsonObject): Record<string, unknown> {
     const fields: Record<string, unknown> = json;
     for (const key of Object.keys(json)) {
       const value = json[key];
-      if (typeof value === "object" && value !== null) fields[key] = this.revive(value);
+      if (typeof value === "object" && value !== null) fields[key] = this.#revive(value);
     }
     return fields;
   }
 
-  private message(json: JsonObject, isChunk: boolean): unknown {
-    const fields = this.fields(json);
+  #reviveMessage(json: JsonObject, isChunk: boolean): unknown {
+    const fields = this.#reviveFields(json);
     const { type, ...members } = fields;
-    return this.create(type, members, isChunk) ?? fields;
+    return this.#createMessage(type, members, isChunk) ?? fields;
   }
 
   /** Null for an unknown type. The message may share values with `fields`. */
-  private create(type: unknown, fields: Readonly<Record<string, unknown>>, isChunk: boolean): Message | null {
-    const name = CLASSES.get(type);
-    const Class = name === undefined ? undefined : this.classes?.[isChunk ? `${name}Chunk` : name];
+  #createMessage(type: unknown, fields: Readonly<Record<string, unknown>>, isChunk: boolean): LangChainMessage | null {
+    const name = MESSAGE_CLASSES.get(type);
+    const Class = name === undefined ? undefined : this.#classes?.[isChunk ? `${name}Chunk` : name];
     if (typeof Class !== "function") return null;
     const message = Reflect.construct(Class, [{ ...fields }]) as Record<string, unknown>;
     // Constructors derive some fields from others: the stored values win.
@@ -154,7 +154,7 @@ export class Serde {
   }
 }
 
-function error(name: string, message: string): Error {
+function createError(name: string, message: string): Error {
   const revived = new Error(message);
   revived.name = name;
   return revived;

@@ -3,29 +3,29 @@ import type { WireCheckpoint } from "../../lib/executor/contract.ts";
 import { withoutSecrets } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import {
-  type Form,
-  type Inner,
-  instanceFields,
+  type ConvertInner,
+  convertMessage,
   isChunk,
   isMessage,
-  type Message,
-  messageJson,
+  type JsonForm,
+  type LangChainMessage,
+  readInstanceFields,
   toBase64,
   toJson,
 } from "./json.ts";
 
-function instance(value: object, inner: Inner): Json | undefined {
-  if (isMessage(value)) return messageJson(value, inner);
+function convertInstance(value: object, inner: ConvertInner): Json | undefined {
+  if (isMessage(value)) return convertMessage(value, inner);
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
   if (value instanceof Map) return inner(Object.fromEntries(value));
   if (value instanceof Set) return inner([...value]);
   if (value instanceof Uint8Array) return toBase64(value);
   if (value instanceof RegExp) return String(value);
   if (value instanceof Error) return { name: value.name, message: value.message };
-  return inner(instanceFields(value));
+  return inner(readInstanceFields(value));
 }
 
-const strict: Form = {
+const strictForm: JsonForm = {
   primitive(value) {
     if (typeof value === "bigint") return String(value);
     if (typeof value === "number") return null;
@@ -35,7 +35,7 @@ const strict: Form = {
   cycle() {
     throw new TypeError("The graph's data contains an object that contains itself, which cannot be shown as JSON");
   },
-  instance,
+  instance: convertInstance,
   plain: (value) => value,
 };
 
@@ -43,49 +43,52 @@ const SECRET = /^(?:langgraph_auth_|__pregel_|__greenroom_)/;
 const isSecret = (key: string): boolean => SECRET.test(key);
 
 /** For data that LangGraph adds: it contains configuration, and with it handlers, functions and secrets that clients must not see. */
-const lenient: Form = {
+const lenientForm: JsonForm = {
   primitive(value) {
     if (typeof value === "bigint") return String(value);
     return typeof value === "number" ? null : undefined;
   },
   cycle: () => undefined,
-  instance,
+  instance: convertInstance,
   plain(value) {
-    const open = Object.keys(value).some(isSecret)
+    const visible = Object.keys(value).some(isSecret)
       ? Object.fromEntries(Object.entries(value).filter(([key]) => !isSecret(key)))
       : value;
-    return "configurable" in open ? shownConfig(open) : open;
+    return "configurable" in visible ? redactConfig(visible) : visible;
   },
 };
 
 /** A LangGraph config without credentials, as clients see it in the modes `checkpoints`, `debug` and `events`. */
-function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonObject {
-  return { ...rest, configurable: withoutSecrets(serializeMetadata(configurable)) };
+function redactConfig({ callbacks: _, configurable, ...otherMembers }: JsonObject): JsonObject {
+  return { ...otherMembers, configurable: withoutSecrets(serializeMetadata(configurable)) };
 }
 
 /** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages. */
-export function serializeValue(value: unknown, show?: (message: Message, inner: Inner) => Json): Json {
-  const shown: Form["instance"] = (item, inner) =>
-    show && isMessage(item) ? show(item, inner) : instance(item, inner);
-  return toJson(value, show ? { ...strict, instance: shown } : strict) ?? null;
+export function serializeValue(
+  value: unknown,
+  convertMessageValue?: (message: LangChainMessage, inner: ConvertInner) => Json,
+): Json {
+  const convert: JsonForm["instance"] = (item, inner) =>
+    convertMessageValue && isMessage(item) ? convertMessageValue(item, inner) : convertInstance(item, inner);
+  return toJson(value, convertMessageValue ? { ...strictForm, instance: convert } : strictForm) ?? null;
 }
 
 /** Data about the run. Omits secrets, and values that JSON does not have. */
 export function serializeMetadata(value: unknown): Json {
-  return toJson(value, lenient) ?? null;
+  return toJson(value, lenientForm) ?? null;
 }
 
 /** The message of what a graph or LangGraph has thrown. */
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+export const toErrorMessage = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** A message or chunk of mode `messages`. The type tells which it is. There is one for each token. */
-export function messageWire(message: Message): JsonObject {
-  const flat = messageJson(message, fieldWire);
+export function serializeMessage(message: LangChainMessage): JsonObject {
+  const flat = convertMessage(message, serializeField);
   if (isChunk(message)) flat.type = (message.constructor as unknown as { lc_name(): string }).lc_name();
   return flat;
 }
 
-const fieldWire: Inner = (value) => (typeof value === "string" ? value : toJson(value, strict));
+const serializeField: ConvertInner = (value) => (typeof value === "string" ? value : toJson(value, strictForm));
 
 /** A LangGraph config, reduced to what this adapter uses. */
 export interface GraphConfig {
@@ -93,7 +96,7 @@ export interface GraphConfig {
 }
 
 /** The checkpoint of a LangGraph config; null if it has none. */
-export function wireCheckpoint(config: GraphConfig | undefined): WireCheckpoint | null {
+export function toWireCheckpoint(config: GraphConfig | undefined): WireCheckpoint | null {
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
   const map = serializeMetadata(checkpoint_map);
@@ -106,7 +109,7 @@ export function wireCheckpoint(config: GraphConfig | undefined): WireCheckpoint 
 }
 
 /** The namespace of a subgraph, as a task names it before its checkpoint is known. */
-export function taskCheckpoint(state: unknown): Json {
+export function toTaskCheckpoint(state: unknown): Json {
   const { configurable } = (state ?? {}) as GraphConfig;
   if (!configurable) return null;
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = configurable;
@@ -125,22 +128,22 @@ interface CheckpointChunk {
 }
 
 /** One event of mode `checkpoints`. */
-export function checkpointWire(chunk: CheckpointChunk): Json {
-  const { config, parentConfig, tasks = [], ...rest } = chunk;
+export function serializeCheckpointChunk(chunk: CheckpointChunk): Json {
+  const { config, parentConfig, tasks = [], ...otherMembers } = chunk;
   return serializeMetadata({
-    config: configWire(config),
-    ...rest,
+    config: omitCallbacks(config),
+    ...otherMembers,
     tasks: tasks.map(({ state, ...task }) =>
-      state === undefined ? task : { ...task, checkpoint: taskCheckpoint(state) },
+      state === undefined ? task : { ...task, checkpoint: toTaskCheckpoint(state) },
     ),
-    parent_config: configWire(parentConfig),
-    checkpoint: wireCheckpoint(config),
-    parent_checkpoint: wireCheckpoint(parentConfig),
+    parent_config: omitCallbacks(parentConfig),
+    checkpoint: toWireCheckpoint(config),
+    parent_checkpoint: toWireCheckpoint(parentConfig),
   });
 }
 
-function configWire(config: CheckpointChunk["config"]): unknown {
+function omitCallbacks(config: CheckpointChunk["config"]): unknown {
   if (!config) return null;
-  const { callbacks: _callbacks, ...rest } = config;
-  return rest;
+  const { callbacks: _callbacks, ...otherMembers } = config;
+  return otherMembers;
 }

@@ -8,40 +8,40 @@ import type {
   ThreadState,
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json } from "../../lib/json.ts";
-import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
+import { EMPTY_CONFIG, type Graph, type GraphSource, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
 import { ParsedListCache } from "./parsed-list-cache.ts";
-import { answerCounts, createSingleThreadAccess, readOnly, Saver } from "./saver.ts";
-import { schemasOf } from "./schemas.ts";
+import { createReadOnlyHandle, createSingleThreadAccess, readAnswerCounts, Saver } from "./saver.ts";
+import { createGraphSchemas } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
-import { serializeMetadata, serializeValue, taskCheckpoint, wireCheckpoint } from "./serialize.ts";
-import { omitStepInterrupts } from "./step-marks.ts";
+import { serializeMetadata, serializeValue, toTaskCheckpoint, toWireCheckpoint } from "./serialize.ts";
+import { omitWaitInterrupts } from "./step-marks.ts";
 import { UpdateSaver, updateState } from "./update.ts";
-import type { Load } from "./version.ts";
+import type { LoadModule } from "./version.ts";
 
 /** The wire form of a state; null without a checkpoint. */
-export function threadState(
+export function toThreadState(
   snapshot: Snapshot,
-  show: (value: unknown) => Json = serializeValue,
+  serialize: (value: unknown) => Json = serializeValue,
   counts: ReadonlyMap<string, number> = new Map(),
 ): ThreadState | null {
-  const checkpoint = wireCheckpoint(snapshot.config);
+  const checkpoint = toWireCheckpoint(snapshot.config);
   if (!checkpoint || snapshot.createdAt === undefined) return null;
-  const tasks = snapshot.tasks.map((task) => counted(wireTask(task, show), counts));
+  const tasks = snapshot.tasks.map((task) => addAnswerCounts(toWireTask(task, serialize), counts));
   const metadata = serializeMetadata(snapshot.metadata ?? null);
   return {
-    values: show(snapshot.values),
-    next: nextNodes(snapshot),
+    values: serialize(snapshot.values),
+    next: listNextNodes(snapshot),
     tasks,
     metadata: isObject(metadata) ? metadata : null,
     created_at: snapshot.createdAt,
     checkpoint,
-    parent_checkpoint: wireCheckpoint(snapshot.parentConfig),
+    parent_checkpoint: toWireCheckpoint(snapshot.parentConfig),
     interrupts: tasks.flatMap((task) => task.interrupts),
   };
 }
 
 /** The nodes of the next step. LangGraph leaves out a node that has consumed an answer, and then raised another interrupt. */
-function nextNodes({ next, tasks }: Snapshot): string[] {
+function listNextNodes({ next, tasks }: Snapshot): string[] {
   const names = [...next];
   const listed = [...next];
   for (const { name, interrupts = [] } of tasks) {
@@ -54,7 +54,7 @@ function nextNodes({ next, tasks }: Snapshot): string[] {
 }
 
 /** The task, with the number of answers that it had consumed before each of its interrupts. */
-function counted(task: Task, counts: ReadonlyMap<string, number>): Task {
+function addAnswerCounts(task: Task, counts: ReadonlyMap<string, number>): Task {
   if (counts.size === 0) return task;
   const interrupts = task.interrupts.map((interrupt) => {
     const answered = counts.get(interrupt.id);
@@ -63,76 +63,80 @@ function counted(task: Task, counts: ReadonlyMap<string, number>): Task {
   return { ...task, interrupts };
 }
 
-function wireTask(task: SnapshotTask, show: (value: unknown) => Json): Task {
-  const inner = task.state && "values" in task.state ? threadState(task.state, show) : null;
+function toWireTask(task: SnapshotTask, serialize: (value: unknown) => Json): Task {
+  const inner = task.state && "values" in task.state ? toThreadState(task.state, serialize) : null;
   return {
     id: task.id,
     name: task.name,
     path: serializeMetadata(task.path),
-    error: errorText(task.error),
-    interrupts: serializeValue(omitStepInterrupts(task.interrupts ?? [])) as unknown as readonly Interrupt[],
+    error: formatError(task.error),
+    interrupts: serializeValue(omitWaitInterrupts(task.interrupts ?? [])) as unknown as readonly Interrupt[],
     checkpoint: inner
       ? (inner.checkpoint as Json)
-      : taskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),
+      : toTaskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),
     state: inner,
     result: serializeValue(task.result),
   };
 }
 
-function errorText(error: unknown): string | null {
+function formatError(error: unknown): string | null {
   if (error === undefined || error === null) return null;
   const { message } = error as { message?: unknown };
   return typeof message === "string" ? message : JSON.stringify(serializeMetadata(error));
 }
 
-const stateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } => {
-  const checkpoint_id = wireCheckpoint(config)?.checkpoint_id;
+const toStateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } => {
+  const checkpoint_id = toWireCheckpoint(config)?.checkpoint_id;
   return checkpoint_id === undefined ? {} : { checkpoint_id };
 };
 
-export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
-  let reads: ParsedListCache | undefined;
+export function createGraphState(source: GraphSource, serde: () => Promise<Serde>, load: LoadModule): GraphState {
+  let cachedLists: ParsedListCache | undefined;
   return {
     async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs, config }) {
-      const threads = createSingleThreadAccess(thread_id, readOnly(reader));
-      reads ??= new ParsedListCache(await serde());
-      const shared = reads;
-      const graph = withSaver(await source.read(config), new Saver({ threads, serde: shared }));
-      const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
-      const snapshot = await graph.getState({ configurable: named }, { subgraphs });
+      const threads = createSingleThreadAccess(thread_id, createReadOnlyHandle(reader));
+      cachedLists ??= new ParsedListCache(await serde());
+      const serializer = cachedLists;
+      const graph = withSaver(await source.loadGraph(config), new Saver({ threads, serde: serializer }));
+      const configurable = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
+      const snapshot = await graph.getState({ configurable: configurable }, { subgraphs });
       const isInterrupted = snapshot.tasks.some(({ interrupts = [] }) => interrupts.length > 0);
-      const stored = isInterrupted ? await reader.get({ ns, ...stateId(snapshot) }) : null;
-      return threadState(snapshot, (value) => shared.serialize(value), stored ? answerCounts(stored) : undefined);
+      const stored = isInterrupted ? await reader.get({ ns, ...toStateId(snapshot) }) : null;
+      return toThreadState(
+        snapshot,
+        (value) => serializer.serialize(value),
+        stored ? readAnswerCounts(stored) : undefined,
+      );
     },
-    async update(...[at, graph_id, steps, checkpoints, { metadata, environment, config }]) {
-      const threads = createSingleThreadAccess(at.thread_id, checkpoints);
+    async update(...[ref, graph_id, steps, checkpoints, { metadata, environment, config }]) {
+      const threads = createSingleThreadAccess(ref.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, environment);
-      const graph = withSaver(await source.read(config), saver);
-      const checkpoint = await updateState(graph, at, steps);
-      const state = threadState(
-        await graph.getState({ configurable: { thread_id: at.thread_id } }, { subgraphs: false }),
+      const graph = withSaver(await source.loadGraph(config), saver);
+      const checkpoint = await updateState(graph, ref, steps);
+      const state = toThreadState(
+        await graph.getState({ configurable: { thread_id: ref.thread_id } }, { subgraphs: false }),
       );
       if (!state) throw new Error(`The states of graph ${graph_id} cannot be read`);
       return { checkpoint, state };
     },
     async schemas(graph_id, config) {
-      return await schemasOf(graph_id, await source.graph(config ?? noConfig), load);
+      return await createGraphSchemas(graph_id, await source.createGraph(config ?? EMPTY_CONFIG), load);
     },
     async drawn(_graph_id, xray, config) {
-      return await drawnOf(await source.graph(config ?? noConfig), xray);
+      return await drawGraph(await source.createGraph(config ?? EMPTY_CONFIG), xray);
     },
     async subgraphs(graph_id, namespace, recurse, config) {
-      const graph = await source.graph(config ?? noConfig);
-      const found: [string, GraphSchemas][] = [];
+      const graph = await source.createGraph(config ?? EMPTY_CONFIG);
+      const schemaEntries: [string, GraphSchemas][] = [];
       for await (const [name, subgraph] of graph.getSubgraphsAsync(namespace ?? undefined, recurse)) {
-        found.push([name, await schemasOf(graph_id, subgraph, load)]);
+        schemaEntries.push([name, await createGraphSchemas(graph_id, subgraph, load)]);
       }
-      return Object.fromEntries(found);
+      return Object.fromEntries(schemaEntries);
     },
   };
 }
 
-async function drawnOf(graph: Graph, xray: boolean | number): Promise<DrawnGraph> {
+async function drawGraph(graph: Graph, xray: boolean | number): Promise<DrawnGraph> {
   const drawn = serializeMetadata((await graph.getGraphAsync({ xray })).toJSON()) as unknown as {
     nodes: readonly { id: string | number; type?: string; data?: Json; metadata?: Json }[];
     edges: readonly { source: string | number; target: string | number; data?: string; conditional?: boolean }[];

@@ -2,12 +2,12 @@
 import type { Json, JsonObject } from "../../lib/json.ts";
 
 /** Marks the value of such an interrupt. */
-export const STEP = "__greenroom_step__";
+export const WAIT_MARKER = "__greenroom_step__";
 /** Where nodes find the steps of their attempt, in `configurable`. */
-export const STEPS = "__greenroom_steps";
+export const WAITS_KEY = "__greenroom_steps";
 
 /** What a node waits for. */
-export interface AskedStep {
+export interface WaitRequest {
   readonly kind: "sleep" | "wait";
   readonly name: string;
   /** Milliseconds from the first appearance of a sleep, or of the timeout of a wait. */
@@ -20,25 +20,25 @@ export interface AskedStep {
 }
 
 /** What the interrupt returns. */
-export interface StepAnswer {
+export interface WaitResult {
   readonly payload: Json;
 }
 
-export interface AskedInterrupt {
+export interface GraphInterrupt {
   readonly id?: string;
   readonly value?: unknown;
 }
 
 /** Null for an interrupt that clients answer. */
-export function stepOf({ value }: AskedInterrupt): AskedStep | null {
+export function findWaitRequest({ value }: GraphInterrupt): WaitRequest | null {
   if (typeof value !== "object" || value === null) return null;
-  return ((value as { readonly [STEP]?: AskedStep })[STEP] ?? null) as AskedStep | null;
+  return ((value as { readonly [WAIT_MARKER]?: WaitRequest })[WAIT_MARKER] ?? null) as WaitRequest | null;
 }
 
 /** The same list where it has none of them. */
-export function omitStepInterrupts<Asked>(asked: readonly Asked[]): readonly Asked[] {
-  const shown = asked.filter((one) => stepOf(one as AskedInterrupt) === null);
-  return shown.length === asked.length ? asked : shown;
+export function omitWaitInterrupts<Item>(interrupts: readonly Item[]): readonly Item[] {
+  const visible = interrupts.filter((interrupt) => findWaitRequest(interrupt as GraphInterrupt) === null);
+  return visible.length === interrupts.length ? interrupts : visible;
 }
 
 interface WithInterrupts {
@@ -47,15 +47,16 @@ interface WithInterrupts {
 }
 
 /** A task or a checkpoint as clients see it. */
-export function shownTask<Given extends object>(given: Given): Given {
-  const { interrupts = [], tasks = [] } = given as WithInterrupts;
-  const asked = omitStepInterrupts(interrupts);
-  const shown = tasks.map(shownTask);
-  const isSame = asked === interrupts && shown.every((task, at) => task === tasks[at]);
-  if (isSame) return given;
+export function omitWaitsOfTask<Visible extends object>(task: Visible): Visible {
+  const { interrupts = [], tasks = [] } = task as WithInterrupts;
+  const visibleInterrupts = omitWaitInterrupts(interrupts);
+  const visibleTasks = tasks.map(omitWaitsOfTask);
+  const isSame =
+    visibleInterrupts === interrupts && visibleTasks.every((visibleTask, index) => visibleTask === tasks[index]);
+  if (isSame) return task;
   return {
-    ...given,
-    ...(asked === interrupts ? {} : { interrupts: asked }),
-    ...(tasks.length > 0 ? { tasks: shown } : {}),
+    ...task,
+    ...(visibleInterrupts === interrupts ? {} : { interrupts: visibleInterrupts }),
+    ...(tasks.length > 0 ? { tasks: visibleTasks } : {}),
   };
 }

@@ -1,14 +1,14 @@
 /** `sleep` and `wait` for nodes, tools and tasks of LangGraph. */
 import { parseSchema } from "../../lib/executor/schema-problems.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../../lib/executor/step-names.ts";
-import type { Described, WaitOptions } from "../../lib/functions/verbs.ts";
+import type { FromJsonSchema, WaitOptions } from "../../lib/functions/verbs.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { type AskedStep, STEP, STEPS, type StepAnswer } from "./step-marks.ts";
-import type { GraphSteps } from "./steps.ts";
+import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./step-marks.ts";
+import type { GraphWaits } from "./steps.ts";
 
-const ask = async (step: AskedStep): Promise<StepAnswer> => {
+const raiseWait = async (request: WaitRequest): Promise<WaitResult> => {
   const { interrupt } = await import("@langchain/langgraph");
-  return interrupt({ [STEP]: step }) as StepAnswer;
+  return interrupt({ [WAIT_MARKER]: request }) as WaitResult;
 };
 
 /**
@@ -26,9 +26,9 @@ const ask = async (step: AskedStep): Promise<StepAnswer> => {
  * ```
  */
 export async function sleep(name: StepName, until: Duration | Date): Promise<void> {
-  const stored = nameOf(name);
-  const time = timeOf(until, 0, labelOf(stored));
-  await ask({ kind: "sleep", name: stored, ...(until instanceof Date ? { at: time } : { ms: time }) });
+  const storedName = nameOf(name);
+  const time = timeOf(until, 0, labelOf(storedName));
+  await raiseWait({ kind: "sleep", name: storedName, ...(until instanceof Date ? { at: time } : { ms: time }) });
 }
 
 /**
@@ -44,20 +44,20 @@ export async function sleep(name: StepName, until: Duration | Date): Promise<voi
  */
 export async function wait<
   const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>,
->(name: StepName, { timeout, schema, begin }: WaitOptions<Schema> = {}): Promise<Described<Schema> | null> {
-  const stored = nameOf(name);
-  const label = labelOf(stored);
-  const ms = timeout === undefined ? {} : { ms: durationOf(timeout, `${label}: timeout`) };
-  const kept = schema === undefined ? {} : { schema: parseSchema(schema, label) };
-  const step: AskedStep = { kind: "wait", name: stored, ...ms, ...kept };
-  if (!begin) return (await ask(step)).payload as Described<Schema> | null;
+>(name: StepName, { timeout, schema, begin }: WaitOptions<Schema> = {}): Promise<FromJsonSchema<Schema> | null> {
+  const storedName = nameOf(name);
+  const label = labelOf(storedName);
+  const timeoutMember = timeout === undefined ? {} : { ms: durationOf(timeout, `${label}: timeout`) };
+  const schemaMember = schema === undefined ? {} : { schema: parseSchema(schema, label) };
+  const request: WaitRequest = { kind: "wait", name: storedName, ...timeoutMember, ...schemaMember };
+  if (!begin) return (await raiseWait(request)).payload as FromJsonSchema<Schema> | null;
   const { getConfig, task } = await import("@langchain/langgraph");
-  const handOut = task(`begin ${label}`, async () => {
-    const { checkpoint_ns, [STEPS]: steps } = getConfig().configurable ?? {};
-    if (!steps) throw new Error(`${label}: begin needs a service`);
-    const { address, key } = await (steps as GraphSteps).address(step, String(checkpoint_ns));
+  const beginTask = task(`begin ${label}`, async () => {
+    const { checkpoint_ns, [WAITS_KEY]: waits } = getConfig().configurable ?? {};
+    if (!waits) throw new Error(`${label}: begin needs a service`);
+    const { address, key } = await (waits as GraphWaits).createAddress(request, String(checkpoint_ns));
     await begin(address);
     return key;
   });
-  return (await ask({ ...step, key: await handOut() })).payload as Described<Schema> | null;
+  return (await raiseWait({ ...request, key: await beginTask() })).payload as FromJsonSchema<Schema> | null;
 }

@@ -27,7 +27,7 @@ interface Page {
 }
 interface SearchOptions extends Page {
   readonly filter?: Readonly<Record<string, unknown>> | null;
-  readonly query?: string | null;
+  readonly searchText?: string | null;
 }
 interface Search extends SearchOptions {
   readonly namespacePrefix: readonly string[];
@@ -43,24 +43,24 @@ interface ListOptions extends Omit<List, "matchConditions"> {
 export type Operation = Get | Put | Search | List;
 
 /** The page size of a store. LangGraph has no such limit, so longer reads take several pages. */
-const PAGE = 1_000;
+const PAGE_ROWS = 1_000;
 
 export class JobStore {
-  private readonly handle: StoreHandle;
+  readonly #handle: StoreHandle;
 
   constructor(handle: StoreHandle) {
-    this.handle = handle;
+    this.#handle = handle;
   }
 
   async get(namespace: readonly string[], key: string): Promise<Item | null> {
-    const item = await this.handle.get(namespace, key);
+    const item = await this.#handle.get(namespace, key);
     return item && toItem(item);
   }
 
   async search(namespacePrefix: readonly string[], options: SearchOptions = {}): Promise<Item[]> {
-    const { filter, query, limit = 10, offset = 0 } = options;
-    const asked = { ...(filter ? { filter: filter as JsonObject } : {}), ...(query ? { query } : {}) };
-    const items = await paged(limit, offset, (page) => this.handle.search(namespacePrefix, { ...asked, ...page }));
+    const { filter, searchText, limit = 10, offset = 0 } = options;
+    const query = { ...(filter ? { filter: filter as JsonObject } : {}), ...(searchText ? { query: searchText } : {}) };
+    const items = await readPages(limit, offset, (page) => this.#handle.search(namespacePrefix, { ...query, ...page }));
     return items.map(toItem);
   }
 
@@ -70,29 +70,29 @@ export class JobStore {
     value: Readonly<Record<string, unknown>>,
     index?: false | readonly string[],
   ): Promise<void> {
-    await this.handle.putMany([toPut({ namespace, key, value, ...(index === undefined ? {} : { index }) })]);
+    await this.#handle.putMany([toPut({ namespace, key, value, ...(index === undefined ? {} : { index }) })]);
   }
 
   async delete(namespace: readonly string[], key: string): Promise<void> {
-    await this.handle.delete(namespace, key);
+    await this.#handle.delete(namespace, key);
   }
 
   async listNamespaces(options: ListOptions = {}): Promise<string[][]> {
     const { prefix, suffix, maxDepth, limit = 100, offset = 0 } = options;
-    const asked = {
+    const query = {
       ...(prefix ? { prefix } : {}),
       ...(suffix ? { suffix } : {}),
       ...(maxDepth === undefined ? {} : { max_depth: maxDepth }),
     };
-    const namespaces = await paged(limit, offset, (page) => this.handle.namespaces({ ...asked, ...page }));
+    const namespaces = await readPages(limit, offset, (page) => this.#handle.namespaces({ ...query, ...page }));
     return namespaces.map((namespace) => [...namespace]);
   }
 
   /** Reads see the state before the batch. Its writes take effect together or not at all. */
   async batch(operations: readonly Operation[]): Promise<unknown[]> {
-    const results = await Promise.all(operations.map((operation) => this.read(operation)));
+    const results = await Promise.all(operations.map((operation) => this.#read(operation)));
     const puts = operations.filter((operation) => "value" in operation).map(toPut);
-    if (puts.length > 0) await this.handle.putMany(puts);
+    if (puts.length > 0) await this.#handle.putMany(puts);
     return results;
   }
 
@@ -105,7 +105,7 @@ export class JobStore {
     return "[greenroom]";
   }
 
-  private async read(operation: Operation): Promise<unknown> {
+  async #read(operation: Operation): Promise<unknown> {
     if ("value" in operation) return undefined;
     if ("namespacePrefix" in operation) return await this.search(operation.namespacePrefix, operation);
     if ("key" in operation) return await this.get(operation.namespace, operation.key);
@@ -117,14 +117,14 @@ export class JobStore {
   }
 }
 
-async function paged<Row>(
+async function readPages<Row>(
   limit: number,
   offset: number,
   read: (page: Required<Page>) => Promise<readonly Row[]>,
 ): Promise<Row[]> {
   const rows: Row[] = [];
   while (rows.length < limit) {
-    const page = { limit: Math.min(PAGE, limit - rows.length), offset: offset + rows.length };
+    const page = { limit: Math.min(PAGE_ROWS, limit - rows.length), offset: offset + rows.length };
     const more = await read(page);
     rows.push(...more);
     if (more.length < page.limit) break;
@@ -142,9 +142,16 @@ function toPut({ namespace, key, value, index, ttl }: Put): StorePut {
   };
 }
 
-function toItem({ namespace, key, value, created_at, updated_at, ...rest }: StoreItem & { score?: number }): Item {
+function toItem({
+  namespace,
+  key,
+  value,
+  created_at,
+  updated_at,
+  ...otherMembers
+}: StoreItem & { score?: number }): Item {
   return {
-    ...rest,
+    ...otherMembers,
     value,
     key,
     namespace: [...namespace],

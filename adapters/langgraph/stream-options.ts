@@ -38,10 +38,10 @@ function isStreamed(mode: StreamMode, { modes, events }: Job): boolean {
   return modes.has(mode) || (mode === "tasks" && modes.has("lifecycle"));
 }
 
-const graphMode = (mode: StreamMode): string => (mode === "messages-tuple" ? "messages" : mode);
+const toGraphMode = (mode: StreamMode): string => (mode === "messages-tuple" ? "messages" : mode);
 
 /** What an attempt adds to the options of its job. */
-export interface AttemptOptions {
+export interface AttemptStreamOptions {
   readonly signal: AbortSignal;
   readonly callbacks: readonly Callbacks[];
   /** Members of `configurable`: what nodes find there, and the checkpoint to fork from. */
@@ -55,34 +55,34 @@ export interface StreamOptions extends GraphConfig {
 }
 
 /** Returns the options of `stream` and `streamEvents` for an attempt of the job. */
-export function createStreamOptions(job: Job, attempt: AttemptOptions): StreamOptions {
+export function createStreamOptions(job: Job, attempt: AttemptStreamOptions): StreamOptions {
   const { tags, recursion_limit } = job.config;
   const subgraphs = needsSubgraphs(job);
   const needsIds = job.modes.has("messages-tuple") || job.events === "all";
   const callbacks = [...(needsIds ? [messageIds] : []), ...attempt.callbacks];
   return {
     // Values are always needed: the last ones are the run's result.
-    streamMode: ["values", ...MODES.filter((mode) => isStreamed(mode, job)).map(graphMode)],
+    streamMode: ["values", ...MODES.filter((mode) => isStreamed(mode, job)).map(toGraphMode)],
     subgraphs,
     // Gives a short note of the checkpoint before each state. Version 3 changes messages and tools, which subgraphs come with here.
     ...(hasProtocolEvents(job) ? { version: subgraphs ? "v2" : "v3" } : {}),
-    configurable: { ...configurableOf(job), ...attempt.configurable },
+    configurable: { ...createConfigurable(job), ...attempt.configurable },
     context: job.context,
     signal: attempt.signal,
     runId: job.run_id,
     metadata: { ...job.metadata },
     ...(tags ? { tags: [...tags] } : {}),
     ...(recursion_limit === undefined ? {} : { recursionLimit: recursion_limit }),
-    ...breakpoints(job),
+    ...toBreakpoints(job),
     durability: job.durability,
     ...(callbacks.length > 0 ? { callbacks: [combineHandlers(callbacks)] } : {}),
     ...(attempt.store ? { store: attempt.store } : {}),
   } as StreamOptions;
 }
 
-function configurableOf({ config, thread_id, run_id, graph_id, assistant_id }: Job): JsonObject {
-  const ofCaller = Object.entries(config.configurable).filter(([key]) => !isInternal(key));
-  return { ...(Object.fromEntries(ofCaller) as JsonObject), thread_id, run_id, graph_id, assistant_id };
+function createConfigurable({ config, thread_id, run_id, graph_id, assistant_id }: Job): JsonObject {
+  const callerEntries = Object.entries(config.configurable).filter(([key]) => !isInternal(key));
+  return { ...(Object.fromEntries(callerEntries) as JsonObject), thread_id, run_id, graph_id, assistant_id };
 }
 
 /** Returns true for keys that control LangGraph: only the service sets them. */
@@ -92,7 +92,7 @@ function isInternal(key: string): boolean {
 
 type Breakpoints = { interruptBefore?: "*" | string[]; interruptAfter?: "*" | string[] };
 
-function breakpoints({ interrupt_before, interrupt_after }: Job): Breakpoints {
+function toBreakpoints({ interrupt_before, interrupt_after }: Job): Breakpoints {
   const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
   return {
     ...(interrupt_before.length > 0 ? { interruptBefore: names(interrupt_before) } : {}),

@@ -12,43 +12,43 @@ import {
 import type { NodeTracker } from "./node-tracker.ts";
 
 /** Where nodes find the tracker of their attempt, in `configurable`. */
-export const TRACKER = "__greenroom_tracker";
+export const TRACKER_KEY = "__greenroom_tracker";
 
-const trackerIn = (config: unknown): NodeTracker | undefined =>
-  (config as NodeConfig | undefined)?.configurable?.[TRACKER] as NodeTracker | undefined;
+const findTracker = (config: unknown): NodeTracker | undefined =>
+  (config as NodeConfig | undefined)?.configurable?.[TRACKER_KEY] as NodeTracker | undefined;
 
 /** Created once for each graph, not for each run: engines optimize calls of objects that stay. */
 const trackedGraphs = new WeakMap<Graph, Graph>();
 
 /** Returns a copy of the graph and its subgraphs whose nodes are run by the tracker in their config. */
-export function trackedGraph(graph: Graph): Graph {
+export function trackGraph(graph: Graph): Graph {
   const cached = trackedGraphs.get(graph);
   if (cached) return cached;
   const nodes = Object.entries(graph.nodes).map(([name, node]) => [
     name,
-    trackedNode(node, findCommandEdge(graph, name)),
+    trackNode(node, findCommandEdge(graph, name)),
   ]);
   const tracked = copyWith(graph, { nodes: Object.fromEntries(nodes), ...withoutStoreQueue(graph) });
   trackedGraphs.set(graph, tracked);
   return tracked;
 }
 
-function trackedNode(node: Node, commandEdge: Runnable | undefined): Node {
+function trackNode(node: Node, commandEdge: Runnable | undefined): Node {
   const { bound } = node;
-  const writers = node.writers.map((edge) => (edge === commandEdge ? withCommandsOnly(edge) : trackedEdge(edge)));
+  const writers = node.writers.map((edge) => (edge === commandEdge ? withCommandsOnly(edge) : trackEdge(edge)));
   const members: PropertyDescriptorMap = { writers: { value: writers } };
   // LangGraph skips the part of a node without work, which it recognizes by identity: it would run a copy.
   if (!isPassthrough(bound)) {
-    members.bound = { value: isCompiled(bound) ? trackedGraph(bound as Graph) : trackedRunnable(bound as Runnable) };
+    members.bound = { value: isCompiled(bound) ? trackGraph(bound as Graph) : trackRunnable(bound as Runnable) };
   }
   return withDirectCalls(Object.create(node, members) as Node);
 }
 
-function trackedRunnable(runnable: Runnable): Runnable {
+function trackRunnable(runnable: Runnable): Runnable {
   const invoke = (input: unknown, options?: unknown): Promise<unknown> =>
-    trackerIn(options)?.run(runnable, input, options as NodeConfig) ?? runnable.invoke(input, options);
+    findTracker(options)?.run(runnable, input, options as NodeConfig) ?? runnable.invoke(input, options);
   return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
 }
 
-const trackedEdge = (writer: Runnable): Runnable =>
-  withEdgeConfig(writer, (config) => trackerIn(config)?.addCallbacks(config));
+const trackEdge = (writer: Runnable): Runnable =>
+  withEdgeConfig(writer, (config) => findTracker(config)?.addCallbacks(config));

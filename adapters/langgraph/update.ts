@@ -10,9 +10,16 @@ import {
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
-import { type Graph, refuseUnknownNodes } from "./graph.ts";
-import { type Checkpoint, place, required, Saver, type SaverOptions, type Version } from "./saver.ts";
-import { type GraphConfig, messageOf } from "./serialize.ts";
+import { type Graph, requireKnownNodes } from "./graph.ts";
+import {
+  type Checkpoint,
+  readCheckpointAddress,
+  requireMember,
+  Saver,
+  type SaverOptions,
+  type Version,
+} from "./saver.ts";
+import { type GraphConfig, toErrorMessage } from "./serialize.ts";
 
 /** Returns the last checkpoint of the namespace. Every error of LangGraph or of the graph becomes a StateRefused. */
 export async function updateState(
@@ -22,43 +29,43 @@ export async function updateState(
 ): Promise<CheckpointRef> {
   const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
   try {
-    if (ns === "") for (const { command } of steps.flat()) refuseUnknownNodes(graph, command?.goto);
-    const supersteps = steps.map((updates) => ({ updates: updates.map(written) }));
+    if (ns === "") for (const { command } of steps.flat()) requireKnownNodes(graph, command?.goto);
+    const supersteps = steps.map((updates) => ({ updates: updates.map(toGraphUpdate) }));
     const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
     return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };
   } catch (error) {
-    throw new StateRefused(`The graph refuses the state: ${messageOf(error)}`, { cause: error });
+    throw new StateRefused(`The graph refuses the state: ${toErrorMessage(error)}`, { cause: error });
   }
 }
 
-function written(update: StateUpdate): { readonly values: unknown; readonly asNode?: string } {
-  const values = valuesOf(update);
+function toGraphUpdate(update: StateUpdate): { readonly values: unknown; readonly asNode?: string } {
+  const values = toNodeValue(update);
   return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
 }
 
 /** The value that the node returns. */
-function valuesOf({ values, command }: StateUpdate): unknown {
-  const several = Array.isArray(values) && values.length > 0 && values.every((one) => isObject(one));
-  if (!several && !command) return values;
-  const pairs = [values, command?.update ?? null].flatMap(pairsOf);
-  const { update: _, ...rest } = command ?? {};
-  return nodeCommand(pairs.length > 0 ? { ...rest, update: pairs } : rest);
+function toNodeValue({ values, command }: StateUpdate): unknown {
+  const isList = Array.isArray(values) && values.length > 0 && values.every((entry) => isObject(entry));
+  if (!isList && !command) return values;
+  const pairs = [values, command?.update ?? null].flatMap(toPairs);
+  const { update: _, ...otherMembers } = command ?? {};
+  return nodeCommand(pairs.length > 0 ? { ...otherMembers, update: pairs } : otherMembers);
 }
 
 /** Channels with the values written to them. */
-function pairsOf(update: Json): [string, Json][] {
+function toPairs(update: Json): [string, Json][] {
   if (isObject(update)) return Object.entries(update);
   if (!Array.isArray(update)) return [];
-  return update.flatMap((one) => (isObject(one) ? Object.entries(one) : [one as unknown as [string, Json]]));
+  return update.flatMap((entry) => (isObject(entry) ? Object.entries(entry) : [entry as unknown as [string, Json]]));
 }
 
 /** The saver of a state update: its checkpoints are the newest of the thread, whatever LangGraph's clock says. */
 export class UpdateSaver extends Saver {
-  private readonly environment: Environment;
+  readonly #environment: Environment;
 
   constructor(options: SaverOptions, environment: Environment) {
     super(options);
-    this.environment = environment;
+    this.#environment = environment;
   }
 
   override async put(
@@ -67,38 +74,44 @@ export class UpdateSaver extends Saver {
     metadata: JsonObject,
     newVersions: Readonly<Record<string, Version>>,
   ): Promise<GraphConfig> {
-    const { ns, checkpoint_id, ...at } = place(config);
-    const handle = this.handle(required(at.thread_id, "thread_id"));
+    const { ns, checkpoint_id, ...at } = readCheckpointAddress(config);
+    const handle = this.requireHandle(requireMember(at.thread_id, "thread_id"));
     const newest = (await handle.get({ ns }))?.checkpoint_id ?? null;
-    const late = newest !== null && checkpoint.id <= newest;
-    const id = late ? checkpointId(this.environment, newest) : checkpoint.id;
+    const isLate = newest !== null && checkpoint.id <= newest;
+    const id = isLate ? checkpointId(this.#environment, newest) : checkpoint.id;
     const parent = checkpoint_id === undefined ? null : await handle.get({ ns, checkpoint_id });
-    const unsaid = parent ? this.missingVersions(parent, checkpoint, newVersions) : {};
-    const channel_versions = { ...checkpoint.channel_versions, ...unsaid };
+    const missingVersions = parent ? this.#findMissingVersions(parent, checkpoint, newVersions) : {};
+    const channel_versions = { ...checkpoint.channel_versions, ...missingVersions };
     // LangGraph may copy metadata that the previous run stored with its checkpoint.
-    const { run_id: _, ...own } = metadata;
-    return await super.put(config, { ...checkpoint, id, channel_versions }, own, { ...newVersions, ...unsaid });
+    const { run_id: _, ...ownMetadata } = metadata;
+    return await super.put(config, { ...checkpoint, id, channel_versions }, ownMetadata, {
+      ...newVersions,
+      ...missingVersions,
+    });
   }
 
   /** New versions of channels that finished tasks have changed: LangGraph applies their writes, but keeps the versions. */
-  private missingVersions(
+  #findMissingVersions(
     parent: StoredCheckpoint,
     { channel_values, channel_versions }: Checkpoint,
-    said: Readonly<Record<string, Version>>,
+    newVersions: Readonly<Record<string, Version>>,
   ): Record<string, Version> {
     const before = new Map(parent.values.map(({ channel, data }) => [channel, data]));
-    const same = [...new Set([...before.keys(), ...Object.keys(channel_values)])].filter(
+    const sameVersionChannels = [...new Set([...before.keys(), ...Object.keys(channel_values)])].filter(
       (channel) =>
-        !Object.hasOwn(said, channel) && textOf(channel_versions[channel]) === textOf(parent.versions[channel]),
+        !Object.hasOwn(newVersions, channel) &&
+        toVersionText(channel_versions[channel]) === toVersionText(parent.versions[channel]),
     );
-    const changed = same.filter((channel) => {
-      const has = Object.hasOwn(channel_values, channel);
-      if (!has || !before.has(channel)) return has !== before.has(channel);
+    const changedChannels = sameVersionChannels.filter((channel) => {
+      const isPresent = Object.hasOwn(channel_values, channel);
+      if (!isPresent || !before.has(channel)) return isPresent !== before.has(channel);
       const { data } = this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`);
       return typeof data === "string" && data !== before.get(channel);
     });
-    return Object.fromEntries(changed.map((channel) => [channel, this.getNextVersion(channel_versions[channel])]));
+    return Object.fromEntries(
+      changedChannels.map((channel) => [channel, this.getNextVersion(channel_versions[channel])]),
+    );
   }
 }
 
-const textOf = (version: Version | undefined): string => String(version ?? "");
+const toVersionText = (version: Version | undefined): string => String(version ?? "");

@@ -2,17 +2,17 @@
 import type { Graph } from "./graph.ts";
 
 /** Imports a module of the LangChain packages that the graphs use. */
-export type Load = (specifier: string) => Promise<unknown>;
+export type LoadModule = (specifier: string) => Promise<unknown>;
 type Class = abstract new (...args: never) => unknown;
 
 /** Undefined if it is unknown: the package cannot be read, or the graphs use another copy than the one found here. */
-export async function langgraphVersion(graphs: readonly Graph[], load: Load): Promise<string | undefined> {
+export async function readLangGraphVersion(graphs: readonly Graph[], load: LoadModule): Promise<string | undefined> {
   try {
-    const found = (await load("@langchain/langgraph/package.json")) as {
+    const packageJson = (await load("@langchain/langgraph/package.json")) as {
       readonly default?: { readonly version?: unknown };
     };
     const { Pregel } = (await load("@langchain/langgraph/pregel")) as { readonly Pregel: Class };
-    const version = found.default?.version;
+    const version = packageJson.default?.version;
     return typeof version === "string" && graphs.every((graph) => graph instanceof Pregel) ? version : undefined;
   } catch {
     return undefined;

@@ -11,13 +11,13 @@ import type {
 } from "../executor/contract.ts";
 import { applyUpdate } from "../executor/messages.ts";
 import type { Json, JsonObject } from "../json.ts";
-import { CallFrames, showInterrupts } from "./frames.ts";
-import { copyJson, describe, isPlainObject } from "./plain.ts";
-import { MessagePiece } from "./streams.ts";
-import type { Verbs } from "./verbs.ts";
+import { createInterruptFrames, InvocationFrames } from "./frames.ts";
+import { copyJson, describeType, isPlainObject } from "./plain.ts";
+import { MessageDelta } from "./streams.ts";
+import type { DurableOperations } from "./verbs.ts";
 
 /** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
-export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, Verbs {
+export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, DurableOperations {
   /** The thread's values with this run's input or `command.update` applied. */
   readonly state: JsonObject;
   /** `state.messages` in wire form (`{type, content, id, …}`); `[]` where there are none. */
@@ -56,14 +56,14 @@ export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, Ve
 export type AgentFunction = (job: FunctionJob) => unknown;
 
 /** A function with its settings. */
-export interface AgentEntry extends AgentSettings {
+export interface AgentDefinition extends AgentSettings {
   readonly agent: AgentFunction;
   /** Durable functions: refuse to continue a call whose journal has another order of steps. Default false. */
   readonly strict?: boolean;
 }
 
 /** The value that `job.interrupt(value)` returns. */
-export class RaisedInterrupt {
+export class InterruptSignal {
   readonly value: Json;
   constructor(value: Json) {
     this.value = value;
@@ -71,231 +71,258 @@ export class RaisedInterrupt {
 }
 
 /** A message that is being written. */
-interface Reply {
+interface StreamedReply {
   readonly id: string;
   text: string;
   /** What it has beside its text. */
   more?: JsonObject;
 }
 
-export interface CallOptions {
+export interface FunctionInvocationOptions {
   readonly job: Job;
   /** The state with which the function is called, and its step. */
   readonly values: JsonObject;
   readonly step: number;
   readonly uuid: () => string;
   /** The tasks whose interrupts the run answers. */
-  readonly asked: readonly Task[];
+  readonly resumedTasks: readonly Task[];
 }
 
 /** One call of the function. It holds the state while the function runs. */
-export class Call {
-  private readonly job: Job;
+export class FunctionInvocation {
+  readonly #job: Job;
   /** The tasks whose interrupts the run answers. */
-  private readonly asked: readonly Task[];
-  private readonly name: string;
-  private readonly uuid: () => string;
-  private readonly id: string;
-  private values: JsonObject;
+  readonly #resumedTasks: readonly Task[];
+  readonly #name: string;
+  readonly #uuid: () => string;
+  readonly #id: string;
+  #values: JsonObject;
   /** Makes the frames that show this call. */
-  readonly frames: CallFrames;
+  readonly frames: InvocationFrames;
   /** The state with which the function was called. */
-  readonly initial: JsonObject;
+  readonly initialValues: JsonObject;
   /** The message that is being written. */
-  reply: Reply | null = null;
+  reply: StreamedReply | null = null;
   /** How many values the function has yielded. */
-  yielded = 0;
+  yieldedCount = 0;
   /** How many calls of `spend` outside of steps the function has made, and how many of them were reported before this attempt. */
-  spent = 0;
-  reported = 0;
+  usageCount = 0;
+  reportedUsageCount = 0;
   /** A state of this call was put. */
-  hasState = false;
+  hasEmittedState = false;
   /** The open call of a durable function, and its number of entries. */
-  durable: { readonly call_id: string; readonly entries: { readonly length: number } } | null = null;
+  durableCall: { readonly call_id: string; readonly entries: { readonly length: number } } | null = null;
   // With the step that waits.
-  private place: StateEvent["call"];
-  private readonly updates: JsonObject[] = [];
+  #stepPosition: StateEvent["call"];
+  readonly #updates: JsonObject[] = [];
   // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
-  private stepWaits = false;
+  #isStepPending = false;
   // What shows the next state.
-  private stateFrames: StreamEvent[] = [];
+  #stateFrames: StreamEvent[] = [];
 
-  constructor({ job, values, step, uuid, asked }: CallOptions) {
-    this.job = job;
-    this.asked = asked;
-    this.name = job.graph_id;
-    this.uuid = uuid;
-    this.id = uuid();
-    this.values = values;
-    this.initial = values;
-    this.frames = new CallFrames(job, step + 1);
+  constructor({ job, values, step, uuid, resumedTasks }: FunctionInvocationOptions) {
+    this.#job = job;
+    this.#resumedTasks = resumedTasks;
+    this.#name = job.graph_id;
+    this.#uuid = uuid;
+    this.#id = uuid();
+    this.#values = values;
+    this.initialValues = values;
+    this.frames = new InvocationFrames(job, step + 1);
   }
 
-  begin(): StreamEvent[] {
-    const { id, name } = this;
+  start(): StreamEvent[] {
+    const id = this.#id;
+    const name = this.#name;
     return [
-      ...this.frames.show("tasks", { id, name, input: this.values, triggers: [`branch:to:${name}`], interrupts: [] }),
-      ...this.frames.chain("on_chain_start", { input: this.job.input ?? null }),
+      ...this.frames.createFrames("tasks", {
+        id,
+        name,
+        input: this.#values,
+        triggers: [`branch:to:${name}`],
+        interrupts: [],
+      }),
+      ...this.frames.createEventFrames("on_chain_start", { input: this.#job.input ?? null }),
     ];
   }
 
   /** Takes a yielded or returned value. */
-  take(value: unknown): ExecutorEvent[] {
-    this.yielded++;
-    if (typeof value === "string") return this.token(value);
-    if (value instanceof MessagePiece) return this.piece(value);
-    if (isPlainObject(value)) return this.update(copyJson(value, "update") as JsonObject);
+  handleValue(value: unknown): ExecutorEvent[] {
+    this.yieldedCount++;
+    if (typeof value === "string") return this.#handleToken(value);
+    if (value instanceof MessageDelta) return this.#handleDelta(value);
+    if (isPlainObject(value)) return this.#updateState(copyJson(value, "update") as JsonObject);
     throw new TypeError(
-      `The function ${this.name} yielded or returned ${describe(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
+      `The function ${this.#name} yielded or returned ${describeType(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
     );
   }
 
-  hasOpenStep = (): boolean => this.stepWaits;
+  hasPendingStep = (): boolean => this.#isStepPending;
 
   /** Takes emitted data: it follows what shows the step that waits. */
   emit(data: Json): StreamEvent[] {
-    const shown = this.frames.show("custom", data);
-    if (!this.stepWaits) return shown;
-    this.stateFrames.push(...shown);
+    const frames = this.frames.createFrames("custom", data);
+    if (!this.#isStepPending) return frames;
+    this.#stateFrames.push(...frames);
     return [];
   }
 
   /** Ends the step that waits. The function works on the next one, so a failure there keeps this one. */
   commitStep(): ExecutorEvent[] {
-    return this.stepWaits ? [this.state([this.name], [])] : [];
+    return this.#isStepPending ? [this.createStateEvent([this.#name], [])] : [];
   }
 
   /** Takes the returned value and ends the call. */
   finish(value: unknown): ExecutorEvent[] {
-    const events = value === undefined || value === null ? [] : this.take(value);
+    const events = value === undefined || value === null ? [] : this.handleValue(value);
     events.push(...this.completeReply());
-    if (this.updates.length === 0) this.stateFrames.push(...this.frames.show("updates", { [this.name]: null }));
-    this.stateFrames.push(...this.frames.chain("on_chain_end", { output: this.values }), ...this.ended([]));
-    events.push(this.state([], []));
+    if (this.#updates.length === 0)
+      this.#stateFrames.push(...this.frames.createFrames("updates", { [this.#name]: null }));
+    this.#stateFrames.push(
+      ...this.frames.createEventFrames("on_chain_end", { output: this.#values }),
+      ...this.#createTaskEndFrames([]),
+    );
+    events.push(this.createStateEvent([], []));
     return events;
   }
 
-  pause({ value }: RaisedInterrupt): ExecutorEvent[] {
+  pause({ value }: InterruptSignal): ExecutorEvent[] {
     // A run raises at most one interrupt, so the run's id identifies it in every attempt.
-    return this.pauseFor([{ id: this.job.run_id.replaceAll("-", ""), value }], this.id);
+    return this.pauseWithInterrupts([{ id: this.#job.run_id.replaceAll("-", ""), value }], this.#id);
   }
 
   /** Ends the run with interrupts of one task. */
-  pauseFor(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
+  pauseWithInterrupts(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
-    this.stateFrames.push(...showInterrupts(this.job, interrupts), ...this.ended(interrupts));
-    return [...events, this.state([this.name], [task(task_id, this.name, { interrupts })])];
+    this.#stateFrames.push(...createInterruptFrames(this.#job, interrupts), ...this.#createTaskEndFrames(interrupts));
+    return [...events, this.createStateEvent([this.#name], [createTask(task_id, this.#name, { interrupts })])];
   }
 
   /** A token of a message that a step writes. */
-  spoken(id: string, text: string): ExecutorEvent[] {
-    return [...this.commitStep(), ...this.frames.chunk(id, { content: text })];
+  streamStepToken(id: string, text: string): ExecutorEvent[] {
+    return [...this.commitStep(), ...this.frames.createChunkFrames(id, { content: text })];
   }
 
   /** The message that a step has written becomes part of the state. */
-  said(message: JsonObject): ExecutorEvent[] {
-    return [...this.completeReply(), ...this.update({}, { id: message.id as string, text: message.content as string })];
+  addStepMessage(message: JsonObject): ExecutorEvent[] {
+    return [
+      ...this.completeReply(),
+      ...this.#updateState({}, { id: message.id as string, text: message.content as string }),
+    ];
   }
 
   fail(error: unknown): ExecutorEvent[] {
-    const shown =
+    const errorMembers =
       error instanceof Error
         ? { error: error.name, message: error.message }
         : { error: "Error", message: String(error) };
-    const text = JSON.stringify(shown);
-    this.stateFrames.push(...this.ended([], { result: {}, error: text }));
-    const failed = this.asked.length > 0 ? this.asked : [task(this.id, this.name)];
+    const text = JSON.stringify(errorMembers);
+    this.#stateFrames.push(...this.#createTaskEndFrames([], { result: {}, error: text }));
+    const failed = this.#resumedTasks.length > 0 ? this.#resumedTasks : [createTask(this.#id, this.#name)];
     return [
-      this.state(
-        [this.name],
-        failed.map((one) => ({ ...one, error: text })),
+      this.createStateEvent(
+        [this.#name],
+        failed.map((failedTask) => ({ ...failedTask, error: text })),
       ),
     ];
   }
 
   /** Reports usage, unless an earlier attempt or run of the call has. Work of a step is executed once, so it is always new. */
-  spend({ usage, in_step }: { readonly usage: Spending; readonly in_step: boolean }): ExecutorEvent[] {
+  reportUsage({ usage, in_step }: { readonly usage: Spending; readonly in_step: boolean }): ExecutorEvent[] {
     if (in_step) return [{ type: "usage", ...usage }];
-    this.spent++;
-    return this.spent <= this.reported ? [] : [{ type: "usage", ...usage, repeats: true }];
+    this.usageCount++;
+    return this.usageCount <= this.reportedUsageCount ? [] : [{ type: "usage", ...usage, repeats: true }];
   }
 
-  private token(text: string): ExecutorEvent[] {
-    this.reply ??= { id: this.uuid(), text: "" };
+  #handleToken(text: string): ExecutorEvent[] {
+    this.reply ??= { id: this.#uuid(), text: "" };
     this.reply.text += text;
-    return this.part(this.reply, { content: text });
+    return this.#streamReplyPart(this.reply, { content: text });
   }
 
   /** A call of a tool, or the end of a message. */
-  private piece({ chunk, more }: MessagePiece): ExecutorEvent[] {
-    this.reply ??= { id: this.uuid(), text: "" };
-    this.reply.more = { ...this.reply.more, ...more };
-    return chunk ? this.part(this.reply, { content: "", ...chunk }) : [];
+  #handleDelta({ chunk, members }: MessageDelta): ExecutorEvent[] {
+    this.reply ??= { id: this.#uuid(), text: "" };
+    this.reply.more = { ...this.reply.more, ...members };
+    return chunk ? this.#streamReplyPart(this.reply, { content: "", ...chunk }) : [];
   }
 
-  private part({ id }: Reply, content: JsonObject): ExecutorEvent[] {
-    const shown = this.frames.chunk(id, content);
-    const last = this.durable ? shown.pop() : undefined;
-    if (last) shown.push({ ...last, position: { yielded: this.yielded, reply: this.reply && { ...this.reply } } });
-    return [...this.commitStep(), ...shown];
+  #streamReplyPart({ id }: StreamedReply, content: JsonObject): ExecutorEvent[] {
+    const frames = this.frames.createChunkFrames(id, content);
+    const last = this.durableCall ? frames.pop() : undefined;
+    if (last)
+      frames.push({ ...last, position: { yielded: this.yieldedCount, reply: this.reply && { ...this.reply } } });
+    return [...this.commitStep(), ...frames];
   }
 
   completeReply(): ExecutorEvent[] {
-    return this.reply ? this.update({}) : [];
+    return this.reply ? this.#updateState({}) : [];
   }
 
-  private update(change: JsonObject, said?: Call["reply"]): ExecutorEvent[] {
-    const { values: before } = this;
-    const reply = said ?? this.reply;
+  #updateState(change: JsonObject, stepReply?: FunctionInvocation["reply"]): ExecutorEvent[] {
+    const before = this.#values;
+    const reply = stepReply ?? this.reply;
     this.reply = null;
-    let complete = change;
+    let completeChange = change;
     if (reply) {
       const message: JsonObject = { type: "ai", content: reply.text, id: reply.id, ...reply.more };
-      const added = Object.hasOwn(change, "messages") ? (change.messages as Json) : [];
-      complete = { ...change, messages: Array.isArray(added) ? [message, ...added] : [message, added] };
+      const addedMessages = Object.hasOwn(change, "messages") ? (change.messages as Json) : [];
+      completeChange = {
+        ...change,
+        messages: Array.isArray(addedMessages) ? [message, ...addedMessages] : [message, addedMessages],
+      };
     }
-    const { values, update } = applyUpdate(before, complete, this.uuid, "ai");
+    const { values, update } = applyUpdate(before, completeChange, this.#uuid, "ai");
     const events = this.commitStep();
-    this.values = values;
-    this.stepWaits = true;
-    this.place = this.position();
-    this.updates.push(update);
-    if (reply) this.stateFrames.push(...this.frames.completed(update, reply.id));
-    this.stateFrames.push(
-      ...this.frames.messages(before, update, reply?.id),
-      ...this.frames.show("updates", { [this.name]: update }),
-      ...this.frames.chain("on_chain_stream", { chunk: update }),
-      ...this.frames.show("values", values),
+    this.#values = values;
+    this.#isStepPending = true;
+    this.#stepPosition = this.#getPosition();
+    this.#updates.push(update);
+    if (reply) this.#stateFrames.push(...this.frames.createCompletedFrames(update, reply.id));
+    this.#stateFrames.push(
+      ...this.frames.createMessageFrames(before, update, reply?.id),
+      ...this.frames.createFrames("updates", { [this.#name]: update }),
+      ...this.frames.createEventFrames("on_chain_stream", { chunk: update }),
+      ...this.frames.createFrames("values", values),
     );
     this.frames.nextStep();
     return events;
   }
 
   /** The current state, with what shows it. */
-  state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
-    const { values, stateFrames: frames } = this;
-    const call = next.length > 0 ? ((this.stepWaits ? this.place : undefined) ?? this.position()) : undefined;
-    this.stepWaits = false;
-    this.hasState = true;
-    this.stateFrames = [];
-    const asked = this.asked.length > 0 ? { asked: this.asked } : {};
-    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...asked };
+  createStateEvent(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
+    const values = this.#values;
+    const frames = this.#stateFrames;
+    const call =
+      next.length > 0 ? ((this.#isStepPending ? this.#stepPosition : undefined) ?? this.#getPosition()) : undefined;
+    this.#isStepPending = false;
+    this.hasEmittedState = true;
+    this.#stateFrames = [];
+    const resumedTasks = this.#resumedTasks.length > 0 ? { asked: this.#resumedTasks } : {};
+    return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...resumedTasks };
   }
 
-  private position(): StateEvent["call"] {
-    const { durable, yielded } = this;
+  #getPosition(): StateEvent["call"] {
+    const { durableCall, yieldedCount } = this;
     // The value that is being taken counts.
-    return durable ? { call_id: durable.call_id, at: durable.entries.length, yielded } : undefined;
+    return durableCall
+      ? { call_id: durableCall.call_id, at: durableCall.entries.length, yielded: yieldedCount }
+      : undefined;
   }
 
-  private ended(interrupts: readonly Interrupt[], failure?: JsonObject): StreamEvent[] {
-    if (!this.job.modes.has("tasks")) return [];
-    const outcome = failure ?? { result: resultOf(this.updates) };
-    return this.frames.show("tasks", { id: this.id, name: this.name, ...outcome, interrupts: [...interrupts] });
+  #createTaskEndFrames(interrupts: readonly Interrupt[], failure?: JsonObject): StreamEvent[] {
+    if (!this.#job.modes.has("tasks")) return [];
+    const outcome = failure ?? { result: mergeUpdates(this.#updates) };
+    return this.frames.createFrames("tasks", {
+      id: this.#id,
+      name: this.#name,
+      ...outcome,
+      interrupts: [...interrupts],
+    });
   }
 }
 
-function resultOf(updates: readonly JsonObject[]): Json {
+function mergeUpdates(updates: readonly JsonObject[]): Json {
   if (updates.length === 0) return null;
   const messages = updates.flatMap((update) => (Array.isArray(update.messages) ? update.messages : []));
   return {
@@ -304,6 +331,6 @@ function resultOf(updates: readonly JsonObject[]): Json {
   };
 }
 
-export function task(id: string, name: string, outcome: Partial<Task> = {}): Task {
+export function createTask(id: string, name: string, outcome: Partial<Task> = {}): Task {
   return { id, name, error: null, interrupts: [], checkpoint: null, state: null, result: null, ...outcome };
 }

@@ -2,9 +2,9 @@
 import type { Spending } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
-import { type AgentFunction, type FunctionJob, RaisedInterrupt } from "./call.ts";
+import { type AgentFunction, type FunctionJob, InterruptSignal } from "./call.ts";
 import { copyJson } from "./plain.ts";
-import { streamOf } from "./streams.ts";
+import { findStream } from "./streams.ts";
 
 export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
@@ -14,22 +14,23 @@ export type FunctionEvent =
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
 /** What a function emits while it executes, and what its steps do. */
-export class Emitted {
-  readonly list: FunctionEvent[] = [];
+export class FunctionEventQueue {
+  readonly events: FunctionEvent[] = [];
   wake = (): void => {};
   /** The run is suspended: the engine no longer waits for the function. */
-  left = false;
+  isSuspended = false;
 
   /** Whether the code that calls this is in a step. Set once steps can be told from other code. */
   isInStep = (): boolean => false;
 
-  readonly spend = (usage: Spending): void =>
+  readonly reportUsage = (usage: Spending): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: this.isInStep() });
   /** For what a step has returned. */
-  readonly spendInStep = (usage: Spending): void => this.push({ kind: "usage", usage: { ...usage }, in_step: true });
+  readonly reportStepUsage = (usage: Spending): void =>
+    this.push({ kind: "usage", usage: { ...usage }, in_step: true });
 
   push(event: FunctionEvent): void {
-    this.list.push(event);
+    this.events.push(event);
     this.wake();
   }
 
@@ -44,7 +45,7 @@ export class Emitted {
 const WAITING: FunctionEvent = { kind: "waiting" };
 
 /** What a function does, and promises that something more happens. */
-type Driven<Result = void> = Generator<FunctionEvent | Promise<void>, Result, void>;
+type FunctionCoroutine<Result = void> = Generator<FunctionEvent | Promise<void>, Result, void>;
 
 const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   value !== null &&
@@ -52,71 +53,71 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   typeof (value as { readonly then?: unknown }).then === "function";
 
 /** A call of a function, which gets the given job with more members. */
-export interface DriverOptions {
+export interface FunctionDriverOptions {
   readonly agent: AgentFunction;
   readonly job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
   readonly signal: AbortSignal;
   /** Calls back in the next tick of the event loop, if the function must not wait longer for what it has shown. */
-  readonly tick: (then: () => void) => void;
-  readonly emitted: Emitted;
+  readonly onNextTick: (then: () => void) => void;
+  readonly eventQueue: FunctionEventQueue;
 }
 
-export class Driver {
+export class FunctionDriver {
   readonly #agent: AgentFunction;
   readonly #job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
   readonly #signal: AbortSignal;
-  readonly #tick: (then: () => void) => void;
-  readonly #emitted: Emitted;
+  readonly #onNextTick: (then: () => void) => void;
+  readonly #eventQueue: FunctionEventQueue;
   #iterator: AsyncIterator<unknown> | undefined;
   /** The function has called `interrupt`. */
-  interrupts = false;
+  hasCalledInterrupt = false;
 
-  constructor({ agent, job, signal, tick, emitted }: DriverOptions) {
+  constructor({ agent, job, signal, onNextTick, eventQueue }: FunctionDriverOptions) {
     this.#agent = agent;
     this.#job = job;
     this.#signal = signal;
-    this.#tick = tick;
-    this.#emitted = emitted;
+    this.#onNextTick = onNextTick;
+    this.#eventQueue = eventQueue;
     signal.addEventListener("abort", this);
   }
 
   handleEvent(): void {
-    this.#emitted.wake();
+    this.#eventQueue.wake();
   }
 
   /**
    * Calls the function. The last item is its return value or its interrupt; `waiting` means that it still executes one tick of
    * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
    */
-  *items(): Driven {
-    const emitted = this.#emitted;
-    const result = yield* this.#step(() =>
+  *run(): FunctionCoroutine {
+    const eventQueue = this.#eventQueue;
+    const result = yield* this.#runUntilSettled(() =>
       this.#agent(
         Object.assign(this.#job, {
           emit(data: unknown) {
-            emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
+            eventQueue.push({ kind: "custom", data: copyJson(data, "emitted data") });
           },
-          spend: emitted.spend,
+          spend: eventQueue.reportUsage,
           interrupt: (value: unknown): object => {
-            this.interrupts = true;
-            return new RaisedInterrupt(copyJson(value, "interrupt value"));
+            this.hasCalledInterrupt = true;
+            return new InterruptSignal(copyJson(value, "interrupt value"));
           },
         }),
       ),
     );
-    const stream = streamOf(result, emitted.spend);
+    const stream = findStream(result, eventQueue.reportUsage);
     if (!stream) {
       yield { kind: "returned", value: result };
       return;
     }
-    const items = stream[Symbol.asyncIterator]();
-    this.#iterator = items;
-    const next = (): unknown => items.next();
+    const iterator = stream[Symbol.asyncIterator]();
+    this.#iterator = iterator;
+    const next = (): unknown => iterator.next();
     while (true) {
-      const { done, value } = (yield* this.#step(next)) as IteratorResult<unknown>;
-      if (done || value instanceof RaisedInterrupt) {
+      const { done, value } = (yield* this.#runUntilSettled(next)) as IteratorResult<unknown>;
+      if (done || value instanceof InterruptSignal) {
         this.#iterator = undefined;
-        if (!done) yield* this.#step(() => items.return?.());
+        if (!done) yield* this.#runUntilSettled(() => iterator.return?.());
         yield { kind: "returned", value };
         return;
       }
@@ -125,16 +126,16 @@ export class Driver {
   }
 
   /** One step of the function: yields what it emits meanwhile, then returns or throws what it does. */
-  *#step(work: () => unknown): Driven<unknown> {
+  *#runUntilSettled(work: () => unknown): FunctionCoroutine<unknown> {
     const signal = this.#signal;
-    const emitted = this.#emitted;
-    const { list } = emitted;
+    const eventQueue = this.#eventQueue;
+    const { events } = eventQueue;
     signal.throwIfAborted();
     let result: unknown;
-    let [isDone, hasFailed, ticked] = [true, false, false];
+    let [isDone, hasFailed, hasTicked] = [true, false, false];
     const fail = (error: unknown): void => {
       [result, isDone, hasFailed] = [error, true, true];
-      emitted.wake();
+      eventQueue.wake();
     };
     try {
       result = work();
@@ -142,27 +143,27 @@ export class Driver {
         isDone = false;
         Promise.resolve(result).then((value) => {
           [result, isDone] = [value, true];
-          emitted.wake();
+          eventQueue.wake();
         }, fail);
       }
     } catch (error) {
       fail(error);
     }
     if (!isDone)
-      this.#tick(() => {
-        ticked = true;
-        emitted.wake();
+      this.#onNextTick(() => {
+        hasTicked = true;
+        eventQueue.wake();
       });
-    while ((!isDone || list.length > 0) && !signal.aborted) {
-      const event = list.shift();
+    while ((!isDone || events.length > 0) && !signal.aborted) {
+      const event = events.shift();
       if (event) yield event;
-      else if (ticked) {
-        ticked = false;
+      else if (hasTicked) {
+        hasTicked = false;
         yield WAITING;
-      } else yield emitted.wait();
+      } else yield eventQueue.wait();
     }
     // An aborted function may still be at work: the thread must not go on before it has stopped.
-    while (!isDone) yield emitted.wait();
+    while (!isDone) yield eventQueue.wait();
     signal.throwIfAborted();
     if (hasFailed) throw result;
     return result;
@@ -171,7 +172,7 @@ export class Driver {
   /** Call it once the function is not driven any more. Its cleanup belongs to the run. */
   close(): Promise<unknown> | undefined {
     this.#signal.removeEventListener("abort", this);
-    const open = this.#iterator;
-    return open && !this.#emitted.left ? (async () => open.return?.())().catch(() => {}) : undefined;
+    const iterator = this.#iterator;
+    return iterator && !this.#eventQueue.isSuspended ? (async () => iterator.return?.())().catch(() => {}) : undefined;
   }
 }

@@ -1,27 +1,31 @@
 /** How an attempt ends before its function does. */
-import type { EntryOptions } from "./entries.ts";
+import type { JournalWriterOptions } from "./entries.ts";
 import type { Replay } from "./replay.ts";
-import type { Waits } from "./waits.ts";
+import type { PendingWaits } from "./waits.ts";
 
 /** Suspends the run, or ends it for the open asks, unless something happens before the driver comes to it. */
-export function endAttempt({ call, journal, emitted }: EntryOptions, waits: Waits, replay: Replay): void {
-  emitted.push({
+export function endAttempt(
+  { call, journal, eventQueue }: JournalWriterOptions,
+  waits: PendingWaits,
+  replay: Replay,
+): void {
+  eventQueue.push({
     kind: "effect",
     *run() {
       if (waits.isBusy() || waits.isEmpty()) return;
-      emitted.left = true;
+      eventQueue.isSuspended = true;
       journal.freeze();
-      const due_at = waits.nearest();
-      const asks = waits.asks();
+      const due_at = waits.findNearestDueTime();
+      const asks = waits.getPendingAsks();
       if (asks.length > 0) yield* call.completeReply();
       yield* call.commitStep();
-      const spent = Math.max(call.spent, call.reported);
-      const place = { kind: "pause" as const, name: "", occurrence: 0, call: 0, phase: "done" as const };
-      journal.append({ ...place, until: due_at, position: replay.position(), spent });
+      const spent = Math.max(call.usageCount, call.reportedUsageCount);
+      const entryBase = { kind: "pause" as const, name: "", occurrence: 0, call: 0, phase: "done" as const };
+      journal.append({ ...entryBase, until: due_at, position: replay.createPosition(), spent });
       if (asks.length > 0) {
         yield journal.pause(due_at);
-        yield* call.pauseFor(asks, journal.call_id);
-      } else yield journal.suspend(due_at, waits.shown());
+        yield* call.pauseWithInterrupts(asks, journal.call_id);
+      } else yield journal.suspend(due_at, waits.toWaitingFor());
     },
   });
 }

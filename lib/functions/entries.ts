@@ -4,37 +4,39 @@ import type { Coroutine } from "../executor/coroutine.ts";
 import type { JournalEntry, OpenJournal } from "../executor/journal.ts";
 import { labelOf } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
-import type { Call } from "./call.ts";
-import type { Emitted } from "./drive.ts";
-import type { Recorded, Replay, Verb } from "./replay.ts";
-import type { Waits } from "./waits.ts";
+import type { FunctionInvocation } from "./call.ts";
+import type { FunctionEventQueue } from "./drive.ts";
+import type { OperationUse, RecordedOperation, Replay } from "./replay.ts";
+import type { PendingWaits } from "./waits.ts";
 
-export interface EntryOptions {
-  readonly call: Call;
+export interface JournalWriterOptions {
+  readonly call: FunctionInvocation;
   readonly journal: OpenJournal;
-  readonly emitted: Emitted;
+  readonly eventQueue: FunctionEventQueue;
   readonly signal: AbortSignal;
 }
 
 /** The phases after which the verb goes on. */
-const OPEN: ReadonlySet<JournalEntry["phase"]> = new Set(["begun", "failed", "dropped"]);
+const UNSETTLED_PHASES: ReadonlySet<JournalEntry["phase"]> = new Set(["begun", "failed", "dropped"]);
 
-type EntryPart = Pick<JournalEntry, "phase"> & Partial<JournalEntry>;
+type EntryMembers = Pick<JournalEntry, "phase"> & Partial<JournalEntry>;
 
-export class Entries {
-  readonly #options: EntryOptions;
+export class JournalWriter {
+  readonly #options: JournalWriterOptions;
   readonly #replay: Replay;
-  readonly #waits: Waits;
+  readonly #waits: PendingWaits;
   readonly #rejecters = new Set<(reason: unknown) => void>();
 
-  constructor(options: EntryOptions, replay: Replay, waits: Waits) {
+  constructor(options: JournalWriterOptions, replay: Replay, waits: PendingWaits) {
     this.#options = options;
     this.#replay = replay;
     this.#waits = waits;
   }
 
   /** A promise that rejects when the run must stop. */
-  guarded<Value>(start: (resolve: (value: Value) => void, reject: (reason: unknown) => void) => void): Promise<Value> {
+  rejectOnStop<Value>(
+    start: (resolve: (value: Value) => void, reject: (reason: unknown) => void) => void,
+  ): Promise<Value> {
     const { promise, resolve, reject } = Promise.withResolvers<Value>();
     this.#rejecters.add(reject);
     start(resolve, reject);
@@ -42,22 +44,24 @@ export class Entries {
   }
 
   /** Waits until a time; null: until the run stops. `ask`: what clients are asked meanwhile. */
-  until(verb: Verb, until: number | null, ask?: Interrupt): Promise<void> {
-    const asked = ask ? { ask } : {};
-    return this.guarded<void>((resolve) => this.#waits.add({ verb, until, due: resolve, ...asked }));
+  waitUntil(operation: OperationUse, until: number | null, ask?: Interrupt): Promise<void> {
+    const askMember = ask ? { ask } : {};
+    return this.rejectOnStop<void>((resolve) => this.#waits.add({ operation, until, onDue: resolve, ...askMember }));
   }
 
   /** The stored result of a verb, in its turn. */
-  stored<Value>(outcome: NonNullable<Recorded["outcome"]>, verb: Verb): Promise<Value> {
-    const done = this.#waits.begin();
-    return this.guarded<Value>((resolve, reject) => this.#replay.give(outcome, verb, resolve, reject)).finally(done);
+  deliverResult<Value>(outcome: NonNullable<RecordedOperation["result"]>, operation: OperationUse): Promise<Value> {
+    const endWork = this.#waits.beginWork();
+    return this.rejectOnStop<Value>((resolve, reject) =>
+      this.#replay.deliverResult(outcome, operation, resolve, reject),
+    ).finally(endWork);
   }
 
   /** What the driver does between the values of the function. */
-  effect<Value>(run: () => Coroutine<Value>): Promise<Value> {
-    const done = this.#waits.begin();
-    return this.guarded((resolve, reject) => {
-      this.#options.emitted.push({
+  runEffect<Value>(run: () => Coroutine<Value>): Promise<Value> {
+    const endWork = this.#waits.beginWork();
+    return this.rejectOnStop((resolve, reject) => {
+      this.#options.eventQueue.push({
         kind: "effect",
         *run() {
           try {
@@ -65,7 +69,7 @@ export class Entries {
           } catch (error) {
             reject(error);
           } finally {
-            done();
+            endWork();
           }
         },
       });
@@ -73,30 +77,30 @@ export class Entries {
   }
 
   /** Stores an entry with all that was shown before it; resolves when that is committed. */
-  async add(verb: Verb, part: EntryPart, message?: JsonObject): Promise<JournalEntry> {
+  async append(operation: OperationUse, members: EntryMembers, message?: JsonObject): Promise<JournalEntry> {
     const { call, journal, signal } = this.#options;
-    const { kind, name, occurrence } = verb;
-    const done = this.#waits.begin();
+    const { kind, name, occurrence } = operation;
+    const endWork = this.#waits.beginWork();
     const replay = this.#replay;
     try {
-      const { entry, committed } = await this.effect(function* () {
+      const { entry, committed } = await this.runEffect(function* () {
         signal.throwIfAborted();
         // A stop from here on comes too late for all of it: without its states, the entry would say that they are stored.
-        if (message) yield* unbroken(call.said(message));
-        yield* unbroken(call.commitStep());
-        const position = replay.position();
-        const entry = journal.append({ kind, name, occurrence, call: verb.call, position, ...part });
-        if (kind === "step" && part.phase !== "failed") yield* shownEnd(call, journal.call_id, entry);
+        if (message) yield* toAtomicEvents(call.addStepMessage(message));
+        yield* toAtomicEvents(call.commitStep());
+        const position = replay.createPosition();
+        const entry = journal.append({ kind, name, occurrence, call: operation.call, position, ...members });
+        if (kind === "step" && members.phase !== "failed") yield* createStepEndFrames(call, journal.call_id, entry);
         // The next event is taken while this one is stored. A stop may leave it without anyone who waits.
         const committed = journal.commit();
         committed.catch(() => {});
         return { entry, committed };
       });
-      await this.guarded<void>((resolve, reject) => void committed.then(resolve, reject));
-      if (kind !== "begin" && !OPEN.has(part.phase)) replay.finished();
+      await this.rejectOnStop<void>((resolve, reject) => void committed.then(resolve, reject));
+      if (kind !== "begin" && !UNSETTLED_PHASES.has(members.phase)) replay.completeOperation();
       return entry;
     } finally {
-      done();
+      endWork();
     }
   }
 
@@ -106,17 +110,25 @@ export class Entries {
   }
 }
 
-const unbroken = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
+const toAtomicEvents = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
   events.map((event) => (event.type === "state" ? { ...event, unbroken: true } : event));
 
 /** Shows that a step starts, in mode `tasks`. */
-export function* shownStart(call: Call, call_id: string, { name, occurrence }: Verb): Coroutine {
+export function* emitStepStart(
+  call: FunctionInvocation,
+  call_id: string,
+  { name, occurrence }: OperationUse,
+): Coroutine {
   const id = `${call_id}:${occurrence}:${name}`;
-  yield* call.frames.show("tasks", { id, name: labelOf(name), input: null, triggers: [], interrupts: [] });
+  yield* call.frames.createFrames("tasks", { id, name: labelOf(name), input: null, triggers: [], interrupts: [] });
 }
 
-function shownEnd(call: Call, call_id: string, { name, occurrence, value, error }: JournalEntry): ExecutorEvent[] {
+function createStepEndFrames(
+  call: FunctionInvocation,
+  call_id: string,
+  { name, occurrence, value, error }: JournalEntry,
+): ExecutorEvent[] {
   const id = `${call_id}:${occurrence}:${name}`;
   const result: JsonObject = error ? { error: error.message, result: null } : { result: value ?? null };
-  return call.frames.show("tasks", { id, name: labelOf(name), ...result, interrupts: [] });
+  return call.frames.createFrames("tasks", { id, name: labelOf(name), ...result, interrupts: [] });
 }

@@ -6,13 +6,13 @@ import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { type AgentEntry, Call, RaisedInterrupt, task } from "./call.ts";
-import { Driver, Emitted, type FunctionEvent } from "./drive.ts";
-import { show, showInterrupts } from "./frames.ts";
-import { type ContinuedCall, type DrivenJob, type Head, readHead } from "./head.ts";
+import { type AgentDefinition, createTask, FunctionInvocation, InterruptSignal } from "./call.ts";
+import { FunctionDriver, type FunctionEvent, FunctionEventQueue } from "./drive.ts";
+import { createFrames, createInterruptFrames } from "./frames.ts";
+import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./head.ts";
 import { copyJson } from "./plain.ts";
-import type { Steps } from "./steps.ts";
-import type { Verbs } from "./verbs.ts";
+import type { DurableOperationsRuntime } from "./steps.ts";
+import type { DurableOperations } from "./verbs.ts";
 
 const LOST_INTERRUPT =
   "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
@@ -21,7 +21,7 @@ const LOST_INTERRUPT =
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the life of one call, in its order
 export function* execute(
-  { agent, strict = false }: AgentEntry,
+  { agent, strict = false }: AgentDefinition,
   job: Job,
   signal: AbortSignal,
   environment: Environment,
@@ -30,65 +30,95 @@ export function* execute(
   const { run_id, thread_id, graph_id } = job;
   const head = yield* readHead(job);
   signal.throwIfAborted();
-  const initial = initialState(job, head, uuid);
-  yield* initial.events;
-  if (!initial.calls) {
-    const { call: paused } = head;
-    if (job.resumed && paused) yield import("./open-call.ts").then(({ pauseAgain }) => pauseAgain(job, paused));
+  const initialState = createInitialState(job, head, uuid);
+  yield* initialState.events;
+  if (!initialState.callsFunction) {
+    const { call: pausedCall } = head;
+    if (job.resumed && pausedCall)
+      yield import("./open-call.ts").then(({ restorePause }) => restorePause(job, pausedCall));
     return;
   }
-  const call = new Call({ job, values: initial.values, step: initial.step, uuid, asked: head.asked });
-  const emitted = new Emitted();
-  let steps: Steps | undefined;
-  let own = functionJob(job, head, initial.values, signal);
+  const call = new FunctionInvocation({
+    job,
+    values: initialState.values,
+    step: initialState.step,
+    uuid,
+    resumedTasks: head.resumedTasks,
+  });
+  const eventQueue = new FunctionEventQueue();
+  let runtime: DurableOperationsRuntime | undefined;
+  let functionJob = createFunctionJob(job, head, initialState.values, signal);
   /** Opens the call that the run continues, or a new one; false if it is gone. */
-  const open = async (continued: ContinuedCall | null): Promise<boolean> => {
-    const { openCall } = await import("./open-call.ts");
-    const stored = job.resumed || initial.events.some(({ type }) => type === "state");
-    const opened = await openCall({ job, own, call, head, emitted, signal, strict, environment, continued, stored });
-    if (opened) ({ steps, own } = opened);
-    return opened !== null;
+  const startRuntime = async (continuedCall: ContinuedCall | null): Promise<boolean> => {
+    const { openDurableCall } = await import("./open-call.ts");
+    const hasStoredState = job.resumed || initialState.events.some(({ type }) => type === "state");
+    const openedCall = await openDurableCall({
+      job,
+      functionJob,
+      call,
+      head,
+      eventQueue,
+      signal,
+      strict,
+      environment,
+      continuedCall,
+      hasStoredState,
+    });
+    if (openedCall) ({ runtime, functionJob } = openedCall);
+    return openedCall !== null;
   };
-  const continued = continuedCall(job, head);
-  if (continued && !(yield open(continued)) && job.journal?.call_id) {
+  const continuedCall = findContinuedCall(job, head);
+  if (continuedCall && !(yield startRuntime(continuedCall)) && job.journal?.call_id) {
     // The call that the run was made for has gone on, or has ended.
-    yield stateOf(head);
+    yield toStateEvent(head);
     return;
   }
   let loading: Promise<unknown> | undefined;
-  const verb =
-    (name: keyof Verbs) =>
+  const createOperation =
+    (name: keyof DurableOperations) =>
     (...args: unknown[]): Promise<unknown> => {
-      const use = () => (steps as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(...args);
-      if (!steps) loading ??= open(null);
-      const promise = Promise.resolve(loading && !steps ? loading.then(use) : use());
+      const callOperation = () =>
+        (runtime as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(...args);
+      if (!runtime) loading ??= startRuntime(null);
+      const promise = Promise.resolve(loading && !runtime ? loading.then(callOperation) : callOperation());
       // A function may be stopped while it does not await this.
       promise.catch(() => {});
       return promise;
     };
-  const verbs = { step: verb("step"), sleep: verb("sleep"), wait: verb("wait"), ask: verb("ask") } as unknown as Verbs;
-  yield* call.begin();
+  const operations = {
+    step: createOperation("step"),
+    sleep: createOperation("sleep"),
+    wait: createOperation("wait"),
+    ask: createOperation("ask"),
+  } as unknown as DurableOperations;
+  yield* call.start();
   try {
     // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
-    const tick = (then: () => void): void => (call.hasOpenStep() ? defer(then) : undefined);
-    const driver = new Driver({ agent, job: Object.assign(own, verbs), signal, tick, emitted });
+    const onNextTick = (then: () => void): void => (call.hasPendingStep() ? defer(then) : undefined);
+    const driver = new FunctionDriver({
+      agent,
+      job: Object.assign(functionJob, operations),
+      signal,
+      onNextTick,
+      eventQueue,
+    });
     try {
-      for (const item of driver.items()) {
-        if (item instanceof Promise) yield item;
-        else if (item.kind === "effect") yield* item.run();
-        else if (item.value instanceof RaisedInterrupt) {
-          call.durable = null;
-          return yield* call.pause(item.value);
-        } else if (item.kind !== "returned") yield* eventsOf(call, item, steps);
+      for (const functionEvent of driver.run()) {
+        if (functionEvent instanceof Promise) yield functionEvent;
+        else if (functionEvent.kind === "effect") yield* functionEvent.run();
+        else if (functionEvent.value instanceof InterruptSignal) {
+          call.durableCall = null;
+          return yield* call.pause(functionEvent.value);
+        } else if (functionEvent.kind !== "returned") yield* toEvents(call, functionEvent, runtime);
         else {
-          if (driver.interrupts)
+          if (driver.hasCalledInterrupt)
             environment.log({ level: "warn", message: LOST_INTERRUPT, run_id, thread_id, graph_id });
           if (loading) yield loading.catch(() => {});
-          if (steps) yield* steps.finish();
-          call.durable = null;
-          return yield* call.finish(item.value);
+          if (runtime) yield* runtime.finish();
+          call.durableCall = null;
+          return yield* call.finish(functionEvent.value);
         }
-        if (emitted.left) return;
+        if (eventQueue.isSuspended) return;
       }
     } finally {
       const closing = driver.close();
@@ -98,28 +128,32 @@ export function* execute(
     if (!signal.aborted) yield* call.fail(error);
     throw error;
   } finally {
-    steps?.close();
-    if (emitted.left) job.journal?.abortSuspended();
+    runtime?.close();
+    if (eventQueue.isSuspended) job.journal?.abortSuspended();
   }
 }
 
-function eventsOf(call: Call, item: FunctionEvent, steps: Steps | undefined): readonly ExecutorEvent[] {
-  if (item.kind === "custom") return steps?.isReplaying() ? [] : call.emit(item.data);
-  if (item.kind === "usage") return call.spend(item);
-  if (item.kind === "yielded") return steps?.skips() ? [] : call.take(item.value);
+function toEvents(
+  call: FunctionInvocation,
+  functionEvent: FunctionEvent,
+  runtime: DurableOperationsRuntime | undefined,
+): readonly ExecutorEvent[] {
+  if (functionEvent.kind === "custom") return runtime?.isReplaying() ? [] : call.emit(functionEvent.data);
+  if (functionEvent.kind === "usage") return call.reportUsage(functionEvent);
+  if (functionEvent.kind === "yielded") return runtime?.skipStoredValue() ? [] : call.handleValue(functionEvent.value);
   return call.commitStep();
 }
 
 /** The call of a durable function that the run continues; null where it starts a new one. */
-function continuedCall(job: Job, { call, next }: Head): ContinuedCall | null {
+function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall | null {
   const { journal, command, input, graph_id } = job;
   if (journal?.call_id) return { call_id: journal.call_id };
-  const moves = (command?.goto ?? []).length > 0 || (!command && (input ?? null) !== null);
-  return call && !moves && !job.resumed && next.includes(graph_id) ? call : null;
+  const startsNewCall = (command?.goto ?? []).length > 0 || (!command && (input ?? null) !== null);
+  return call && !startsNewCall && !job.resumed && next.includes(graph_id) ? call : null;
 }
 
 /** The state once more, with the call that it waits in. */
-const stateOf = ({ values, next, tasks, call }: Head): StateEvent => ({
+const toStateEvent = ({ values, next, tasks, call }: ThreadHead): StateEvent => ({
   ...{ type: "state", values, next, tasks },
   ...(call ? { call } : {}),
 });
@@ -129,12 +163,12 @@ interface InitialState {
   readonly values: JsonObject;
   readonly step: number;
   /** False: the run ends without a call of the function. */
-  readonly calls: boolean;
+  readonly callsFunction: boolean;
 }
 
 /** Applies the input or the command of a run to the thread's state. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a command, and then its effects
-function initialState(job: Job, head: Head, uuid: () => string): InitialState {
+function createInitialState(job: Job, head: ThreadHead, uuid: () => string): InitialState {
   const { command, graph_id: name } = job;
   const input = command ? null : (job.input ?? null);
   const breakpoint = job.interrupt_before === "*" || job.interrupt_before.includes(name);
@@ -142,63 +176,63 @@ function initialState(job: Job, head: Head, uuid: () => string): InitialState {
   if (job.resumed && !head.next.includes(START)) {
     // An earlier attempt has applied the input. If it had reached its end too, only the last events are missing.
     const { values, step, next, tasks } = head;
-    const frames = show(job, "values", values);
-    const stopped = tasks.filter((task) => task.error === null);
-    if (next.length > 0 && stopped.length === 0) return { events: frames, values, step, calls: true };
-    const interrupts = stopped.flatMap((task) => task.interrupts);
-    if (next.length > 0) frames.push(...showInterrupts(job, interrupts));
-    return { events: [{ ...stateOf(head), frames }], values, step, calls: false };
+    const frames = createFrames(job, "values", values);
+    const pendingTasks = tasks.filter((task) => task.error === null);
+    if (next.length > 0 && pendingTasks.length === 0) return { events: frames, values, step, callsFunction: true };
+    const interrupts = pendingTasks.flatMap((task) => task.interrupts);
+    if (next.length > 0) frames.push(...createInterruptFrames(job, interrupts));
+    return { events: [{ ...toStateEvent(head), frames }], values, step, callsFunction: false };
   }
 
-  const answer = job.strict_resume ? command?.resume : undefined;
-  const wrong = answer === undefined ? null : mismatch(answer, head.interrupt_ids);
-  if (wrong) throw wrong;
+  const resumeValue = job.strict_resume ? command?.resume : undefined;
+  const mismatchError = resumeValue === undefined ? null : mismatch(resumeValue, head.interrupt_ids);
+  if (mismatchError) throw mismatchError;
   const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
-  const stranger = targets.find((target) => target.node !== name && target.node !== END);
-  if (stranger)
-    throw new Error(`goto names ${JSON.stringify(stranger.node)}, but the only node is ${JSON.stringify(name)}`);
-  const ends = targets.length > 0 && targets.every((target) => target.node === END);
+  const unknownTarget = targets.find((target) => target.node !== name && target.node !== END);
+  if (unknownTarget)
+    throw new Error(`goto names ${JSON.stringify(unknownTarget.node)}, but the only node is ${JSON.stringify(name)}`);
+  const endsWithoutCall = targets.length > 0 && targets.every((target) => target.node === END);
 
-  const changes: JsonObject[] = input === null ? [] : [asUpdate(input)];
+  const changes: JsonObject[] = input === null ? [] : [toStateUpdate(input)];
   if (command) {
-    changes.push(...commandUpdates(command.update ?? null));
+    changes.push(...toCommandUpdates(command.update ?? null));
     for (const target of targets)
-      if (target.node === name && target.input !== null) changes.push(asUpdate(target.input));
+      if (target.node === name && target.input !== null) changes.push(toStateUpdate(target.input));
   }
   // A copy, because the function receives the job's own objects and may change them.
-  const own = changes.map((change) => copyJson(change, "input") as JsonObject);
+  const changeCopies = changes.map((change) => copyJson(change, "input") as JsonObject);
   const values = applyUpdates(
     head.values,
-    own.map((change) => [change, "human"]),
+    changeCopies.map((change) => [change, "human"]),
     uuid,
   );
 
-  const goesOn = input === null && head.next.includes(name);
-  const stops = !ends && breakpoint && !goesOn && command?.resume === undefined;
-  const next = ends ? [] : [name];
+  const continuesNode = input === null && head.next.includes(name);
+  const stopsAtBreakpoint = !endsWithoutCall && breakpoint && !continuesNode && command?.resume === undefined;
+  const next = endsWithoutCall ? [] : [name];
   const events: ExecutorEvent[] = [];
   let { step } = head;
   if (input !== null && !job.resumed) {
     events.push({ type: "state", values: head.values, next: [START], tasks: [], source: "input" });
     step++;
   }
-  const frames = show(job, "values", values);
-  if (changes.length > 0 || ends || stops) {
-    const tasks = stops ? [task(uuid(), name)] : [];
+  const frames = createFrames(job, "values", values);
+  if (changes.length > 0 || endsWithoutCall || stopsAtBreakpoint) {
+    const tasks = stopsAtBreakpoint ? [createTask(uuid(), name)] : [];
     events.push({ type: "state", values, next, tasks, frames });
     step++;
   } else {
     events.push(...frames);
   }
-  if (stops) events.push(...showInterrupts(job, []));
-  return { events, values, step, calls: !ends && !stops };
+  if (stopsAtBreakpoint) events.push(...createInterruptFrames(job, []));
+  return { events, values, step, callsFunction: !endsWithoutCall && !stopsAtBreakpoint };
 }
 
-function asUpdate(input: Json): JsonObject {
+function toStateUpdate(input: Json): JsonObject {
   return isObject(input) ? input : { input };
 }
 
-function commandUpdates(update: Json): JsonObject[] {
+function toCommandUpdates(update: Json): JsonObject[] {
   if (update === null) return [];
   if (isObject(update)) return [update];
   const isPair = (pair: Json): pair is [string, Json] =>
@@ -209,18 +243,18 @@ function commandUpdates(update: Json): JsonObject[] {
   return update.map((pair) => Object.fromEntries([pair]));
 }
 
-function functionJob(job: Job, head: Head, values: JsonObject, signal: AbortSignal): DrivenJob {
+function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signal: AbortSignal): BaseFunctionJob {
   const state = copyJson(values, "state") as JsonObject;
-  const { journal: _journal, resume_targets: _targets, ...own } = job;
-  const command = job.command && commandFor(job.command, head.interrupt_ids);
-  return Object.assign(own, { command, state, messages: messagesOf(state) as JsonObject[], signal });
+  const { journal: _journal, resume_targets: _targets, ...jobMembers } = job;
+  const command = job.command && normalizeCommand(job.command, head.interrupt_ids);
+  return Object.assign(jobMembers, { command, state, messages: messagesOf(state) as JsonObject[], signal });
 }
 
 /** Answers may be a map by interrupt id. A function has one interrupt, so it gets the answer to that one, or none. */
-function commandFor(command: Command, ids: readonly string[]): Command {
-  const { resume, ...rest } = command;
-  const answers = resume === undefined ? null : answersById(resume, new Set(ids));
-  if (!answers) return command;
-  const id = ids.find((open) => Object.hasOwn(answers, open));
-  return id === undefined ? rest : { ...rest, resume: answers[id] as Json };
+function normalizeCommand(command: Command, ids: readonly string[]): Command {
+  const { resume, ...commandWithoutResume } = command;
+  const resumeMap = resume === undefined ? null : answersById(resume, new Set(ids));
+  if (!resumeMap) return command;
+  const id = ids.find((pendingId) => Object.hasOwn(resumeMap, pendingId));
+  return id === undefined ? commandWithoutResume : { ...commandWithoutResume, resume: resumeMap[id] as Json };
 }

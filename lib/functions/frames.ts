@@ -3,89 +3,91 @@ import type { Interrupt, Job, StreamEvent, StreamMode } from "../executor/contra
 import { messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
-export function show(job: Job, mode: StreamMode, data: Json): StreamEvent[] {
+export function createFrames(job: Job, mode: StreamMode, data: Json): StreamEvent[] {
   return job.modes.has(mode) ? [{ type: "stream", mode, data }] : [];
 }
 
-export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): StreamEvent[] {
+export function createInterruptFrames(job: Job, interrupts: readonly Interrupt[]): StreamEvent[] {
   const data = { __interrupt__: [...interrupts] };
-  return [...show(job, "values", data), ...show(job, "updates", data)];
+  return [...createFrames(job, "values", data), ...createFrames(job, "updates", data)];
 }
 
 /** Makes the frames of one call. It counts the steps, because messages and events name theirs. */
-export class CallFrames {
-  private readonly job: Job;
-  private step: number;
+export class InvocationFrames {
+  readonly #job: Job;
+  #step: number;
   /** That of this step, once a frame has it: every token carries it. */
-  private stepMetadata: JsonObject | null = null;
+  #stepMetadata: JsonObject | null = null;
 
   constructor(job: Job, step: number) {
-    this.job = job;
-    this.step = step;
+    this.#job = job;
+    this.#step = step;
   }
 
-  private get metadata(): JsonObject {
-    this.stepMetadata ??= metadataOf(this.job, this.step);
-    return this.stepMetadata;
+  get #metadata(): JsonObject {
+    this.#stepMetadata ??= createMetadata(this.#job, this.#step);
+    return this.#stepMetadata;
   }
 
   nextStep(): void {
-    this.step++;
-    this.stepMetadata = null;
+    this.#step++;
+    this.#stepMetadata = null;
   }
 
-  show(mode: StreamMode, data: Json): StreamEvent[] {
-    return show(this.job, mode, data);
+  createFrames(mode: StreamMode, data: Json): StreamEvent[] {
+    return createFrames(this.#job, mode, data);
   }
 
   /** A part of a message that is being written. */
-  chunk(id: string, content: JsonObject): StreamEvent[] {
+  createChunkFrames(id: string, content: JsonObject): StreamEvent[] {
     const chunk: JsonObject = { type: "AIMessageChunk", ...content, id };
     // As LangGraph: the event comes first, with this member, which AG-UI's bridge reads.
     return [
-      ...this.chain("on_chat_model_stream", { chunk: { ...chunk, response_metadata: {} } }, id),
-      ...this.show("messages-tuple", [chunk, this.metadata]),
+      ...this.createEventFrames("on_chat_model_stream", { chunk: { ...chunk, response_metadata: {} } }, id),
+      ...this.createFrames("messages-tuple", [chunk, this.#metadata]),
     ];
   }
 
   /** Marks the streamed message as complete for mode `messages`, before anything else is streamed. */
-  completed(update: JsonObject, id: string): StreamEvent[] {
-    if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
-    const whole = update.messages.filter((message) => isObject(message) && message.id === id);
-    return [{ type: "stream", mode: "messages", data: whole }];
+  createCompletedFrames(update: JsonObject, id: string): StreamEvent[] {
+    if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
+    const completedMessages = update.messages.filter((message) => isObject(message) && message.id === id);
+    return [{ type: "stream", mode: "messages", data: completedMessages }];
   }
 
   /** Messages of an update that were not streamed as tokens. */
-  messages(before: JsonObject, update: JsonObject, streamed: string | undefined): StreamEvent[] {
-    if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
-    const fresh = new Map<Json | undefined, Json>();
+  createMessageFrames(before: JsonObject, update: JsonObject, streamedId: string | undefined): StreamEvent[] {
+    if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
+    const newMessages = new Map<Json | undefined, Json>();
     for (const message of update.messages) {
-      if (isObject(message) && (message.type === "ai" || message.type === "tool")) fresh.set(message.id, message);
+      if (isObject(message) && (message.type === "ai" || message.type === "tool")) newMessages.set(message.id, message);
     }
-    fresh.delete(streamed);
-    for (const message of messagesOf(before)) if (isObject(message)) fresh.delete(message.id);
-    return [...fresh.values()].flatMap((message) => this.show("messages-tuple", [message, this.metadata]));
+    newMessages.delete(streamedId);
+    for (const message of messagesOf(before)) if (isObject(message)) newMessages.delete(message.id);
+    return [...newMessages.values()].flatMap((message) =>
+      this.createFrames("messages-tuple", [message, this.#metadata]),
+    );
   }
 
   /** An event of mode `events`. `inner`: the id of the message that it is about. */
-  chain(event: string, data: JsonObject, inner?: string): StreamEvent[] {
-    if (!this.job.modes.has("events")) return [];
-    const { run_id } = this.job;
-    const [own, parents] = inner === undefined ? [run_id, []] : [inner, [run_id]];
-    const { metadata } = this;
-    return this.show("events", {
+  createEventFrames(event: string, data: JsonObject, messageId?: string): StreamEvent[] {
+    if (!this.#job.modes.has("events")) return [];
+    const { run_id } = this.#job;
+    const [eventRunId, parentIds] = messageId === undefined ? [run_id, []] : [messageId, [run_id]];
+    const metadata = this.#metadata;
+    return this.createFrames("events", {
       event,
-      name: this.job.graph_id,
-      run_id: own,
+      name: this.#job.graph_id,
+      run_id: eventRunId,
       tags: metadata.tags as Json,
       metadata,
-      parent_ids: parents,
+      parent_ids: parentIds,
       data,
     });
   }
 }
 
-function metadataOf(job: Job, step: number): JsonObject {
+function createMetadata(job: Job, step: number): JsonObject {
   return {
     ...job.metadata,
     tags: [...(job.config.tags ?? [])],

@@ -4,10 +4,10 @@ import type { Coroutine } from "../executor/coroutine.ts";
 import { FOREIGN_STATE, recordedParts, valuesOf } from "../executor/recorded-states.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { FunctionJob } from "./call.ts";
-import type { Verbs } from "./verbs.ts";
+import type { DurableOperations } from "./verbs.ts";
 
 /** What the driver adds nothing to yet. */
-export type DrivenJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | keyof Verbs>;
+export type BaseFunctionJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | keyof DurableOperations>;
 
 /** A call that goes on; `at`: as it was with so many entries. */
 export interface ContinuedCall {
@@ -15,7 +15,7 @@ export interface ContinuedCall {
   readonly at?: number;
 }
 
-export interface Head {
+export interface ThreadHead {
   readonly values: JsonObject;
   readonly next: readonly string[];
   readonly tasks: readonly Task[];
@@ -24,32 +24,32 @@ export interface Head {
   /** The ids of the interrupts that the run answers, or of those that are open. */
   readonly interrupt_ids: readonly string[];
   /** The tasks whose interrupts the run answers, but those of asks: an answer to these is an entry of a journal. */
-  readonly asked: readonly Task[];
+  readonly resumedTasks: readonly Task[];
   /** The open call of a durable function. */
   readonly call: StateEvent["call"];
 }
 
-function* checkpointAt(
+function* readCheckpoint(
   { checkpoints }: Job,
   at: { readonly ns: string; readonly checkpoint_id?: string },
 ): Coroutine<StoredCheckpoint | null> {
-  const known = checkpoints.peek?.(at);
-  return known === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : known;
+  const cached = checkpoints.peek?.(at);
+  return cached === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : cached;
 }
 
-export function* readHead(job: Job): Coroutine<Head> {
+export function* readHead(job: Job): Coroutine<ThreadHead> {
   const { resumed, from } = job;
   // In a later attempt the newest state is this run's own, not the one it forked from.
-  const stored = yield* checkpointAt(job, resumed || !from ? { ns: "" } : from);
+  const stored = yield* readCheckpoint(job, resumed || !from ? { ns: "" } : from);
   if (!stored) {
     if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
-    return { values: {}, next: [], tasks: [], step: -2, interrupt_ids: [], asked: [], call: undefined };
+    return { values: {}, next: [], tasks: [], step: -2, interrupt_ids: [], resumedTasks: [], call: undefined };
   }
-  const { next, tasks, whole, call, asked = [] } = recordedParts(stored) ?? foreign();
-  const values = valuesOf(stored, whole, foreign);
-  const answeredTasks = resumed ? asked : tasks.filter(({ interrupts }) => !call && interrupts.length > 0);
+  const { next, tasks, whole, call, asked: resumedTasks = [] } = recordedParts(stored) ?? throwForeignStateError();
+  const values = valuesOf(stored, whole, throwForeignStateError);
+  const answeredTasks = resumed ? resumedTasks : tasks.filter(({ interrupts }) => !call && interrupts.length > 0);
   return {
-    values: isObject(values) ? values : foreign(),
+    values: isObject(values) ? values : throwForeignStateError(),
     next,
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
@@ -57,10 +57,10 @@ export function* readHead(job: Job): Coroutine<Head> {
     interrupt_ids:
       job.resume_targets?.flatMap(({ interrupt_id }) => interrupt_id ?? []) ??
       tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id)),
-    asked: job.resume_targets?.length ? answeredTasks : [],
+    resumedTasks: job.resume_targets?.length ? answeredTasks : [],
   };
 }
 
-function foreign(): never {
+function throwForeignStateError(): never {
   throw new Error(FOREIGN_STATE);
 }

@@ -3,9 +3,9 @@ import { ConfigError } from "../errors.ts";
 import type { Executor } from "../executor/contract.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordedEvents } from "../executor/state-recorder.ts";
-import type { AgentEntry, AgentFunction } from "./call.ts";
+import type { AgentDefinition, AgentFunction } from "./call.ts";
 
-export type { AgentEntry, AgentFunction, FunctionJob } from "./call.ts";
+export type { AgentDefinition, AgentFunction, FunctionJob } from "./call.ts";
 export type * from "./verbs.ts";
 
 type Execute = typeof import("./execute.ts").execute;
@@ -34,33 +34,41 @@ let execute: Execute | undefined;
  * });
  * ```
  */
-export function fromFunctions(agents: Readonly<Record<string, AgentFunction | AgentEntry>>): Executor {
-  const hosted = new Map(
-    Object.entries(agents).map(([name, given]): [string, AgentEntry] => [
+export function fromFunctions(agents: Readonly<Record<string, AgentFunction | AgentDefinition>>): Executor {
+  const definitions = new Map(
+    Object.entries(agents).map(([name, agent]): [string, AgentDefinition] => [
       name,
-      typeof given === "function" ? { agent: given } : given,
+      typeof agent === "function" ? { agent: agent } : agent,
     ]),
   );
-  const problems = [...hosted].flatMap(([name, { agent }]) => {
+  const problems = [...definitions].flatMap(([name, { agent }]) => {
     if (typeof agent !== "function") return [`fromFunctions: ${name} must be a function`];
     return name === START || name === END ? [`fromFunctions: ${name} is reserved, choose another name`] : [];
   });
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     graphs: () =>
-      [...hosted].map(([graph_id, { agent: _agent, strict: _strict, ...about }]) => ({ ...about, graph_id })),
+      [...definitions].map(([graph_id, { agent: _agent, strict: _strict, ...settings }]) => ({
+        ...settings,
+        graph_id,
+      })),
     execute: (job, signal, environment) => {
-      const entry = hosted.get(job.graph_id);
-      return recordedEvents(job, signal, environment, (wanted) =>
-        (entry && execute ? execute : loadAndExecute)(entry as AgentEntry, wanted, signal, environment),
+      const definition = definitions.get(job.graph_id);
+      return recordedEvents(job, signal, environment, (recordedJob) =>
+        (definition && execute ? execute : loadAndExecute)(
+          definition as AgentDefinition,
+          recordedJob,
+          signal,
+          environment,
+        ),
       );
     },
   };
 }
 
 /** Loaded with the first run: deployments of graphs do not need it. Later runs are executed without this generator around theirs. */
-const loadAndExecute: Execute = function* (entry, job, signal, environment) {
-  if (!entry) throw new Error(`No function is named ${job.graph_id}`);
+const loadAndExecute: Execute = function* (definition, job, signal, environment) {
+  if (!definition) throw new Error(`No function is named ${job.graph_id}`);
   execute ??= ((yield import("./execute.ts")) as { readonly execute: Execute }).execute;
-  yield* execute(entry, job, signal, environment);
+  yield* execute(definition, job, signal, environment);
 };

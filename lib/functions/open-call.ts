@@ -6,48 +6,51 @@ import { answersById } from "../executor/kwargs.ts";
 import { messagesOf } from "../executor/messages.ts";
 import { misfit } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { Call } from "./call.ts";
-import type { Emitted } from "./drive.ts";
-import type { ContinuedCall, DrivenJob, Head } from "./head.ts";
-import { Steps } from "./steps.ts";
+import type { FunctionInvocation } from "./call.ts";
+import type { FunctionEventQueue } from "./drive.ts";
+import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./head.ts";
+import { DurableOperationsRuntime } from "./steps.ts";
 
-interface CallToOpen {
+interface DurableCallRequest {
   readonly job: Job;
-  readonly call: Call;
-  readonly head: Head;
-  readonly emitted: Emitted;
+  readonly call: FunctionInvocation;
+  readonly head: ThreadHead;
+  readonly eventQueue: FunctionEventQueue;
   readonly signal: AbortSignal;
   readonly strict: boolean;
   readonly environment: Environment;
   /** The job as the function gets it in a new call. */
-  readonly own: DrivenJob;
-  readonly continued: ContinuedCall | null;
+  readonly functionJob: BaseFunctionJob;
+  readonly continuedCall: ContinuedCall | null;
   /** The run has put a state. */
-  readonly stored: boolean;
+  readonly hasStoredState: boolean;
 }
 
 /** Null: the call that the run continues is gone. */
-export async function openCall(asked: CallToOpen): Promise<{ readonly steps: Steps; readonly own: DrivenJob } | null> {
-  const { job, call, head, own, continued, emitted, stored } = asked;
+export async function openDurableCall(
+  request: DurableCallRequest,
+): Promise<{ readonly runtime: DurableOperationsRuntime; readonly functionJob: BaseFunctionJob } | null> {
+  const { job, call, head, functionJob, continuedCall, eventQueue, hasStoredState } = request;
   if (!job.journal) throw new Error("step, sleep, wait and ask need a service: this executor has no journal");
-  const journal = await job.journal.open(continued, () => originOf(job, call));
+  const journal = await job.journal.open(continuedCall, () => createCallInput(job, call));
   if (!journal) return null;
-  if (continued && !job.resumed) await takeAnswers(asked, journal);
+  if (continuedCall && !job.resumed) await recordAnswers(request, journal);
   const yielded = head.call?.yielded ?? 0;
-  const steps = await Steps.open({ ...asked, journal, yielded, isNew: !continued });
+  const runtime = await DurableOperationsRuntime.open({ ...request, journal, yielded, isNew: !continuedCall });
   // The next attempt continues from a state of this run.
-  emitted.push({
+  eventQueue.push({
     kind: "effect",
     *run() {
       yield* call.commitStep();
-      if ((!stored && !call.hasState) || job.durability === "exit") yield call.state([job.graph_id], []);
+      if ((!hasStoredState && !call.hasEmittedState) || job.durability === "exit")
+        yield call.createStateEvent([job.graph_id], []);
     },
   });
-  return { steps, own: continued ? continuedJob(own, journal.origin) : own };
+  return { runtime, functionJob: continuedCall ? continuedJob(functionJob, journal.origin) : functionJob };
 }
 
 /** An earlier attempt had paused the call, and the end of its run was not stored. */
-export async function pauseAgain({ journal }: Job, { call_id }: ContinuedCall): Promise<void> {
+export async function restorePause({ journal }: Job, { call_id }: ContinuedCall): Promise<void> {
   const paused = await journal?.open({ call_id }, () => {
     throw new Error("A call that was paused has begun");
   });
@@ -55,32 +58,36 @@ export async function pauseAgain({ journal }: Job, { call_id }: ContinuedCall): 
 }
 
 /** What the function gets in every attempt; the user is that of the run. */
-function originOf({ input, context, config, metadata }: Job, call: Call): CallOrigin {
+function createCallInput({ input, context, config, metadata }: Job, call: FunctionInvocation): CallOrigin {
   const {
     langgraph_auth_user: _user,
     langgraph_auth_user_id: _id,
     langgraph_auth_permissions: _may,
-    ...own
+    ...configurable
   } = {
     ...config.configurable,
   } as JsonObject;
-  const values = call.initial;
-  const kept = { ...config, configurable: own } as unknown as JsonObject;
-  return { input: input ?? null, values, context, config: kept, metadata };
+  const values = call.initialValues;
+  const storedConfig = { ...config, configurable: configurable } as unknown as JsonObject;
+  return { input: input ?? null, values, context, config: storedConfig, metadata };
 }
 
 /** Stores the answers that the run brings: each settles its ask. */
-async function takeAnswers({ job, head, environment }: CallToOpen, journal: OpenJournal): Promise<void> {
+async function recordAnswers({ job, head, environment }: DurableCallRequest, journal: OpenJournal): Promise<void> {
   const resume = job.command?.resume;
   if (resume === undefined) return;
-  const asks = journal.entries.filter(({ kind, phase }) => kind === "ask" && phase === "begun");
-  const answered = new Set(journal.entries.filter(({ kind, phase }) => kind === "ask" && phase !== "begun").map(keyOf));
-  const open = asks.filter((entry) => !answered.has(keyOf(entry)));
-  const shown = new Set(head.interrupt_ids);
-  const ids = new Set(open.map(({ value }) => value as string).filter((id) => shown.size === 0 || shown.has(id)));
+  const askEntries = journal.entries.filter(({ kind, phase }) => kind === "ask" && phase === "begun");
+  const settledKeys = new Set(
+    journal.entries.filter(({ kind, phase }) => kind === "ask" && phase !== "begun").map(formatEntryKey),
+  );
+  const openAsks = askEntries.filter((entry) => !settledKeys.has(formatEntryKey(entry)));
+  const targetIds = new Set(head.interrupt_ids);
+  const ids = new Set(
+    openAsks.map(({ value }) => value as string).filter((id) => targetIds.size === 0 || targetIds.has(id)),
+  );
   const answers = answersById(resume, ids) ?? (ids.size === 1 ? { [[...ids][0] as string]: resume } : {});
   const { run_id, thread_id } = job;
-  for (const { name, occurrence, call: number, value: id, schema } of open) {
+  for (const { name, occurrence, call: number, value: id, schema } of openAsks) {
     if (!Object.hasOwn(answers, id as string)) continue;
     const value = answers[id as string] as Json;
     const problem = schema ? misfit(schema, value) : null;
@@ -94,22 +101,27 @@ async function takeAnswers({ job, head, environment }: CallToOpen, journal: Open
   }
 }
 
-const keyOf = ({ name, occurrence }: JournalEntry): string => `${occurrence} ${name}`;
+const formatEntryKey = ({ name, occurrence }: JournalEntry): string => `${occurrence} ${name}`;
 
 /** The job of a call: what its start had, for the user of this run. */
-function continuedJob(own: DrivenJob, { input, values, context, config, metadata }: CallOrigin): DrivenJob {
+function continuedJob(
+  functionJob: BaseFunctionJob,
+  { input, values, context, config, metadata }: CallOrigin,
+): BaseFunctionJob {
   const state = structuredClone(values);
-  const { configurable: start, ...rest } = config as { readonly configurable?: JsonObject };
-  const auth = Object.entries(own.config.configurable).filter(([name]) => name.startsWith("langgraph_auth_"));
-  const configurable = { ...start, run_id: own.run_id, ...Object.fromEntries(auth) };
+  const { configurable: startConfigurable, ...otherConfig } = config as { readonly configurable?: JsonObject };
+  const authEntries = Object.entries(functionJob.config.configurable).filter(([name]) =>
+    name.startsWith("langgraph_auth_"),
+  );
+  const configurable = { ...startConfigurable, run_id: functionJob.run_id, ...Object.fromEntries(authEntries) };
   return {
-    ...own,
+    ...functionJob,
     input: input ?? undefined,
     command: null,
     state,
     messages: messagesOf(state) as JsonObject[],
     context: structuredClone(context),
-    config: { ...structuredClone(rest), configurable } as DrivenJob["config"],
+    config: { ...structuredClone(otherConfig), configurable } as BaseFunctionJob["config"],
     metadata: structuredClone(metadata),
   };
 }

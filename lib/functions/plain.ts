@@ -6,39 +6,39 @@ import { type Json, plainCopy } from "../json.ts";
  * Any other value throws an error that names its path.
  */
 export function copyJson(value: unknown, path: string): Json {
-  return plainCopy(value) ?? copied(value, { name: path, above: null, holds: undefined });
+  return plainCopy(value) ?? copyAtPath(value, { name: path, parent: null, object: undefined });
 }
 
 /** Where a value is: its text is made only for an error. `holds`: the object there, whose members are copied. */
-interface JsonPlace {
+interface JsonPath {
   /** Null: in the place above, whose object has become it by `toJSON`. */
   readonly name: string | number | null;
-  readonly above: JsonPlace | null;
-  holds: object | undefined;
+  readonly parent: JsonPath | null;
+  object: object | undefined;
 }
 
-function pathOf({ name, above }: JsonPlace): string {
-  if (!above) return `${name}`;
-  if (name === null) return pathOf(above);
-  return `${pathOf(above)}${typeof name === "number" ? `[${name}]` : `.${name}`}`;
+function formatPath({ name, parent }: JsonPath): string {
+  if (!parent) return `${name}`;
+  if (name === null) return formatPath(parent);
+  return `${formatPath(parent)}${typeof name === "number" ? `[${name}]` : `.${name}`}`;
 }
 
-function copied(value: unknown, place: JsonPlace): Json {
+function copyAtPath(value: unknown, path: JsonPath): Json {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
-  if (typeof value !== "object") throw new TypeError(`Not JSON: ${pathOf(place)} is ${describe(value)}`);
-  for (let at = place.above; at; at = at.above) {
-    if (at.holds === value) throw new TypeError(`Not JSON: ${pathOf(place)} contains itself`);
+  if (typeof value !== "object") throw new TypeError(`Not JSON: ${formatPath(path)} is ${describeType(value)}`);
+  for (let ancestor = path.parent; ancestor; ancestor = ancestor.parent) {
+    if (ancestor.object === value) throw new TypeError(`Not JSON: ${formatPath(path)} contains itself`);
   }
-  place.holds = value;
-  const inside = (name: JsonPlace["name"]): JsonPlace => ({ name, above: place, holds: undefined });
-  if (Array.isArray(value)) return Array.from(value, (item, at) => copied(item, inside(at)));
+  path.object = value;
+  const createChildPath = (name: JsonPath["name"]): JsonPath => ({ name, parent: path, object: undefined });
+  if (Array.isArray(value)) return Array.from(value, (item, index) => copyAtPath(item, createChildPath(index)));
   const { toJSON } = value as { toJSON?: unknown };
-  if (typeof toJSON === "function") return copied(toJSON.call(value), inside(null));
-  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${pathOf(place)} is ${describe(value)}`);
+  if (typeof toJSON === "function") return copyAtPath(toJSON.call(value), createChildPath(null));
+  if (!isPlainObject(value)) throw new TypeError(`Not JSON: ${formatPath(path)} is ${describeType(value)}`);
   const members: [string, Json][] = [];
   for (const [key, item] of Object.entries(value)) {
-    if (item !== undefined) members.push([key, copied(item, inside(key))]);
+    if (item !== undefined) members.push([key, copyAtPath(item, createChildPath(key))]);
   }
   return Object.fromEntries(members);
 }
@@ -50,7 +50,7 @@ export function isPlainObject(value: unknown): value is object {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-export function describe(value: unknown): string {
+export function describeType(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object" && value !== null) return `an instance of ${value.constructor?.name || "a class"}`;

@@ -10,15 +10,15 @@ import { parseSchema } from "../executor/schema-problems.ts";
 import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { endAttempt } from "./ends.ts";
-import { Entries } from "./entries.ts";
+import { JournalWriter } from "./entries.ts";
 import { copyJson } from "./plain.ts";
-import { Replay, type Verb } from "./replay.ts";
-import { Tries, type TryOptions } from "./tries.ts";
-import type { AskOptions, StepContext, StepOptions, WaitAddress, WaitOptions } from "./verbs.ts";
-import { Waits } from "./waits.ts";
-import { type Inside, loadInside } from "./work.ts";
+import { type OperationUse, Replay } from "./replay.ts";
+import { StepRunner, type StepRunnerOptions } from "./tries.ts";
+import type { AskOptions, EventAddress, StepContext, StepOptions, WaitOptions } from "./verbs.ts";
+import { PendingWaits } from "./waits.ts";
+import { loadStepContextStorage, type StepContextStorage } from "./work.ts";
 
-export interface StepsOptions extends TryOptions {
+export interface DurableOperationsOptions extends StepRunnerOptions {
   readonly job: Job;
   readonly signal: AbortSignal;
   readonly strict: boolean;
@@ -30,196 +30,206 @@ export interface StepsOptions extends TryOptions {
 const FINISH_MS = 50;
 
 /** The time at which a wait or an ask ends by itself. */
-const dueAt = (timeout: Duration | undefined, label: string, { now }: Pick<Environment, "now">): number | null =>
-  timeout === undefined ? null : now() + durationOf(timeout, `${label}: timeout`);
+const resolveTimeout = (
+  timeout: Duration | undefined,
+  label: string,
+  { now }: Pick<Environment, "now">,
+): number | null => (timeout === undefined ? null : now() + durationOf(timeout, `${label}: timeout`));
 
 /** The steps of one attempt. */
-export class Steps {
-  readonly #options: StepsOptions;
-  readonly #inside: Inside | null;
+export class DurableOperationsRuntime {
+  readonly #options: DurableOperationsOptions;
+  readonly #stepContext: StepContextStorage | null;
   readonly #replay: Replay;
-  readonly #waits: Waits;
-  readonly #entries: Entries;
-  readonly #tries: Tries;
-  #over: string | null = null;
+  readonly #waits: PendingWaits;
+  readonly #writer: JournalWriter;
+  readonly #stepRunner: StepRunner;
+  #closeReason: string | null = null;
 
-  private constructor(options: StepsOptions, inside: Inside | null) {
+  private constructor(options: DurableOperationsOptions, stepContext: StepContextStorage | null) {
     this.#options = options;
-    this.#inside = inside;
+    this.#stepContext = stepContext;
     const { journal, signal, call } = options;
     this.#replay = new Replay(options);
-    this.#waits = new Waits({
+    this.#waits = new PendingWaits({
       ...options,
-      dropped: (verb, { seq }, problem) => {
+      onEventDropped: (operation, { seq }, problem) => {
         const error = { name: "DoesNotFit", message: problem };
-        this.#entries.add(verb, { phase: "dropped", event: seq, error }).catch(() => {});
+        this.#writer.append(operation, { phase: "dropped", event: seq, error }).catch(() => {});
       },
-      idle: () => this.#rest(),
+      onIdle: () => this.#endIdleAttempt(),
     });
-    this.#entries = new Entries(options, this.#replay, this.#waits);
-    this.#tries = new Tries(options, inside, this.#entries, this.#waits);
-    call.durable = journal;
-    call.reported = Math.max(0, ...journal.entries.map(({ spent }) => spent ?? 0));
-    options.emitted.isInStep = () => inside?.getStore() !== undefined;
+    this.#writer = new JournalWriter(options, this.#replay, this.#waits);
+    this.#stepRunner = new StepRunner(options, stepContext, this.#writer, this.#waits);
+    call.durableCall = journal;
+    call.reportedUsageCount = Math.max(0, ...journal.entries.map(({ spent }) => spent ?? 0));
+    options.eventQueue.isInStep = () => stepContext?.getStore() !== undefined;
     signal.addEventListener("abort", () => this.#stop(signal.reason), { once: true });
   }
 
-  static async open(options: StepsOptions): Promise<Steps> {
-    return new Steps(options, await loadInside());
+  static async open(options: DurableOperationsOptions): Promise<DurableOperationsRuntime> {
+    return new DurableOperationsRuntime(options, await loadStepContextStorage());
   }
 
   /** A yielded value was stored already. */
-  skips(): boolean {
-    this.#waits.touch();
-    return this.#replay.skips();
+  skipStoredValue(): boolean {
+    this.#waits.recordActivity();
+    return this.#replay.skipStoredValue();
   }
 
   /** What the function emits was shown already. */
   isReplaying(): boolean {
-    this.#waits.touch();
-    return this.#replay.isBehind();
+    this.#waits.recordActivity();
+    return this.#replay.isReplaying();
   }
 
   // ------------------------------------------------------------------ entries
 
   /** Numbers the use of a verb. Throws before anything is stored. */
-  #use(kind: StepKind, given: StepName): Verb {
-    const name = nameOf(given);
-    const refuse = (why: string): never => {
-      throw new Error(`${labelOf(name)}: ${why}`);
+  #registerUse(kind: StepKind, stepName: StepName): OperationUse {
+    const name = nameOf(stepName);
+    const throwError = (reason: string): never => {
+      throw new Error(`${labelOf(name)}: ${reason}`);
     };
-    if (this.#over) refuse(this.#over);
+    if (this.#closeReason) throwError(this.#closeReason);
     this.#options.signal.throwIfAborted();
-    const outer = this.#inside?.getStore();
-    if (outer !== undefined) refuse(`a ${kind} inside the step ${outer}; call it outside of steps`);
-    this.#waits.touch();
-    return this.#replay.use(kind, name);
+    const outerStep = this.#stepContext?.getStore();
+    if (outerStep !== undefined) throwError(`a ${kind} inside the step ${outerStep}; call it outside of steps`);
+    this.#waits.recordActivity();
+    return this.#replay.registerUse(kind, name);
   }
 
   // --------------------------------------------------------------------- step
 
-  async step(given: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
-    const verb = this.#use("step", given);
-    if (typeof work !== "function") throw new TypeError(`${labelOf(verb.name)}: the second argument is no function`);
-    const { outcome } = verb.recorded;
-    if (outcome) return await this.#entries.stored(outcome, verb);
-    const value = await this.#tries.execute(verb, options, work);
+  async step(stepName: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
+    const operation = this.#registerUse("step", stepName);
+    if (typeof work !== "function")
+      throw new TypeError(`${labelOf(operation.name)}: the second argument is no function`);
+    const { result } = operation.recorded;
+    if (result) return await this.#writer.deliverResult(result, operation);
+    const value = await this.#stepRunner.execute(operation, options, work);
     return value === undefined ? undefined : structuredClone(value);
   }
 
   // -------------------------------------------------------- sleep, wait, ask
 
-  async sleep(given: StepName, until: Duration | Date): Promise<void> {
-    const verb = this.#use("sleep", given);
-    const { outcome, begun } = verb.recorded;
-    if (outcome) return await this.#entries.stored(outcome, verb);
+  async sleep(stepName: StepName, until: Duration | Date): Promise<void> {
+    const operation = this.#registerUse("sleep", stepName);
+    const { result, startEntry } = operation.recorded;
+    if (result) return await this.#writer.deliverResult(result, operation);
     const now = this.#options.environment.now();
-    const due = begun?.until ?? timeOf(until, now, labelOf(verb.name));
-    if (!begun && due <= now) return;
-    if (!begun) await this.#entries.add(verb, { phase: "begun", until: due });
-    await this.#entries.until(verb, due);
-    await this.#entries.add(verb, { phase: "done" });
+    const due = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));
+    if (!startEntry && due <= now) return;
+    if (!startEntry) await this.#writer.append(operation, { phase: "begun", until: due });
+    await this.#writer.waitUntil(operation, due);
+    await this.#writer.append(operation, { phase: "done" });
   }
 
-  async wait(given: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
-    const verb = this.#use("wait", given);
-    const { outcome, begun } = verb.recorded;
-    if (outcome) return await this.#entries.stored(outcome, verb);
-    const label = labelOf(verb.name);
-    const until = dueAt(timeout, label, this.#options.environment);
-    const kept = schema === undefined || begun ? {} : { schema: parseSchema(schema, label) };
-    const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, ...kept }));
-    const came = this.#entries.guarded<OutsideEvent | null>((resolve) => {
-      const due = (): void => resolve(null);
-      this.#waits.add({ verb, until: entry.until ?? null, due, give: resolve, schema: entry.schema });
+  async wait(stepName: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
+    const operation = this.#registerUse("wait", stepName);
+    const { result, startEntry } = operation.recorded;
+    if (result) return await this.#writer.deliverResult(result, operation);
+    const label = labelOf(operation.name);
+    const until = resolveTimeout(timeout, label, this.#options.environment);
+    const schemaMember = schema === undefined || startEntry ? {} : { schema: parseSchema(schema, label) };
+    const entry = startEntry ?? (await this.#writer.append(operation, { phase: "begun", until, ...schemaMember }));
+    const eventPromise = this.#writer.rejectOnStop<OutsideEvent | null>((resolve) => {
+      const onDue = (): void => resolve(null);
+      this.#waits.add({ operation, until: entry.until ?? null, onDue, onEvent: resolve, schema: entry.schema });
     });
-    came.catch(() => {});
-    await this.#waits.watch();
-    if (begin) await this.#handOut(verb, begin);
-    const event = await came;
-    const got = event ? { phase: "done" as const, value: event.payload, event: event.seq } : null;
-    await this.#entries.add(verb, got ?? { phase: "timeout" });
+    eventPromise.catch(() => {});
+    await this.#waits.watchEvents();
+    if (begin) await this.#runBeginStep(operation, begin);
+    const event = await eventPromise;
+    const eventMembers = event ? { phase: "done" as const, value: event.payload, event: event.seq } : null;
+    await this.#writer.append(operation, eventMembers ?? { phase: "timeout" });
     return event ? structuredClone(event.payload) : null;
   }
 
   /** Hands the address of a wait to the sender of the event. Each try has an address of its own, committed before. */
-  async #handOut({ name, occurrence }: Verb, begin: (address: WaitAddress) => unknown): Promise<void> {
+  async #runBeginStep({ name, occurrence }: OperationUse, begin: (address: EventAddress) => unknown): Promise<void> {
     const { journal } = this.#options;
-    const recorded = this.#replay.of("begin", name, occurrence);
-    if (recorded.outcome) return;
-    const verb: Verb = { kind: "begin", name, occurrence, call: 0, recorded };
-    await this.#tries.execute(verb, {}, async ({ key }) => {
+    const recorded = this.#replay.getRecorded("begin", name, occurrence);
+    if (recorded.result) return;
+    const operation: OperationUse = { kind: "begin", name, occurrence, call: 0, recorded };
+    await this.#stepRunner.execute(operation, {}, async ({ key }) => {
       const address = await journal.address(name, occurrence);
       await journal.commit();
       await begin({ ...address, key });
     });
   }
 
-  async ask(given: StepName, value: unknown, { timeout, schema }: AskOptions<JsonObject> = {}): Promise<Json> {
-    const verb = this.#use("ask", given);
-    const { outcome, begun } = verb.recorded;
-    if (outcome) return await this.#entries.stored(outcome, verb);
+  async ask(stepName: StepName, value: unknown, { timeout, schema }: AskOptions<JsonObject> = {}): Promise<Json> {
+    const operation = this.#registerUse("ask", stepName);
+    const { result, startEntry } = operation.recorded;
+    if (result) return await this.#writer.deliverResult(result, operation);
     const { job, journal } = this.#options;
-    const label = labelOf(verb.name);
+    const label = labelOf(operation.name);
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
-    const until = dueAt(timeout, label, this.#options.environment);
-    const shown = copyJson(value ?? null, `value of ${label}`);
+    const until = resolveTimeout(timeout, label, this.#options.environment);
+    const interruptValue = copyJson(value ?? null, `value of ${label}`);
     // A call that has begun keeps its schema: an earlier version of the function may have had one that is refused now.
-    const declared = schema === undefined || begun ? undefined : parseSchema(schema, label);
-    const response = begun ? begun.schema : declared;
-    const fresh = async (): Promise<string> =>
-      (await this.#waits.during(journal.id("ask", verb.name, verb.occurrence))).replaceAll("-", "");
-    const id = (begun?.value as string | undefined) ?? (await fresh());
-    const kept = response ? { schema: response } : {};
-    const entry = begun ?? (await this.#entries.add(verb, { phase: "begun", until, value: id, ...kept }));
-    const ask = { id, value: shown, ...(response ? { response_schema: response } : {}), name: label };
-    await this.#entries.until(verb, entry.until ?? null, ask);
-    await this.#entries.add(verb, { phase: "timeout" });
+    const declaredSchema = schema === undefined || startEntry ? undefined : parseSchema(schema, label);
+    const responseSchema = startEntry ? startEntry.schema : declaredSchema;
+    const createId = async (): Promise<string> =>
+      (await this.#waits.trackWork(journal.id("ask", operation.name, operation.occurrence))).replaceAll("-", "");
+    const id = (startEntry?.value as string | undefined) ?? (await createId());
+    const schemaMember = responseSchema ? { schema: responseSchema } : {};
+    const entry =
+      startEntry ?? (await this.#writer.append(operation, { phase: "begun", until, value: id, ...schemaMember }));
+    const ask = {
+      id,
+      value: interruptValue,
+      ...(responseSchema ? { response_schema: responseSchema } : {}),
+      name: label,
+    };
+    await this.#writer.waitUntil(operation, entry.until ?? null, ask);
+    await this.#writer.append(operation, { phase: "timeout" });
     return null;
   }
 
   // ---------------------------------------------------------------------- ends
 
   /** The function does nothing but wait: ends the attempt, unless something is due soon. */
-  #rest(): void {
+  #endIdleAttempt(): void {
     const { environment, journal } = this.#options;
     const waits = this.#waits;
-    const nearest = waits.nearest();
+    const nearest = waits.findNearestDueTime();
     const isSoon = nearest !== null && nearest - environment.now() <= journal.limits.linger_ms;
-    if (!isSoon || waits.asks().length > 0) endAttempt(this.#options, waits, this.#replay);
+    if (!isSoon || waits.getPendingAsks().length > 0) endAttempt(this.#options, waits, this.#replay);
   }
 
   /** The run must stop: open verbs reject, and nothing more is stored. */
   #stop(reason: unknown): void {
     this.close("the run was stopped");
-    this.#entries.reject(reason);
+    this.#writer.reject(reason);
   }
 
   /** The function has returned: waits for steps that it did not await, and drops what is open. */
   *finish(): Coroutine {
-    const { call, emitted, signal, environment, job } = this.#options;
+    const { call, eventQueue, signal, environment, job } = this.#options;
     this.close();
-    this.#replay.check();
+    this.#replay.throwIfMismatched();
     while (this.#waits.isBusy() && !signal.aborted) {
-      const next = emitted.list.shift();
+      const next = eventQueue.events.shift();
       if (next?.kind === "effect") yield* next.run();
-      else if (next?.kind === "usage") yield* call.spend(next);
+      else if (next?.kind === "usage") yield* call.reportUsage(next);
       else if (!next) {
-        const waiting = emitted.wait();
-        environment.timer(FINISH_MS, emitted.wake);
+        const waiting = eventQueue.wait();
+        environment.timer(FINISH_MS, eventQueue.wake);
         yield waiting;
       }
     }
     signal.throwIfAborted();
-    const difference = this.#replay.difference();
-    if (!difference) return;
+    const divergence = this.#replay.findDivergence();
+    if (!divergence) return;
     const { run_id, thread_id, graph_id } = job;
     const message = "a durable function took another way than its journal: steps were removed or reordered";
-    environment.log({ level: "warn", message, run_id, thread_id, graph_id, ...difference });
+    environment.log({ level: "warn", message, run_id, thread_id, graph_id, ...divergence });
   }
 
-  close(why = "the call has ended"): void {
-    this.#over ??= why;
+  close(reason = "the call has ended"): void {
+    this.#closeReason ??= reason;
     this.#waits.close();
   }
 }

@@ -2,93 +2,105 @@
 import type { Environment } from "../environment.ts";
 import { durationOf, labelOf } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
-import { type Entries, type EntryOptions, shownStart } from "./entries.ts";
-import type { Verb } from "./replay.ts";
+import { emitStepStart, type JournalWriter, type JournalWriterOptions } from "./entries.ts";
+import type { OperationUse } from "./replay.ts";
 import { type StepContext, StepError, type StepOptions } from "./verbs.ts";
-import type { Waits } from "./waits.ts";
-import { type Inside, tryWork, type Worked } from "./work.ts";
+import type { PendingWaits } from "./waits.ts";
+import { runStepAttempt, type StepAttemptResult, type StepContextStorage } from "./work.ts";
 
-export interface TryOptions extends EntryOptions {
+export interface StepRunnerOptions extends JournalWriterOptions {
   readonly environment: Environment;
 }
 
-const FIRST_PAUSE_MS = 1_000;
-const LONGEST_PAUSE_MS = 60_000;
+const DEFAULT_BACKOFF_MS = 1_000;
+const MAX_BACKOFF_MS = 60_000;
 
-const errorOf = (error: unknown): { name: string; message: string } =>
+const toErrorJson = (error: unknown): { name: string; message: string } =>
   error instanceof Error ? { name: error.name, message: error.message } : { name: "Error", message: String(error) };
 
-export class Tries {
-  readonly #options: TryOptions;
-  readonly #inside: Inside | null;
-  readonly #entries: Entries;
-  readonly #waits: Waits;
+export class StepRunner {
+  readonly #options: StepRunnerOptions;
+  readonly #stepContext: StepContextStorage | null;
+  readonly #writer: JournalWriter;
+  readonly #waits: PendingWaits;
 
-  constructor(options: TryOptions, inside: Inside | null, entries: Entries, waits: Waits) {
+  constructor(
+    options: StepRunnerOptions,
+    stepContext: StepContextStorage | null,
+    writer: JournalWriter,
+    waits: PendingWaits,
+  ) {
     this.#options = options;
-    this.#inside = inside;
-    this.#entries = entries;
+    this.#stepContext = stepContext;
+    this.#writer = writer;
     this.#waits = waits;
   }
 
   /** Tries the work of a step until it succeeds or has no retries left. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over the tries of a step, which share their times
   async execute(
-    verb: Verb,
-    { retries = 0, timeout, backoff = FIRST_PAUSE_MS, retry = () => true }: StepOptions,
+    operation: OperationUse,
+    { retries = 0, timeout, backoff = DEFAULT_BACKOFF_MS, retry = () => true }: StepOptions,
     work: (context: StepContext) => unknown,
   ): Promise<Json | undefined> {
     const { journal, environment, call } = this.#options;
-    const label = labelOf(verb.name);
+    const label = labelOf(operation.name);
     const timeout_ms = timeout === undefined ? null : durationOf(timeout, `${label}: timeout`);
     const pause_ms = durationOf(backoff, `${label}: backoff`);
-    const last = verb.recorded.failed.at(-1);
-    let attempt = (last?.attempt ?? 0) + 1;
-    let next = last?.until ?? null;
-    let done = this.#waits.begin();
+    const lastFailure = operation.recorded.failedEntries.at(-1);
+    let attempt = (lastFailure?.attempt ?? 0) + 1;
+    let nextTryAt = lastFailure?.until ?? null;
+    let endWork = this.#waits.beginWork();
     try {
-      const key = await journal.id(verb.kind, verb.name, verb.occurrence);
-      if (verb.kind === "step") this.#entries.effect(() => shownStart(call, journal.call_id, verb)).catch(() => {});
+      const key = await journal.id(operation.kind, operation.name, operation.occurrence);
+      if (operation.kind === "step")
+        this.#writer.runEffect(() => emitStepStart(call, journal.call_id, operation)).catch(() => {});
       for (;;) {
-        if (next !== null) {
+        if (nextTryAt !== null) {
           // A step that waits for its next try does not work.
-          done();
-          await this.#entries.until(verb, next);
-          done = this.#waits.begin();
+          endWork();
+          await this.#writer.waitUntil(operation, nextTryAt);
+          endWork = this.#waits.beginWork();
         }
-        const began = environment.now();
-        const worked = await this.#try(verb, timeout_ms, (signal) => work({ key, attempt, signal }));
-        if ("value" in worked) {
-          const { value, message } = worked;
+        const startedAt = environment.now();
+        const attemptResult = await this.#runAttempt(operation, timeout_ms, (signal) => work({ key, attempt, signal }));
+        if ("value" in attemptResult) {
+          const { value, message } = attemptResult;
           const result = value === undefined ? {} : { value };
-          await this.#entries.add(verb, { phase: "done", attempt, began, ...result }, message);
+          await this.#writer.append(operation, { phase: "done", attempt, began: startedAt, ...result }, message);
           return value;
         }
-        const { error } = worked;
-        const again = attempt <= retries && retry(error);
-        const longest = Math.min(LONGEST_PAUSE_MS, pause_ms * 2 ** (attempt - 1));
-        next = again ? environment.now() + Math.ceil(longest * (1 - environment.random() / 4)) : null;
-        const failure = { attempt, began, error: errorOf(error), until: next };
-        await this.#entries.add(verb, { phase: again ? "failed" : "error", ...failure });
-        if (!again) throw new StepError(label, failure.error.message, error);
+        const { error } = attemptResult;
+        const willRetry = attempt <= retries && retry(error);
+        const maxPause_ms = Math.min(MAX_BACKOFF_MS, pause_ms * 2 ** (attempt - 1));
+        nextTryAt = willRetry ? environment.now() + Math.ceil(maxPause_ms * (1 - environment.random() / 4)) : null;
+        const failure = { attempt, began: startedAt, error: toErrorJson(error), until: nextTryAt };
+        await this.#writer.append(operation, { phase: willRetry ? "failed" : "error", ...failure });
+        if (!willRetry) throw new StepError(label, failure.error.message, error);
         attempt++;
       }
     } finally {
-      done();
+      endWork();
     }
   }
 
-  #try(
-    { name }: Verb,
+  #runAttempt(
+    { name }: OperationUse,
     timeout_ms: number | null,
     work: (signal: AbortSignal) => unknown,
-  ): Promise<Worked | { readonly error: unknown }> {
-    const { signal, call, emitted } = this.#options;
-    const speak = (id: string, token: string): Promise<void> =>
-      this.#entries.effect(function* () {
-        if (!signal.aborted) yield* call.spoken(id, token);
+  ): Promise<StepAttemptResult | { readonly error: unknown }> {
+    const { signal, call, eventQueue } = this.#options;
+    const streamToken = (id: string, token: string): Promise<void> =>
+      this.#writer.runEffect(function* () {
+        if (!signal.aborted) yield* call.streamStepToken(id, token);
       });
-    const own = { label: labelOf(name), timeout_ms, inside: this.#inside, speak, spend: emitted.spendInStep };
-    return tryWork({ ...this.#options, ...own }, work);
+    const attemptOptions = {
+      label: labelOf(name),
+      timeout_ms,
+      stepContext: this.#stepContext,
+      streamToken,
+      reportUsage: eventQueue.reportStepUsage,
+    };
+    return runStepAttempt({ ...this.#options, ...attemptOptions }, work);
   }
 }

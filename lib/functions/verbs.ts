@@ -26,7 +26,7 @@ export interface StepOptions {
 }
 
 /** The address for the event of a wait. */
-export interface WaitAddress {
+export interface EventAddress {
   /** `POST` a JSON body to it. It needs no key, and is valid until the wait is answered. */
   readonly url: string;
   readonly token: string;
@@ -34,7 +34,7 @@ export interface WaitAddress {
 }
 
 /** The value that a JSON schema describes, as far as types can say it. */
-export type Described<Schema> = Schema extends { readonly const: infer Value }
+export type FromJsonSchema<Schema> = Schema extends { readonly const: infer Value }
   ? Value
   : Schema extends { readonly enum: readonly (infer Value)[] }
     ? Value
@@ -45,9 +45,9 @@ export type Described<Schema> = Schema extends { readonly const: infer Value }
         : Schema extends { readonly type: "number" | "integer" }
           ? number
           : Schema extends { readonly type: "array"; readonly items: infer Item }
-            ? Described<Item>[]
+            ? FromJsonSchema<Item>[]
             : Schema extends { readonly type: "object"; readonly properties: infer Members }
-              ? { [Name in keyof Members]?: Described<Members[Name]> }
+              ? { [Name in keyof Members]?: FromJsonSchema<Members[Name]> }
               : // biome-ignore lint/suspicious/noExplicitAny: an answer without a schema is what its sender sends
                 any;
 
@@ -58,7 +58,7 @@ export interface WaitOptions<Schema> {
   /** JSON Schema. An event that does not fit is refused, and the wait continues. */
   readonly schema?: Schema;
   /** A step that hands the address to the sender of the event. */
-  begin?(address: WaitAddress): unknown;
+  begin?(address: EventAddress): unknown;
 }
 
 export interface AskOptions<Schema> {
@@ -73,7 +73,7 @@ export type StepResult<Returned> = Returned extends AsyncIterable<unknown> | { r
   : Returned;
 
 /** What makes a function durable: it continues where it stopped, after a crash, a deploy, or an answer that took a week. */
-export interface Verbs {
+export interface DurableOperations {
   /**
    * Calls `work` and stores its JSON result: later attempts of the run get that result and do not call `work` again. If it returns an
    * async iterable of texts, or an object with a `textStream`, its tokens are shown as they come, and the result is the whole text,
@@ -90,13 +90,13 @@ export interface Verbs {
   wait<const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>>(
     name: StepName,
     options?: WaitOptions<Schema>,
-  ): Promise<Described<Schema> | null>;
+  ): Promise<FromJsonSchema<Schema> | null>;
   /** Shows an interrupt with `value`, and returns its answer, or null after `timeout`. Several may be open. */
   ask<const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>>(
     name: StepName,
     value: unknown,
     options?: AskOptions<Schema>,
-  ): Promise<Described<Schema> | null>;
+  ): Promise<FromJsonSchema<Schema> | null>;
 }
 
 /** A step failed after its last try, also when it is replayed. */

@@ -5,103 +5,104 @@ import type { OpenJournal, OutsideEvent, StepKind, WaitingFor } from "../executo
 import { misfit } from "../executor/schema-check.ts";
 import { labelOf } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
-import type { Verb } from "./replay.ts";
+import type { OperationUse } from "./replay.ts";
 
 /** A verb that waits. */
-interface Waiting {
-  readonly verb: Verb;
+interface PendingWait {
+  readonly operation: OperationUse;
   readonly until: number | null;
   /** Its time has come. */
-  due(): void;
+  onDue(): void;
   /** Of a wait: an event has come, which fits the schema. */
-  give?(event: OutsideEvent): void;
+  onEvent?(event: OutsideEvent): void;
   readonly schema?: JsonObject | undefined;
   readonly ask?: Interrupt;
 }
 
-interface WaitsOptions {
+interface PendingWaitsOptions {
   readonly journal: OpenJournal;
   readonly environment: Pick<Environment, "now" | "timer">;
   /** An event does not fit the schema of its wait. */
-  dropped(verb: Verb, event: OutsideEvent, problem: string): void;
+  onEventDropped(operation: OperationUse, event: OutsideEvent, problem: string): void;
   /** The function has done nothing for a while, and waits. */
-  idle(): void;
+  onIdle(): void;
 }
 
 /** A function that does nothing for this time, and waits for a verb, is suspended. */
 const IDLE_MS = 50;
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
-export class Waits {
-  readonly #options: WaitsOptions;
-  readonly #waiting = new Set<Waiting>();
-  readonly #used = new Set<number>();
+export class PendingWaits {
+  readonly #options: PendingWaitsOptions;
+  readonly #pending = new Set<PendingWait>();
+  readonly #usedEvents = new Set<number>();
   /** Work that must end before the attempt may. */
-  #busy = 0;
-  #closed = false;
-  #watching: Promise<void> | null = null;
+  #activeWorkCount = 0;
+  #isClosed = false;
+  #watchPromise: Promise<void> | null = null;
   #cancelIdle = (): void => {};
   #cancelTimer = (): void => {};
 
-  constructor(options: WaitsOptions) {
+  constructor(options: PendingWaitsOptions) {
     this.#options = options;
-    for (const { event } of options.journal.entries) if (event !== undefined) this.#used.add(event);
+    for (const { event } of options.journal.entries) if (event !== undefined) this.#usedEvents.add(event);
   }
 
   isBusy(): boolean {
-    return this.#busy > 0;
+    return this.#activeWorkCount > 0;
   }
 
   isEmpty(): boolean {
-    return this.#waiting.size === 0;
+    return this.#pending.size === 0;
   }
 
   /** The open asks, in the order of their calls. */
-  asks(): Interrupt[] {
-    return this.#inOrder().flatMap(({ ask }) => ask ?? []);
+  getPendingAsks(): Interrupt[] {
+    return this.#sortByCall().flatMap(({ ask }) => ask ?? []);
   }
 
-  #inOrder(): Waiting[] {
-    return [...this.#waiting].sort((a, b) => a.verb.call - b.verb.call);
+  #sortByCall(): PendingWait[] {
+    return [...this.#pending].sort((a, b) => a.operation.call - b.operation.call);
   }
 
   /** Work begins. The result ends it. */
-  begin(): () => void {
-    this.#busy++;
-    let over = false;
+  beginWork(): () => void {
+    this.#activeWorkCount++;
+    let isOver = false;
     return () => {
-      if (!over) this.#busy--;
-      over = true;
-      this.touch();
+      if (!isOver) this.#activeWorkCount--;
+      isOver = true;
+      this.recordActivity();
     };
   }
 
   /** What another thread may take long for counts as work: meanwhile another verb may wait. */
-  during<Result>(work: Promise<Result>): Promise<Result> {
-    return work.finally(this.begin());
+  trackWork<Result>(work: Promise<Result>): Promise<Result> {
+    return work.finally(this.beginWork());
   }
 
-  add(waiting: Waiting): void {
-    const own = {
-      ...waiting,
+  add(wait: PendingWait): void {
+    const pendingEntry = {
+      ...wait,
       due: () => {
-        this.#waiting.delete(own);
-        waiting.due();
+        this.#pending.delete(pendingEntry);
+        wait.onDue();
       },
     };
-    this.#waiting.add(own);
-    this.#arm();
-    this.touch();
+    this.#pending.add(pendingEntry);
+    this.#scheduleTimer();
+    this.recordActivity();
   }
 
-  nearest(): number | null {
-    let nearest: number | null = null;
-    for (const { until } of this.#waiting) if (until !== null && (nearest === null || until < nearest)) nearest = until;
-    return nearest;
+  findNearestDueTime(): number | null {
+    let nearestTime: number | null = null;
+    for (const { until } of this.#pending)
+      if (until !== null && (nearestTime === null || until < nearestTime)) nearestTime = until;
+    return nearestTime;
   }
 
-  shown(): WaitingFor[] {
-    return this.#inOrder().map(({ verb: { kind, name }, until }) => ({
+  toWaitingFor(): WaitingFor[] {
+    return this.#sortByCall().map(({ operation: { kind, name }, until }) => ({
       kind: kind as StepKind,
       name: labelOf(name),
       until: until === null ? null : new Date(until).toISOString(),
@@ -109,61 +110,61 @@ export class Waits {
   }
 
   /** Something happened. */
-  touch(): void {
+  recordActivity(): void {
     this.#cancelIdle();
     this.#cancelIdle = () => {};
-    if (this.#busy > 0 || this.#waiting.size === 0 || this.#closed) return;
-    this.#cancelIdle = this.#options.environment.timer(IDLE_MS, this.#options.idle);
+    if (this.#activeWorkCount > 0 || this.#pending.size === 0 || this.#isClosed) return;
+    this.#cancelIdle = this.#options.environment.timer(IDLE_MS, this.#options.onIdle);
   }
 
   /** One timer for all. */
-  #arm(): void {
+  #scheduleTimer(): void {
     this.#cancelTimer();
     const { environment } = this.#options;
-    const nearest = this.nearest();
-    if (nearest === null || this.#closed) return;
-    const delay = Math.min(Math.max(0, nearest - environment.now()), LONGEST_TIMER_MS);
+    const nearestTime = this.findNearestDueTime();
+    if (nearestTime === null || this.#isClosed) return;
+    const delay = Math.min(Math.max(0, nearestTime - environment.now()), MAX_TIMER_MS);
     this.#cancelTimer = environment.timer(delay, () => {
       const now = environment.now();
-      const due = [...this.#waiting].filter(({ until }) => until !== null && until <= now);
-      for (const waiting of due.sort((a, b) => (a.until as number) - (b.until as number))) waiting.due();
+      const dueWaits = [...this.#pending].filter(({ until }) => until !== null && until <= now);
+      for (const wait of dueWaits.sort((a, b) => (a.until as number) - (b.until as number))) wait.onDue();
       // The clock was set back: what was due soon may be far away now.
-      if (due.length === 0) this.touch();
-      this.#arm();
+      if (dueWaits.length === 0) this.recordActivity();
+      this.#scheduleTimer();
     });
   }
 
   /** Watches the events of the call: from the first wait on. */
-  async watch(): Promise<void> {
-    this.#watching ??= this.#options.journal.listen(() => this.#take());
-    await this.during(this.#watching);
-    this.#take();
+  async watchEvents(): Promise<void> {
+    this.#watchPromise ??= this.#options.journal.listen(() => this.#deliverEvents());
+    await this.trackWork(this.#watchPromise);
+    this.#deliverEvents();
   }
 
   /** Gives the events that have come to the waits that they are for. */
-  #take(): void {
+  #deliverEvents(): void {
     for (const event of this.#options.journal.events()) {
-      if (this.#used.has(event.seq)) continue;
-      const waiting = this.#inOrder().find(
-        ({ give, verb: { name, occurrence } }) =>
-          give && name === event.name && (event.occurrence === null || event.occurrence === occurrence),
+      if (this.#usedEvents.has(event.seq)) continue;
+      const wait = this.#sortByCall().find(
+        ({ onEvent, operation: { name, occurrence } }) =>
+          onEvent && name === event.name && (event.occurrence === null || event.occurrence === occurrence),
       );
-      if (!waiting) continue;
-      this.touch();
-      this.#used.add(event.seq);
-      const problem = waiting.schema ? misfit(waiting.schema, event.payload) : null;
+      if (!wait) continue;
+      this.recordActivity();
+      this.#usedEvents.add(event.seq);
+      const problem = wait.schema ? misfit(wait.schema, event.payload) : null;
       if (problem !== null) {
-        this.#options.dropped(waiting.verb, event, problem);
+        this.#options.onEventDropped(wait.operation, event, problem);
         continue;
       }
-      this.#waiting.delete(waiting);
-      waiting.give?.(event);
+      this.#pending.delete(wait);
+      wait.onEvent?.(event);
     }
   }
 
   close(): void {
-    this.#closed = true;
-    this.#waiting.clear();
+    this.#isClosed = true;
+    this.#pending.clear();
     this.#cancelIdle();
     this.#cancelTimer();
   }

@@ -3,7 +3,7 @@ import { type Binding, inScope } from "../auth/binding.ts";
 import type { KeepAlive } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
-import type { Calls, CallTokens } from "../steps/calls.ts";
+import type { DurableCalls, DurableCallTokens } from "../steps/calls.ts";
 import type { Scope } from "../storage/mod.ts";
 import type { Usage } from "../usage/mod.ts";
 import type { CallerNouns, Directories, Nouns, RequestNouns } from "./nouns.ts";
@@ -90,7 +90,7 @@ const scopedCall = (directories: Directories, noun: string, name: string, { of }
 /** The nouns of the service itself, with the calls that no handler is asked about. */
 export interface OwnNouns extends CallerNouns {
   readonly feedback: Feedback & FeedbackTokens;
-  readonly calls: Calls & CallTokens;
+  readonly calls: DurableCalls & DurableCallTokens;
   readonly usage: Usage;
 }
 

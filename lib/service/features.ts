@@ -4,7 +4,7 @@ import { type Feature, type FeatureContext, type FeatureOf, joinFeatures, type R
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
-import type { Calls, CallTokens } from "../steps/calls.ts";
+import type { DurableCalls, DurableCallTokens } from "../steps/calls.ts";
 import { stepsFeature } from "../steps/feature.ts";
 import type { FeatureName } from "../storage/features.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
@@ -33,13 +33,13 @@ const FEATURES: { readonly [Name in FeatureName]: (context: ServiceContext) => F
 export interface FeatureCallerNouns {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;
-  readonly calls: Calls;
+  readonly calls: DurableCalls;
 }
 
 /** The same in any scope, with the calls that need no caller. */
 export type FeatureDirectories = {
   readonly [Name in keyof FeatureCallerNouns]: Directory<FeatureCallerNouns[Name]>;
-} & { readonly feedback: FeedbackTokens; readonly calls: CallTokens };
+} & { readonly feedback: FeedbackTokens; readonly calls: DurableCallTokens };
 
 /** What the service itself uses of features. */
 export type FeatureNouns = FeatureDirectories & { readonly usage: Usage; readonly webhooks: Deliveries };

@@ -13,7 +13,7 @@ import type { AuthorizedProtocol } from "../protocol/authorization.ts";
 import { createProtocol, type InternalProtocol, type ThreadProtocol } from "../protocol/mod.ts";
 import type { PermitRun } from "../runs/authorization.ts";
 import { createRuns, type RunDirectory, type Runs } from "../runs/mod.ts";
-import type { RunCalls, ThreadCalls } from "../steps/calls.ts";
+import type { RunDurableCalls, ThreadDurableCalls } from "../steps/calls.ts";
 import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { StreamHub } from "../streams/hub.ts";
@@ -39,8 +39,8 @@ interface NounOptions extends Omit<ServiceContext, "settings" | "base_url"> {
 export interface CallerNouns extends FeatureCallerNouns {
   readonly assistants: Assistants;
   /** Threads with their states, commands and events. */
-  readonly threads: Threads & ThreadProtocol & ThreadCalls;
-  readonly runs: Runs & RunCalls;
+  readonly threads: Threads & ThreadProtocol & ThreadDurableCalls;
+  readonly runs: Runs & RunDurableCalls;
   readonly crons: Crons;
   readonly store: Store;
 }
@@ -57,7 +57,7 @@ export interface Directories extends FeatureDirectories {
 
 /** The nouns for the caller of a request, with the calls that only routes use. */
 export interface RequestNouns extends CallerNouns {
-  readonly runs: Runs & RunCalls & { readonly permit: PermitRun };
+  readonly runs: Runs & RunDurableCalls & { readonly permit: PermitRun };
   readonly protocol: AuthorizedProtocol;
 }
 

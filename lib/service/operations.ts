@@ -25,7 +25,7 @@ import {
   streamRun,
   waitForRun,
 } from "../runs/authorization.ts";
-import type { CallTokens } from "../steps/calls.ts";
+import type { DurableCallTokens } from "../steps/calls.ts";
 import { getItem, listNamespaces, putItem, putItems, searchItems } from "../store/authorization.ts";
 import { copyThread, nameThread, streamThread } from "../threads/authorization.ts";
 import type { Usage } from "../usage/mod.ts";
@@ -228,7 +228,7 @@ export const ROUTE_OPERATIONS: {
  */
 export const OPEN_OPERATIONS: {
   readonly feedback: Checks<FeedbackTokens>;
-  readonly calls: Checks<CallTokens>;
+  readonly calls: Checks<DurableCallTokens>;
   readonly usage: Checks<Usage>;
   readonly accounts: Check;
   readonly service: Readonly<Record<string, Check>>;

@@ -4,7 +4,7 @@ import type { StepName } from "../executor/step-names.ts";
 import type { IsoTime, Json, Uuid } from "../json.ts";
 
 /** The largest event, in bytes of JSON. */
-export const MOST_EVENT_BYTES: number = 256 * 1024;
+export const MAX_EVENT_BYTES: number = 256 * 1024;
 
 /** One use of `step`, `sleep`, `wait` or `ask`. Times are ISO 8601, UTC. */
 export interface StepRecord {
@@ -37,7 +37,7 @@ export interface RunSteps {
 }
 
 /** The calls of a deployment. */
-export interface Calls {
+export interface DurableCalls {
   /**
    * Sends an event to the open call of a thread: the next `wait` with this name returns it. Errors: not_found (there is no call), gone
    * (it has ended), invalid (null, or it does not fit the schema), too_large.
@@ -49,23 +49,23 @@ export interface Calls {
 }
 
 /** What threads can do with their calls. */
-export interface ThreadCalls {
+export interface ThreadDurableCalls {
   /** Sends an event to the open call of a thread. Errors: as `Calls.send`. */
-  send: Calls["send"];
+  send: DurableCalls["send"];
 }
 
 /** What runs can do with their calls. */
-export interface RunCalls {
+export interface RunDurableCalls {
   /** Sends an event to the call of a run. Errors: as `Calls.send`. */
-  send: Calls["sendToRun"];
+  send: DurableCalls["sendToRun"];
   /** The journal of the call of a run. Errors: not_found. */
-  steps: Calls["steps"];
+  steps: DurableCalls["steps"];
 }
 
 /** Events by the address of their wait. */
-export interface CallTokens {
+export interface DurableCallTokens {
   /** Errors: not_found, conflict (it was answered otherwise), gone, invalid, too_large. */
   deliver(token: string, payload: Json): Promise<void>;
 }
 
-export type CallDirectory = Directory<Calls> & CallTokens;
+export type InternalDurableCalls = Directory<DurableCalls> & DurableCallTokens;

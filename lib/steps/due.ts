@@ -2,41 +2,41 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { CallRow, Scope, Storage } from "../storage/mod.ts";
-import { isWaiting } from "./journal.ts";
+import { isThreadWaiting } from "./journal.ts";
 
 /** What continues calls. */
-interface RunMaker {
+interface RunCreator {
   create(scope: Scope, thread_id: string, request: object, origin: object): Promise<unknown>;
 }
 
-export interface CallOptions {
+export interface DurableCallOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
   /** Present once the nouns of the service are made. */
-  runs(): RunMaker | undefined;
+  runs(): RunCreator | undefined;
 }
 
-const DUE_AT_ONCE = 50;
+const MAX_DUE_CALLS = 50;
 /** When a call is tried again that the service refused to continue. */
-const REFUSED_MS = 60_000;
+const REFUSED_RETRY_MS = 60_000;
 
-export interface DueCalls {
+export interface DueCallResumer {
   /** Continues calls that are due. Returns how many. */
-  continueDue(): Promise<number>;
+  resumeDueCalls(): Promise<number>;
 }
 
-export function createDueCalls(options: CallOptions): DueCalls {
+export function createDueCallResumer(options: DurableCallOptions): DueCallResumer {
   const { storage, scope, environment } = options;
 
   /** A run for a call that is due. False: later. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each outcome of the continuation decides when the call is due next
-  async function continueCall(call: CallRow): Promise<boolean> {
+  async function resumeCall(call: CallRow): Promise<boolean> {
     const { thread_id, call_id, run_id, due_at } = call;
     const thread = await storage.getThread(scope, thread_id);
     if (thread?.status === "busy") return false;
     const row = await storage.getRun(scope, run_id);
-    if (!row || !thread || !isWaiting(thread.interrupts, call)) {
+    if (!row || !thread || !isThreadWaiting(thread.interrupts, call)) {
       // Another input has taken its place.
       await storage.setCallDue(scope, call, null, row ? environment.now() : null);
       return true;
@@ -64,23 +64,23 @@ export function createDueCalls(options: CallOptions): DueCalls {
     try {
       await options.runs()?.create(scope, thread_id, request, origin);
     } catch (error) {
-      const refused = error instanceof ServiceError;
-      if (refused && ["thread_busy", "limit_reached"].includes(error.reason)) return false;
+      const isRefusal = error instanceof ServiceError;
+      if (isRefusal && ["thread_busy", "limit_reached"].includes(error.reason)) return false;
       environment.log({ level: "error", message: "a call could not be continued", thread_id, call_id, error });
       // Its assistant is gone, for one: a deploy may bring it back.
-      if (refused) await storage.setCallDue(scope, call, environment.now() + REFUSED_MS, null);
-      return refused;
+      if (isRefusal) await storage.setCallDue(scope, call, environment.now() + REFUSED_RETRY_MS, null);
+      return isRefusal;
     }
     await storage.setCallDue(scope, call, null, null);
     return true;
   }
 
-  async function continueDue(): Promise<number> {
-    const due = options.runs() ? await storage.dueCalls(scope, environment.now(), DUE_AT_ONCE) : [];
-    let done = 0;
-    for (const call of due) if (await continueCall(call)) done++;
-    return done;
+  async function resumeDueCalls(): Promise<number> {
+    const dueCalls = options.runs() ? await storage.dueCalls(scope, environment.now(), MAX_DUE_CALLS) : [];
+    let resumedCount = 0;
+    for (const call of dueCalls) if (await resumeCall(call)) resumedCount++;
+    return resumedCount;
   }
 
-  return { continueDue };
+  return { resumeDueCalls };
 }

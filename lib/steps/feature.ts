@@ -2,8 +2,8 @@
 import { lazyCalls } from "../environment.ts";
 import type { AttemptJournal, FeatureContext, FeatureOf, JournalAttempt } from "../features/mod.ts";
 import type { NewRun, Suspension } from "../storage/mod.ts";
-import type { CallOptions } from "./due.ts";
-import type { JournalContext, Pending } from "./journal.ts";
+import type { DurableCallOptions } from "./due.ts";
+import type { JournalContext, UnsavedJournal } from "./journal.ts";
 
 interface StepsContext extends FeatureContext {
   readonly settings: {
@@ -19,8 +19,8 @@ const CONTINUE_EVERY_MS = 1_000;
 export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   const { settings, storage, scope, environment } = context;
   const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
-  let runs: ReturnType<CallOptions["runs"]>;
-  const load = async () => (await import("./mod.ts")).createCalls({ ...context, runs: () => runs });
+  let runs: ReturnType<DurableCallOptions["runs"]>;
+  const load = async () => (await import("./mod.ts")).createDurableCalls({ ...context, runs: () => runs });
   const calls = lazyCalls<Awaited<ReturnType<typeof load>>>(
     { send: true, sendToRun: true, steps: true, deliver: true, continueDue: true },
     load,
@@ -43,17 +43,17 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   };
 }
 
-const nothing = (): Pending => ({ entries: [], tokens: [] });
+const createUnsavedJournal = (): UnsavedJournal => ({ entries: [], tokens: [] });
 
 function attemptJournal(context: JournalContext, attempt: JournalAttempt): AttemptJournal {
   let call_id = attempt.claimed.run.call_id ?? null;
   let isOpen = false;
-  let paused = false;
-  let pending = nothing();
+  let isPaused = false;
+  let unsaved = createUnsavedJournal();
   let suspension: Suspension | null = null;
-  let count = (): number => 0;
-  const closes: (() => void)[] = [];
-  let closed = false;
+  let countEntries = (): number => 0;
+  const closeListeners: (() => void)[] = [];
+  let isClosed = false;
   return {
     get call_id() {
       return call_id;
@@ -68,42 +68,46 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       const { openJournal } = await import("./journal.ts");
       const journal = await openJournal({
         ...{ ...context, attempt, call, origin },
-        own: call_id,
-        pending: () => pending,
-        suspend(due_at, waiting_for, seen) {
-          suspension = { due_at, waiting_for, seen };
+        assignedCallId: call_id,
+        unsaved: () => unsaved,
+        suspend(due_at, waiting_for, lastEventSeq) {
+          suspension = { due_at, waiting_for, seen: lastEventSeq };
         },
-        pause(due_at, seen) {
-          paused = true;
-          pending.leaves = { due_at, seen, ended: false };
+        pause(due_at, lastEventSeq) {
+          isPaused = true;
+          unsaved.leaves = { due_at, seen: lastEventSeq, ended: false };
         },
-        onClose: (close) => void (closed ? close() : closes.push(close)),
+        onClose: (close) => void (isClosed ? close() : closeListeners.push(close)),
       });
       if (!journal) return null;
       ({ call_id } = journal);
       isOpen = true;
-      count = () => journal.entries.length;
+      countEntries = () => journal.entries.length;
       return journal;
     },
     abortSuspended: attempt.abortSuspended,
-    isDirty: () => pending.entries.length + pending.tokens.length > 0,
+    isDirty: () => unsaved.entries.length + unsaved.tokens.length > 0,
     took(event) {
-      if (event.type === "stream" && event.position) pending.position = event.position;
+      if (event.type === "stream" && event.position) unsaved.position = event.position;
     },
     take() {
-      const { opens, leaves, entries, tokens, position } = pending;
+      const { opens, leaves, entries, tokens, position } = unsaved;
       if (call_id === null || !(opens || leaves || position || entries.length + tokens.length > 0)) return {};
-      const { position: shown, ...rest } = pending;
-      const call = { call_id, ...rest, ...(shown ? { position: JSON.stringify({ ...shown, at: count() }) } : {}) };
-      pending = nothing();
+      const { position: emittedPosition, ...progress } = unsaved;
+      const call = {
+        call_id,
+        ...progress,
+        ...(emittedPosition ? { position: JSON.stringify({ ...emittedPosition, at: countEntries() }) } : {}),
+      };
+      unsaved = createUnsavedJournal();
       return { call };
     },
     close() {
-      closed = true;
-      for (const close of closes) close();
+      isClosed = true;
+      for (const close of closeListeners) close();
     },
     end() {
-      if (call_id !== null && !paused && !suspension) pending.leaves = { due_at: null, seen: 0, ended: true };
+      if (call_id !== null && !isPaused && !suspension) unsaved.leaves = { due_at: null, seen: 0, ended: true };
     },
   };
 }

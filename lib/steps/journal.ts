@@ -15,10 +15,10 @@ import type { Json, JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { CallEntry, CallProgress, CallRow, Scope, Storage } from "../storage/mod.ts";
 import { ENTRIES_AT_ONCE } from "../storage/steps.ts";
-import { eventUrlAt, hashOf, randomToken } from "./tokens.ts";
+import { buildEventUrl, hashToken, randomToken } from "./tokens.ts";
 
 /** What the journal has that no save has taken. */
-export interface Pending {
+export interface UnsavedJournal {
   opens?: CallProgress["opens"];
   entries: CallEntry[];
   tokens: NonNullable<CallProgress["tokens"]>[number][];
@@ -36,15 +36,15 @@ export interface JournalContext {
   base_url(): string | undefined;
 }
 
-export interface OpenOptions extends JournalContext {
+export interface OpenJournalOptions extends JournalContext {
   readonly attempt: JournalAttempt;
   readonly call: { readonly call_id: string; readonly at?: number } | null;
-  readonly own: string | null;
+  readonly assignedCallId: string | null;
   readonly origin: () => CallOrigin;
-  pending(): Pending;
+  unsaved(): UnsavedJournal;
   /** The attempt ends, and its run waits. */
-  suspend(due_at: number | null, waiting_for: Json, seen: number): void;
-  pause(due_at: number | null, seen: number): void;
+  suspend(due_at: number | null, waiting_for: Json, lastEventSeq: number): void;
+  pause(due_at: number | null, lastEventSeq: number): void;
   /** Stops what listens for events. */
   onClose(close: () => void): void;
 }
@@ -54,50 +54,53 @@ const POLL_MS = 2_000;
 
 /** Null: the call is gone, or its run is not the one that continues it. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the cases of a journal that is opened again, in their order
-export async function openJournal(options: OpenOptions): Promise<OpenJournal | null> {
-  const { storage, scope, environment, attempt, call, own, pending } = options;
+export async function openJournal(options: OpenJournalOptions): Promise<OpenJournal | null> {
+  const { storage, scope, environment, attempt, call, assignedCallId, unsaved } = options;
   const { claimed, retry } = attempt;
   const { thread_id, graph_id, run_id, claims } = claimed.run;
   const texts = call
-    ? await readTexts((idx) => retry(() => storage.readEntries(scope, thread_id, call.call_id, idx)))
+    ? await readEntryTexts((idx) => retry(() => storage.readEntries(scope, thread_id, call.call_id, idx)))
     : [];
   // Read last: a call that is deleted between the reads would begin anew.
   const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
   if (call && (!row || row.graph_id !== graph_id)) return null;
-  const all = texts.map((text) => JSON.parse(text) as JournalEntry);
-  const waits = row !== null && isWaiting(claimed.thread.interrupts, row);
+  const allEntries = texts.map((text) => JSON.parse(text) as JournalEntry);
+  const isWaiting = row !== null && isThreadWaiting(claimed.thread.interrupts, row);
   // The service has made the run for a call that has gone on meanwhile.
-  if (row && own !== null && claims === 1 && !(waits && row.ended_at === null)) return null;
+  if (row && assignedCallId !== null && claims === 1 && !(isWaiting && row.ended_at === null)) return null;
   // From an older state, after its end, or on a copy, another call begins with the same entries.
-  const cut = call?.at !== undefined && call.at < all.length;
-  const forked = row !== null && own === null && (row.ended_at !== null || cut || !waits);
-  const entries = forked ? kept(all.slice(0, call?.at)) : all;
-  const call_id = row && !forked ? row.call_id : environment.uuid();
+  const isTruncated = call?.at !== undefined && call.at < allEntries.length;
+  const isFork = row !== null && assignedCallId === null && (row.ended_at !== null || isTruncated || !isWaiting);
+  const entries = isFork ? carryOverEntries(allEntries.slice(0, call?.at)) : allEntries;
+  const call_id = row && !isFork ? row.call_id : environment.uuid();
   const origin = row ? (JSON.parse(row.origin) as CallOrigin) : options.origin();
-  const begins = !row || forked ? { origin: row?.origin ?? JSON.stringify(origin) } : {};
-  pending().opens = { graph_id, ...begins };
+  const originMember = !row || isFork ? { origin: row?.origin ?? JSON.stringify(origin) } : {};
+  unsaved().opens = { graph_id, ...originMember };
   const position = row?.position ? (JSON.parse(row.position) as CallPosition & { readonly at: number }) : null;
-  const shown = position && !forked && position.at === entries.length ? position : null;
+  const shown = position && !isFork && position.at === entries.length ? position : null;
   // A fork stores its entries again.
-  const size = forked ? 0 : texts.reduce((sum, { length }) => sum + length, 0);
+  const size = isFork ? 0 : texts.reduce((sum, { length }) => sum + length, 0);
   const journal = new StoredJournal(options, { call_id, origin, entries, shown, size });
-  if (forked) for (const [idx, entry] of entries.entries()) journal.keep(JSON.stringify({ ...entry, run_id }), idx);
+  if (isFork)
+    for (const [idx, entry] of entries.entries()) journal.bufferEntry(JSON.stringify({ ...entry, run_id }), idx);
   return journal;
 }
 
 /** The thread rests, and shows what the call waits for. */
-export const isWaiting = (interrupts: JsonObject, { call_id, copied }: Pick<CallRow, "call_id" | "copied">): boolean =>
-  !copied && Object.hasOwn(interrupts, call_id);
+export const isThreadWaiting = (
+  interrupts: JsonObject,
+  { call_id, copied }: Pick<CallRow, "call_id" | "copied">,
+): boolean => !copied && Object.hasOwn(interrupts, call_id);
 
 /** What another call takes over: failed steps are tried again. */
-function kept(entries: readonly JournalEntry[]): JournalEntry[] {
-  const nameOf = ({ kind, name, occurrence }: JournalEntry): string => JSON.stringify([kind, name, occurrence]);
-  const failed = new Set(entries.filter(({ phase }) => phase === "error").map(nameOf));
-  return entries.filter((entry) => !failed.has(nameOf(entry)));
+function carryOverEntries(entries: readonly JournalEntry[]): JournalEntry[] {
+  const formatEntryKey = ({ kind, name, occurrence }: JournalEntry): string => JSON.stringify([kind, name, occurrence]);
+  const failedKeys = new Set(entries.filter(({ phase }) => phase === "error").map(formatEntryKey));
+  return entries.filter((entry) => !failedKeys.has(formatEntryKey(entry)));
 }
 
 /** The texts of a journal's entries, in order. */
-export async function readTexts(read: (idx: number) => Promise<readonly CallEntry[]>): Promise<string[]> {
+export async function readEntryTexts(read: (idx: number) => Promise<readonly CallEntry[]>): Promise<string[]> {
   const texts: string[] = [];
   for (;;) {
     const page = await read(texts.length);
@@ -106,7 +109,7 @@ export async function readTexts(read: (idx: number) => Promise<readonly CallEntr
   }
 }
 
-interface Loaded {
+interface LoadedJournal {
   readonly entries: JournalEntry[];
   /** Of their texts. */
   readonly size: number;
@@ -120,18 +123,18 @@ class StoredJournal implements OpenJournal {
   readonly shown: CallPosition | null;
   readonly isStored: boolean;
   readonly run_id: string;
-  readonly #options: OpenOptions;
+  readonly #options: OpenJournalOptions;
   #size: number;
   #events: OutsideEvent[] = [];
   #reading: Promise<void> | null = null;
-  #again = false;
-  #watched = false;
-  #frozen = false;
-  #given = 0;
+  #mustReadAgain = false;
+  #isWatching = false;
+  #isFrozen = false;
+  #notifiedSeq = 0;
 
   constructor(
-    options: OpenOptions,
-    { call_id, origin, entries, shown, size }: Pick<OpenJournal, "call_id" | "origin" | "shown"> & Loaded,
+    options: OpenJournalOptions,
+    { call_id, origin, entries, shown, size }: Pick<OpenJournal, "call_id" | "origin" | "shown"> & LoadedJournal,
   ) {
     this.#options = options;
     this.call_id = call_id;
@@ -151,37 +154,37 @@ class StoredJournal implements OpenJournal {
   /** Signals may be lost: events are looked for at intervals too. */
   async listen(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
-    const tell = (): void => {
-      if (this.#frozen) return;
-      this.#given = this.#events.at(-1)?.seq ?? 0;
+    const notify = (): void => {
+      if (this.#isFrozen) return;
+      this.#notifiedSeq = this.#events.at(-1)?.seq ?? 0;
       listener();
     };
-    const look = (): void => void this.#read().then(tell, () => {});
-    const off = bus.on("thread", attempt.claimed.run.thread_id, look);
+    const readAndNotify = (): void => void this.#read().then(notify, () => {});
+    const unsubscribe = bus.on("thread", attempt.claimed.run.thread_id, readAndNotify);
     let cancel = (): void => {};
     const poll = (): void => {
       cancel = environment.timer(POLL_MS, () => {
-        look();
+        readAndNotify();
         poll();
       });
     };
     poll();
     onClose(() => {
-      off();
+      unsubscribe();
       cancel();
     });
     await this.#read();
-    this.#watched = true;
-    tell();
+    this.#isWatching = true;
+    notify();
   }
 
   freeze(): void {
-    this.#frozen = true;
+    this.#isFrozen = true;
   }
 
   /** Reads the events that have come since the last read. A call during a read makes another one. */
   #read(): Promise<void> {
-    this.#again = true;
+    this.#mustReadAgain = true;
     this.#reading ??= this.#readAll().finally(() => {
       this.#reading = null;
     });
@@ -191,8 +194,8 @@ class StoredJournal implements OpenJournal {
   async #readAll(): Promise<void> {
     const { storage, scope, attempt } = this.#options;
     const { thread_id } = attempt.claimed.run;
-    while (this.#again) {
-      this.#again = false;
+    while (this.#mustReadAgain) {
+      this.#mustReadAgain = false;
       const after = this.#events.at(-1)?.seq ?? 0;
       this.#events.push(...(await attempt.retry(() => storage.readCallEvents(scope, thread_id, this.call_id, after))));
     }
@@ -200,32 +203,32 @@ class StoredJournal implements OpenJournal {
 
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry {
     const { environment, limits } = this.#options;
-    const made = { ...entry, at: environment.now(), run_id: this.run_id };
-    const text = JSON.stringify(made);
+    const storedEntry = { ...entry, at: environment.now(), run_id: this.run_id };
+    const text = JSON.stringify(storedEntry);
     if (entry.kind !== "pause") {
       const size = text.length;
-      const over = (what: string, most: number, setting: string): never => {
-        throw Object.assign(new Error(`${entry.name}: ${what} of at most ${most}; see ${setting}`), {
+      const throwLimit = (limitName: string, limit: number, setting: string): never => {
+        throw Object.assign(new Error(`${entry.name}: ${limitName} of at most ${limit}; see ${setting}`), {
           name: "JournalFull",
         });
       };
       if (this.entries.length >= limits.entries)
-        over("a call has a number of entries", limits.entries, "steps.entries");
-      if (size > limits.result_bytes) over("a result has a size", limits.result_bytes, "steps.result_bytes");
+        throwLimit("a call has a number of entries", limits.entries, "steps.entries");
+      if (size > limits.result_bytes) throwLimit("a result has a size", limits.result_bytes, "steps.result_bytes");
       if (this.#size + size > limits.journal_bytes)
-        over("a journal has a size", limits.journal_bytes, "steps.journal_bytes");
+        throwLimit("a journal has a size", limits.journal_bytes, "steps.journal_bytes");
     }
-    this.entries.push(made);
-    this.keep(text, this.entries.length - 1);
-    return made;
+    this.entries.push(storedEntry);
+    this.bufferEntry(text, this.entries.length - 1);
+    return storedEntry;
   }
 
-  keep(entry: string, idx: number): void {
-    const pending = this.#options.pending();
+  bufferEntry(entry: string, idx: number): void {
+    const unsaved = this.#options.unsaved();
     this.#size += entry.length;
-    pending.entries.push({ idx, entry });
+    unsaved.entries.push({ idx, entry });
     // The entry says how far the function is now.
-    delete pending.position;
+    delete unsaved.position;
   }
 
   async commit(): Promise<void> {
@@ -241,14 +244,14 @@ class StoredJournal implements OpenJournal {
   }
 
   async address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }> {
-    const { environment, pending, base_url } = this.#options;
+    const { environment, unsaved, base_url } = this.#options;
     const base = base_url();
     if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
     const token = await randomToken(environment);
-    const token_hash = await hashOf(token);
+    const token_hash = await hashToken(token);
     // Not before: a save meanwhile takes what is pending, and this would be left out.
-    pending().tokens.push({ token_hash, name, occurrence });
-    return { url: eventUrlAt(base, token), token };
+    unsaved().tokens.push({ token_hash, name, occurrence });
+    return { url: buildEventUrl(base, token), token };
   }
 
   id(...names: readonly (string | number)[]): Promise<string> {
@@ -256,29 +259,29 @@ class StoredJournal implements OpenJournal {
   }
 
   /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */
-  async #seen(): Promise<number> {
-    if (this.#watched) return this.#given;
+  async #getLastSeq(): Promise<number> {
+    if (this.#isWatching) return this.#notifiedSeq;
     await this.#read();
     return this.#events.at(-1)?.seq ?? 0;
   }
 
   async pause(due_at: number | null): Promise<void> {
-    this.#options.pause(due_at, await this.#seen());
+    this.#options.pause(due_at, await this.#getLastSeq());
   }
 
   /** It may wake once too often: which events that attempt had seen beside those it used is not stored. */
   async pauseAgain(): Promise<void> {
-    const seen = Math.max(0, ...this.entries.map(({ event }) => event ?? 0));
-    this.#options.pause(this.entries.at(-1)?.until ?? null, seen);
+    const lastEventSeq = Math.max(0, ...this.entries.map(({ event }) => event ?? 0));
+    this.#options.pause(this.entries.at(-1)?.until ?? null, lastEventSeq);
   }
 
   async suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void> {
     const { storage, scope, attempt, limits } = this.#options;
-    const waiting = await attempt.retry(() => storage.countSuspended(scope));
-    if (waiting >= limits.suspended) {
-      const message = `${waiting} runs wait already: limits.suspended is ${limits.suspended}`;
+    const suspendedCount = await attempt.retry(() => storage.countSuspended(scope));
+    if (suspendedCount >= limits.suspended) {
+      const message = `${suspendedCount} runs wait already: limits.suspended is ${limits.suspended}`;
       throw Object.assign(new Error(message), { name: "TooManySuspended" });
     }
-    this.#options.suspend(due_at, waiting_for as unknown as Json, await this.#seen());
+    this.#options.suspend(due_at, waiting_for as unknown as Json, await this.#getLastSeq());
   }
 }

@@ -7,121 +7,130 @@ import { type Json, sameJson } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { CallRow, RunRow, Scope } from "../storage/mod.ts";
 import { BEYOND, isFiniteJson } from "../validation.ts";
-import { type CallDirectory, MOST_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
-import { type CallOptions, createDueCalls } from "./due.ts";
-import { isWaiting, readTexts } from "./journal.ts";
-import { hashOf } from "./tokens.ts";
+import { type InternalDurableCalls, MAX_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
+import { createDueCallResumer, type DurableCallOptions } from "./due.ts";
+import { isThreadWaiting, readEntryTexts } from "./journal.ts";
+import { hashToken } from "./tokens.ts";
 
 /** A longer result is left out of lists, in characters. */
-const MOST_RESULT = 64 * 1024;
+const MAX_RESULT_CHARS = 64 * 1024;
 
-const gone = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
+const callEndedError = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createCalls(options: CallOptions): CallDirectory & { continueDue(): Promise<number> } {
-  const { storage, scope, environment } = options;
-  const { continueDue } = createDueCalls(options);
+export function createDurableCalls(
+  options: DurableCallOptions,
+): InternalDurableCalls & { continueDue(): Promise<number> } {
+  const { storage, scope: deploymentScope, environment } = options;
+  const { resumeDueCalls } = createDueCallResumer(options);
 
-  const textsOf = (scope: Scope, { thread_id, call_id }: CallRow): Promise<string[]> =>
-    readTexts((idx) => storage.readEntries(scope, thread_id, call_id, idx));
+  const readJournalTexts = (scope: Scope, { thread_id, call_id }: CallRow): Promise<string[]> =>
+    readEntryTexts((idx) => storage.readEntries(scope, thread_id, call_id, idx));
 
   /** A call is open while a run of it is active, or its thread shows what it waits for. */
-  async function isOpen({ thread_id, run_id, ...call }: CallRow): Promise<boolean> {
+  async function isActive({ thread_id, run_id, ...call }: CallRow): Promise<boolean> {
     if (call.ended_at !== null) return false;
-    const [run, thread] = await Promise.all([storage.getRun(scope, run_id), storage.getThread(scope, thread_id)]);
-    return run?.ended_at === null || (thread !== null && isWaiting(thread.interrupts, call));
+    const [run, thread] = await Promise.all([
+      storage.getRun(deploymentScope, run_id),
+      storage.getThread(deploymentScope, thread_id),
+    ]);
+    return run?.ended_at === null || (thread !== null && isThreadWaiting(thread.interrupts, call));
   }
 
   /** Errors: invalid, gone. */
-  async function check(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<void> {
-    if (!(await isOpen(call))) throw gone();
+  async function requireOpenWait(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<void> {
+    if (!(await isActive(call))) throw callEndedError();
     // A journal may be long: only entries that may be of a wait are parsed.
-    const maybe = (await textsOf(scope, call)).filter((text) => text.includes('"wait"'));
-    const waits = maybe.map(parsed).filter((entry) => entry.kind === "wait" && entry.name === name);
-    const over = new Set(waits.filter(({ phase }) => phase === "done" || phase === "timeout").map(occurrenceOf));
-    if (occurrence !== null && over.has(occurrence)) throw gone();
-    const open = waits.find(
-      (entry) =>
-        entry.phase === "begun" && !over.has(entry.occurrence) && entry.occurrence === (occurrence ?? entry.occurrence),
+    const candidateTexts = (await readJournalTexts(deploymentScope, call)).filter((text) => text.includes('"wait"'));
+    const waitEntries = candidateTexts.map(parseEntry).filter((entry) => entry.kind === "wait" && entry.name === name);
+    const settledOccurrences = new Set(
+      waitEntries.filter(({ phase }) => phase === "done" || phase === "timeout").map(getOccurrence),
     );
-    const problem = open?.schema ? misfit(open.schema, payload) : null;
+    if (occurrence !== null && settledOccurrences.has(occurrence)) throw callEndedError();
+    const openWait = waitEntries.find(
+      (entry) =>
+        entry.phase === "begun" &&
+        !settledOccurrences.has(entry.occurrence) &&
+        entry.occurrence === (occurrence ?? entry.occurrence),
+    );
+    const problem = openWait?.schema ? misfit(openWait.schema, payload) : null;
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);
   }
 
-  async function add(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<boolean> {
-    const stored = await storage.addCallEvent(scope, call, { name, occurrence, payload }, environment.now());
-    if (stored) void continueDue().catch(() => {});
-    return stored !== null;
+  async function storeEvent(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<boolean> {
+    const event = await storage.addCallEvent(deploymentScope, call, { name, occurrence, payload }, environment.now());
+    if (event) void resumeDueCalls().catch(() => {});
+    return event !== null;
   }
 
-  async function sendTo(call: CallRow | null, name: StepName, payload: Json): Promise<void> {
-    const stored = readName(name);
-    checkPayload(payload);
+  async function sendEvent(call: CallRow | null, name: StepName, payload: Json): Promise<void> {
+    const storedName = parseStepName(name);
+    validatePayload(payload);
     if (!call) {
-      const message = `Nothing waits for ${labelOf(stored)}: the thread has no call of a durable function`;
+      const message = `Nothing waits for ${labelOf(storedName)}: the thread has no call of a durable function`;
       throw new ServiceError("event_not_awaited", message);
     }
-    await check(call, stored, null, payload);
-    if (!(await add(call, stored, null, payload))) throw gone();
+    await requireOpenWait(call, storedName, null, payload);
+    if (!(await storeEvent(call, storedName, null, payload))) throw callEndedError();
   }
 
-  async function runOf(scope: Scope, thread_id: string, run_id: string): Promise<RunRow> {
+  async function requireRun(scope: Scope, thread_id: string, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || run.thread_id !== thread_id.toLowerCase()) throw notFound("run", run_id);
     return run;
   }
 
-  const callOf = async (scope: Scope, { thread_id, call_id }: RunRow): Promise<CallRow | null> =>
+  const findCall = async (scope: Scope, { thread_id, call_id }: RunRow): Promise<CallRow | null> =>
     call_id === undefined ? null : await storage.getCall(scope, thread_id, call_id);
 
   return {
-    continueDue,
+    continueDue: resumeDueCalls,
     async send(scope, thread_id, name, payload) {
       const id = thread_id.toLowerCase();
       const thread = await storage.getThread(scope, id);
       if (!thread || thread.stateless) throw notFound("thread", thread_id);
-      await sendTo(await storage.newestCall(scope, id), name, payload);
+      await sendEvent(await storage.newestCall(scope, id), name, payload);
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async sendToRun(scope, thread_id, run_id, name, payload) {
-      await sendTo(await callOf(scope, await runOf(scope, thread_id, run_id)), name, payload);
+      await sendEvent(await findCall(scope, await requireRun(scope, thread_id, run_id)), name, payload);
     },
     async deliver(token, payload) {
-      const found = await storage.findToken(scope, await hashOf(token));
+      const tokenRow = await storage.findToken(deploymentScope, await hashToken(token));
       // Guesses need no limit: a token has 256 bits, and a limit would lock out the sender of a valid one.
-      if (!found) throw new ServiceError("event_not_awaited", "This address is not known");
-      checkPayload(payload);
-      const { call, name, occurrence } = found;
-      let { answer } = found;
+      if (!tokenRow) throw new ServiceError("event_not_awaited", "This address is not known");
+      validatePayload(payload);
+      const { call, name, occurrence } = tokenRow;
+      let { answer } = tokenRow;
       if (answer === undefined) {
-        await check(call, name, occurrence, payload);
-        if (await add(call, name, occurrence, payload)) return;
-        answer = (await storage.findToken(scope, await hashOf(token)))?.answer;
-        if (answer === undefined) throw gone();
+        await requireOpenWait(call, name, occurrence, payload);
+        if (await storeEvent(call, name, occurrence, payload)) return;
+        answer = (await storage.findToken(deploymentScope, await hashToken(token)))?.answer;
+        if (answer === undefined) throw callEndedError();
       }
       if (sameJson(answer, payload)) return;
       throw new ServiceError("event_answered", "Another event has come to this address");
     },
     async steps(scope, thread_id, run_id) {
-      const call = await callOf(scope, await runOf(scope, thread_id, run_id));
+      const call = await findCall(scope, await requireRun(scope, thread_id, run_id));
       if (!call) return { call_id: null, steps: [], events: [] };
-      const entries = (await textsOf(scope, call)).map(parsed);
-      const used = new Set(entries.flatMap(({ event, phase }) => (phase === "done" ? (event ?? []) : [])));
+      const entries = (await readJournalTexts(scope, call)).map(parseEntry);
+      const usedSeqs = new Set(entries.flatMap(({ event, phase }) => (phase === "done" ? (event ?? []) : [])));
       const events = await storage.readCallEvents(scope, call.thread_id, call.call_id, 0);
       return {
         call_id: call.call_id,
-        steps: recordsOf(entries),
-        events: events.map(({ seq, name, payload }) => ({ name, payload, used: used.has(seq) })),
+        steps: toStepRecords(entries),
+        events: events.map(({ seq, name, payload }) => ({ name, payload, used: usedSeqs.has(seq) })),
       };
     },
   };
 }
 
-const parsed = (text: string): JournalEntry => JSON.parse(text) as JournalEntry;
-const occurrenceOf = ({ occurrence }: JournalEntry): number => occurrence;
+const parseEntry = (text: string): JournalEntry => JSON.parse(text) as JournalEntry;
+const getOccurrence = ({ occurrence }: JournalEntry): number => occurrence;
 
 /** Errors: invalid. */
-function readName(name: StepName): string {
+function parseStepName(name: StepName): string {
   try {
     return nameOf(name);
   } catch (error) {
@@ -130,21 +139,21 @@ function readName(name: StepName): string {
 }
 
 /** Errors: invalid, too_large. */
-function checkPayload(payload: Json): void {
+function validatePayload(payload: Json): void {
   if (payload === null || payload === undefined) throw new ServiceError("invalid", "An event must not be null");
   if (!isFiniteJson(payload)) throw new ServiceError("invalid", `An event ${BEYOND}`);
-  if (new TextEncoder().encode(JSON.stringify(payload)).length > MOST_EVENT_BYTES) {
-    throw new ServiceError("too_large", `An event has at most ${MOST_EVENT_BYTES} bytes`);
+  if (new TextEncoder().encode(JSON.stringify(payload)).length > MAX_EVENT_BYTES) {
+    throw new ServiceError("too_large", `An event has at most ${MAX_EVENT_BYTES} bytes`);
   }
 }
 
 /** One record for each use of a verb, in the order of the first entries. */
-function recordsOf(entries: readonly JournalEntry[]): RunSteps["steps"] {
+function toStepRecords(entries: readonly JournalEntry[]): RunSteps["steps"] {
   const records = new Map<string, StepRecord>();
   for (const entry of entries) {
     if (entry.kind === "pause") continue;
     const key = JSON.stringify([entry.kind, entry.name, entry.occurrence]);
-    records.set(key, recordOf(entry.kind, entry, records.get(key)));
+    records.set(key, toStepRecord(entry.kind, entry, records.get(key)));
   }
   return [...records.values()];
 }
@@ -158,22 +167,22 @@ const STATUS = {
   timeout: "timed_out",
 } as const;
 
-function recordOf(kind: StepRecord["kind"], entry: JournalEntry, before: StepRecord | undefined): StepRecord {
+function toStepRecord(kind: StepRecord["kind"], entry: JournalEntry, previous: StepRecord | undefined): StepRecord {
   const { name, occurrence, phase, attempt, until, value, error, began, at, run_id } = entry;
-  const ended = STATUS[phase] !== "waiting" && STATUS[phase] !== "retrying";
+  const isEnded = STATUS[phase] !== "waiting" && STATUS[phase] !== "retrying";
   const result = phase === "done" ? (value ?? null) : null;
-  const omitted = JSON.stringify(result).length > MOST_RESULT;
+  const isOmitted = JSON.stringify(result).length > MAX_RESULT_CHARS;
   return {
     kind,
     name,
     occurrence,
     status: STATUS[phase],
-    attempts: attempt ?? before?.attempts ?? (ended ? 1 : 0),
-    started_at: before?.started_at ?? isoTime(began ?? at),
-    ended_at: ended ? isoTime(at) : null,
-    until: isoTime(until ?? null) ?? before?.until ?? null,
-    result: omitted ? null : result,
-    result_omitted: omitted,
+    attempts: attempt ?? previous?.attempts ?? (isEnded ? 1 : 0),
+    started_at: previous?.started_at ?? isoTime(began ?? at),
+    ended_at: isEnded ? isoTime(at) : null,
+    until: isoTime(until ?? null) ?? previous?.until ?? null,
+    result: isOmitted ? null : result,
+    result_omitted: isOmitted,
     error: error ? { error: error.name, message: error.message } : null,
     run_id,
   };

@@ -19,7 +19,7 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a step's result is not awaited in the store",
     file: "lib/functions/entries.ts",
-    find: "      await this.guarded<void>((resolve, reject) => void committed.then(resolve, reject));\n",
+    find: "      await this.rejectOnStop<void>((resolve, reject) => void committed.then(resolve, reject));\n",
     replace: "",
     durable: true,
   },
@@ -40,8 +40,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "values are yielded again on replays",
     file: "lib/functions/replay.ts",
-    find: "    if (call.yielded >= this.#newest.yielded) return false;\n",
-    replace: "    if (call.yielded >= 0) return false;\n",
+    find: "    if (call.yieldedCount >= this.#newestPosition.yielded) return false;\n",
+    replace: "    if (call.yieldedCount >= 0) return false;\n",
     durable: true,
   },
   {
@@ -69,7 +69,7 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "an event is used twice",
     file: "lib/functions/waits.ts",
-    find: "      if (this.#used.has(event.seq)) continue;\n",
+    find: "      if (this.#usedEvents.has(event.seq)) continue;\n",
     replace: "",
     durable: true,
     equivalent: "each name of the scripts is waited for once",
@@ -77,8 +77,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a sleep begins anew with each attempt",
     file: "lib/functions/steps.ts",
-    find: "const due = begun?.until ?? timeOf(until, now, labelOf(verb.name));",
-    replace: "const due = timeOf(until, now + 60_000, labelOf(verb.name));",
+    find: "const due = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));",
+    replace: "const due = timeOf(until, now + 60_000, labelOf(operation.name));",
     durable: true,
     equivalent: "it ends later, and no rule says when",
   },
@@ -92,16 +92,16 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "the next attempt numbers its entries from the start",
     file: "lib/steps/journal.ts",
-    find: "this.keep(text, this.entries.length - 1);",
-    replace: "this.keep(text, this.entries.length % 7);",
+    find: "this.bufferEntry(text, this.entries.length - 1);",
+    replace: "this.bufferEntry(text, this.entries.length % 7);",
     durable: true,
   },
   {
     name: "a message of a step enters the state again",
     file: "lib/functions/entries.ts",
-    find: "        if (message) yield* unbroken(call.said(message));\n",
+    find: "        if (message) yield* toAtomicEvents(call.addStepMessage(message));\n",
     replace:
-      "        if (message) yield* unbroken(call.said(message));\n        if (message) yield* call.said({ ...message, id: `${message.id}2` });\n",
+      "        if (message) yield* toAtomicEvents(call.addStepMessage(message));\n        if (message) yield* call.addStepMessage({ ...message, id: `${message.id}2` });\n",
     durable: true,
   },
   {
@@ -115,7 +115,7 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a failed try is forgotten",
     file: "lib/functions/replay.ts",
-    find: 'else if (entry.phase === "failed") recorded.failed.push(entry);',
+    find: 'else if (entry.phase === "failed") recorded.failedEntries.push(entry);',
     replace: 'else if (entry.phase === "failed") continue;',
     durable: true,
     equivalent: "the step is tried again, as after a crash",
@@ -139,8 +139,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "the id of an ask is made beside a sleep that suspends the run",
     file: "lib/functions/steps.ts",
-    find: 'this.#waits.during(journal.id("ask", verb.name, verb.occurrence))',
-    replace: 'journal.id("ask", verb.name, verb.occurrence)',
+    find: 'this.#waits.trackWork(journal.id("ask", operation.name, operation.occurrence))',
+    replace: 'journal.id("ask", operation.name, operation.occurrence)',
     durable: true,
     test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },
@@ -155,8 +155,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a call that was paused ends with a later attempt",
     file: "lib/functions/execute.ts",
-    find: "    if (job.resumed && paused) yield",
-    replace: "    if (!job.resumed && paused) yield",
+    find: "    if (job.resumed && pausedCall)\n",
+    replace: "    if (!job.resumed && pausedCall)\n",
     durable: true,
     test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },

@@ -1,6 +1,6 @@
 /** Events by the address that a `wait` has handed out: a client that knows it may send one, without a key. */
 import type { Json } from "../../json.ts";
-import { MOST_EVENT_BYTES } from "../../steps/calls.ts";
+import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import { readJson } from "../parse.ts";
 import { json } from "../respond.ts";
 import { type Route, routesOf } from "../route.ts";
@@ -11,7 +11,7 @@ const route = routesOf({ tag: "Runs", group: "runs", access: "open" });
 export const EVENT_ROUTES: readonly Route[] = [
   route("post", "/greenroom/events/:address", {
     summary: "Send the event of a `wait` to its address; the body is any JSON but null",
-    max_body_bytes: MOST_EVENT_BYTES,
+    max_body_bytes: MAX_EVENT_BYTES,
     answer: "Received",
     errors: [404, 409, 410, 422, 507],
     async handle({ service, params, bytes }) {

@@ -5,7 +5,7 @@ import { invalidField } from "../../errors.ts";
 import type { Json } from "../../json.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
-import { MOST_EVENT_BYTES } from "../../steps/calls.ts";
+import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
 import { isScripted } from "../access.ts";
 import { jsonList } from "../lists.ts";
@@ -329,7 +329,7 @@ export const RUN_ROUTES: readonly Route[] = [
     summary: "Send an event to the durable function of a thread; the body is any JSON but null",
     access: "run",
     events: ["threads:update"],
-    max_body_bytes: MOST_EVENT_BYTES,
+    max_body_bytes: MAX_EVENT_BYTES,
     answer: "Received",
     errors: [404, 410, 422, 507],
     async handle(context) {

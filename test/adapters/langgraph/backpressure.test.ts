@@ -56,7 +56,7 @@ it("nothing is kept of what a graph shows after its end", async () => {
       await tick();
     }
   }
-  pace.read(chunks());
+  pace.startReading(chunks());
   assert.deepEqual(await pace.next(), { done: false, value: 0 });
   await tick();
   await pace.close();

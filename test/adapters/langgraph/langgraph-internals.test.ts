@@ -9,7 +9,7 @@ import { uuid6 } from "@langchain/langgraph-checkpoint";
 import type { Graph, Node, Runnable } from "../../../adapters/langgraph/graph.ts";
 import {
   findCommandEdge,
-  inheritedConfig,
+  findInheritedConfig,
   isMessagesHandler,
   isPassthrough,
   isStreamChannel,
@@ -127,7 +127,7 @@ describe("the installed LangGraph", () => {
   it("has what langgraph-internals.ts uses of a config", async () => {
     const noted: Record<string, unknown> = {};
     const echo = task("echo", async (text: string) => {
-      noted.inherited = inheritedConfig();
+      noted.inherited = findInheritedConfig();
       return text;
     });
     const flow = entrypoint("flow", async (text: string, config: Config) => {
@@ -227,7 +227,7 @@ describe("a LangGraph without its undocumented members", () => {
       withTasks(config, () => assert.fail()),
       config,
     );
-    assert.equal(inheritedConfig(), undefined);
+    assert.equal(findInheritedConfig(), undefined);
     assert.equal(isMessagesHandler({}), false);
     assert.equal(isPassthrough({}), false);
     assert.equal(isStreamChannel({ [Symbol.for("langgraph.stream_channel")]: true }), false);

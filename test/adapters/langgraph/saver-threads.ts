@@ -1,6 +1,6 @@
 /** Threads for a saver under test: on a real storage, each written by a run that holds a real lease. */
 
-import type { Threads } from "../../../adapters/langgraph/saver.ts";
+import type { ThreadAccess } from "../../../adapters/langgraph/saver.ts";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle } from "../../../lib/executor/contract.ts";
@@ -11,7 +11,7 @@ import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 const scope = { deployment: "conformance" };
 const lease_until = Date.now() + 3_600_000;
 
-export interface StoredThreads extends Threads {
+export interface StoredThreads extends ThreadAccess {
   close(): Promise<void>;
 }
 

@@ -2,7 +2,7 @@
 import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
 import {
-  type AgentEntry,
+  type AgentDefinition,
   type AgentFunction,
   combine,
   type Executor,
@@ -83,6 +83,6 @@ export function payingAgents(payments: Payments): Executor {
     payments.consume(thread_id, SECOND, await ask("large", SECOND));
     yield "Paid";
   };
-  const functions: Record<string, AgentEntry> = { plain: { agent: plain }, durable: { agent: durable } };
+  const functions: Record<string, AgentDefinition> = { plain: { agent: plain }, durable: { agent: durable } };
   return combine(langgraph({ graph, beside }), fromFunctions(functions));
 }

@@ -1,12 +1,12 @@
 /** The address of a wait, while saves take what is pending. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { type OpenOptions, openJournal, type Pending } from "../../../lib/steps/journal.ts";
-import { hashOf } from "../../../lib/steps/tokens.ts";
+import { type OpenJournalOptions, openJournal, type UnsavedJournal } from "../../../lib/steps/journal.ts";
+import { hashToken } from "../../../lib/steps/tokens.ts";
 
 it("an address is stored, also if a save takes what is pending while it is made", async () => {
   const saved: string[] = [];
-  let pending: Pending = { entries: [], tokens: [] };
+  let pending: UnsavedJournal = { entries: [], tokens: [] };
   /** A save: what is added to the old object later is lost. */
   const save = (): void => {
     saved.push(...pending.tokens.map(({ token_hash }) => token_hash));
@@ -22,7 +22,7 @@ it("an address is stored, also if a save takes what is pending while it is made"
     limits: { entries: 10, result_bytes: 1_000, journal_bytes: 1_000, linger_ms: 0 },
     base_url: () => "http://127.0.0.1",
     pending: () => pending,
-  } as unknown as OpenOptions);
+  } as unknown as OpenJournalOptions);
   assert.ok(journal);
   const { subtle } = crypto;
   const { digest } = subtle;
@@ -34,7 +34,7 @@ it("an address is stored, also if a save takes what is pending while it is made"
   try {
     const { token } = await journal.address("parcel", 1);
     save();
-    assert.deepEqual(saved, [await hashOf(token)]);
+    assert.deepEqual(saved, [await hashToken(token)]);
   } finally {
     subtle.digest = digest;
   }

@@ -1,6 +1,6 @@
 /** Requests of MCP clients, in both eras of the protocol. */
 import { isObject, type JsonObject } from "../../../../../lib/json.ts";
-import { type AgentEntry, type AgentFunction, type Executor, fromFunctions } from "../../../../../lib/mod.ts";
+import { type AgentDefinition, type AgentFunction, type Executor, fromFunctions } from "../../../../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../../../suite/mod.ts";
 
 export const TASKS: JsonObject = { extensions: { "io.modelcontextprotocol/tasks": {} } };
@@ -132,7 +132,7 @@ export const asksTwice = (question: JsonObject | string): AgentFunction =>
 export const answerable = (agents: Readonly<Record<string, AgentFunction>>): Executor =>
   fromFunctions(
     Object.fromEntries(
-      Object.entries(agents).map(([name, agent]): [string, AgentEntry] => [
+      Object.entries(agents).map(([name, agent]): [string, AgentDefinition] => [
         name,
         { agent, mcp: { model_may_answer: true } },
       ]),
