@@ -1,6 +1,6 @@
 /** The options of `createApp` and `testService` that the service itself does not have: database, agents and those of the handler. */
 import type { HandlerOptions } from "../lib/http/handler.ts";
-import { handlerSchema } from "../lib/http/options.ts";
+import { handlerOptionsSchema } from "../lib/http/options.ts";
 import { ConfigError, combine, type Executor, type HttpOptions, type ServiceOptions } from "../lib/mod.ts";
 import { anything, flag, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
 import { AGENT_SETTINGS, createAgentExecutor, findSettingsProblems, toAgentDefinition } from "./agents.ts";
@@ -44,7 +44,8 @@ export function splitHttpOptions(
 ): readonly [HandlerOptions, HttpOptions] {
   if (typeof http !== "object" || http === null) return [{}, http];
   const entries = Object.entries(http).filter(([, value]) => value !== undefined);
-  const isHandlerOption = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(handlerSchema.members, key);
+  const isHandlerOption = ([key]: readonly [string, unknown]): boolean =>
+    Object.hasOwn(handlerOptionsSchema.members, key);
   return [
     Object.fromEntries(entries.filter(isHandlerOption)),
     Object.fromEntries(entries.filter((entry) => !isHandlerOption(entry))),

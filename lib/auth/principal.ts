@@ -33,7 +33,7 @@ export interface AuthOptions {
 }
 
 /** The permission class of a request: read, run, or change what others see. */
-export type Use = "read" | "run" | "change";
+export type AccessLevel = "read" | "run" | "change";
 
 /** The authenticated caller of a deployment's route. */
 export interface Principal {
@@ -60,7 +60,7 @@ export interface Access {
    * The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden, not_found (the key has no access to
    * this deployment), unsupported_type.
    */
-  principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
+  principal(request: Request, use: AccessLevel, user?: AuthUser | null): Promise<Principal>;
   /** The user of custom authentication for whom the host's code acts. */
   user(user: AuthUser): Promise<Principal>;
   /**
@@ -226,7 +226,11 @@ export function createAccess(options: AccessOptions): Access {
   const hidden = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
   /** The threads of the owner or of a member who may use the shared agent. Members can read all threads. Errors: not_found. */
-  async function threadsOf({ user_id, workspaces }: Caller, use: Use, row: DeploymentRow | null): Promise<Visibility> {
+  async function threadsOf(
+    { user_id, workspaces }: Caller,
+    use: AccessLevel,
+    row: DeploymentRow | null,
+  ): Promise<Visibility> {
     const agent = row ?? deployment;
     const isOwner = user_id !== null && user_id === agent.owner_user_id;
     const canRead = user_id !== null && agent.shared && workspaces.get(agent.workspace_id)?.has("runs:read");
@@ -238,7 +242,7 @@ export function createAccess(options: AccessOptions): Access {
   /** The caller of a request with a key, who may do this. Errors: those of `principal`. */
   async function principalOf(
     { headers, is_json }: { readonly headers: Headers; readonly is_json: boolean },
-    use: Use,
+    use: AccessLevel,
     { caller: lookup, agent } = ofRequest,
   ): Promise<Principal> {
     const caller = await requireKey(headers, lookup);

@@ -1,7 +1,7 @@
 /** Who may call: the host names of the server, the origins of web pages (CORS), and the caller of a request by the class of its route. */
 
 import type { AuthUser } from "../auth/custom.ts";
-import { type Access as Accounts, type Principal, type Use, unauthenticated } from "../auth/principal.ts";
+import { type AccessLevel, type Access as Accounts, type Principal, unauthenticated } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
 import { type CorsOptions, originPattern } from "../options/http.ts";
 import type { Caller } from "../storage/identity.ts";
@@ -49,7 +49,7 @@ const isPrefetch = (headers: Headers): boolean =>
   ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
 
 /** True where a program or a script sends a request. A page's links, images and frames must change nothing, so cannot do so by GET. */
-export function isScripted({ headers }: Pick<Request, "headers">): boolean {
+export function isScriptRequest({ headers }: Pick<Request, "headers">): boolean {
   const mode = headers.get("sec-fetch-mode");
   const destination = headers.get("sec-fetch-dest");
   if (isPrefetch(headers)) return false;
@@ -63,7 +63,7 @@ export function isScripted({ headers }: Pick<Request, "headers">): boolean {
 }
 
 /** True where a browser loads a part of a page, or looks ahead: its user has not followed a link. */
-export function isUnasked({ headers }: Pick<Request, "headers">): boolean {
+export function isSubresourceOrPrefetch({ headers }: Pick<Request, "headers">): boolean {
   const destination = headers.get("sec-fetch-dest") ?? "empty";
   const clicked = headers.get("sec-fetch-user") === "?1";
   return isPrefetch(headers) || !(clicked || destination === "empty" || destination === "document");
@@ -191,9 +191,9 @@ export class CorsPolicy {
 /** The caller of one request. The credential is checked when it is first needed, and once. */
 export interface Authentication {
   readonly route: Route | undefined;
-  readonly access: "open" | "account" | Use;
+  readonly access: "open" | "account" | AccessLevel;
   principal(): Promise<Principal>;
-  caller(): Promise<Caller>;
+  accountCaller(): Promise<Caller>;
 }
 
 /** Their handlers check the caller's permissions themselves. */
@@ -207,17 +207,18 @@ const isLocal = (request: Request): boolean =>
   LOOPBACK.has(hostOf(request).replace(/:\d+$/, "")) && !FORWARDED.some((name) => request.headers.has(name));
 
 /** What a request is for, where no route says it. */
-export const defaultUse = (method: string): Use => (method === "GET" || method === "HEAD" ? "read" : "change");
+export const getDefaultAccessLevel = (method: string): AccessLevel =>
+  method === "GET" || method === "HEAD" ? "read" : "change";
 
 /** True for a request that may change something. `routes`: those of its path. */
-export function isChange(request: Request, routes: readonly Route[]): boolean {
+export function mayChangeState(request: Request, routes: readonly Route[]): boolean {
   if (!READS.has(request.method)) return true;
   return routes.some(({ method, access }) => {
     return method === "get" && typeof access === "function" && access(request) !== "read";
   });
 }
 
-interface RequestPlace {
+interface MatchedRequest {
   /** The path below the mount; empty outside of it. */
   readonly path: string;
   /** The route that serves the request. */
@@ -227,9 +228,9 @@ interface RequestPlace {
 }
 
 /** Where no route serves the request, the answer is 404 or 405: it gives away no more than a route of the path would. */
-export function accessOf(
+export function resolveAccess(
   request: Request,
-  { path, route, routes }: RequestPlace,
+  { path, route, routes }: MatchedRequest,
   open_metrics = false,
 ): Authentication["access"] {
   const row = route ?? routes()[0];
@@ -238,7 +239,7 @@ export function accessOf(
   if (access === "open" || access === "account") return access;
   if (!row && (path === "" || path === "/")) return "open";
   if (!row && path.startsWith(ACCOUNT_PATHS)) return "account";
-  if (!route || access === undefined) return defaultUse(request.method);
+  if (!route || access === undefined) return getDefaultAccessLevel(request.method);
   return typeof access === "function" ? access(request) : access;
 }
 
@@ -264,7 +265,7 @@ export function authenticate(
       principal ??= accounts.principal(request, access, user);
       return principal;
     },
-    caller() {
+    accountCaller() {
       caller ??= accounts.caller(request, user);
       return caller;
     },

@@ -3,7 +3,7 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 
 /** Bytes of a budget that are in use until `release`. */
-export interface ByteHold {
+export interface ByteReservation {
   /** Changes the size. Returns false, and changes nothing, if the larger size does not fit now. */
   resize(bytes: number): boolean;
   /** Gives the bytes back. A second call has no effect. */
@@ -11,14 +11,14 @@ export interface ByteHold {
 }
 
 /** The end of the work for a client: it has disconnected, or its response has failed. */
-export interface Departure {
-  readonly isGone: boolean;
+export interface RequestLifetime {
+  readonly isEnded: boolean;
   /** Calls `fn` once when the client disconnects. The result removes `fn`. */
-  onGone(fn: () => void): () => void;
+  onEnd(fn: () => void): () => void;
 }
 
-interface TakeOptions {
-  readonly departure: Departure;
+interface ReserveOptions {
+  readonly lifetime: RequestLifetime;
   /** Milliseconds until the wait is refused. Absent: without a limit. */
   readonly wait_ms?: number;
 }
@@ -26,18 +26,18 @@ interface TakeOptions {
 /** See `createByteBudget`. */
 export interface ByteBudget {
   /** Takes bytes for a caller if they fit now, else returns null. */
-  tryTake(caller: string, bytes: number): ByteHold | null;
+  tryReserve(caller: string, bytes: number): ByteReservation | null;
   /**
    * Takes bytes for a caller, after those that it has waited for before; callers take turns. More than a caller's share counts as the
    * share. Throws `server_busy` after `wait_ms`, and `ClientGone` when the client has disconnected.
    */
-  take(caller: string, bytes: number, options: TakeOptions): Promise<ByteHold>;
+  reserve(caller: string, bytes: number, options: ReserveOptions): Promise<ByteReservation>;
   /** Takes bytes at once, also beyond the limits. Later calls of the caller wait until it is within its share again. */
-  force(caller: string, bytes: number): ByteHold;
+  forceReserve(caller: string, bytes: number): ByteReservation;
 }
 
 /** Thrown in work for a client that has disconnected. It receives no response. */
-export class ClientGone extends Error {
+export class ClientDisconnectedError extends Error {
   override readonly name = "ClientGone";
 }
 
@@ -81,15 +81,15 @@ class FairBudget implements ByteBudget {
     this.#options = options;
   }
 
-  tryTake(caller: string, size: number): ByteHold | null {
+  tryReserve(caller: string, size: number): ByteReservation | null {
     const { total, share } = this.#options;
     const bytes = Math.min(size, share);
     const use = this.#callers.get(caller);
     if (use && (use.waiters.length > 0 || use.used + bytes > share)) return null;
-    return this.#used + bytes > total || this.#isFull() ? null : this.force(caller, bytes);
+    return this.#used + bytes > total || this.#isFull() ? null : this.forceReserve(caller, bytes);
   }
 
-  force(caller: string, first: number): ByteHold {
+  forceReserve(caller: string, first: number): ByteReservation {
     const { total, share, onRelease } = this.#options;
     const use = this.#entryOf(caller);
     let bytes = 0;
@@ -119,12 +119,12 @@ class FairBudget implements ByteBudget {
     };
   }
 
-  async take(caller: string, size: number, options: TakeOptions): Promise<ByteHold> {
-    if (options.departure.isGone) throw new ClientGone();
-    return this.tryTake(caller, size) ?? (await this.#wait(caller, Math.min(size, this.#options.share), options));
+  async reserve(caller: string, size: number, options: ReserveOptions): Promise<ByteReservation> {
+    if (options.lifetime.isEnded) throw new ClientDisconnectedError();
+    return this.tryReserve(caller, size) ?? (await this.#wait(caller, Math.min(size, this.#options.share), options));
   }
 
-  #wait(caller: string, bytes: number, { departure, wait_ms }: TakeOptions): Promise<ByteHold> {
+  #wait(caller: string, bytes: number, { lifetime, wait_ms }: ReserveOptions): Promise<ByteReservation> {
     return new Promise((resolve, reject) => {
       const use = this.#entryOf(caller);
       const { waiters } = use;
@@ -136,7 +136,7 @@ class FairBudget implements ByteBudget {
         bytes,
         grant: () => {
           stop();
-          resolve(this.force(caller, bytes));
+          resolve(this.forceReserve(caller, bytes));
         },
       };
       const refuse = (error: Error): void => {
@@ -147,7 +147,7 @@ class FairBudget implements ByteBudget {
         this.#admit();
       };
       waiters.push(waiter);
-      stops.push(departure.onGone(() => refuse(new ClientGone())));
+      stops.push(lifetime.onEnd(() => refuse(new ClientDisconnectedError())));
       if (wait_ms !== undefined) stops.push(this.#environment.timer(wait_ms, () => refuse(busyError())));
     });
   }

@@ -21,7 +21,7 @@ function connectionAddress(host: HandlerHost | object, request: Request): string
 }
 
 /** Returns a signal that aborts when the client disconnects before its response is complete. */
-export function clientSignal(host: HandlerHost | object, request: Request): AbortSignal {
+export function getDisconnectSignal(host: HandlerHost | object, request: Request): AbortSignal {
   if ("signal" in host && host.signal) return host.signal as AbortSignal;
   const { completed } = host as RuntimeHost;
   // The signal of a request on Deno aborts after complete responses, too.
@@ -48,7 +48,7 @@ function addressNetwork(address: string): string {
 }
 
 /** Returns the name under which the use of a caller is counted: its user or key, or without authentication its address. */
-export function callerName(
+export function toCallerName(
   { user, api_key }: Pick<Principal, "user" | "api_key">,
   host: HandlerHost | object,
   request: Request,

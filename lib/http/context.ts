@@ -3,16 +3,16 @@ import type { Principal } from "../auth/principal.ts";
 import { loopTick } from "../environment.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Authentication } from "./access.ts";
-import { callerName, clientSignal } from "./caller.ts";
-import { nothing, readObject, readQuery } from "./parse.ts";
+import { getDisconnectSignal, toCallerName } from "./caller.ts";
+import { noFields, readObject, readQuery } from "./parse.ts";
 import type { ReadBody } from "./request.ts";
-import { RequestBodies } from "./request-bodies.ts";
-import { type HandlerState, type RequestContext, type Route, yieldAfter } from "./route.ts";
+import { RequestBodyBudget } from "./request-bodies.ts";
+import { type HandlerState, type RequestContext, type Route, yieldAfterLargeBody } from "./route.ts";
 import type { MatchedRoute } from "./route-table.ts";
 
 /** Returns true for a route whose handler changes nothing, so that it may be called again for one request. */
-export const isRead = ({ method, answer, upgrades }: Route, access: Authentication["access"]): boolean =>
-  access !== "open" && (access === "read" || method === "get") && answer !== "stream" && upgrades === undefined;
+export const isReadOnly = ({ method, response, upgrades }: Route, access: Authentication["access"]): boolean =>
+  access !== "open" && (access === "read" || method === "get") && response !== "stream" && upgrades === undefined;
 
 /** A request with its caller. */
 interface AuthenticatedRequest extends Pick<RequestContext, "request" | "request_id" | "host" | "principal"> {
@@ -21,40 +21,45 @@ interface AuthenticatedRequest extends Pick<RequestContext, "request" | "request
 
 export type CreateContext = (call: AuthenticatedRequest, match: MatchedRoute) => RequestContext;
 
-export function contextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
+export function createContextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment } = service;
-  return ({ auth, ...call }, { route, params, parameters }) => {
+  return ({ auth, ...call }, { route, params, rawQuery }) => {
     const { request, principal } = call;
-    const large = new RequestBodies(
-      handler.large,
-      () => callerName(principal, call.host, request),
-      () => clientSignal(call.host, request),
+    const bodyBudget = new RequestBodyBudget(
+      handler.bodyBudget,
+      () => toCallerName(principal, call.host, request),
+      () => getDisconnectSignal(call.host, request),
     );
-    const isRepeated = isRead(route, auth.access);
+    const isRepeated = isReadOnly(route, auth.access);
     let body: Promise<Uint8Array> | undefined;
     const bytes = (): Promise<Uint8Array> => {
-      const sent = body ?? read(request, { limit: route.max_body_bytes, receive: (size) => large.receive(size) });
+      const sent =
+        body ??
+        read(request, { limit: route.max_body_bytes, reserveMemory: (size) => bodyBudget.reserveRequestBody(size) });
       // Only a read may be made again. The body of another request is not kept while its run executes.
       if (isRepeated) body = sent;
       return sent;
     };
-    const ofAccount = async (): Promise<Principal> => ({ ...principal, user: (await auth.caller()).user ?? null });
-    const tick = (): Promise<void> => loopTick(environment);
+    const ofAccount = async (): Promise<Principal> => ({
+      ...principal,
+      user: (await auth.accountCaller()).user ?? null,
+    });
+    const waitForNextTick = (): Promise<void> => loopTick(environment);
     const { logUnknownKeys } = handler;
     const onUnknownKeys: RequestContext["onUnknownKeys"] =
       logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
-    const bound = service.bind(auth.access === "account" ? ofAccount : () => principal);
+    const { nouns: resources, guard } = service.bind(auth.access === "account" ? ofAccount : () => principal);
     return {
-      ...{ ...call, service, handler, large, params, parameters, bytes, tick, onUnknownKeys },
-      ...bound,
-      caller: auth.caller,
+      ...{ ...call, service, handler, bodyBudget, params, rawQuery, bytes, waitForNextTick, onUnknownKeys },
+      ...{ resources, guard },
+      accountCaller: auth.accountCaller,
       async body() {
         const sent = await bytes();
-        const value = readObject(sent, route.body ?? nothing, { onUnknownKeys });
-        await yieldAfter({ tick }, sent);
+        const value = readObject(sent, route.body ?? noFields, { onUnknownKeys });
+        await yieldAfterLargeBody({ waitForNextTick }, sent);
         return value;
       },
-      query: () => readQuery(parameters, route.query ?? nothing),
+      query: () => readQuery(rawQuery, route.query ?? noFields),
     };
   };
 }

@@ -7,12 +7,12 @@ import { findingOf } from "../validation.ts";
 import { readJson as parsed, UUID } from "./parse.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
-export type Loc = readonly (string | number)[];
+export type FindingLocation = readonly (string | number)[];
 /** Adds a finding. Default type: `value_error`. */
-export type Report = (loc: Loc, msg: string, type?: string) => void;
+export type ReportFinding = (loc: FindingLocation, msg: string, type?: string) => void;
 
 /** The result of `read`. Throws an InputError with everything it reports. */
-export function checked<Output>(read: (report: Report) => Output): Output {
+export function validateWith<Output>(read: (report: ReportFinding) => Output): Output {
   const issues: InputIssue[] = [];
   const output = read((loc, msg, type = "value_error") => void issues.push({ loc, msg, type }));
   if (issues.length > 0) throw new InputError(issues);
@@ -20,10 +20,14 @@ export function checked<Output>(read: (report: Report) => Output): Output {
 }
 
 /** The text of an issue of a schema, with the type of its finding. */
-export const finding = (type: string, msg: string): string => `${type}|${msg}`;
+export const encodeFinding = (type: string, msg: string): string => `${type}|${msg}`;
 
 /** Reads a part of a request, which is at `loc`, by a schema. Throws an InputError with all findings. */
-export function readAll<Output>(schema: v.GenericSchema<unknown, Output>, sent: unknown, loc: Loc): Output {
+export function parseWithSchema<Output>(
+  schema: v.GenericSchema<unknown, Output>,
+  sent: unknown,
+  loc: FindingLocation,
+): Output {
   const result = v.safeParse(schema, sent, { abortPipeEarly: true });
   if (result.success) return result.output;
   throw new InputError(result.issues.map((issue) => ({ ...findingOf(issue, loc), ...saidBy(issue) })));
@@ -31,7 +35,7 @@ export function readAll<Output>(schema: v.GenericSchema<unknown, Output>, sent: 
 
 /** What an issue says. Issues of a schema are about types, those of its checks about values. */
 function saidBy({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<InputIssue, "msg" | "type"> {
-  if (kind === "schema" && path && absent(path.at(-1)?.value)) return { msg: "is required", type: "missing" };
+  if (kind === "schema" && path && isAbsent(path.at(-1)?.value)) return { msg: "is required", type: "missing" };
   const [, own, msg] = /^(\w+)\|(.*)$/s.exec(message) ?? [];
   if (own !== undefined && msg !== undefined) return { type: own, msg };
   if (type === "picklist") return { type: "enum", msg: message };
@@ -39,10 +43,10 @@ function saidBy({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<Input
 }
 
 /** Null counts as absent. */
-export const absent = (value: unknown): value is null | undefined => value === null || value === undefined;
+export const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
 /** A body as JSON. Findings are at `body`. */
-export function readJson(bytes: Uint8Array): Json {
+export function readJsonBody(bytes: Uint8Array): Json {
   try {
     return parsed(bytes) as Json;
   } catch (error) {
@@ -52,9 +56,9 @@ export function readJson(bytes: Uint8Array): Json {
 }
 
 /** A body that is an object. */
-export function readObject(bytes: Uint8Array): JsonObject {
-  const body = readJson(bytes);
-  return checked((report) => {
+export function readObjectBody(bytes: Uint8Array): JsonObject {
+  const body = readJsonBody(bytes);
+  return validateWith((report) => {
     if (isObject(body)) return body;
     report(["body"], "must be an object", "type_error");
     return {};
@@ -62,42 +66,42 @@ export function readObject(bytes: Uint8Array): JsonObject {
 }
 
 /** A required UUID, in lower case. */
-export function requiredId(sent: Json | undefined, loc: Loc, report: Report): string {
-  if (absent(sent)) report(loc, "is required", "missing");
-  return absent(sent) ? "" : readUuid(sent, loc, report);
+export function readRequiredId(sent: Json | undefined, loc: FindingLocation, report: ReportFinding): string {
+  if (isAbsent(sent)) report(loc, "is required", "missing");
+  return isAbsent(sent) ? "" : readUuid(sent, loc, report);
 }
 
 /** A UUID in lower case. */
-export function readUuid(sent: Json, loc: Loc, report: Report): string {
+export function readUuid(sent: Json, loc: FindingLocation, report: ReportFinding): string {
   if (typeof sent === "string" && UUID.test(sent)) return sent.toLowerCase();
   report(loc, "must be a UUID", "uuid_parsing");
   return "";
 }
 
 /** The value of a parameter that must not be given twice; an empty one counts as absent. */
-export function single(params: URLSearchParams, name: string, report: Report): string | undefined {
+export function readSingleParam(params: URLSearchParams, name: string, report: ReportFinding): string | undefined {
   const sent = params.getAll(name);
   if (sent.length > 1) report(["query", name], "must be given once");
   return sent[0] || undefined;
 }
 
 /** The same for one of a few words. An empty value is an error. */
-export function oneOfQuery<Word extends string>(
+export function readEnumParam<Word extends string>(
   params: URLSearchParams,
   name: string,
   words: readonly Word[],
-  report: Report,
+  report: ReportFinding,
 ): Word | undefined {
-  const sent = single(params, name, report) ?? params.get(name);
+  const sent = readSingleParam(params, name, report) ?? params.get(name);
   const word = words.find((known) => known === sent);
   if (sent !== null && word === undefined) report(["query", name], `must be one of ${words.join(", ")}`, "enum");
   return word;
 }
 
 /** A page of 100 items, and of at most `most`. */
-export function page(params: URLSearchParams, report: Report, most = 100): Page {
+export function readPage(params: URLSearchParams, report: ReportFinding, most = 100): Page {
   const integer = (name: string, min: number, max: number, otherwise: number): number => {
-    const sent = single(params, name, report);
+    const sent = readSingleParam(params, name, report);
     if (sent === undefined) return otherwise;
     const value = /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
     if (!(value >= min && value <= max)) report(["query", name], `must be an integer from ${min} to ${max}`);

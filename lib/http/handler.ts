@@ -9,20 +9,27 @@ import { disabledGroups, type HttpOptions } from "../options/http.ts";
 import { baseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
-import { type Authentication, accessOf, authenticate, CorsPolicy, defaultUse, isChange } from "./access.ts";
-import { ClientGone } from "./byte-budget.ts";
-import { type CreateContext, contextFactory, isRead } from "./context.ts";
-import { callerOfApp, middlewareOf, ownResponse } from "./host-app.ts";
-import { createLargeBodies } from "./large-bodies.ts";
-import { type HandlerOptions, handlerSchema } from "./options.ts";
-import { createBodyReader, headerCopy } from "./request.ts";
+import {
+  type Authentication,
+  authenticate,
+  CorsPolicy,
+  getDefaultAccessLevel,
+  mayChangeState,
+  resolveAccess,
+} from "./access.ts";
+import { ClientDisconnectedError } from "./byte-budget.ts";
+import { type CreateContext, createContextFactory, isReadOnly } from "./context.ts";
+import { createAppCaller, createAppMiddleware, toMutableResponse } from "./host-app.ts";
+import { createBodyBudget } from "./large-bodies.ts";
+import { type HandlerOptions, handlerOptionsSchema } from "./options.ts";
+import { createBodyReader, createHeaderCopier } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";
 import type { HandlerHost, HandlerState, RequestContext, Route } from "./route.ts";
 import { createRouteTable, type MatchedRoute, type RouteTable } from "./route-table.ts";
 import { ROUTES } from "./routes/mod.ts";
-import { unknownKeyLog } from "./unknown-keys.ts";
+import { createUnknownKeyLog } from "./unknown-keys.ts";
 
-export type { App, AppAnswer } from "./host-app.ts";
+export type { App, AppResponse as AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
 
@@ -49,7 +56,7 @@ export type Handler = (request: Request, host?: HandlerHost | object) => Promise
  * ```
  */
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
-  const [problem] = problemsIn(handlerSchema, options);
+  const [problem] = problemsIn(handlerOptionsSchema, options);
   if (problem !== undefined) throw new TypeError(`createHandler: ${problem}`);
   const mount = createMount(serviceInternals(given), options);
   const { environment } = mount.service;
@@ -76,8 +83,8 @@ interface Mount {
   readonly table: RouteTable;
   readonly createContext: CreateContext;
   readonly answerNotBuilt: (route: Route) => Response;
-  readonly callApp: ReturnType<typeof callerOfApp> | undefined;
-  readonly middleware: ReturnType<typeof middlewareOf>;
+  readonly callApp: ReturnType<typeof createAppCaller> | undefined;
+  readonly middleware: ReturnType<typeof createAppMiddleware>;
 }
 
 function createMount(service: ServiceInternals, options: HandlerOptions): Mount {
@@ -87,23 +94,23 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   const cors = new CorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const isHidden = (route: Route): boolean =>
-    (route.group !== undefined && disabled.has(route.group)) || route.isLeftOut?.(http) === true;
+    (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
   const table = createRouteTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
-  const { read, messages } = createBodyReader(environment, http);
-  const state = createHandlerState(environment, http, options, { base, table, disabled, messages, cors });
-  const middleware = middlewareOf(options.app, (path) => {
+  const { read, messages: messageParser } = createBodyReader(environment, http);
+  const state = createHandlerState(environment, http, options, { base, table, disabled, messageParser, cors });
+  const middleware = createAppMiddleware(options.app, (path) => {
     const message = "http.app: a handler for all methods takes no next, so it is a route and not run as middleware";
     environment.log({ level: "warn", message, path });
   });
   return {
     ...{ base, service, options, http, cors, table, middleware },
-    createContext: contextFactory(service, read, state),
+    createContext: createContextFactory(service, read, state),
     answerNotBuilt: notBuilt(service),
-    callApp: options.app && callerOfApp(options.app),
+    callApp: options.app && createAppCaller(options.app),
   };
 }
 
-interface HandlerParts extends Pick<HandlerState, "base" | "messages"> {
+interface HandlerParts extends Pick<HandlerState, "base" | "messageParser"> {
   readonly table: RouteTable;
   readonly disabled: ReadonlySet<string>;
   readonly cors: CorsPolicy;
@@ -113,24 +120,25 @@ function createHandlerState(
   environment: Environment,
   http: HttpOptions,
   options: HandlerOptions,
-  { base, table, disabled, messages, cors }: HandlerParts,
+  { base, table, disabled, messageParser, cors }: HandlerParts,
 ): HandlerState {
   return {
     base,
-    bodies: { environment, open: 0, limit: tickLimit(environment, CHUNKS_PER_TICK) },
-    large: createLargeBodies(environment, http.large_bodies),
-    sockets: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
+    streamingBodies: { environment, openCount: 0, tickBudget: tickLimit(environment, CHUNKS_PER_TICK) },
+    bodyBudget: createBodyBudget(environment, http.large_bodies),
+    socketLimits: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
     docs: options.docs,
     hasStudio: options.studio !== undefined,
-    logUnknownKeys: options.development ? unknownKeyLog(environment) : undefined,
-    copyHeaders: headerCopy(http.configurable_headers),
-    messages,
+    logUnknownKeys: options.development ? createUnknownKeyLog(environment) : undefined,
+    copyHeaders: createHeaderCopier(http.configurable_headers),
+    messageParser,
     checkUpgrade: (request) => cors.checkUpgrade(request),
-    async hides(path) {
+    async isHiddenPath(path) {
       await table.load(`${base}${path}`);
-      return table.at(`${base}${path}`).length === 0;
+      return table.findRoutes(`${base}${path}`).length === 0;
     },
-    flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
+    filterFlags: (flags) =>
+      Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
   };
 }
 
@@ -144,10 +152,10 @@ async function answer(mount: Mount, request: Request, request_id: string, host: 
   const loading = table.load(pathname);
   if (loading) await loading;
   const isInside = pathBelow(base, pathname) !== null;
-  const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
-  const target = { isPublic, isChange: () => isChange(request, table.at(pathname)) };
+  const isPublic = (): boolean => table.findRoutes(pathname)[0]?.public_headers !== undefined;
+  const target = { isPublic, isChange: () => mayChangeState(request, table.findRoutes(pathname)) };
   cors.check(request, target);
-  const isForApp = options.app !== undefined && isInside && table.at(pathname).length === 0;
+  const isForApp = options.app !== undefined && isInside && table.findRoutes(pathname).length === 0;
   const isPreflight = request.headers.has("access-control-request-method");
   if (request.method === "OPTIONS" && (isPreflight || !isForApp) && !isPublic()) return cors.preflight(request);
   const user = options.acts_for?.(request) ?? null;
@@ -160,7 +168,8 @@ async function answer(mount: Mount, request: Request, request_id: string, host: 
 
 /** The host's own answer at a path without a route. */
 async function serveApp({ service, http, callApp }: Mount, request: Request, user: AuthUser | null): Promise<Response> {
-  if (http.enable_custom_route_auth) await service.access.principal(request, defaultUse(request.method), user);
+  if (http.enable_custom_route_auth)
+    await service.access.principal(request, getDefaultAccessLevel(request.method), user);
   const response = (await callApp?.(request)) ?? null;
   if (!response) throw nothingHere();
   return response;
@@ -176,16 +185,16 @@ async function serveInMiddleware(
   const { request, url, origin } = incoming;
   let checked: Authentication | undefined;
   if (http.middleware_order === "auth_first") {
-    const route = (await table.match(request.method, url))?.route;
+    const route = (await table.matchRequest(request.method, url))?.route;
     checked = callerOf(mount, incoming, route);
-    await (checked.access === "account" ? checked.caller() : checked.principal());
+    await (checked.access === "account" ? checked.accountCaller() : checked.principal());
   }
   const next = async (inner: Request): Promise<Response> => {
     const url = new URL(inner.url);
     await table.load(url.pathname);
     return await serve(mount, { request: inner, url, origin: { ...origin, checked } });
   };
-  return ownResponse(await middleware(request, next));
+  return toMutableResponse(await middleware(request, next));
 }
 
 /** Answers by the route table. */
@@ -193,11 +202,13 @@ async function serve(mount: Mount, incoming: IncomingRequest): Promise<Response>
   const { base, service, table } = mount;
   const { request, url, origin } = incoming;
   const { request_id, checked } = origin;
-  const match = await table.match(request.method, url);
+  const match = await table.matchRequest(request.method, url);
   const route = match?.route;
   // Middleware may send a request to another route than the one that was checked.
   const auth = checked && checked.route === route ? checked : callerOf(mount, incoming, route);
-  const response = match ? callRoute(mount, incoming, match, auth) : refuse(request, table.at(url.pathname), auth);
+  const response = match
+    ? callRoute(mount, incoming, match, auth)
+    : refuse(request, table.findRoutes(url.pathname), auth);
   const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
   const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
   return await settle(service.environment, { request, request_id }, response, { route, challenge });
@@ -219,9 +230,9 @@ async function callRoute(
   const context = createContext({ request, request_id, host, principal, auth }, match);
   const call = (): Response | Promise<Response> => handle(context);
   const name = `${request.method} ${url.pathname}${url.search}`;
-  const { large } = context;
-  if (isRead(match.route, auth.access)) return await large.answerRead(name, call);
-  return await large.answerChange(request.method === "POST" ? null : name, call);
+  const { bodyBudget } = context;
+  if (isReadOnly(match.route, auth.access)) return await bodyBudget.respondToRead(name, call);
+  return await bodyBudget.respondToChange(request.method === "POST" ? null : name, call);
 }
 
 /** The caller of a request. Throws nothing: the credential is checked later. */
@@ -230,8 +241,8 @@ function callerOf(
   { request, url: { pathname }, origin: { user } }: IncomingRequest,
   route: Route | undefined,
 ): Authentication {
-  const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.at(pathname) };
-  const access = accessOf(request, place, options.open_metrics);
+  const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.findRoutes(pathname) };
+  const access = resolveAccess(request, place, options.open_metrics);
   return authenticate(service.access, { request, route, access, user });
 }
 
@@ -244,7 +255,7 @@ async function settle(
 ): Promise<Response> {
   const response = await answer.catch((error: unknown) => {
     // The client has disconnected.
-    if (error instanceof ClientGone) return new Response(null, { status: 503 });
+    if (error instanceof ClientDisconnectedError) return new Response(null, { status: 503 });
     const isKnown = error instanceof ServiceError;
     if (!isKnown) {
       environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });

@@ -2,31 +2,31 @@
 
 /** An object with `fetch`, such as a Hono application, or a function. No answer means 404. */
 export type App =
-  | ((request: Request) => AppAnswer)
+  | ((request: Request) => AppResponse)
   // biome-ignore lint/suspicious/noExplicitAny: applications take more than the request.
-  | { readonly fetch: (request: Request, ...more: any[]) => AppAnswer };
+  | { readonly fetch: (request: Request, ...more: any[]) => AppResponse };
 
 /** What a host's application answers. */
-export type AppAnswer = Response | null | undefined | Promise<Response | null | undefined>;
+export type AppResponse = Response | null | undefined | Promise<Response | null | undefined>;
 
 /** A function that calls the application. It rejects when the application fails, or returns something that is no Response. */
-export function callerOfApp(app: App): (request: Request) => Promise<Response | null> {
-  let call: ((request: Request) => AppAnswer) | undefined;
+export function createAppCaller(app: App): (request: Request) => Promise<Response | null> {
+  let call: ((request: Request) => AppResponse) | undefined;
   return async (request) => {
     // Routes may be added until the first request.
     call ??= functionOf(app);
     const answer = (await call(request)) ?? null;
-    return answer === null ? null : ownResponse(answer);
+    return answer === null ? null : toMutableResponse(answer);
   };
 }
 
-function functionOf(app: App): (request: Request) => AppAnswer {
+function functionOf(app: App): (request: Request) => AppResponse {
   if (typeof app === "function") return app;
   return isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
 }
 
 /** The application's response, with headers that can be set. Throws a TypeError for anything else. */
-export function ownResponse(answer: unknown): Response {
+export function toMutableResponse(answer: unknown): Response {
   if (isResponse(answer)) return withOwnHeaders(answer);
   throw new TypeError("http.app returned a value that is no Response: return a Response, or nothing for 404");
 }
@@ -54,7 +54,7 @@ function withOwnHeaders(response: Response): Response {
  * Hono answers 200 where a `notFound` handler names no status. This is the `fetch` of a copy of the application that answers 404 there. The
  * application itself stays as it is.
  */
-function withMissingPaths(app: Hono): (request: Request) => AppAnswer {
+function withMissingPaths(app: Hono): (request: Request) => AppResponse {
   const copy = copyOf(app);
   if (!copy) return (request) => app.fetch(request);
   const { router } = app;
@@ -85,7 +85,7 @@ function copyOf(app: Hono): Hono | null {
 }
 
 /** Answers a request; `inner` is what the middleware wraps. Middleware may pass it a new request. */
-type Around = (request: Request, inner: Inner) => Promise<Response>;
+type RequestMiddleware = (request: Request, inner: Inner) => Promise<Response>;
 type Inner = (request: Request) => Promise<Response>;
 
 interface HonoRoute {
@@ -130,7 +130,7 @@ const COMPOSED = "__COMPOSED_HANDLER";
  * Null for other applications. Middleware may be added until the first request. `onRoute` gets the path of each handler for all
  * methods that takes no `next`: it is a route, though it may have been meant as middleware.
  */
-export function middlewareOf(app: App | undefined, onRoute: (path: string) => void): Around | null {
+export function createAppMiddleware(app: App | undefined, onRoute: (path: string) => void): RequestMiddleware | null {
   if (typeof app !== "object" || !isHono(app)) return null;
   let layers: Hono | undefined;
   return async (request, inner) => {

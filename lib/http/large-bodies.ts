@@ -1,7 +1,7 @@
 /** Large requests and responses: each takes its size from a byte budget of the server before it is in memory for long. */
 import { type Environment, loopTick } from "../environment.ts";
 import type { LargeBodyOptions } from "../options/http.ts";
-import { type ByteBudget, type ByteHold, createByteBudget } from "./byte-budget.ts";
+import { type ByteBudget, type ByteReservation, createByteBudget } from "./byte-budget.ts";
 import { createMemoryHint } from "./memory-hint.ts";
 import { LARGE_BYTES } from "./respond.ts";
 
@@ -45,14 +45,14 @@ class ResponseSizes {
 }
 
 /** The part of one response in bytes that several responses share. */
-export type SharedHold = Pick<ByteHold, "release">;
+export type SharedReservation = Pick<ByteReservation, "release">;
 
 /** The bytes of texts that several responses share. The first of them takes the bytes for all, the last gives them back. */
-class SharedHolds {
-  readonly #holds = new WeakMap<object, { readonly bytes: ByteHold; users: number }>();
+class SharedReservations {
+  readonly #holds = new WeakMap<object, { readonly bytes: ByteReservation; users: number }>();
 
   /** Adds a response to those that share the text. Null if there are none: their bytes have to be taken first. */
-  join(text: object): SharedHold | null {
+  join(text: object): SharedReservation | null {
     const hold = this.#holds.get(text);
     if (!hold) return null;
     hold.users++;
@@ -69,30 +69,30 @@ class SharedHolds {
   }
 
   /** Shares the bytes of a text from now on, or gives them back if other responses share the text already. */
-  add(text: object, bytes: ByteHold): SharedHold {
+  add(text: object, bytes: ByteReservation): SharedReservation {
     if (this.#holds.has(text)) bytes.release();
     else this.#holds.set(text, { bytes, users: 0 });
-    return this.join(text) as SharedHold;
+    return this.join(text) as SharedReservation;
   }
 }
 
 /** The large bodies of one server. */
-export interface LargeBodies {
+export interface BodyBudget {
   readonly environment: Pick<Environment, "timer">;
   /** Resolves after a read that began at `from`, perhaps in the next tick of the event loop. */
-  rest(from: number): Promise<void>;
+  yieldAfterRead(from: number): Promise<void>;
   now(): number;
-  readonly budget: ByteBudget;
+  readonly byteBudget: ByteBudget;
   /** Slots of reads that begin without bytes. A small state may have become large. */
-  readonly unmeasured: ByteBudget;
-  readonly small: ByteBudget;
-  readonly shared: SharedHolds;
-  readonly sizes: ResponseSizes;
+  readonly unmeasuredReads: ByteBudget;
+  readonly smallReads: ByteBudget;
+  readonly sharedReservations: SharedReservations;
+  readonly responseSizes: ResponseSizes;
   readonly wait_ms: number;
   readonly stalled_ms: number;
 }
 
-export function createLargeBodies(
+export function createBodyBudget(
   environment: Pick<Environment, "timer" | "defer" | "now" | "monotonic" | "collectGarbage">,
   {
     budget_bytes = DEFAULT_BUDGET_BYTES,
@@ -100,21 +100,36 @@ export function createLargeBodies(
     wait_ms = DEFAULT_WAIT_MS,
     stalled_ms = DEFAULT_STALLED_MS,
   }: LargeBodyOptions = {},
-): LargeBodies {
+): BodyBudget {
   const now = environment.monotonic ?? environment.now;
   const onRelease = createMemoryHint(environment, now);
-  const budget = createByteBudget(environment, { total: budget_bytes, share: budget_bytes * caller_share, onRelease });
-  const unmeasured = createByteBudget(environment, { total: MAX_UNMEASURED, share: MAX_UNMEASURED / 4 });
-  const small = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
+  const byteBudget = createByteBudget(environment, {
+    total: budget_bytes,
+    share: budget_bytes * caller_share,
+    onRelease,
+  });
+  const unmeasuredReads = createByteBudget(environment, { total: MAX_UNMEASURED, share: MAX_UNMEASURED / 4 });
+  const smallReads = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
   let busy_ms = 0;
   // An embedded database answers at once: without ticks, nothing else would be done between many reads.
-  async function rest(from: number): Promise<void> {
+  async function yieldAfterRead(from: number): Promise<void> {
     busy_ms += Math.max(0, now() - from);
     if (busy_ms < MAX_BUSY_MS) return;
     busy_ms = 0;
     await loopTick(environment);
   }
-  const shared = new SharedHolds();
-  const sizes = new ResponseSizes();
-  return { environment, rest, now, budget, unmeasured, small, shared, sizes, wait_ms, stalled_ms };
+  const sharedReservations = new SharedReservations();
+  const responseSizes = new ResponseSizes();
+  return {
+    environment,
+    yieldAfterRead,
+    now,
+    byteBudget,
+    unmeasuredReads,
+    smallReads,
+    sharedReservations,
+    responseSizes,
+    wait_ms,
+    stalled_ms,
+  };
 }

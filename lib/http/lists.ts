@@ -1,7 +1,7 @@
 /** JSON lists that are sent while they are made. */
 import type { StreamGuard } from "../streams/stream-guard.ts";
-import { type ByteHold, ClientGone } from "./byte-budget.ts";
-import { type HeaderValues, LARGE_BYTES, type PageHead, pageHeaders } from "./respond.ts";
+import { type ByteReservation, ClientDisconnectedError } from "./byte-budget.ts";
+import { type HeaderValues, LARGE_BYTES, type PageInfo, toPageHeaders } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
 import { createTextBody, type TextBody } from "./text-body.ts";
 
@@ -9,24 +9,28 @@ import { createTextBody, type TextBody } from "./text-body.ts";
 type ReadItems = () => object | readonly object[] | Promise<object | readonly object[]>;
 
 /** Makes the items of a list: `add` resolves when the next ones may be read. */
-type ListMaker = (add: (read: ReadItems) => Promise<void>) => Promise<void>;
+type ListProducer = (add: (read: ReadItems) => Promise<void>) => Promise<void>;
 
 /** A list with more characters is sent while it is made, and the event loop ticks after each part of this size. */
 const PART_CHARS = 256 * 1024;
 
-type ListContext = Pick<RequestContext, "tick" | "request_id" | "handler" | "guard" | "large">;
+type ListContext = Pick<RequestContext, "waitForNextTick" | "request_id" | "handler" | "guard" | "bodyBudget">;
 
 /** The text of some items, and the bytes that it holds. */
 interface ListPart {
   readonly text: string;
-  readonly bytes: ByteHold | null;
+  readonly bytes: ByteReservation | null;
 }
 
 /**
  * A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off, as does a caller who
  * loses the permission. Large items take from the byte budget until they are sent.
  */
-export function jsonList(context: ListContext, make: ListMaker, headers: HeaderValues = {}): Promise<Response> {
+export function createListResponse(
+  context: ListContext,
+  make: ListProducer,
+  headers: HeaderValues = {},
+): Promise<Response> {
   return new Promise((answer, refuse) => {
     const respond = (content: BodyInit): void =>
       answer(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
@@ -56,7 +60,7 @@ class ListText {
   }
 
   async add(read: ReadItems): Promise<void> {
-    if (this.#body?.isEnded || this.#context.large.isGone()) throw new ClientGone();
+    if (this.#body?.isEnded || this.#context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
     const part = await this.#readPart(read);
     this.#lastChars = part.text.length;
     if (part.text === "") return;
@@ -82,40 +86,47 @@ class ListText {
   fail(error: unknown): boolean {
     if (!this.#body) return false;
     if (this.#body.isEnded) return true;
-    if (!(error instanceof ClientGone)) {
+    if (!(error instanceof ClientDisconnectedError)) {
       const { request_id, handler } = this.#context;
-      handler.bodies.environment.log({ level: "error", message: "Reading a list failed", request_id, error });
+      handler.streamingBodies.environment.log({ level: "error", message: "Reading a list failed", request_id, error });
     }
     this.#body.fail(error);
     return true;
   }
 
   #open(): TextBody {
-    const { handler, guard, large } = this.#context;
+    const { handler, guard, bodyBudget } = this.#context;
     let openGuard: StreamGuard | undefined;
     const onEnd = (): void => {
       openGuard?.close();
-      large.leave();
+      bodyBudget.endRequest();
     };
-    const body = createTextBody({ environment: handler.bodies.environment, stalled_ms: large.stalled_ms, onEnd });
+    const body = createTextBody({
+      environment: handler.streamingBodies.environment,
+      stalled_ms: bodyBudget.stalled_ms,
+      onEnd,
+    });
     openGuard = guard(body.fail);
     this.#respond(body.stream);
     return body;
   }
 
   async #readPart(read: ReadItems): Promise<ListPart> {
-    const { large } = this.#context;
+    const { bodyBudget } = this.#context;
     // The items of a list are alike: this one is probably as large as the last.
     let size = this.#lastChars > LARGE_BYTES ? this.#lastChars : 0;
     for (;;) {
-      const part = await this.#tryRead(read, size > 0 ? await large.take(size, this.#body !== undefined) : null);
+      const part = await this.#tryRead(
+        read,
+        size > 0 ? await bodyBudget.reserve(size, this.#body !== undefined) : null,
+      );
       if ("text" in part) return part;
       size = part.missing;
     }
   }
 
   // A function of its own: while the list waits, nothing refers to the items.
-  async #tryRead(read: ReadItems, bytes: ByteHold | null): Promise<ListPart | { readonly missing: number }> {
+  async #tryRead(read: ReadItems, bytes: ByteReservation | null): Promise<ListPart | { readonly missing: number }> {
     const items = [await read()].flat();
     const text = items.map((item) => JSON.stringify(item)).join(",");
     if (text.length <= LARGE_BYTES) {
@@ -124,7 +135,7 @@ class ListText {
     }
     if (bytes?.resize(text.length)) return { text, bytes };
     bytes?.release();
-    const taken = this.#context.large.tryTake(text.length);
+    const taken = this.#context.bodyBudget.tryReserve(text.length);
     return taken ? { text, bytes: taken } : { missing: text.length };
   }
 
@@ -134,23 +145,26 @@ class ListText {
     this.#text = "";
     // One after the other: together they would be copied.
     for (const part of [text, ...parts]) await this.#body.send(part);
-    await this.#context.tick();
+    await this.#context.waitForNextTick();
   }
 }
 
 /** What a search calls: `begin` once, then `add` for each item. `check` throws once the client has disconnected. */
-interface PageSteps {
-  begin(page: PageHead): void;
+interface PageCallbacks {
+  begin(page: PageInfo): void;
   add(read: ReadItems): Promise<void>;
   check(): void;
 }
 
 /** One page of a search that makes its items one by one. */
-export function pagedList(context: ListContext, make: (steps: PageSteps) => Promise<void>): Promise<Response> {
+export function createPageResponse(
+  context: ListContext,
+  make: (steps: PageCallbacks) => Promise<void>,
+): Promise<Response> {
   const headers: Record<string, string> = {};
-  const begin = (page: PageHead): void => void Object.assign(headers, pageHeaders(page));
+  const begin = (page: PageInfo): void => void Object.assign(headers, toPageHeaders(page));
   const check = (): void => {
-    if (context.large.isGone()) throw new ClientGone();
+    if (context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
   };
-  return jsonList(context, (add) => make({ begin, add, check }), headers);
+  return createListResponse(context, (add) => make({ begin, add, check }), headers);
 }

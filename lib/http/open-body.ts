@@ -2,7 +2,7 @@
 import { pieceEnd } from "../json.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { HeaderValues } from "./respond.ts";
-import type { OpenBodies, RequestContext } from "./route.ts";
+import type { RequestContext, StreamingBodies } from "./route.ts";
 
 const HEARTBEAT_MS = 5_000;
 /** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
@@ -10,14 +10,14 @@ const FIRST_BEAT_MS = 1_000;
 /** A reader that takes nothing during this many heartbeats is disconnected. */
 const STALLED_BEATS = 6;
 /** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
-export const CHUNK_SIZE: number = 4 * 1024;
+export const CHUNK_CHARS: number = 4 * 1024;
 const encoder = new TextEncoder();
 
 /** Takes the chunks of a body, as the controller of a `ReadableStream` does. */
 type Sink = Pick<ReadableStreamDefaultController<Uint8Array>, "enqueue" | "close" | "error">;
 
 /** A body that is sent in chunks: each pull is answered by one chunk, by a close or by an error. */
-interface OpenBody {
+interface StreamingBody {
   pull(sink: Sink): void;
   cancel(): void;
 }
@@ -26,58 +26,58 @@ interface OpenBody {
 const OPEN_BODY = Symbol.for("greenroom.open-body");
 
 /** A response with the text of the source as its body, which fails when the caller loses the access to it. */
-export function openResponse(
-  { handler: { bodies }, guard }: Pick<RequestContext, "handler" | "guard">,
-  source: Source,
+export function createStreamingResponse(
+  { handler: { streamingBodies }, guard }: Pick<RequestContext, "handler" | "guard">,
+  source: BodySource,
   headers: HeaderValues,
 ): Response {
-  const open = new ChunkedBody(bodies, guard, source);
+  const open = new ChunkedBody(streamingBodies, guard, source);
   const stream = new ReadableStream<Uint8Array>(open, { highWaterMark: 0 });
   return Object.assign(new Response(stream, { headers }), { [OPEN_BODY]: { open, stream } });
 }
 
 /** `last`: nothing follows these pieces. `keepsAlive`: frames whose texts other readers share while something refers to them. */
-export interface Taken {
+export interface SourceText {
   readonly pieces: readonly string[];
-  readonly last: boolean;
-  readonly keepsAlive?: unknown;
+  readonly isLast: boolean;
+  readonly retainedFrames?: unknown;
 }
 
 /** The text of an open body. */
-export interface Source {
+export interface BodySource {
   /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
   /** The body begins with a heartbeat, and closes normally where it would fail. */
-  readonly endless?: boolean;
+  readonly isEndless?: boolean;
   /** Some of the text that is ready now, in pieces. */
-  take(): Taken;
+  takeText(): SourceText;
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
-  wait(): Promise<boolean>;
+  waitForText(): Promise<boolean>;
   /** Called with the error that ends the body, before `leave`. */
   onError(error: unknown): void;
   /**
    * Releases what the source reads. Called when the body ends before its last text, for whatever reason; may be called twice, and after
    * the last text too.
    */
-  leave(): void;
+  release(): void;
   /** Called once when the body has been sent, has failed, or has no reader. */
-  end?(): void;
+  onEnd?(): void;
   /** Milliseconds after which a reader that takes nothing is disconnected. Default: that of all streams. */
   stalled_ms?(): number | undefined;
 }
 
 /** Cuts the text of a source into chunks. */
 class ChunkCutter {
-  readonly #source: Source;
+  readonly #source: BodySource;
   /** What was taken last. It keeps alive what the pieces share until more is taken. */
-  #taken: Taken = { pieces: [], last: false };
+  #taken: SourceText = { pieces: [], isLast: false };
   /** The pieces of it that are not sent, the first one perhaps in part. */
   #unsent: string[] = [];
   #isBeatDue: boolean;
 
-  constructor(source: Source) {
+  constructor(source: BodySource) {
     this.#source = source;
-    this.#isBeatDue = source.endless ?? false;
+    this.#isBeatDue = source.isEndless ?? false;
   }
 
   /** Puts a heartbeat before the text that is taken next. */
@@ -88,11 +88,11 @@ class ChunkCutter {
   /** Returns the next chunk; empty when nothing is ready. */
   next(): string {
     if (this.#unsent.length === 0) {
-      this.#taken = this.#source.take();
+      this.#taken = this.#source.takeText();
       const { pieces } = this.#taken;
       const [only = ""] = pieces;
       // Most chunks are one short piece, which nothing needs to cut or copy.
-      if (!this.#isBeatDue && pieces.length === 1 && only.length <= CHUNK_SIZE) return only;
+      if (!this.#isBeatDue && pieces.length === 1 && only.length <= CHUNK_CHARS) return only;
       this.#unsent = [...(this.#isBeatDue ? [this.#source.heartbeat] : []), ...pieces];
       this.#isBeatDue = false;
     }
@@ -104,7 +104,7 @@ class ChunkCutter {
     let chunk = "";
     let count = 0;
     for (const piece of this.#unsent) {
-      const room = pieceEnd(piece, Math.max(0, CHUNK_SIZE - chunk.length));
+      const room = pieceEnd(piece, Math.max(0, CHUNK_CHARS - chunk.length));
       if (piece.length > room) {
         chunk += piece.slice(0, room);
         this.#unsent[count] = piece.slice(room);
@@ -119,11 +119,11 @@ class ChunkCutter {
 
   /** True once the last chunk was returned. */
   isDone(): boolean {
-    return this.#taken.last && this.#unsent.length === 0;
+    return this.#taken.isLast && this.#unsent.length === 0;
   }
 
   clear(): void {
-    this.#taken = { pieces: [], last: true };
+    this.#taken = { pieces: [], isLast: true };
     this.#unsent = [];
   }
 }
@@ -133,10 +133,10 @@ class ChunkCutter {
  * because clients measure the gaps. Those during which the reader does not pull are sent as one. An early heartbeat starts a body that
  * has nothing to send.
  */
-class ChunkedBody implements OpenBody {
-  readonly #bodies: OpenBodies;
+class ChunkedBody implements StreamingBody {
+  readonly #bodies: StreamingBodies;
   readonly #guard: RequestContext["guard"];
-  readonly #source: Source;
+  readonly #source: BodySource;
   readonly #chunks: ChunkCutter;
   /** The sink of the last pull. */
   #sink: Sink | undefined;
@@ -151,12 +151,12 @@ class ChunkedBody implements OpenBody {
   #cancelFirstBeat: (() => void) | undefined;
   #openGuard: StreamGuard | undefined;
 
-  constructor(bodies: OpenBodies, guard: RequestContext["guard"], source: Source) {
+  constructor(bodies: StreamingBodies, guard: RequestContext["guard"], source: BodySource) {
     this.#bodies = bodies;
     this.#guard = guard;
     this.#source = source;
     this.#chunks = new ChunkCutter(source);
-    bodies.open++;
+    bodies.openCount++;
   }
 
   pull(sink: Sink): void {
@@ -169,7 +169,7 @@ class ChunkedBody implements OpenBody {
 
   cancel(): void {
     this.#close();
-    this.#source.leave();
+    this.#source.release();
   }
 
   #start(): void {
@@ -204,13 +204,13 @@ class ChunkedBody implements OpenBody {
   /** Sends a chunk if the reader has pulled, in a later tick if this one has sent enough. */
   #answer(): void {
     if (!this.#isPulled || this.#isClosed || this.#isWaitingForTick) return;
-    const { limit } = this.#bodies;
-    if (!limit.isReached()) {
+    const { tickBudget } = this.#bodies;
+    if (!tickBudget.isReached()) {
       this.#send();
       return;
     }
     this.#isWaitingForTick = true;
-    limit.wait(() => {
+    tickBudget.wait(() => {
       this.#isWaitingForTick = false;
       this.#answer();
     });
@@ -226,7 +226,7 @@ class ChunkedBody implements OpenBody {
       if (chunk) {
         this.#isPulled = false;
         this.#cancelFirstBeat?.();
-        this.#bodies.limit.spend(1);
+        this.#bodies.tickBudget.spend(1);
         this.#sink?.enqueue(encoder.encode(chunk));
       }
       if (isDone) this.#sink?.close();
@@ -240,7 +240,7 @@ class ChunkedBody implements OpenBody {
   #waitForText(): void {
     this.#isWaitingForText = true;
     this.#source
-      .wait()
+      .waitForText()
       .then(
         (hasText) => {
           this.#isWaitingForText = false;
@@ -264,14 +264,14 @@ class ChunkedBody implements OpenBody {
   #fail({ isStalled = false } = {}): void {
     this.cancel();
     // Closing would wait for a reader that has stalled.
-    if (this.#source.endless && !isStalled) this.#sink?.close();
+    if (this.#source.isEndless && !isStalled) this.#sink?.close();
     else this.#sink?.error(new Error("The body ended before it was complete"));
   }
 
   #close(): void {
     if (!this.#isClosed) {
-      this.#bodies.open--;
-      this.#source.end?.();
+      this.#bodies.openCount--;
+      this.#source.onEnd?.();
     }
     this.#isClosed = true;
     this.#chunks.clear();

@@ -54,7 +54,7 @@ export interface HandlerOptions {
 }
 
 /** The schema of the options. */
-export const handlerSchema: Section = section({
+export const handlerOptionsSchema: Section = section({
   prefix: text((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
   hosts: texts(() => true, "host names"),
   open_metrics: flag,

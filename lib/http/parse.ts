@@ -10,15 +10,15 @@ import { BEYOND, findingOf, flag, isFiniteJson, isStorable, NOT_STORABLE, oneOf 
 import { JsonScan, MAX_DEPTH } from "./json-scan.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
-export const shallow: WeakSet<Uint8Array> = new WeakSet();
+export const depthCheckedBodies: WeakSet<Uint8Array> = new WeakSet();
 
 /** The schema of a route that reads no fields. */
-export const nothing: Fields<unknown> = v.object({});
+export const noFields: FieldSchema<unknown> = v.object({});
 
 /** Gets the keys of a body that its schema does not have. `allowed`: those that it has. */
 export type OnUnknownKeys = (keys: readonly string[], allowed: readonly string[]) => void;
 
-function reportUnknownKeys(body: JsonObject, { entries }: Fields<unknown>, onUnknownKeys?: OnUnknownKeys): void {
+function reportUnknownKeys(body: JsonObject, { entries }: FieldSchema<unknown>, onUnknownKeys?: OnUnknownKeys): void {
   const unknown = onUnknownKeys ? Object.keys(body).filter((key) => !Object.hasOwn(entries, key)) : [];
   if (unknown.length > 0) onUnknownKeys?.(unknown, Object.keys(entries));
 }
@@ -26,7 +26,7 @@ function reportUnknownKeys(body: JsonObject, { entries }: Fields<unknown>, onUnk
 /** Reads a body as JSON, whatever its content type, and validates it. No body counts as `{}`; unknown fields are dropped. */
 export function readObject<Output>(
   bytes: Uint8Array,
-  schema: Fields<Output>,
+  schema: FieldSchema<Output>,
   { onUnknownKeys }: { readonly onUnknownKeys?: OnUnknownKeys | undefined } = {},
 ): Output {
   const body = bytes.length === 0 ? {} : readJson(bytes);
@@ -38,7 +38,7 @@ export function readObject<Output>(
 /** A body that is a list with at least one item. */
 export function readList<Output>(
   bytes: Uint8Array,
-  schema: Fields<Output>,
+  schema: FieldSchema<Output>,
   { onUnknownKeys }: { readonly onUnknownKeys?: OnUnknownKeys | undefined } = {},
 ): Output[] {
   const body = bytes.length === 0 ? [] : readJson(bytes);
@@ -54,7 +54,7 @@ export function readList<Output>(
 
 /** Errors: bad_request (no JSON), invalid (nested too deep). */
 export function readJson(bytes: Uint8Array): unknown {
-  if (!shallow.has(bytes) && !new JsonScan().scan(bytes, bytes.length))
+  if (!depthCheckedBodies.has(bytes) && !new JsonScan().scan(bytes, bytes.length))
     throw invalidField("body", `must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -64,10 +64,10 @@ export function readJson(bytes: Uint8Array): unknown {
 }
 
 /** The values of a query by name, as the router parses them. */
-export type SentQuery = Readonly<Record<string, string | readonly string[] | undefined>>;
+export type RawQuery = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /** Reads a query: lists in any encoding that clients use, booleans in any spelling, empty values as absent. */
-export function readQuery<Output>(query: SentQuery, schema: Fields<Output>): Output {
+export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>): Output {
   const given: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
     const sent = [query[key] ?? []].flat().filter((value) => value !== "");
@@ -77,26 +77,26 @@ export function readQuery<Output>(query: SentQuery, schema: Fields<Output>): Out
 }
 
 /** A thread or run id of a path, in lower case. */
-export function readId(value: string | undefined, field: string): string {
-  const id = readSegment(value, field);
+export function parseUuid(value: string | undefined, field: string): string {
+  const id = parsePathSegment(value, field);
   if (!UUID.test(id)) throw invalidField(field, "must be a UUID");
   return id.toLowerCase();
 }
 
 /** An id of a path. Errors: not_found, because every stored id is a UUID. `reason` must be that of an absent UUID. */
-export function readKnownId(value: string | undefined, what: string, reason: ErrorReason = "not_found"): string {
+export function parseResourceId(value: string | undefined, what: string, reason: ErrorReason = "not_found"): string {
   if (value !== undefined && UUID.test(value)) return value.toLowerCase();
   throw new ServiceError(reason, `${what} not found`);
 }
 
 /** The assistant of a path: a UUID in lower case, or a graph id. */
-export function readAssistantId(value: string | undefined): string {
-  const id = readSegment(value, "assistant_id");
+export function parseAssistantId(value: string | undefined): string {
+  const id = parsePathSegment(value, "assistant_id");
   return UUID.test(id) ? id.toLowerCase() : id;
 }
 
 /** A path segment, decoded once. Errors: invalid, where it could be read as more than one segment. */
-export function readSegment(value: string | undefined, field: string): string {
+export function parsePathSegment(value: string | undefined, field: string): string {
   let decoded: string;
   try {
     decoded = decodeURIComponent(value ?? "");
@@ -110,9 +110,10 @@ export function readSegment(value: string | undefined, field: string): string {
 }
 
 /** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
-export const readFields = <Output>(sent: object, schema: Fields<Output>): Output => check(schema, sent as JsonObject);
+export const validateFields = <Output>(sent: object, schema: FieldSchema<Output>): Output =>
+  check(schema, sent as JsonObject);
 
-function check<Output>(schema: Fields<Output>, sent: JsonObject, place: readonly number[] = []): Output {
+function check<Output>(schema: FieldSchema<Output>, sent: JsonObject, place: readonly number[] = []): Output {
   const given: JsonObject = {};
   for (const key of Object.keys(schema.entries)) {
     const value = sent[key];
@@ -136,7 +137,7 @@ function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
   const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
   const last = sent.at(-1) as string;
   if (wrapped) return fromQuery(wrapped, sent);
-  if (type === "array") return sent.flatMap(listItems);
+  if (type === "array") return sent.flatMap(parseListItems);
   if (type === "boolean") return toBoolean(last) ?? last;
   if (type === "number") return toNumber(last) ?? last;
   if (type === "union" && Array.isArray(options)) return toNumber(last) ?? toBoolean(last) ?? last;
@@ -144,10 +145,11 @@ function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
 }
 
 /** The items of a list in a query: a JSON array, or names between commas. */
-export const listItems = (sent: string): unknown[] => listInJson(sent) ?? sent.split(",").filter((item) => item !== "");
+export const parseListItems = (sent: string): unknown[] =>
+  parseJsonList(sent) ?? sent.split(",").filter((item) => item !== "");
 
 /** Undefined for other text, such as a name that starts with a bracket. */
-export function listInJson(sent: string): unknown[] | undefined {
+export function parseJsonList(sent: string): unknown[] | undefined {
   if (!sent.startsWith("[")) return undefined;
   try {
     const list: unknown = JSON.parse(sent);
@@ -166,7 +168,7 @@ function toBoolean(sent: string): boolean | undefined {
 }
 
 /** A schema of named fields. Null counts as absent, except in a `v.nullish` field: there it is a value, and clears what is stored. */
-export type Fields<Output> = v.GenericSchema<unknown, Output> & {
+export type FieldSchema<Output> = v.GenericSchema<unknown, Output> & {
   readonly entries: Readonly<Record<string, v.GenericSchema>>;
 };
 
@@ -201,10 +203,11 @@ export const integer = (min: number, max: number): v.GenericSchema<number> => {
   );
 };
 /** The schema with a text about it for the OpenAPI document. */
-export const described = <Described extends v.GenericSchema>(schema: Described, text: string): Described =>
+export const withDescription = <Described extends v.GenericSchema>(schema: Described, text: string): Described =>
   v.pipe(schema, v.description(text)) as unknown as Described;
-export const listOf = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> => v.array(item, "must be a list");
-export const page: {
+export const listSchema = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> =>
+  v.array(item, "must be a list");
+export const pageFields: {
   readonly limit: v.OptionalSchema<v.GenericSchema<number>, 10>;
   readonly offset: v.OptionalSchema<v.GenericSchema<number>, 0>;
 } = {
@@ -214,7 +217,7 @@ export const page: {
 const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
 
 /** What a search sorts by, one of `fields`, and in which order. */
-export const sorting = <Field extends string>(
+export const sortFields = <Field extends string>(
   fields: readonly Field[],
 ): { readonly sort_by: v.GenericSchema<Field | undefined>; readonly sort_order: typeof order } => ({
   sort_by: v.optional(oneOf(fields)),
@@ -225,7 +228,7 @@ export const sorting = <Field extends string>(
  * An object of the user: checked against `entries` but passed on unchanged, so that keys such as `__proto__` survive. An entry that
  * is null counts as absent.
  */
-export function owned<Output extends object = JsonObject>(
+export function passthroughObject<Output extends object = JsonObject>(
   entries: Readonly<Record<string, v.GenericSchema>> = {},
 ): v.GenericSchema<Output> {
   const shape = v.object(entries, "must be an object");
@@ -248,7 +251,7 @@ function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown
 }
 
 export const anyJson = v.unknown() as v.GenericSchema<Json>;
-export const anyObject: v.GenericSchema<JsonObject> = owned();
+export const anyObject: v.GenericSchema<JsonObject> = passthroughObject();
 
 /** The operators of authorization filters. */
 const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
@@ -291,12 +294,12 @@ export const containment: v.GenericSchema<JsonObject> = v.pipe(
   ),
   v.check((filter) => valuesIn(filter, MOST_ASKED) <= MOST_ASKED, `must hold at most ${MOST_ASKED} values`),
 );
-export const config: v.GenericSchema<JsonObject> = owned({
-  tags: v.optional(listOf(v.string("must be a string"))),
+export const config: v.GenericSchema<JsonObject> = passthroughObject({
+  tags: v.optional(listSchema(v.string("must be a string"))),
   recursion_limit: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
   configurable: v.optional(anyObject),
 });
-export const checkpoint: v.GenericSchema<CheckpointSelector> = owned({
+export const checkpoint: v.GenericSchema<CheckpointSelector> = passthroughObject({
   checkpoint_id: v.optional(name),
   checkpoint_ns: v.optional(text),
   checkpoint_map: v.optional(anyObject),
@@ -305,7 +308,7 @@ export const ifExists: v.OptionalSchema<v.GenericSchema<"raise" | "do_nothing">,
   oneOf(["raise", "do_nothing"]),
 );
 
-export const mode: v.GenericSchema<StreamMode> = oneOf(STREAM_MODES);
+export const streamMode: v.GenericSchema<StreamMode> = oneOf(STREAM_MODES);
 
 export const runStatus: v.GenericSchema<RunStatus> = oneOf([
   "pending",

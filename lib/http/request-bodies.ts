@@ -1,7 +1,7 @@
 /** The large bodies of one request: they take from the byte budget of the server. */
-import type { ByteBudget, ByteHold, Departure } from "./byte-budget.ts";
-import type { LargeBodies, SharedHold } from "./large-bodies.ts";
-import { repeatOf, responseText } from "./respond.ts";
+import type { ByteBudget, ByteReservation, RequestLifetime } from "./byte-budget.ts";
+import type { BodyBudget, SharedReservation } from "./large-bodies.ts";
+import { findLargeText, findRepeat } from "./respond.ts";
 import { createTextBody } from "./text-body.ts";
 
 type Answer = () => Response | Promise<Response>;
@@ -16,7 +16,7 @@ type ReadResult = { readonly response: Response } | { readonly missing: number }
 const isPaced = (name: string): boolean => name.startsWith("PATCH ");
 
 /** The departure of the client of a request, whose signal is read once, when it is needed. */
-class ClientDeparture implements Departure {
+class ClientLifetime implements RequestLifetime {
   readonly #readSignal: () => AbortSignal;
   #signal: AbortSignal | undefined;
   readonly #listeners = new Set<() => void>();
@@ -27,18 +27,18 @@ class ClientDeparture implements Departure {
     this.#readSignal = readSignal;
   }
 
-  get isGone(): boolean {
+  get isEnded(): boolean {
     return this.#isLeft || this.#getSignal().aborted;
   }
 
-  onGone(fn: () => void): () => void {
-    if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.leave(), { once: true });
+  onEnd(fn: () => void): () => void {
+    if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.endRequest(), { once: true });
     this.#isWatching = true;
     this.#listeners.add(fn);
     return () => this.#listeners.delete(fn);
   }
 
-  leave(): void {
+  endRequest(): void {
     if (this.#isLeft) return;
     this.#isLeft = true;
     for (const fn of [...this.#listeners]) fn();
@@ -51,24 +51,24 @@ class ClientDeparture implements Departure {
 }
 
 /** The request body and the responses of one request. */
-export class RequestBodies {
-  readonly #large: LargeBodies;
+export class RequestBodyBudget {
+  readonly #large: BodyBudget;
   readonly #caller: () => string;
-  readonly #departure: ClientDeparture;
+  readonly #departure: ClientLifetime;
   /** The slot of a read of unknown size. */
-  #slot: ByteHold | null = null;
+  #slot: ByteReservation | null = null;
   /** Taken for a response before it is made. */
-  #responseBytes: ByteHold | null = null;
-  #requestBytes: ByteHold | null = null;
+  #responseBytes: ByteReservation | null = null;
+  #requestBytes: ByteReservation | null = null;
   #readName: string | null = null;
   /** The size of the response, or of a part of it, is known. */
   #isMeasured = false;
 
   /** `caller`: the name of the credential, or of the address without authentication. */
-  constructor(large: LargeBodies, caller: () => string, readSignal: () => AbortSignal) {
+  constructor(large: BodyBudget, caller: () => string, readSignal: () => AbortSignal) {
     this.#large = large;
     this.#caller = caller;
-    this.#departure = new ClientDeparture(readSignal);
+    this.#departure = new ClientLifetime(readSignal);
   }
 
   get stalled_ms(): number {
@@ -76,25 +76,25 @@ export class RequestBodies {
   }
 
   /** Returns true once the client has disconnected. */
-  isGone(): boolean {
-    return this.#departure.isGone;
+  isRequestEnded(): boolean {
+    return this.#departure.isEnded;
   }
 
   /** Ends the work for the request: its client reads nothing more. */
-  leave(): void {
-    this.#departure.leave();
+  endRequest(): void {
+    this.#departure.endRequest();
   }
 
   /** Waits until the budget has room for a request body of so many bytes. They are in use until the response. */
-  async receive(bytes: number): Promise<void> {
-    this.#requestBytes = await this.#wait(this.#large.budget, bytes);
+  async reserveRequestBody(bytes: number): Promise<void> {
+    this.#requestBytes = await this.#wait(this.#large.byteBudget, bytes);
   }
 
   /**
    * Answers a read. A large response that does not fit the budget is dropped, and read again when it fits. `name` identifies the read,
    * so that its size is known the next time. Throws `server_busy` and `ClientGone`.
    */
-  async answerRead(name: string, read: Answer): Promise<Response> {
+  async respondToRead(name: string, read: Answer): Promise<Response> {
     this.#readName = name;
     try {
       await this.#admit(name);
@@ -110,12 +110,13 @@ export class RequestBodies {
    * A response that is larger than what it has taken does not wait, unless it is `repeatable`. Throws `server_busy` and `ClientGone`
    * before the change.
    */
-  async answerChange(name: string | null, change: Answer): Promise<Response> {
+  async respondToChange(name: string | null, change: Answer): Promise<Response> {
     this.#readName = name;
-    const { budget, sizes } = this.#large;
+    const { byteBudget, responseSizes } = this.#large;
     try {
       if (name !== null && isPaced(name)) await this.#admit(name);
-      else if (name !== null && sizes.isLarge(name)) this.#responseBytes = await this.#wait(budget, sizes.get(name));
+      else if (name !== null && responseSizes.isLarge(name))
+        this.#responseBytes = await this.#wait(byteBudget, responseSizes.get(name));
       const { again, ...first } = await this.#tryChange(change);
       return "response" in first ? first.response : await this.#readUntilFits(again as Answer, first);
     } finally {
@@ -124,7 +125,7 @@ export class RequestBodies {
   }
 
   /** Takes bytes for a part of a response that is sent while it is made, if they fit now, else returns null. */
-  tryTake(bytes: number): ByteHold | null {
+  tryReserve(bytes: number): ByteReservation | null {
     this.#remember(bytes);
     return this.#takeNow(bytes);
   }
@@ -133,47 +134,48 @@ export class RequestBodies {
    * Waits for bytes for a part of a response. `isStarted`: the response has begun, so the wait has no limit. Throws `server_busy` and
    * `ClientGone`.
    */
-  async take(bytes: number, isStarted: boolean): Promise<ByteHold> {
+  async reserve(bytes: number, isStarted: boolean): Promise<ByteReservation> {
     this.#leaveSlot();
-    return await this.#wait(this.#large.budget, bytes, isStarted);
+    return await this.#wait(this.#large.byteBudget, bytes, isStarted);
   }
 
   /** Takes bytes for a text that several responses may share, if they fit now. The first of them takes the bytes for all. */
-  tryShare(text: object, size: number): SharedHold | null {
-    const { shared, budget } = this.#large;
-    const joined = shared.join(text);
+  tryReserveShared(text: object, size: number): SharedReservation | null {
+    const { sharedReservations, byteBudget } = this.#large;
+    const joined = sharedReservations.join(text);
     if (joined) return joined;
-    const bytes = budget.tryTake(this.#caller(), size);
-    return bytes && shared.add(text, bytes);
+    const bytes = byteBudget.tryReserve(this.#caller(), size);
+    return bytes && sharedReservations.add(text, bytes);
   }
 
   /** Waits for the bytes of such a text. Throws `ClientGone`. */
-  async share(text: object, size: number): Promise<SharedHold> {
-    const { shared, budget } = this.#large;
-    return shared.join(text) ?? shared.add(text, await this.#wait(budget, size, true));
+  async reserveShared(text: object, size: number): Promise<SharedReservation> {
+    const { sharedReservations, byteBudget } = this.#large;
+    return sharedReservations.join(text) ?? sharedReservations.add(text, await this.#wait(byteBudget, size, true));
   }
 
-  #wait(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteHold> {
+  #wait(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteReservation> {
     const limit = isStarted ? {} : { wait_ms: this.#large.wait_ms };
-    return budget.take(this.#caller(), bytes, { departure: this.#departure, ...limit });
+    return budget.reserve(this.#caller(), bytes, { lifetime: this.#departure, ...limit });
   }
 
   /** Takes what a read needs before it begins: its size if it is known to be large, else a slot. */
   async #admit(name: string): Promise<void> {
-    const { budget, small, unmeasured, sizes } = this.#large;
-    if (!sizes.isLarge(name)) this.#slot = await this.#wait(sizes.has(name) ? small : unmeasured, 1);
+    const { byteBudget, smallReads, unmeasuredReads, responseSizes } = this.#large;
+    if (!responseSizes.isLarge(name))
+      this.#slot = await this.#wait(responseSizes.has(name) ? smallReads : unmeasuredReads, 1);
     // Another read may have measured it meanwhile.
-    if (!sizes.isLarge(name)) return;
+    if (!responseSizes.isLarge(name)) return;
     this.#leaveSlot();
-    this.#responseBytes = await this.#wait(budget, sizes.get(name));
+    this.#responseBytes = await this.#wait(byteBudget, responseSizes.get(name));
   }
 
   // A function of its own: while the caller waits, nothing refers to the text.
   async #tryRead(read: Answer): Promise<ReadResult> {
     const from = this.#large.now();
     const response = await read();
-    await this.#large.rest(from);
-    const text = responseText(response);
+    await this.#large.yieldAfterRead(from);
+    const text = findLargeText(response);
     if (text === undefined) {
       // Large parts of a list have been measured.
       if (!this.#isMeasured) this.#remember(0);
@@ -188,7 +190,7 @@ export class RequestBodies {
     let result = first;
     while ("missing" in result) {
       this.#leaveSlot();
-      this.#responseBytes = await this.#wait(this.#large.budget, result.missing);
+      this.#responseBytes = await this.#wait(this.#large.byteBudget, result.missing);
       result = await this.#tryRead(read);
     }
     return result.response;
@@ -197,36 +199,37 @@ export class RequestBodies {
   /** Calls a handler once. The result is its response, or a way to read it when the budget has room. */
   async #tryChange(change: Answer): Promise<ReadResult & { again?: Answer }> {
     const response = await change();
-    const text = responseText(response);
+    const text = findLargeText(response);
     this.#requestBytes?.release();
     this.#requestBytes = null;
     if (text === undefined) {
       const name = this.#readName;
-      if (!this.#isMeasured && name !== null && (isPaced(name) || this.#large.sizes.has(name))) this.#remember(0);
+      if (!this.#isMeasured && name !== null && (isPaced(name) || this.#large.responseSizes.has(name)))
+        this.#remember(0);
       return { response };
     }
     const { length } = text;
     this.#remember(length);
-    const again = repeatOf(response);
-    const bytes = this.#takeNow(length) ?? (again ? null : this.#large.budget.force(this.#caller(), length));
+    const again = findRepeat(response);
+    const bytes = this.#takeNow(length) ?? (again ? null : this.#large.byteBudget.forceReserve(this.#caller(), length));
     return bytes ? { response: this.#send(response, text, bytes) } : { missing: length, ...(again ? { again } : {}) };
   }
 
   /** Takes bytes if they fit now. Uses those that the read has taken before it began. */
-  #takeNow(size: number): ByteHold | null {
+  #takeNow(size: number): ByteReservation | null {
     const bytes = this.#responseBytes;
     this.#responseBytes = null;
     if (bytes?.resize(size)) return bytes;
     bytes?.release();
-    return this.#large.budget.tryTake(this.#caller(), size);
+    return this.#large.byteBudget.tryReserve(this.#caller(), size);
   }
 
   /** Sends the text of a response in pieces, as its client reads it. */
-  #send({ status, headers }: Response, text: string, bytes: ByteHold): Response {
+  #send({ status, headers }: Response, text: string, bytes: ByteReservation): Response {
     const { environment, stalled_ms } = this.#large;
     const onEnd = (): void => {
       bytes.release();
-      this.leave();
+      this.endRequest();
     };
     const body = createTextBody({ environment, stalled_ms, onEnd });
     body.send(text).then(body.close, () => {});
@@ -235,7 +238,7 @@ export class RequestBodies {
 
   #remember(size: number): void {
     this.#isMeasured = true;
-    if (this.#readName !== null) this.#large.sizes.set(this.#readName, size);
+    if (this.#readName !== null) this.#large.responseSizes.set(this.#readName, size);
   }
 
   #leaveSlot(): void {

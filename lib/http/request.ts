@@ -7,7 +7,7 @@ import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";
 import type { ThreadPosition } from "../streams/thread-subscription.ts";
 import { JsonScan } from "./json-scan.ts";
-import { readJson, shallow } from "./parse.ts";
+import { depthCheckedBodies, readJson } from "./parse.ts";
 import { LARGE_BYTES } from "./respond.ts";
 
 /** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
@@ -28,7 +28,7 @@ interface BodyBounds {
 }
 
 /** Parses messages of WebSockets, within the limits of bodies. */
-export interface Messages {
+export interface MessageParser {
   readonly max_bytes: number;
   /** Errors: bad_request, invalid, too_large. */
   parse(text: string): Promise<unknown>;
@@ -38,7 +38,7 @@ interface ReadBodyOptions {
   /** Default: `max_body_bytes`. */
   readonly limit?: number | undefined;
   /** Resolves when the server has room for a large body of so many bytes. */
-  receive(bytes: number): Promise<void>;
+  reserveMemory(bytes: number): Promise<void>;
 }
 
 /** The bytes of a body. Errors: too_large (more than `limit` bytes), too_slow, and those of `receive`. */
@@ -48,12 +48,12 @@ export type ReadBody = (request: Request, options: ReadBodyOptions) => Promise<U
 export function createBodyReader(
   environment: Pick<Environment, "timer" | "defer">,
   { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds,
-): { readonly read: ReadBody; readonly messages: Messages } {
+): { readonly read: ReadBody; readonly messages: MessageParser } {
   const checkCount = (bytes: Uint8Array): Promise<void> =>
     countValues(bytes, max_body_values, () => loopTick(environment));
   return {
-    async read(request, { limit = max_body_bytes, receive }) {
-      const bytes = await readBytes(environment, body_timeout_ms, request, { limit, receive });
+    async read(request, { limit = max_body_bytes, reserveMemory }) {
+      const bytes = await readBytes(environment, body_timeout_ms, request, { limit, reserveMemory });
       await checkCount(bytes);
       return bytes;
     },
@@ -72,24 +72,24 @@ async function readBytes(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
   request: Request,
-  { limit, receive }: ReadBodyOptions & { readonly limit: number },
+  { limit, reserveMemory }: ReadBodyOptions & { readonly limit: number },
 ): Promise<Uint8Array> {
   const declared = request.headers.get("content-length");
-  if (Number(declared) > limit) throw tooLarge(limit);
+  if (Number(declared) > limit) throw bodyTooLargeError(limit);
   // Runtimes make a stream for `body` when it is read.
   const isSmall = declared !== null && Number(declared) <= SMALL_BYTES;
   if (!isSmall && !request.body) return new Uint8Array();
   const isAdmitted = Number(declared) > LARGE_BYTES;
-  if (isAdmitted) await receive(Number(declared));
+  if (isAdmitted) await reserveMemory(Number(declared));
   const bytes = new GrowingBytes(isAdmitted ? Number(declared) : 0);
   const { passed, cancel } = startDeadline(environment, timeout_ms, () => bytes.length);
   try {
     if (!isSmall) {
-      await readChunks(request.body as ReadableStream<Uint8Array>, bytes, { limit, receive, isAdmitted, passed });
+      await readChunks(request.body as ReadableStream<Uint8Array>, bytes, { limit, reserveMemory, isAdmitted, passed });
       return bytes.all();
     }
     const body = new Uint8Array(await Promise.race([request.arrayBuffer(), passed]));
-    if (body.length > limit) throw tooLarge(limit);
+    if (body.length > limit) throw bodyTooLargeError(limit);
     return body;
   } finally {
     cancel();
@@ -108,7 +108,7 @@ interface ReadChunksOptions extends ReadBodyOptions {
 async function readChunks(
   body: ReadableStream<Uint8Array>,
   bytes: GrowingBytes,
-  { limit, receive, isAdmitted, passed }: ReadChunksOptions,
+  { limit, reserveMemory, isAdmitted, passed }: ReadChunksOptions,
 ): Promise<void> {
   const reader = body.getReader();
   let hasRoom = isAdmitted;
@@ -116,12 +116,12 @@ async function readChunks(
     for (;;) {
       const { done, value } = await Promise.race([reader.read(), passed]);
       if (done) return;
-      if (bytes.length + value.length > limit) throw tooLarge(limit);
+      if (bytes.length + value.length > limit) throw bodyTooLargeError(limit);
       bytes.add(value);
       // How long it becomes is not known.
       if (!hasRoom && bytes.length > LARGE_BYTES) {
         hasRoom = true;
-        await receive(limit);
+        await reserveMemory(limit);
       }
     }
   } catch (error) {
@@ -148,7 +148,7 @@ async function countValues(bytes: Uint8Array, values: number, tick: () => Promis
     }
     if (bytes.length > SLICE) await tick();
   }
-  shallow.add(bytes);
+  depthCheckedBodies.add(bytes);
 }
 
 /** `passed` rejects after the timeout plus the time that `length()` bytes may take. */
@@ -202,7 +202,7 @@ class GrowingBytes {
   }
 }
 
-export const tooLarge = (limit: number): ServiceError =>
+export const bodyTooLargeError = (limit: number): ServiceError =>
   new ServiceError("too_large", `The body is larger than ${limit} bytes. Send less at once`);
 const tooSlow = (timeout_ms: number): ServiceError =>
   new ServiceError(
@@ -239,7 +239,7 @@ export function readWebhookDepth(headers: Headers): number {
 }
 
 /** The idempotency key, and a hash of the body that tells a repeated request from another one. */
-export async function readIdempotency(
+export async function readIdempotencyKey(
   headers: Headers,
   route: string,
   body: Uint8Array,
@@ -254,7 +254,7 @@ export async function readIdempotency(
 }
 
 /** Copies the request headers that a run sees in `config.configurable`, by lower-case name. */
-export type HeaderCopy = (headers: Headers) => JsonObject;
+export type CopyHeaders = (headers: Headers) => JsonObject;
 
 const NEVER = new Set([
   "authorization",
@@ -271,7 +271,7 @@ const NEVER = new Set([
  * Never copies credentials and the server's own headers. Other headers that look like a credential, or carry an identity, are
  * copied only if `includes` has the whole name: patterns do not match them.
  */
-export function headerCopy({ includes, excludes = [] }: HeaderChoice = {}): HeaderCopy {
+export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {}): CopyHeaders {
   const named = new Set(includes?.map((name) => name.toLowerCase()));
   const included = matcher(includes ?? ["x-*", "user-agent"]);
   const excluded = matcher(excludes);

@@ -14,7 +14,7 @@ const largeTexts = new WeakMap<Response, string>();
 const repeats = new WeakMap<Response, () => Promise<Response>>();
 
 /** A JSON answer. The handler sends the text of a large one, whose body is empty: a body would be a copy. */
-export function json(value: unknown, headers: HeaderValues = {}, status = 200): Response {
+export function jsonResponse(value: unknown, headers: HeaderValues = {}, status = 200): Response {
   const text: string | undefined = JSON.stringify(value);
   const isLarge = text !== undefined && text.length > LARGE_BYTES;
   const init = { status, headers: { "content-type": "application/json", ...headers } };
@@ -24,24 +24,24 @@ export function json(value: unknown, headers: HeaderValues = {}, status = 200): 
 }
 
 /** Returns the text of a large JSON response; undefined for other responses. */
-export const responseText = (response: Response): string | undefined => largeTexts.get(response);
+export const findLargeText = (response: Response): string | undefined => largeTexts.get(response);
 
 /** Lets a large response be dropped while there is no room for it: `again` makes it anew, and changes nothing. */
-export function repeatable(response: Response, again: () => Promise<Response>): Response {
+export function makeRepeatable(response: Response, again: () => Promise<Response>): Response {
   if (largeTexts.has(response)) repeats.set(response, again);
   return response;
 }
 
 /** Returns what makes the response anew; undefined for one that is not repeatable. */
-export const repeatOf = (response: Response): (() => Promise<Response>) | undefined => repeats.get(response);
+export const findRepeat = (response: Response): (() => Promise<Response>) | undefined => repeats.get(response);
 
 /** Success without a body. Not 200: clients parse the body of every other success. */
-export function empty(): Response {
+export function noContentResponse(): Response {
   return new Response(null, { status: 204 });
 }
 
 /** Accepted, to be done later. Clients parse no body of it either. */
-export function accepted(): Response {
+export function acceptedResponse(): Response {
   return new Response(null, { status: 202 });
 }
 
@@ -49,36 +49,36 @@ export function accepted(): Response {
 export const PAGE_HEADERS: readonly string[] = ["X-Pagination-Total", "X-Pagination-Next"];
 
 /** One page of a search; of each item only the fields in `select`. */
-export function paged<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
-  return json(selected(page.items, select), pageHeaders(page));
+export function pageResponse<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
+  return jsonResponse(pickFields(page.items, select), toPageHeaders(page));
 }
 
-export type PageHead = Omit<PageOf<unknown>, "items">;
+export type PageInfo = Omit<PageOf<unknown>, "items">;
 
-export const pageHeaders = ({ total, next }: PageHead): HeaderValues => ({
+export const toPageHeaders = ({ total, next }: PageInfo): HeaderValues => ({
   "x-pagination-total": String(total),
   ...(next === null ? {} : { "x-pagination-next": String(next) }),
 });
 
 /** The items with only the fields in `select`; all fields when it is absent. */
-export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {
+export function pickFields(items: readonly object[], select?: readonly string[]): readonly object[] {
   if (!select) return items;
   const names = new Set(select);
   return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => names.has(key))));
 }
 
 /** A state with only the fields in `select`, which may name single values, such as `values.messages`. */
-export function selectedState(state: ThreadState, select?: readonly string[]): object {
+export function pickStateFields(state: ThreadState, select?: readonly string[]): object {
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
   const names = new Set(select);
   const some = Object.fromEntries(values.filter(([key]) => names.has(`values.${key}`)));
   const named = select.some((field) => field.startsWith("values.")) ? { values: some } : {};
-  return { ...named, ...selected([state], select)[0] };
+  return { ...named, ...pickFields([state], select)[0] };
 }
 
 /** How a route answers errors. */
-export interface ErrorForm {
+export interface ErrorFormat {
   /** 422 lists the issues: with the place that was found, or with the field of the query. Absent: one text. */
   readonly issues?: "found" | "query";
   /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
@@ -91,7 +91,7 @@ export interface ErrorForm {
 export function errorResponse(
   error: unknown,
   headers: HeaderValues = {},
-  form: ErrorForm = {},
+  form: ErrorFormat = {},
   status?: number,
 ): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
@@ -107,7 +107,7 @@ export function errorResponse(
     code,
     ...(run_id === undefined ? {} : { run_id }),
   };
-  return json(body, headers, status ?? STATUS[known.code]);
+  return jsonResponse(body, headers, status ?? STATUS[known.code]);
 }
 
 const TEXT = "text/plain; charset=utf-8";
@@ -131,7 +131,7 @@ export function failureResponse(
   error: unknown,
   request: Request,
   headers: HeaderValues,
-  { idempotency_key = false, ...form }: ErrorForm & { readonly idempotency_key?: boolean } = {},
+  { idempotency_key = false, ...form }: ErrorFormat & { readonly idempotency_key?: boolean } = {},
 ): Response {
   // Nothing has happened yet.
   if (error instanceof ServiceError && error.reason === "server_busy") {

@@ -2,37 +2,37 @@
 import { ServiceError } from "../errors.ts";
 import { type Json, type SharedText, textOf } from "../json.ts";
 import type { RunWait } from "../runs/mod.ts";
-import { type ByteHold, ClientGone } from "./byte-budget.ts";
-import { openResponse, type Source, type Taken } from "./open-body.ts";
+import { type ByteReservation, ClientDisconnectedError } from "./byte-budget.ts";
+import { type BodySource, createStreamingResponse, type SourceText } from "./open-body.ts";
 import { type HeaderValues, LARGE_BYTES } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
 
 interface WaitOptions {
   /** Reads the result of the ended run again. With it, a large result is dropped while the server has no room for it. */
-  readonly again?: () => Promise<Json>;
+  readonly rereadResult?: () => Promise<Json>;
 }
 
 /** Returns the result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
-export function waitResponse(
+export function createWaitResponse(
   context: RequestContext,
   wait: RunWait,
   headers: HeaderValues,
   options: WaitOptions = {},
 ): Response {
   const source = new ResultSource(context, wait, options);
-  return openResponse(context, source, { "content-type": "application/json", ...headers });
+  return createStreamingResponse(context, source, { "content-type": "application/json", ...headers });
 }
 
-type Hold = Pick<ByteHold, "release">;
+type Hold = Pick<ByteReservation, "release">;
 
-class ResultSource implements Source {
+class ResultSource implements BodySource {
   readonly heartbeat = "\n";
   /** Not the whole context, which has the request. */
-  readonly #context: Pick<RequestContext, "handler" | "large" | "request_id">;
+  readonly #context: Pick<RequestContext, "handler" | "bodyBudget" | "request_id">;
   /** Not the run, whose input may be large. */
   readonly #ids: Pick<RunWait["run"], "run_id" | "thread_id">;
   readonly #leave: RunWait["leave"];
-  readonly #again: WaitOptions["again"];
+  readonly #again: WaitOptions["rereadResult"];
   /** Released once it is read: it may be large. */
   #result: RunWait["result"] | undefined;
   #text: SharedText | undefined;
@@ -40,27 +40,27 @@ class ResultSource implements Source {
   #hold: Hold | null = null;
   #isEnded = false;
 
-  constructor(context: RequestContext, { run, result, leave }: RunWait, { again }: WaitOptions) {
-    const { handler, large, request_id } = context;
-    this.#context = { handler, large, request_id };
+  constructor(context: RequestContext, { run, result, leave }: RunWait, { rereadResult }: WaitOptions) {
+    const { handler, bodyBudget, request_id } = context;
+    this.#context = { handler, bodyBudget, request_id };
     this.#ids = { run_id: run.run_id, thread_id: run.thread_id };
     this.#leave = leave;
-    this.#again = again;
+    this.#again = rereadResult;
     this.#result = result;
   }
 
-  take(): Taken {
+  takeText(): SourceText {
     const text = this.#text;
-    return { pieces: text ? [text.json] : [], last: text !== undefined };
+    return { pieces: text ? [text.json] : [], isLast: text !== undefined };
   }
 
-  async wait(): Promise<boolean> {
+  async waitForText(): Promise<boolean> {
     try {
       await this.#load();
       return true;
     } catch (error) {
       // Excluded for the caller meanwhile: the body breaks off, as that of a stream.
-      if (error instanceof ClientGone || isNotFound(error)) return false;
+      if (error instanceof ClientDisconnectedError || isNotFound(error)) return false;
       throw error;
     }
   }
@@ -68,27 +68,27 @@ class ResultSource implements Source {
   /** `#read` logs what cannot be read. */
   onError(): void {}
 
-  leave(): void {
-    this.#context.large.leave();
+  release(): void {
+    this.#context.bodyBudget.endRequest();
     this.#leave();
   }
 
-  end(): void {
+  onEnd(): void {
     this.#isEnded = true;
     this.#hold?.release();
   }
 
   stalled_ms(): number | undefined {
-    return this.#hold ? this.#context.large.stalled_ms : undefined;
+    return this.#hold ? this.#context.bodyBudget.stalled_ms : undefined;
   }
 
   /** A large result waits for room in the byte budget: in memory, or dropped and read again. */
   async #load(): Promise<void> {
-    const { large } = this.#context;
+    const { bodyBudget } = this.#context;
     const length = await this.#tryLoad();
     if (length <= LARGE_BYTES || this.#hold) return;
-    if (this.#text) return this.#keep(await large.share(this.#text, length));
-    this.#keep(await large.take(length, true));
+    if (this.#text) return this.#keep(await bodyBudget.reserveShared(this.#text, length));
+    this.#keep(await bodyBudget.reserve(length, true));
     this.#text = await this.#read((this.#again as () => Promise<Json>)());
   }
 
@@ -98,7 +98,7 @@ class ResultSource implements Source {
     this.#result = undefined;
     const text = await this.#read(result);
     const { length } = text.json;
-    if (length > LARGE_BYTES) this.#keep(this.#context.large.tryShare(text, length));
+    if (length > LARGE_BYTES) this.#keep(this.#context.bodyBudget.tryReserveShared(text, length));
     if (length <= LARGE_BYTES || this.#hold || !this.#again) this.#text = text;
     return length;
   }
@@ -110,7 +110,7 @@ class ResultSource implements Source {
       if (isNotFound(error)) throw error;
       const { run_id, thread_id } = this.#ids;
       const ids = { run_id, thread_id, request_id: this.#context.request_id };
-      const { environment } = this.#context.handler.bodies;
+      const { environment } = this.#context.handler.streamingBodies;
       environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
       return textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
     }

@@ -1,6 +1,6 @@
 /** Finds the route of a request. itty-router matches paths and reads their parameters. */
 import { IttyRouter, type IttyRouterType } from "itty-router";
-import type { SentQuery } from "./parse.ts";
+import type { RawQuery } from "./parse.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { LAZY_ROUTES } from "./routes/mod.ts";
 
@@ -9,16 +9,16 @@ export interface MatchedRoute {
   readonly route: Route;
   readonly params: RequestContext["params"];
   /** A name that is sent twice has a list of values. */
-  readonly parameters: SentQuery;
+  readonly rawQuery: RawQuery;
 }
 
 export interface RouteTable {
   /** Adds the routes that are loaded with the first request to this path. Undefined if there are none to add. */
   load(pathname: string): Promise<void> | undefined;
   /** Returns the route of a request; undefined if there is none. HEAD is routed as GET. */
-  match(method: string, url: URL): Promise<MatchedRoute | undefined>;
+  matchRequest(method: string, url: URL): Promise<MatchedRoute | undefined>;
   /** Returns the routes of a path, of any method; none if the path belongs to a hidden route. */
-  at(pathname: string): readonly Route[];
+  findRoutes(pathname: string): readonly Route[];
 }
 
 /** What a router is asked, and where it leaves the values of the path. */
@@ -28,7 +28,7 @@ interface RoutedRequest {
   readonly params?: RequestContext["params"];
 }
 
-type Router = IttyRouterType<RoutedRequest, unknown[], Omit<MatchedRoute, "parameters"> | "hidden">;
+type Router = IttyRouterType<RoutedRequest, unknown[], Omit<MatchedRoute, "rawQuery"> | "hidden">;
 
 /** `:name+` matches the rest of a path, also an empty one: a link without its token must not reach the list of tokens. */
 const REST_PATTERN = "(?<$1>[^]{0,})";
@@ -71,12 +71,12 @@ export function createRouteTable(
       }
       return undefined;
     },
-    async match(method, { href, pathname, searchParams }) {
+    async matchRequest(method, { href, pathname, searchParams }) {
       const routed = { method: method === "HEAD" ? "GET" : method, url: href };
       const match = await find(pathname)?.router.fetch(routed);
-      return !match || match === "hidden" ? undefined : { ...match, parameters: toQuery(searchParams) };
+      return !match || match === "hidden" ? undefined : { ...match, rawQuery: toQuery(searchParams) };
     },
-    at(pathname) {
+    findRoutes(pathname) {
       const { router, routes: candidates = [] } = find(pathname) ?? {};
       // itty-router keeps its routes in the order in which they were added, each with the pattern of its path.
       const matching = candidates.filter((_, index) => router?.routes[index]?.[1].test(pathname));
@@ -89,7 +89,7 @@ export function createRouteTable(
 const firstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
 
 /** Reads the query. itty-router's own would lose the first value of `?a=&a=1`. */
-function toQuery(query: URLSearchParams): SentQuery {
+function toQuery(query: URLSearchParams): RawQuery {
   const values: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of query) {
     const previous = values[name];

@@ -2,7 +2,7 @@
 
 import type { RequestBinding } from "../auth/binding.ts";
 import type { AuthEvent } from "../auth/custom.ts";
-import type { Principal, Use } from "../auth/principal.ts";
+import type { AccessLevel, Principal } from "../auth/principal.ts";
 import type { Budget, Environment, TickLimit } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { HttpOptions, RouteGroup } from "../options/http.ts";
@@ -12,12 +12,19 @@ import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { SharedTexts } from "../streams/shared-texts.ts";
-import type { LargeBodies } from "./large-bodies.ts";
+import type { BodyBudget } from "./large-bodies.ts";
 import type { OpenApi } from "./options.ts";
-import { type Fields, type OnUnknownKeys, readAssistantId, readId, readSegment, type SentQuery } from "./parse.ts";
-import type { HeaderCopy, Messages } from "./request.ts";
-import type { RequestBodies } from "./request-bodies.ts";
-import type { ErrorForm, HeaderValues } from "./respond.ts";
+import {
+  type FieldSchema,
+  type OnUnknownKeys,
+  parseAssistantId,
+  parsePathSegment,
+  parseUuid,
+  type RawQuery,
+} from "./parse.ts";
+import type { CopyHeaders, MessageParser } from "./request.ts";
+import type { RequestBodyBudget } from "./request-bodies.ts";
+import type { ErrorFormat, HeaderValues } from "./respond.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
 
@@ -25,7 +32,11 @@ export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
  * Who may call a route. `open`: every caller. `account`: the handler checks the permissions of the caller's API key. Otherwise the
  * use, which may depend on the request.
  */
-export type Access = "open" | "account" | Use | ((request: Pick<Request, "method" | "url" | "headers">) => Use);
+export type RouteAccess =
+  | "open"
+  | "account"
+  | AccessLevel
+  | ((request: Pick<Request, "method" | "url" | "headers">) => AccessLevel);
 
 /** For routes that pages of every origin may call: the headers of all answers, and of the answer to a preflight request. */
 export interface PublicHeaders {
@@ -34,7 +45,7 @@ export interface PublicHeaders {
 }
 
 /** Routing, authorization, hidden groups, `Retry-After` and the OpenAPI document are derived from these. */
-export interface Route extends ErrorForm {
+export interface Route extends ErrorFormat {
   readonly method: Method;
   /** `:name` stands for one segment, `:name+` for the remaining path, also an empty one, `*` for anything. */
   readonly path: `/${string}`;
@@ -44,24 +55,24 @@ export interface Route extends ErrorForm {
   /** The `http.disable_*` option that hides it. Absent: none. */
   readonly group?: RouteGroup;
   /** True: these options leave it out, as a disabled group. */
-  isLeftOut?(options: HttpOptions): boolean;
+  isDisabled?(options: HttpOptions): boolean;
   /** Default: `read` for GET, else `change`. */
-  readonly access?: Access;
+  readonly access?: RouteAccess;
   /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
   readonly open_locally?: boolean;
   /** The events of custom authorization that its calls need. */
   readonly events?: readonly AuthEvent[];
-  readonly body?: Fields<unknown>;
+  readonly body?: FieldSchema<unknown>;
   /** True: the body is a list of what `body` describes. */
   readonly list?: boolean;
-  readonly query?: Fields<unknown>;
+  readonly query?: FieldSchema<unknown>;
   /** Default: `http.max_body_bytes`. */
   readonly max_body_bytes?: number;
   /** True: a repeated call with the same `Idempotency-Key` has no second effect. */
   readonly idempotency_key?: boolean;
   readonly public_headers?: PublicHeaders;
   /** The schema of the 200 answer: its name in the OpenAPI document, `stream`, `text` or `csv`. Absent: 204 or 202. */
-  readonly answer?: string;
+  readonly response?: string;
   /** When it answers 202, and when 204. */
   readonly accepted?: string;
   readonly no_content?: string;
@@ -69,7 +80,7 @@ export interface Route extends ErrorForm {
   readonly upgrades?: string;
   /** Request headers that it reads, and headers of its answer. */
   readonly request_headers?: Readonly<Record<string, string>>;
-  readonly answer_headers?: readonly string[];
+  readonly response_headers?: readonly string[];
   /** Statuses of errors, besides those that follow from access, body and query. */
   readonly errors?: readonly number[];
   /** The `WWW-Authenticate` header of errors 401 and 403. `base_url`: the start of the server's URLs. */
@@ -85,36 +96,37 @@ export interface LazyRoutes {
 }
 
 /** A row as it is written: what its section has in common is left out, and the handler knows what the schemas give. */
-interface Row<Body, Query> extends Omit<Route, "method" | "path" | "tag" | "body" | "query" | "handle" | "summary"> {
+interface RouteDefinition<Body, Query>
+  extends Omit<Route, "method" | "path" | "tag" | "body" | "query" | "handle" | "summary"> {
   readonly summary: string;
-  readonly body?: Fields<Body>;
-  readonly query?: Fields<Query>;
+  readonly body?: FieldSchema<Body>;
+  readonly query?: FieldSchema<Query>;
   handle(context: RequestContext<Body, Query>): Response | Promise<Response>;
 }
 
-type AddRoute = <Body = unknown, Query = unknown>(
+type DefineRoute = <Body = unknown, Query = unknown>(
   method: Exclude<Method, "all">,
   path: Route["path"],
-  row: Row<Body, Query>,
+  row: RouteDefinition<Body, Query>,
 ) => Route;
 
 /** Makes the rows of one section. */
-export const routesOf =
-  (section: Pick<Route, "tag" | "group" | "access" | keyof ErrorForm>): AddRoute =>
+export const createRouteGroup =
+  (section: Pick<Route, "tag" | "group" | "access" | keyof ErrorFormat>): DefineRoute =>
   (method, path, row) => ({ ...section, method, path, ...row });
 
 /** What all bodies of one handler share; `open` counts them. */
-export interface OpenBodies {
+export interface StreamingBodies {
   readonly environment: Environment;
-  open: number;
+  openCount: number;
   /** What all of them and all WebSockets send, in chunks of 4 KiB. */
-  readonly limit: TickLimit;
+  readonly tickBudget: TickLimit;
   /** Large texts that several of them hold: each endpoint makes its own from the frames of a run. */
-  texts?: SharedTexts<Frame>;
+  sharedTexts?: SharedTexts<Frame>;
 }
 
 /** What all WebSockets of one handler share. */
-export interface OpenSockets {
+export interface SocketLimits {
   readonly commands: TickLimit;
   readonly whole: Budget;
 }
@@ -123,11 +135,11 @@ export interface OpenSockets {
 export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
-  readonly bodies: OpenBodies;
-  readonly large: LargeBodies;
-  readonly sockets: OpenSockets;
-  readonly copyHeaders: HeaderCopy;
-  readonly messages: Messages;
+  readonly streamingBodies: StreamingBodies;
+  readonly bodyBudget: BodyBudget;
+  readonly socketLimits: SocketLimits;
+  readonly copyHeaders: CopyHeaders;
+  readonly messageParser: MessageParser;
   /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
   checkUpgrade(request: Request): void;
   /** Serves a page below `/studio`. */
@@ -139,9 +151,9 @@ export interface HandlerState {
   /** The page at `/docs`. */
   readonly docs: ((document: OpenApi) => Response) | undefined;
   /** True for a path of the table whose route group is disabled. */
-  hides(path: string): Promise<boolean>;
+  isHiddenPath(path: string): Promise<boolean>;
   /** The flags of `/info` without the disabled route groups. */
-  flags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;
+  filterFlags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;
 }
 
 /** `Body` and `Query` are what the schemas of the route give. */
@@ -153,20 +165,20 @@ export interface RequestContext<Body = unknown, Query = unknown> {
     readonly calls: Pick<ServiceInternals["calls"], "deliver">;
   };
   /** The nouns as the caller of the request may use them. */
-  readonly nouns: RequestNouns;
+  readonly resources: RequestNouns;
   readonly handler: HandlerState;
   readonly host: HandlerHost;
   /** The large bodies of the request: its responses take from the byte budget of the handler. */
-  readonly large: RequestBodies;
+  readonly bodyBudget: RequestBodyBudget;
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */
-  readonly parameters: SentQuery;
+  readonly rawQuery: RawQuery;
   /** The caller of a deployment route; on open and account routes without a user. */
   readonly principal: Principal;
   /** Part of every log record of the request. */
   readonly request_id: string;
   /** The caller of an account route. Errors: as `Access.caller`. */
-  caller(): Promise<Caller>;
+  accountCaller(): Promise<Caller>;
   /** The body, which can be read once. Errors: too_large, too_slow. */
   bytes(): Promise<Uint8Array>;
   /** The body, checked by the route's schema. Errors: as above, bad_request, invalid. */
@@ -176,28 +188,31 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   /** The query, checked by the route's schema. Errors: invalid. */
   query(): Query;
   /** Resolves in the next tick of the event loop. */
-  tick(): Promise<void>;
+  waitForNextTick(): Promise<void>;
   guard: RequestBinding["guard"];
 }
 
 /** Lets other requests run between reading a large body and using it. */
-export async function yieldAfter(context: Pick<RequestContext, "tick">, bytes: Uint8Array): Promise<void> {
-  if (bytes.length > LARGE_BYTES) await context.tick();
+export async function yieldAfterLargeBody(
+  context: Pick<RequestContext, "waitForNextTick">,
+  bytes: Uint8Array,
+): Promise<void> {
+  if (bytes.length > LARGE_BYTES) await context.waitForNextTick();
 }
 
 const LARGE_BYTES = 128 * 1024;
 
 type Params = Pick<RequestContext, "params">;
 
-export const assistantId = ({ params }: Params): string => readAssistantId(params.assistant_id);
-export const threadId = ({ params }: Params): string => readId(params.thread_id, "thread_id");
-export const runId = ({ params }: Params): string => readId(params.run_id, "run_id");
-export const cronId = ({ params }: Params): string => readId(params.cron_id, "cron_id");
+export const readAssistantId = ({ params }: Params): string => parseAssistantId(params.assistant_id);
+export const readThreadId = ({ params }: Params): string => parseUuid(params.thread_id, "thread_id");
+export const readRunId = ({ params }: Params): string => parseUuid(params.run_id, "run_id");
+export const readCronId = ({ params }: Params): string => parseUuid(params.cron_id, "cron_id");
 /** Null on the routes of stateless runs. */
-export const optionalThreadId = (context: Params): string | null =>
-  context.params.thread_id === undefined ? null : threadId(context);
-export const segment = ({ params }: Params, field: string): string => readSegment(params[field], field);
-export const searchParams = ({ request }: Pick<RequestContext, "request">): URLSearchParams =>
+export const readOptionalThreadId = (context: Params): string | null =>
+  context.params.thread_id === undefined ? null : readThreadId(context);
+export const readPathSegment = ({ params }: Params, field: string): string => parsePathSegment(params[field], field);
+export const getSearchParams = ({ request }: Pick<RequestContext, "request">): URLSearchParams =>
   new URL(request.url).searchParams;
 
 /** The part of a standard WebSocket that the handler uses. */

@@ -4,10 +4,10 @@ import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
 import { MAX_URL_LENGTH } from "../webhooks/policy.ts";
 import * as parse from "./parse.ts";
-import { readIdempotency, readWebhookDepth } from "./request.ts";
+import { readIdempotencyKey, readWebhookDepth } from "./request.ts";
 import type { RequestContext } from "./route.ts";
 
-const send = parse.owned({ node: parse.name });
+const send = parse.passthroughObject({ node: parse.name });
 /** Any value, null included. Undefined means that the list is too short. */
 const some = v.pipe(
   parse.anyJson,
@@ -18,13 +18,13 @@ const MOST_TARGETS = 100;
 const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
 const step = v.union([parse.name, send], STEP);
 const breakpoints = v.optional(
-  v.union([v.literal("*"), parse.listOf(parse.name)], 'must be "*" or a list of node names') as v.GenericSchema<
+  v.union([v.literal("*"), parse.listSchema(parse.name)], 'must be "*" or a list of node names') as v.GenericSchema<
     "*" | string[]
   >,
 );
 
 /** The command of a run or of a state update. */
-export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse.owned<
+export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse.passthroughObject<
   NonNullable<RunCreate["command"]>
 >({
   update: v.optional(
@@ -33,7 +33,7 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse
       "must be an object or a list of [channel, value] pairs",
     ),
   ),
-  expected_answers: parse.described(
+  expected_answers: parse.withDescription(
     v.optional(
       v.record(parse.name, parse.integer(0, Number.MAX_SAFE_INTEGER), "must be an object of interrupt ids and numbers"),
     ),
@@ -51,7 +51,7 @@ const feedbackKeys = v.union(
 const webhook = v.pipe(v.string("must be a string"), v.metadata({ minLength: 1, maxLength: MAX_URL_LENGTH }));
 
 /** The body of every route that creates a run */
-export const runCreate: parse.Fields<RunCreate> = v.object({
+export const runCreate: parse.FieldSchema<RunCreate> = v.object({
   assistant_id: parse.assistantId,
   input: v.optional(parse.anyJson),
   command: v.optional(command),
@@ -62,16 +62,16 @@ export const runCreate: parse.Fields<RunCreate> = v.object({
   checkpoint_id: v.optional(parse.name),
   stream_mode: v.optional(
     v.union(
-      [parse.mode, v.array(parse.mode)],
+      [parse.streamMode, v.array(parse.streamMode)],
       `must be one of ${STREAM_MODES.join(", ")}, or a list of these`,
     ) as v.GenericSchema<StreamMode | StreamMode[]>,
   ),
   stream_subgraphs: v.optional(parse.flag),
-  stream_resumable: parse.described(
+  stream_resumable: parse.withDescription(
     v.optional(parse.flag),
     "Stores the frames, so that clients can resume the stream after a restart and after the end",
   ),
-  multitask_strategy: parse.described(
+  multitask_strategy: parse.withDescription(
     v.optional(parse.oneOf(CHOICES.multitask_strategy)),
     "What to do with active runs of the thread. Default `enqueue`: wait for them",
   ),
@@ -79,41 +79,41 @@ export const runCreate: parse.Fields<RunCreate> = v.object({
   on_disconnect: v.optional(parse.oneOf(CHOICES.on_disconnect)),
   // Some SDK types have values that no server knows. They are ignored.
   on_completion: v.fallback(v.optional(parse.oneOf(["delete", "keep"])), undefined),
-  after_seconds: parse.described(
+  after_seconds: parse.withDescription(
     v.optional(v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0"))),
     "Delays the start by so many seconds. `created_at` is the time of the start",
   ),
   interrupt_before: breakpoints,
   interrupt_after: breakpoints,
-  strict_resume: parse.described(
+  strict_resume: parse.withDescription(
     v.optional(parse.flag),
     "Refuses answers to interrupts that are not open; by default they are ignored",
   ),
   durability: v.optional(parse.oneOf(CHOICES.durability)),
   checkpoint_during: v.optional(parse.flag),
-  webhook: parse.described(
+  webhook: parse.withDescription(
     v.optional(webhook),
     "Receives a POST when the run ends: an absolute URL, or a path of the host application",
   ),
-  feedback_keys: parse.described(
+  feedback_keys: parse.withDescription(
     v.optional(feedbackKeys),
     "Creates a feedback link for each key; the `feedback` event contains the links",
   ),
 });
 
 /** Validates a run that an authorization handler has changed. */
-export const recheck = (changed: RunCreate): RunCreate =>
+export const revalidateRun = (changed: RunCreate): RunCreate =>
   parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), runCreate);
 
 /** What the headers of the request add to a run. */
-export const originOfHeaders = ({ request, handler }: RequestContext): RunOrigin => ({
+export const readRunOriginFromHeaders = ({ request, handler }: RequestContext): RunOrigin => ({
   configurable: handler.copyHeaders(request.headers),
   webhook_depth: readWebhookDepth(request.headers),
-  recheck,
+  recheck: revalidateRun,
 });
 
 /** What the request adds to the body. An idempotency key counts per route. */
-export async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-  const idempotency = await readIdempotency(context.request.headers, route, bytes);
-  return { ...originOfHeaders(context), ...(idempotency ? { idempotency } : {}) };
+export async function readRunOrigin(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+  const idempotency = await readIdempotencyKey(context.request.headers, route, bytes);
+  return { ...readRunOriginFromHeaders(context), ...(idempotency ? { idempotency } : {}) };
 }

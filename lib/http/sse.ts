@@ -2,9 +2,9 @@
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import { LARGE, SharedTexts } from "../streams/shared-texts.ts";
-import { CHUNK_SIZE, openResponse, type Source, type Taken } from "./open-body.ts";
+import { type BodySource, CHUNK_CHARS, createStreamingResponse, type SourceText } from "./open-body.ts";
 import type { HeaderValues } from "./respond.ts";
-import type { OpenBodies, RequestContext } from "./route.ts";
+import type { RequestContext, StreamingBodies } from "./route.ts";
 
 interface StreamOptions {
   /** Part of the log records of the stream. */
@@ -14,7 +14,7 @@ interface StreamOptions {
    * The stream outlives its runs. Its body begins with a heartbeat, because clients wait for the headers, and closes normally where other
    * bodies fail: clients of such a stream reconnect after any end, and proxies such as Vite's pass on no failure.
    */
-  readonly endless?: boolean;
+  readonly isEndless?: boolean;
 }
 
 const HEADERS: HeaderValues = {
@@ -27,49 +27,54 @@ const HEADERS: HeaderValues = {
  * Returns frames as server-sent events. The body closes normally only after an `end` frame, or after a frame with `last`. If the frames
  * stop earlier (server stop, storage failure, stalled reader) the body fails: only then clients reconnect with Last-Event-ID.
  */
-export function eventStream(
+export function createEventStreamResponse(
   context: RequestContext,
   frames: Reader<Frame>,
-  { ids, headers, endless = false }: StreamOptions = {},
+  { ids, headers, isEndless = false }: StreamOptions = {},
 ): Response {
   const { request_id, handler } = context;
-  const source = new FrameSource(handler.bodies, frames, { ...ids, request_id }, endless);
-  return openResponse(context, source, { ...HEADERS, ...headers });
+  const source = new FrameSource(handler.streamingBodies, frames, { ...ids, request_id }, isEndless);
+  return createStreamingResponse(context, source, { ...HEADERS, ...headers });
 }
 
-class FrameSource implements Source {
+class FrameSource implements BodySource {
   // Without a blank line after it: SDKs would emit an event without data.
   readonly heartbeat = ": heartbeat\n";
-  readonly endless: boolean;
-  readonly #bodies: OpenBodies;
+  readonly isEndless: boolean;
+  readonly #bodies: StreamingBodies;
   readonly #frames: Reader<Frame>;
   readonly #logIds: Readonly<Record<string, string>>;
   /** Frames that are not sent yet, the newest first. All readers of the run share the frame objects. */
   #ready: Frame[] = [];
 
-  constructor(bodies: OpenBodies, frames: Reader<Frame>, logIds: Readonly<Record<string, string>>, endless: boolean) {
+  constructor(
+    bodies: StreamingBodies,
+    frames: Reader<Frame>,
+    logIds: Readonly<Record<string, string>>,
+    isEndless: boolean,
+  ) {
     this.#bodies = bodies;
     this.#frames = frames;
     this.#logIds = logIds;
-    this.endless = endless;
+    this.isEndless = isEndless;
   }
 
-  async wait(): Promise<boolean> {
+  async waitForText(): Promise<boolean> {
     const frames = await this.#frames.next();
     this.#ready = frames.map((frame) => shareFrameText(this.#bodies, frame)).reverse();
     return this.#ready.length > 0;
   }
 
   /** Takes frames for about one chunk. */
-  take(): Taken {
+  takeText(): SourceText {
     const chunk = new ChunkPieces();
-    while (chunk.length < CHUNK_SIZE && !chunk.last) {
+    while (chunk.length < CHUNK_CHARS && !chunk.last) {
       const frame = this.#ready.pop();
       if (!frame) break;
       chunk.add(frame);
     }
     // The body does not call it after the last text: the log of the run and the guard of its thread would stay.
-    if (chunk.last) this.leave();
+    if (chunk.last) this.release();
     return chunk.toTaken();
   }
 
@@ -77,7 +82,7 @@ class FrameSource implements Source {
     this.#bodies.environment.log({ level: "error", message: "Reading a stream failed", ...this.#logIds, error });
   }
 
-  leave(): void {
+  release(): void {
     this.#frames.leave();
   }
 }
@@ -94,7 +99,7 @@ class ChunkPieces {
 
   add(frame: Frame): void {
     this.#text += fieldsBefore(frame);
-    if (frame.data.length < CHUNK_SIZE / 4) {
+    if (frame.data.length < CHUNK_CHARS / 4) {
       this.#text += frame.data;
     } else {
       this.#pieces.push(this.#text, frame.data);
@@ -106,8 +111,8 @@ class ChunkPieces {
     this.last = frame.event === "end" || frame.last === true;
   }
 
-  toTaken(): Taken {
-    return { pieces: [...this.#pieces, this.#text], last: this.last, keepsAlive: this.#longFrames };
+  toTaken(): SourceText {
+    return { pieces: [...this.#pieces, this.#text], isLast: this.last, retainedFrames: this.#longFrames };
   }
 }
 
@@ -119,10 +124,10 @@ function fieldsBefore({ id, event }: Frame): string {
 }
 
 /** Returns the frame, with the text of an equal frame that another reader has: without this, readers that stall would hold a copy each. */
-function shareFrameText(bodies: OpenBodies, frame: Frame): Frame {
+function shareFrameText(bodies: StreamingBodies, frame: Frame): Frame {
   const { length } = frame.data;
   if (length < LARGE) return frame;
-  bodies.texts ??= new SharedTexts();
-  const first = bodies.texts.share(length, frame);
+  bodies.sharedTexts ??= new SharedTexts();
+  const first = bodies.sharedTexts.share(length, frame);
   return first === frame ? frame : { ...frame, data: first.data, sharedFrom: first };
 }

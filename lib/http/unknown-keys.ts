@@ -9,7 +9,9 @@ const KEYS_OF_CLIENTS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
 const MAX_WARNINGS = 1_000;
 
 /** Warns once about the same keys at the same route: a client sends them with each request. */
-export function unknownKeyLog(environment: Pick<Environment, "log">): NonNullable<HandlerState["logUnknownKeys"]> {
+export function createUnknownKeyLog(
+  environment: Pick<Environment, "log">,
+): NonNullable<HandlerState["logUnknownKeys"]> {
   const logged = new Set<string>();
   return ({ method, path }, keys, allowed) => {
     const hints = keys

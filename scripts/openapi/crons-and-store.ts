@@ -1,8 +1,8 @@
 /** Schemas of crons and of the store. */
 
-import type { Fields } from "../../lib/http/parse.ts";
+import type { FieldSchema } from "../../lib/http/parse.ts";
 import { cronCount, cronCreate, cronPatch, cronSearch } from "../../lib/http/routes/crons.ts";
-import { itemPlace, itemPut, itemSearch, namespaceSearch } from "../../lib/http/routes/store.ts";
+import { itemAddress, itemPut, itemSearch, namespaceSearch } from "../../lib/http/routes/store.ts";
 
 import type { JsonObject } from "../../lib/json.ts";
 import { list, nullable, object, record, string, time, uuid } from "./schemas.ts";
@@ -43,13 +43,13 @@ export const cronAndStoreSchemas: JsonObject = {
 };
 
 /** Request schemas by name. */
-export const cronAndStoreRequests: readonly (readonly [Fields<unknown>, string])[] = [
+export const cronAndStoreRequests: readonly (readonly [FieldSchema<unknown>, string])[] = [
   [cronCreate, "CronCreate"],
   [cronPatch, "CronPatch"],
   [cronSearch, "CronSearch"],
   [cronCount, "CronCount"],
   [itemPut, "StoreItemPut"],
-  [itemPlace, "StoreItemPlace"],
+  [itemAddress, "StoreItemPlace"],
   [itemSearch, "StoreItemSearch"],
   [namespaceSearch, "StoreNamespaceSearch"],
-] as unknown as readonly (readonly [Fields<unknown>, string])[];
+] as unknown as readonly (readonly [FieldSchema<unknown>, string])[];

@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import type { Route } from "../../lib/http/route.ts";
-import { allRoutes } from "../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreSchemas } from "./crons-and-store.ts";
 import { operationSchemas } from "./operations.ts";
@@ -13,7 +13,7 @@ import { REQUESTS, requestSchema } from "./requests.ts";
 import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, ref, schemas, string, uuid } from "./schemas.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 /** Path parameters that are UUIDs. */
 const IDS = new Set(["thread_id", "run_id", "cron_id", "token", "id"]);
@@ -74,15 +74,15 @@ function errorsOf(route: Route): number[] {
 }
 
 function responses(route: Route): JsonObject {
-  const { answer, accepted, no_content, upgrades, answer_headers } = route;
-  const headers = Object.fromEntries((answer_headers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
+  const { response, accepted, no_content, upgrades, response_headers } = route;
+  const headers = Object.fromEntries((response_headers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
   const success: JsonObject = {};
-  if (answer !== undefined) {
-    success["200"] = { description: "Success", ...(answer_headers ? { headers } : {}), content: contentOf(answer) };
+  if (response !== undefined) {
+    success["200"] = { description: "Success", ...(response_headers ? { headers } : {}), content: contentOf(response) };
   }
   if (upgrades) success["101"] = { description: upgrades };
   if (accepted) success["202"] = { description: accepted };
-  if (no_content || (answer === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
+  if (no_content || (response === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
   const limit = route.max_body_bytes;
   const tooLarge = `The body is larger than ${(limit ?? 0) / 1024} KiB or holds more values than \`http.max_body_values\``;
   const failures = errorsOf(route).map((status) => {

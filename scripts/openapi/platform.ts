@@ -1,5 +1,5 @@
 /** Schemas of the routes under `/api/v1`, and the requests that routes read by hand. */
-import { WORKSPACES } from "../../lib/http/routes/platform.ts";
+import { MAX_WORKSPACES_PER_PAGE } from "../../lib/http/routes/platform.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { errorCode, list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 
@@ -154,7 +154,10 @@ export const HAND_READ: Readonly<Record<string, HandRead>> = {
     ],
   },
   "get /api/v1/workspaces": {
-    query: [query("limit", { type: "integer", minimum: 1, maximum: WORKSPACES, default: 100 }), ...page.slice(1)],
+    query: [
+      query("limit", { type: "integer", minimum: 1, maximum: MAX_WORKSPACES_PER_PAGE, default: 100 }),
+      ...page.slice(1),
+    ],
   },
   "post /api/v1/feedback/tokens/:token+": { body: ref("Submission") },
   "get /api/v1/feedback/tokens/:token+": {

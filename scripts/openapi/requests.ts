@@ -2,23 +2,23 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import { runAgentInput } from "../../lib/http/endpoints/ag-ui/requests.ts";
 import { chatBody } from "../../lib/http/endpoints/ai/requests.ts";
-import { type Fields, UUID } from "../../lib/http/parse.ts";
+import { type FieldSchema, UUID } from "../../lib/http/parse.ts";
 import {
   assistantCount,
   assistantCreate,
   assistantPatch,
   assistantSearch,
-  latest,
+  versionChoice,
   versionSearch,
 } from "../../lib/http/routes/assistants.ts";
 import { feedbackCreate, feedbackLink, feedbackPatch, submission } from "../../lib/http/routes/feedback-requests.ts";
 import { eventFilter, threadCommand } from "../../lib/http/routes/protocol.ts";
 import { cancelMany } from "../../lib/http/routes/runs.ts";
 import {
+  checkpointStateQuery,
   historySearch,
-  stateAt,
-  stateChange,
-  stateNote,
+  statePatch,
+  stateUpdateBody,
   threadCount,
   threadCreate,
   threadPatch,
@@ -29,7 +29,7 @@ import { runCreate } from "../../lib/http/run-request.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests } from "./crons-and-store.ts";
 
-type Schema = Fields<unknown>;
+type Schema = FieldSchema<unknown>;
 
 /** The bodies, with their names in the document. */
 export const REQUESTS: ReadonlyMap<Schema, string> = new Map<Schema, string>([
@@ -38,15 +38,15 @@ export const REQUESTS: ReadonlyMap<Schema, string> = new Map<Schema, string>([
   [assistantSearch, "AssistantSearch"],
   [assistantCount, "AssistantCount"],
   [versionSearch, "VersionSearch"],
-  [latest, "Latest"],
+  [versionChoice, "Latest"],
   [threadCreate, "ThreadCreate"],
   [threadPatch, "ThreadPatch"],
   [threadSearch, "ThreadSearch"],
   [threadCount, "ThreadCount"],
   [threadPrune, "ThreadPrune"],
-  [stateChange, "StateChange"],
-  [stateNote, "StateNote"],
-  [stateAt, "StateAt"],
+  [stateUpdateBody, "StateChange"],
+  [statePatch, "StateNote"],
+  [checkpointStateQuery, "StateAt"],
   [historySearch, "HistorySearch"],
   [threadCommand, "ThreadCommand"],
   [eventFilter, "EventFilter"],

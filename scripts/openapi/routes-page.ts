@@ -1,5 +1,5 @@
 /** Writes the list of routes for docs/reference/http-routes.md from the route table. */
-import { defaultUse } from "../../lib/http/access.ts";
+import { getDefaultAccessLevel } from "../../lib/http/access.ts";
 import type { Route } from "../../lib/http/route.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
@@ -34,7 +34,7 @@ const PERMISSIONS = {
   account: "account",
 } as const;
 
-function permissionOf({ method, access = defaultUse(method.toUpperCase()) }: Route): string {
+function permissionOf({ method, access = getDefaultAccessLevel(method.toUpperCase()) }: Route): string {
   // It depends on the query: a subscriber that can stop the run needs more.
   if (typeof access === "function") return `${PERMISSIONS.read}, ${PERMISSIONS.run}`;
   return PERMISSIONS[access];

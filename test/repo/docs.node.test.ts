@@ -7,7 +7,7 @@ import { COMMANDS, usage } from "../../adapters/standalone/command-options.ts";
 import { formatUsage } from "../../adapters/standalone/commands.ts";
 import { type ErrorCode, REASONS, ServiceError, STATUS } from "../../lib/errors.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
-import { allRoutes } from "../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../lib/http/routes/mod.ts";
 import { errorsPage, HELP } from "../../scripts/errors.ts";
 import { testService } from "../suite/kit.ts";
 
@@ -215,7 +215,7 @@ describe("docs/guides", () => {
   it("accounts.md names every path that needs no key", async () => {
     const [, section = ""] = /These paths need no key:\n(.*?)\n## /s.exec(read("docs/guides/accounts.md")) ?? [];
     const named = matches(section, /`(\/[^`]*)`/g);
-    const open = (await allRoutes()).filter(({ access, open_locally }) => access === "open" || open_locally);
+    const open = (await loadAllRoutes()).filter(({ access, open_locally }) => access === "open" || open_locally);
     assert.ok(open.length > 10);
     for (const { path } of open) {
       const isNamed = named.some((name) => path === name || (/\/$|-resource$/.test(name) && path.startsWith(name)));

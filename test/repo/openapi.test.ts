@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { allRoutes } from "../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../lib/http/routes/mod.ts";
 import { openapi } from "../../scripts/openapi/mod.ts";
 import { HAND_READ } from "../../scripts/openapi/platform.ts";
 import { routesPage } from "../../scripts/openapi/routes-page.ts";
 import { fake } from "../lib/http/fake-service.ts";
 import { testService } from "../suite/kit.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
 

@@ -15,7 +15,7 @@ import type { Environment } from "../../lib/environment.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import { type Duration, durationOf } from "../../lib/executor/step-names.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { handlerSchema } from "../../lib/http/options.ts";
+import { handlerOptionsSchema } from "../../lib/http/options.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
 import type { FeedbackTokenRow, Storage } from "../../lib/storage/mod.ts";
@@ -211,7 +211,7 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     ...conflict(rest, "executor", "agents", agents),
     ...conflict(rest, "storage", "database", database),
     ...(database === undefined ? [] : findDatabaseProblems(database)),
-    ...problemsIn(handlerSchema, handlerOptions, "http"),
+    ...problemsIn(handlerOptionsSchema, handlerOptions, "http"),
   ];
   const settings = { ...rest, ...(http === undefined ? {} : { http: serviceHttp }) };
   const executor = rest.executor ?? (await createAgentsExecutor(agents, problems));

@@ -15,7 +15,7 @@ export interface ThreadWatch {
 }
 
 /** Begins with all of them. However many there are, one is looked at in a second without a signal. */
-export function watchThreads({ service, nouns: resources }: RequestContext, threads: readonly string[]): ThreadWatch {
+export function watchThreads({ service, resources }: RequestContext, threads: readonly string[]): ThreadWatch {
   const { bus, environment } = service;
   const changedIds = new Set(threads);
   const lastUpdates = new Map<string, string | null>();

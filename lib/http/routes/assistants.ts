@@ -5,8 +5,8 @@ import { invalidField } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { AssistantSort } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
-import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
-import { assistantId, type RequestContext, type Route, routesOf, segment } from "../route.ts";
+import { jsonResponse, noContentResponse, PAGE_HEADERS, pageResponse } from "../respond.ts";
+import { createRouteGroup, type RequestContext, type Route, readAssistantId, readPathSegment } from "../route.ts";
 
 const ASSISTANT_FIELDS = [
   "assistant_id",
@@ -22,26 +22,26 @@ const ASSISTANT_FIELDS = [
 ] as const;
 
 /** POST /assistants */
-export const assistantCreate: parse.Fields<AssistantCreate> = v.object({
+export const assistantCreate: parse.FieldSchema<AssistantCreate> = v.object({
   graph_id: parse.name,
   assistant_id: v.optional(parse.uuid),
   config: v.optional(parse.config),
   context: v.optional(parse.anyObject),
   metadata: v.optional(parse.anyObject),
-  name: parse.described(v.optional(parse.text), "Default `Untitled`"),
+  name: parse.withDescription(v.optional(parse.text), "Default `Untitled`"),
   description: v.optional(parse.text),
-  if_exists: parse.described(
+  if_exists: parse.withDescription(
     parse.ifExists,
     "`raise` (default): conflict when the id exists; `do_nothing`: the existing assistant, unchanged",
   ),
 });
 
 /** PATCH /assistants/{assistant_id} */
-export const assistantPatch: parse.Fields<AssistantPatch> = v.object({
+export const assistantPatch: parse.FieldSchema<AssistantPatch> = v.object({
   graph_id: v.optional(parse.name),
   config: v.optional(parse.config),
   context: v.optional(parse.anyObject),
-  metadata: parse.described(v.optional(parse.anyObject), "Merged shallowly"),
+  metadata: parse.withDescription(v.optional(parse.anyObject), "Merged shallowly"),
   name: v.optional(parse.text),
   description: v.optional(parse.text),
 });
@@ -53,25 +53,25 @@ const assistantFilter = {
 };
 
 /** POST /assistants/count */
-export const assistantCount: parse.Fields<AssistantFilter> = v.object(assistantFilter);
+export const assistantCount: parse.FieldSchema<AssistantFilter> = v.object(assistantFilter);
 
 /** POST /assistants/search */
-export const assistantSearch: parse.Fields<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
+export const assistantSearch: parse.FieldSchema<AssistantSearch & { readonly select?: readonly string[] }> = v.object({
   ...assistantFilter,
-  ...parse.page,
-  ...parse.sorting<AssistantSort>(["assistant_id", "created_at", "updated_at", "name", "graph_id"]),
-  select: v.optional(parse.listOf(parse.oneOf(ASSISTANT_FIELDS))),
+  ...parse.pageFields,
+  ...parse.sortFields<AssistantSort>(["assistant_id", "created_at", "updated_at", "name", "graph_id"]),
+  select: v.optional(parse.listSchema(parse.oneOf(ASSISTANT_FIELDS))),
 });
 
 /** POST /assistants/{assistant_id}/versions */
-export const versionSearch: parse.Fields<{
+export const versionSearch: parse.FieldSchema<{
   readonly metadata?: JsonObject;
   readonly limit?: number;
   readonly offset?: number;
-}> = v.object({ metadata: v.optional(parse.containment), ...parse.page });
+}> = v.object({ metadata: v.optional(parse.containment), ...parse.pageFields });
 
 /** POST /assistants/{assistant_id}/latest, as body or as query */
-export const latest: parse.Fields<{ readonly version?: number }> = v.object({
+export const versionChoice: parse.FieldSchema<{ readonly version?: number }> = v.object({
   version: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
 });
 
@@ -93,7 +93,7 @@ const drawing = v.object({
 /** GET /assistants/{assistant_id}/subgraphs */
 const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
-const route = routesOf({ tag: "Assistants", group: "assistants" });
+const route = createRouteGroup({ tag: "Assistants", group: "assistants" });
 
 /** The version to activate: clients send it in the body, the published description has it in the query. */
 async function version(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
@@ -103,9 +103,9 @@ async function version(context: RequestContext<{ version?: number }, { version?:
 }
 
 async function subgraphs(context: RequestContext<unknown, { recurse?: boolean }>): Promise<Response> {
-  const namespace = context.params.namespace === undefined ? null : segment(context, "namespace");
+  const namespace = context.params.namespace === undefined ? null : readPathSegment(context, "namespace");
   const { recurse } = context.query();
-  return json(await context.nouns.assistants.subgraphs(assistantId(context), namespace, recurse));
+  return jsonResponse(await context.resources.assistants.subgraphs(readAssistantId(context), namespace, recurse));
 }
 
 const reads = { events: ["assistants:read"], errors: [404] } as const;
@@ -114,20 +114,20 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     summary: "Create an assistant",
     events: ["assistants:create"],
     body: assistantCreate,
-    answer: "Assistant",
+    response: "Assistant",
     errors: [404, 409],
-    handle: async (context) => json(await context.nouns.assistants.create(await context.body())),
+    handle: async (context) => jsonResponse(await context.resources.assistants.create(await context.body())),
   }),
   route("post", "/assistants/search", {
     summary: "Search assistants",
     access: "read",
     events: ["assistants:search"],
     body: assistantSearch,
-    answer: "Assistant[]",
-    answer_headers: PAGE_HEADERS,
+    response: "Assistant[]",
+    response_headers: PAGE_HEADERS,
     async handle(context) {
       const { select, ...search } = await context.body();
-      return paged(await context.nouns.assistants.search(search), select);
+      return pageResponse(await context.resources.assistants.search(search), select);
     },
   }),
   route("post", "/assistants/count", {
@@ -135,22 +135,23 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     access: "read",
     events: ["assistants:search"],
     body: assistantCount,
-    answer: "count",
-    handle: async (context) => json(await context.nouns.assistants.count(await context.body())),
+    response: "count",
+    handle: async (context) => jsonResponse(await context.resources.assistants.count(await context.body())),
   }),
   route("get", "/assistants/:assistant_id", {
     summary: "Get an assistant",
     ...reads,
-    answer: "Assistant",
-    handle: async (context) => json(await context.nouns.assistants.get(assistantId(context))),
+    response: "Assistant",
+    handle: async (context) => jsonResponse(await context.resources.assistants.get(readAssistantId(context))),
   }),
   route("patch", "/assistants/:assistant_id", {
     summary: "Create a new version of an assistant and activate it",
     events: ["assistants:update"],
     body: assistantPatch,
-    answer: "Assistant",
+    response: "Assistant",
     errors: [404],
-    handle: async (context) => json(await context.nouns.assistants.update(assistantId(context), await context.body())),
+    handle: async (context) =>
+      jsonResponse(await context.resources.assistants.update(readAssistantId(context), await context.body())),
   }),
   route("delete", "/assistants/:assistant_id", {
     summary: "Delete an assistant with all its versions",
@@ -158,8 +159,8 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     query: assistantDeletion,
     errors: [404, 409],
     async handle(context) {
-      await context.nouns.assistants.delete(assistantId(context), context.query());
-      return empty();
+      await context.resources.assistants.delete(readAssistantId(context), context.query());
+      return noContentResponse();
     },
   }),
   route("post", "/assistants/:assistant_id/versions", {
@@ -167,50 +168,50 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     access: "read",
     ...reads,
     body: versionSearch,
-    answer: "AssistantVersion[]",
+    response: "AssistantVersion[]",
     async handle(context) {
       const search = await context.body();
-      return json(await context.nouns.assistants.versions(assistantId(context), search));
+      return jsonResponse(await context.resources.assistants.versions(readAssistantId(context), search));
     },
   }),
   route("post", "/assistants/:assistant_id/latest", {
     summary: "Activate a version, given in the body or the query",
     events: ["assistants:update"],
-    body: latest,
-    query: latest,
-    answer: "Assistant",
+    body: versionChoice,
+    query: versionChoice,
+    response: "Assistant",
     errors: [404],
     handle: async (context) =>
-      json(await context.nouns.assistants.setLatest(assistantId(context), await version(context))),
+      jsonResponse(await context.resources.assistants.setLatest(readAssistantId(context), await version(context))),
   }),
   route("get", "/assistants/:assistant_id/graph", {
     summary: "Get the nodes and edges of the graph",
     ...reads,
     query: drawing,
-    answer: "DrawnGraph",
+    response: "DrawnGraph",
     async handle(context) {
       const { xray } = context.query();
-      return json(await context.nouns.assistants.drawn(assistantId(context), xray));
+      return jsonResponse(await context.resources.assistants.drawn(readAssistantId(context), xray));
     },
   }),
   route("get", "/assistants/:assistant_id/schemas", {
     summary: "Get the schemas of the graph",
     ...reads,
-    answer: "GraphSchemas",
-    handle: async (context) => json(await context.nouns.assistants.schemas(assistantId(context))),
+    response: "GraphSchemas",
+    handle: async (context) => jsonResponse(await context.resources.assistants.schemas(readAssistantId(context))),
   }),
   route("get", "/assistants/:assistant_id/subgraphs", {
     summary: "Get the schemas of the subgraphs",
     ...reads,
     query: subgraphSearch,
-    answer: "SubgraphSchemas",
+    response: "SubgraphSchemas",
     handle: subgraphs,
   }),
   route("get", "/assistants/:assistant_id/subgraphs/:namespace", {
     summary: "Get the schemas of one subgraph",
     ...reads,
     query: subgraphSearch,
-    answer: "SubgraphSchemas",
+    response: "SubgraphSchemas",
     handle: subgraphs,
   }),
 ];

@@ -4,9 +4,9 @@ import { CRON_RUN_OPTIONS, type CronRun } from "../../crons/cron-run.ts";
 import type { CronCreate, CronPatch, CronSearch } from "../../crons/mod.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
-import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
-import { cronId, optionalThreadId, type RequestContext, type Route, routesOf } from "../route.ts";
-import { recheck, runCreate } from "../run-request.ts";
+import { jsonResponse, noContentResponse, PAGE_HEADERS, pageResponse } from "../respond.ts";
+import { createRouteGroup, type RequestContext, type Route, readCronId, readOptionalThreadId } from "../route.ts";
+import { revalidateRun, runCreate } from "../run-request.ts";
 
 const CRON_FIELDS = [
   "cron_id",
@@ -31,35 +31,35 @@ const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCrea
   v.GenericSchema
 >;
 
-const schedule = parse.described(parse.name, "A cron expression of five fields, or a nickname such as `@daily`");
+const schedule = parse.withDescription(parse.name, "A cron expression of five fields, or a nickname such as `@daily`");
 const ISO = "ISO 8601";
 
 // The service validates schedules, time zones and times.
 const timing = {
   timezone: v.optional(parse.name),
-  end_time: parse.described(v.optional(parse.text), ISO),
+  end_time: parse.withDescription(v.optional(parse.text), ISO),
   enabled: v.optional(parse.flag),
   on_run_completed: v.optional(parse.oneOf(["delete", "keep"])),
   metadata: v.optional(parse.anyObject),
 };
 
 /** POST /runs/crons and /threads/{thread_id}/runs/crons */
-export const cronCreate: parse.Fields<CronCreate> = v.object({
+export const cronCreate: parse.FieldSchema<CronCreate> = v.object({
   assistant_id: parse.assistantId,
   schedule,
   ...timing,
   ...run,
   if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
-}) as unknown as parse.Fields<CronCreate>;
+}) as unknown as parse.FieldSchema<CronCreate>;
 
 /** PATCH /runs/crons/{cron_id}: null clears the fields that are `nullish`. */
-export const cronPatch: parse.Fields<CronPatch> = v.object({
+export const cronPatch: parse.FieldSchema<CronPatch> = v.object({
   schedule: v.optional(schedule),
   ...timing,
   timezone: v.nullish(parse.name),
-  end_time: parse.described(v.nullish(parse.text), ISO),
+  end_time: parse.withDescription(v.nullish(parse.text), ISO),
   ...Object.fromEntries(Object.entries(run).map(([option, schema]) => [option, v.nullish(schema)])),
-}) as unknown as parse.Fields<CronPatch>;
+}) as unknown as parse.FieldSchema<CronPatch>;
 
 const filter = {
   assistant_id: v.optional(parse.assistantId),
@@ -69,13 +69,13 @@ const filter = {
 };
 
 /** POST /runs/crons/count */
-export const cronCount: parse.Fields<CronQuery> = v.object(filter);
+export const cronCount: parse.FieldSchema<CronQuery> = v.object(filter);
 
 /** POST /runs/crons/search */
-export const cronSearch: parse.Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
+export const cronSearch: parse.FieldSchema<CronSearch & { readonly select?: readonly string[] }> = v.object({
   ...filter,
-  ...parse.page,
-  ...parse.sorting<CronSort>([
+  ...parse.pageFields,
+  ...parse.sortFields<CronSort>([
     "cron_id",
     "assistant_id",
     "thread_id",
@@ -84,10 +84,10 @@ export const cronSearch: parse.Fields<CronSearch & { readonly select?: readonly 
     "created_at",
     "updated_at",
   ]),
-  select: v.optional(parse.listOf(parse.oneOf(CRON_FIELDS))),
+  select: v.optional(parse.listSchema(parse.oneOf(CRON_FIELDS))),
 });
 
-const route = routesOf({ tag: "Crons", group: "crons" });
+const route = createRouteGroup({ tag: "Crons", group: "crons" });
 
 const newCron = {
   events: ["crons:create", "assistants:read", "threads:create_run"],
@@ -95,8 +95,10 @@ const newCron = {
   answer: "Cron",
   errors: [404, 507],
   async handle(context: RequestContext<CronCreate>) {
-    const thread_id = optionalThreadId(context);
-    return json(await context.nouns.crons.create(thread_id, await context.body(), { recheck }));
+    const thread_id = readOptionalThreadId(context);
+    return jsonResponse(
+      await context.resources.crons.create(thread_id, await context.body(), { recheck: revalidateRun }),
+    );
   },
 } as const;
 
@@ -108,11 +110,11 @@ export const CRON_ROUTES: readonly Route[] = [
     access: "read",
     events: ["crons:search"],
     body: cronSearch,
-    answer: "Cron[]",
-    answer_headers: PAGE_HEADERS,
+    response: "Cron[]",
+    response_headers: PAGE_HEADERS,
     async handle(context) {
       const { select, ...search } = await context.body();
-      return paged(await context.nouns.crons.search(search), select);
+      return pageResponse(await context.resources.crons.search(search), select);
     },
   }),
   route("post", "/runs/crons/count", {
@@ -120,31 +122,32 @@ export const CRON_ROUTES: readonly Route[] = [
     access: "read",
     events: ["crons:search"],
     body: cronCount,
-    answer: "count",
-    handle: async (context) => json(await context.nouns.crons.count(await context.body())),
+    response: "count",
+    handle: async (context) => jsonResponse(await context.resources.crons.count(await context.body())),
   }),
   route("get", "/runs/crons/:cron_id", {
     summary: "Get a cron",
     events: ["crons:read"],
-    answer: "Cron",
+    response: "Cron",
     errors: [404],
-    handle: async (context) => json(await context.nouns.crons.get(cronId(context))),
+    handle: async (context) => jsonResponse(await context.resources.crons.get(readCronId(context))),
   }),
   route("patch", "/runs/crons/:cron_id", {
     summary: "Update a cron: absent fields stay, null clears a field, metadata is merged",
     events: ["crons:update"],
     body: cronPatch,
-    answer: "Cron",
+    response: "Cron",
     errors: [404],
-    handle: async (context) => json(await context.nouns.crons.update(cronId(context), await context.body())),
+    handle: async (context) =>
+      jsonResponse(await context.resources.crons.update(readCronId(context), await context.body())),
   }),
   route("delete", "/runs/crons/:cron_id", {
     summary: "Delete a cron; its runs stay",
     events: ["crons:delete"],
     errors: [404],
     async handle(context) {
-      await context.nouns.crons.delete(cronId(context));
-      return empty();
+      await context.resources.crons.delete(readCronId(context));
+      return noContentResponse();
     },
   }),
 ];

@@ -5,34 +5,34 @@ import type { Submission, TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { IdempotencyKey, Page } from "../../storage/mod.ts";
-import { isUnasked } from "../access.ts";
+import { isSubresourceOrPrefetch } from "../access.ts";
 import {
-  absent,
-  checked,
-  finding,
-  type Loc,
-  page,
-  type Report,
-  readAll,
-  readJson,
-  requiredId,
-  single,
+  encodeFinding,
+  type FindingLocation,
+  isAbsent,
+  parseWithSchema,
+  type ReportFinding,
+  readJsonBody,
+  readPage,
+  readRequiredId,
+  readSingleParam,
+  validateWith,
 } from "../findings.ts";
 import { UUID } from "../parse.ts";
-import { readIdempotency, tooLarge } from "../request.ts";
-import { type HeaderValues, json } from "../respond.ts";
-import { type PublicHeaders, type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
-import { configOf, feedbackLink, readSubmission, type SentLink, submission } from "./feedback-requests.ts";
+import { bodyTooLargeError, readIdempotencyKey } from "../request.ts";
+import { type HeaderValues, jsonResponse } from "../respond.ts";
+import { createRouteGroup, getSearchParams, type PublicHeaders, type RequestContext, type Route } from "../route.ts";
+import { feedbackLink, type LinkInput, readSubmission, submission, toFeedbackConfig } from "./feedback-requests.ts";
 
-const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
+const route = createRouteGroup({ tag: "Feedback", access: "account", issues: "found" });
 
 /** Bodies of the token route, which needs no key, may have this many bytes. */
 const MAX_PUBLIC_BYTES: number = 256 * 1024;
 
 /** What a query submits to a token, in its text form. */
 function readTextSubmission(params: URLSearchParams): Submission {
-  const sent = checked((report) => {
-    const text = (name: string): string => single(params, name, report) ?? "";
+  const sent = validateWith((report) => {
+    const text = (name: string): string => readSingleParam(params, name, report) ?? "";
     const value = fromText(text("value"));
     return {
       score: fromText(text("score")),
@@ -41,7 +41,7 @@ function readTextSubmission(params: URLSearchParams): Submission {
       correction: text("correction") === "" ? null : fromJson(text("correction"), report),
     };
   });
-  return { ...readAll(submission, sent, ["query"]), from: "query" };
+  return { ...parseWithSchema(submission, sent, ["query"]), from: "query" };
 }
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
@@ -52,7 +52,7 @@ function fromText(text: string): string | number | boolean | null {
   return /^(?:true|false)$/i.test(text) ? text.toLowerCase() === "true" : text;
 }
 
-function fromJson(text: string, report: Report): Json {
+function fromJson(text: string, report: ReportFinding): Json {
   let value: Json = null;
   try {
     value = JSON.parse(text) as Json;
@@ -65,7 +65,7 @@ function fromJson(text: string, report: Report): Json {
 
 function notEmpty(sent: Submission): Submission {
   const { score, value, comment, correction, from } = sent;
-  return checked((report) => {
+  return validateWith((report) => {
     if ([score, value, comment, correction].every((part) => part === null || part === "")) {
       report([from], "must have a score, a value, a comment or a correction", "missing");
     }
@@ -81,7 +81,7 @@ async function readSubmissionKey(
 ): Promise<IdempotencyKey | undefined> {
   const bytes = new TextEncoder().encode(JSON.stringify(sorted(said as unknown as Json)));
   try {
-    return await readIdempotency(headers, `feedback/tokens/${token_id}`, bytes);
+    return await readIdempotencyKey(headers, `feedback/tokens/${token_id}`, bytes);
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== "invalid") throw error;
     throw new InputError([{ loc: ["header", "idempotency-key"], msg: error.message, type: "value_error" }]);
@@ -103,7 +103,7 @@ const LONGEST_LIFE = LONGEST_DAYS * 1440 * MINUTE;
 const MAX_TOKENS = 100;
 const feedbackLinks = v.pipe(
   v.array(feedbackLink),
-  v.maxLength(MAX_TOKENS, finding("too_long", `must have at most ${MAX_TOKENS} items`)),
+  v.maxLength(MAX_TOKENS, encodeFinding("too_long", `must have at most ${MAX_TOKENS} items`)),
 );
 
 /** The body of a token creation: the requests, and whether they came as a list. */
@@ -111,33 +111,38 @@ function readTokenRequests(
   bytes: Uint8Array,
   now: number,
 ): { readonly requests: readonly TokenRequest[]; readonly many: boolean } {
-  const body = readJson(bytes);
+  const body = readJsonBody(bytes);
   if (!Array.isArray(body)) {
-    const sent = readAll(feedbackLink, body, ["body"]);
-    return { requests: checked((report) => [tokenRequest(sent, ["body"], now, report)]), many: false };
+    const sent = parseWithSchema(feedbackLink, body, ["body"]);
+    return { requests: validateWith((report) => [tokenRequest(sent, ["body"], now, report)]), many: false };
   }
-  const all = readAll(feedbackLinks, body, ["body"]);
-  const requests = checked((report) => all.map((sent, index) => tokenRequest(sent, ["body", index], now, report)));
+  const all = parseWithSchema(feedbackLinks, body, ["body"]);
+  const requests = validateWith((report) => all.map((sent, index) => tokenRequest(sent, ["body", index], now, report)));
   return { requests, many: true };
 }
 
-const tokenRequest = (sent: SentLink, loc: Loc, now: number, report: Report): TokenRequest => ({
+const tokenRequest = (sent: LinkInput, loc: FindingLocation, now: number, report: ReportFinding): TokenRequest => ({
   run_id: sent.run_id.toLowerCase(),
   feedback_key: sent.feedback_key,
   expires_at: readExpiry(sent, loc, now, report),
-  config: configOf(sent.feedback_config),
+  config: toFeedbackConfig(sent.feedback_config),
 });
 
-function readExpiry({ expires_in, expires_at }: SentLink, place: Loc, now: number, report: Report): number {
-  if (!absent(expires_at)) {
+function readExpiry(
+  { expires_in, expires_at }: LinkInput,
+  place: FindingLocation,
+  now: number,
+  report: ReportFinding,
+): number {
+  if (!isAbsent(expires_at)) {
     const loc = [...place, "expires_at"];
-    if (!absent(expires_in)) report(loc, "must not be given together with expires_in");
+    if (!isAbsent(expires_in)) report(loc, "must not be given together with expires_in");
     const moment = parseRfc3339(expires_at) ?? now;
     if (moment <= now) report(loc, "must be later than now");
     else if (moment > now + LONGEST_LIFE) report(loc, `must not be more than ${LONGEST_DAYS} days from now`);
     return moment;
   }
-  if (absent(expires_in)) return now + DEFAULT_LIFE;
+  if (isAbsent(expires_in)) return now + DEFAULT_LIFE;
   const loc = [...place, "expires_in"];
   const { days, hours, minutes } = expires_in;
   const life = (((days ?? 0) * 24 + (hours ?? 0)) * 60 + (minutes ?? 0)) * MINUTE;
@@ -148,9 +153,9 @@ function readExpiry({ expires_in, expires_at }: SentLink, place: Loc, now: numbe
 
 /** The query of a list of tokens. */
 function readTokenQuery(params: URLSearchParams): { readonly run_id: string } & Page {
-  return checked((report) => ({
-    run_id: requiredId(single(params, "run_id", report), ["query", "run_id"], report),
-    ...page(params, report),
+  return validateWith((report) => ({
+    run_id: readRequiredId(readSingleParam(params, "run_id", report), ["query", "run_id"], report),
+    ...readPage(params, report),
   }));
 }
 
@@ -187,17 +192,17 @@ async function submit(context: RequestContext): Promise<Response> {
   const { request, service, params } = context;
   const { method, headers } = request;
   const posted = method === "POST";
-  if (posted && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw tooLarge(MAX_PUBLIC_BYTES);
+  if (posted && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw bodyTooLargeError(MAX_PUBLIC_BYTES);
   const { token: segment = "" } = params;
   // A segment that cannot be an id gets the answer of an unknown token.
   const token = await service.feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
-  if (!posted && isUnasked(request)) return new Response(null, { status: 204, headers: PUBLIC });
+  if (!posted && isSubresourceOrPrefetch(request)) return new Response(null, { status: 204, headers: PUBLIC });
   // Only the holder of a token may make the server wait for a body.
-  const sent = notEmpty(posted ? readSubmission(await context.bytes()) : readTextSubmission(searchParams(context)));
+  const sent = notEmpty(posted ? readSubmission(await context.bytes()) : readTextSubmission(getSearchParams(context)));
   const key = await readSubmissionKey(headers, token.token_id, sent);
   const feedback_id = await service.feedback.submit(token, sent, key);
   if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
-  return json({ feedback_id, message: "Feedback recorded" }, PUBLIC);
+  return jsonResponse({ feedback_id, message: "Feedback recorded" }, PUBLIC);
 }
 
 const submitting = {
@@ -223,21 +228,26 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
   route("post", "/api/v1/feedback/tokens", {
     events: ["threads:update"],
     summary: "Create links that accept feedback on a run without a key; a list is created whole or not at all",
-    answer: "FeedbackTokens",
+    response: "FeedbackTokens",
     errors: [404],
     async handle(context) {
-      const caller = await context.caller();
+      const caller = await context.accountCaller();
       const { requests, many } = readTokenRequests(await context.bytes(), context.service.environment.now());
-      const tokens = await context.nouns.feedback.mintTokens(caller, requests);
-      return json(many ? tokens : tokens[0]);
+      const tokens = await context.resources.feedback.mintTokens(caller, requests);
+      return jsonResponse(many ? tokens : tokens[0]);
     },
   }),
   route("get", "/api/v1/feedback/tokens", {
     events: ["threads:read"],
     summary: "List the links of a run, oldest first, including expired ones",
-    answer: "FeedbackToken[]",
+    response: "FeedbackToken[]",
     handle: async (context) =>
-      json(await context.nouns.feedback.listTokens(await context.caller(), readTokenQuery(searchParams(context)))),
+      jsonResponse(
+        await context.resources.feedback.listTokens(
+          await context.accountCaller(),
+          readTokenQuery(getSearchParams(context)),
+        ),
+      ),
   }),
 ];
 /** True when an HTML page is wanted rather than JSON; of equal wishes the one that names its type, then the first counts. */

@@ -6,17 +6,17 @@ import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackConfig, FeedbackPatch } from "../../storage/mod.ts";
 import { BEYOND, deeperThan, isFiniteJson, longerThan } from "../../validation.ts";
-import { finding, readAll, readObject } from "../findings.ts";
+import { encodeFinding, parseWithSchema, readObjectBody } from "../findings.ts";
 import { MAX_DEPTH } from "../json-scan.ts";
-import { described, type Fields, owned, UUID } from "../parse.ts";
+import { type FieldSchema, passthroughObject, UUID, withDescription } from "../parse.ts";
 
 const MAX_COMMENT = 20_000;
-export const SOURCES = ["api", "model", "app", "auto_eval"] as const;
+export const FEEDBACK_SOURCES = ["api", "model", "app", "auto_eval"] as const;
 
 /** A member that may be null or absent. */
 type Nullish<Output> = v.GenericSchema<unknown, Output> & { readonly type: "nullish" };
 
-const UUID_TEXT = finding("uuid_parsing", "must be a UUID");
+const UUID_TEXT = encodeFinding("uuid_parsing", "must be a UUID");
 const uuid = v.pipe(v.string(UUID_TEXT), v.regex(UUID, UUID_TEXT), v.toLowerCase());
 
 /** Numbers such as 1e999 are no JSON. */
@@ -26,7 +26,7 @@ const finite = <Value>(): v.CheckAction<Value, string> => v.check<Value, string>
 const key: v.GenericSchema<string> = v.pipe(
   v.custom<string>(
     (sent) => keyProblem(sent) === null,
-    ({ input }) => finding("value_error", keyProblem(input) ?? ""),
+    ({ input }) => encodeFinding("value_error", keyProblem(input) ?? ""),
   ),
   v.metadata({ type: "string", minLength: 1, maxLength: 255 }),
 );
@@ -49,7 +49,7 @@ const comment = v.nullish(
     v.transform((sent) => sent.replaceAll("\0", "").toWellFormed()),
     v.check(
       (sent) => !longerThan(sent, MAX_COMMENT),
-      finding("too_long", `must have at most ${MAX_COMMENT} characters`),
+      encodeFinding("too_long", `must have at most ${MAX_COMMENT} characters`),
     ),
   ),
   null,
@@ -81,8 +81,8 @@ interface SentSource {
 
 /** Who gave the feedback. */
 const source: Nullish<SentSource | null> = v.nullish(
-  owned<SentSource>({
-    type: v.nullish(v.picklist(SOURCES, `must be one of ${SOURCES.join(", ")}`)),
+  passthroughObject<SentSource>({
+    type: v.nullish(v.picklist(FEEDBACK_SOURCES, `must be one of ${FEEDBACK_SOURCES.join(", ")}`)),
     metadata: anyObject,
   }),
   null,
@@ -91,7 +91,7 @@ const source: Nullish<SentSource | null> = v.nullish(
 type Content = Pick<Submission, "score" | "value" | "comment" | "correction">;
 
 /** What a body submits to a link. */
-export const submission: Fields<Content & Pick<Submission, "metadata">> = described(
+export const submission: FieldSchema<Content & Pick<Submission, "metadata">> = withDescription(
   v.object({ ...content, metadata: anyObject }),
   "Score, value, comment or correction must be given",
 );
@@ -116,19 +116,19 @@ const created = v.object({
 });
 
 /** A record to be made. */
-export const feedbackCreate: Fields<SentFeedback> = v.pipe(
+export const feedbackCreate: FieldSchema<SentFeedback> = v.pipe(
   created,
   v.rawCheck(({ dataset, addIssue }) => {
     const { run_id = null, session_id = null } = dataset.value as { run_id?: unknown; session_id?: unknown };
     if (run_id !== null || session_id !== null) return;
     const item = { type: "object", origin: "key", input: {}, key: "run_id", value: undefined } as const;
-    addIssue({ message: finding("missing", "run_id or session_id is required"), path: [item] });
+    addIssue({ message: encodeFinding("missing", "run_id or session_id is required"), path: [item] });
   }),
   v.description("`run_id` or `session_id` must be given"),
 );
 
 /** What a patch changes. */
-export const feedbackPatch: Fields<Content & { readonly feedback_source: SentSource | null }> = described(
+export const feedbackPatch: FieldSchema<Content & { readonly feedback_source: SentSource | null }> = withDescription(
   v.object({ ...content, feedback_source: source }),
   "Present fields are changed, null clears",
 );
@@ -141,12 +141,14 @@ const sourceOf = (
 });
 
 export const readSubmission = (bytes: Uint8Array): Submission => ({
-  ...readAll(submission, readObject(bytes), ["body"]),
+  ...parseWithSchema(submission, readObjectBody(bytes), ["body"]),
   from: "body",
 });
 
 export function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
-  const { id, run_id, session_id, feedback_source, ...sent } = readAll(feedbackCreate, readObject(bytes), ["body"]);
+  const { id, run_id, session_id, feedback_source, ...sent } = parseWithSchema(feedbackCreate, readObjectBody(bytes), [
+    "body",
+  ]);
   return {
     ...(id ? { id } : {}),
     ...(run_id ? { run_id } : {}),
@@ -159,17 +161,17 @@ export function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
 
 /** Members that are null are cleared. */
 export function readFeedbackPatch(bytes: Uint8Array): FeedbackPatch {
-  const body = readObject(bytes);
-  const { feedback_source, ...sent } = readAll(feedbackPatch, body, ["body"]);
+  const body = readObjectBody(bytes);
+  const { feedback_source, ...sent } = parseWithSchema(feedbackPatch, body, ["body"]);
   const given = Object.entries(sent).filter(([name]) => Object.hasOwn(body, name));
   const { source_metadata } = sourceOf(feedback_source);
   return { ...Object.fromEntries(given), ...(source_metadata === undefined ? {} : { source_metadata }) };
 }
 
 const CONFIGS = ["continuous", "categorical", "freeform"] as const;
-const NUMBER = finding("type_error", "must be a number");
+const NUMBER = encodeFinding("type_error", "must be a number");
 const number = v.pipe(v.number(NUMBER), v.finite(NUMBER));
-const INTEGER = finding("type_error", "must be an integer");
+const INTEGER = encodeFinding("type_error", "must be an integer");
 const integer = v.optional(v.pipe(v.number(INTEGER), v.integer(INTEGER)));
 
 /** A null member counts as absent. */
@@ -181,12 +183,12 @@ interface SentConfig {
 }
 
 const config = v.pipe(
-  owned<SentConfig>({
+  passthroughObject<SentConfig>({
     type: v.picklist(CONFIGS, `must be one of ${CONFIGS.join(", ")}`),
     min: v.optional(number),
     max: v.optional(number),
     categories: v.optional(
-      v.array(owned({ value: number, label: v.optional(v.string("must be a string")) }), "must be a list"),
+      v.array(passthroughObject({ value: number, label: v.optional(v.string("must be a string")) }), "must be a list"),
     ),
   }),
   v.check(
@@ -196,14 +198,14 @@ const config = v.pipe(
   v.rawCheck(({ dataset, addIssue }) => {
     if (!dataset.typed || dataset.value.type !== "categorical") return;
     const { categories } = dataset.value;
-    const problem = categories ? "must have an item" : finding("missing", "is required");
+    const problem = categories ? "must have an item" : encodeFinding("missing", "is required");
     const item = { type: "object", origin: "value", input: {}, key: "categories", value: categories } as const;
     if (!categories || categories.length === 0) addIssue({ message: problem, path: [item] });
   }),
 );
 
 /** A link to be made. A null member counts as absent. */
-export interface SentLink {
+export interface LinkInput {
   readonly run_id: string;
   readonly feedback_key: string;
   readonly expires_in?: { readonly [unit in "days" | "hours" | "minutes"]?: number | null } | null;
@@ -211,14 +213,14 @@ export interface SentLink {
   readonly feedback_config?: SentConfig | null;
 }
 
-const MOMENT = finding("datetime_parsing", "must be a date or time in RFC 3339");
+const MOMENT = encodeFinding("datetime_parsing", "must be a date or time in RFC 3339");
 
-export const feedbackLink: Fields<SentLink> = described(
-  owned<SentLink>({
+export const feedbackLink: FieldSchema<LinkInput> = withDescription(
+  passthroughObject<LinkInput>({
     run_id: uuid,
     feedback_key: key,
-    expires_in: v.optional(owned({ days: integer, hours: integer, minutes: integer })),
-    expires_at: described(
+    expires_in: v.optional(passthroughObject({ days: integer, hours: integer, minutes: integer })),
+    expires_at: withDescription(
       v.optional(
         v.pipe(
           v.string(MOMENT),
@@ -230,9 +232,9 @@ export const feedbackLink: Fields<SentLink> = described(
     feedback_config: v.optional(config),
   }),
   "Without `expires_in` and `expires_at` it expires after 3 hours; 365 days at most",
-) as Fields<SentLink>;
+) as FieldSchema<LinkInput>;
 
-export function configOf(sent: SentConfig | null | undefined): FeedbackConfig | null {
+export function toFeedbackConfig(sent: SentConfig | null | undefined): FeedbackConfig | null {
   if (!sent) return null;
   const { type, min, max, categories } = sent;
   return {

@@ -3,29 +3,37 @@
 import type { FeedbackFilter } from "../../feedback/mod.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { Page } from "../../storage/mod.ts";
-import { checked, type Loc, oneOfQuery, page, type Report, readUuid, single } from "../findings.ts";
-import { readKnownId } from "../parse.ts";
-import { json } from "../respond.ts";
-import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
-import { readFeedbackCreate, readFeedbackPatch, SOURCES } from "./feedback-requests.ts";
+import {
+  type FindingLocation,
+  type ReportFinding,
+  readEnumParam,
+  readPage,
+  readSingleParam,
+  readUuid,
+  validateWith,
+} from "../findings.ts";
+import { parseResourceId } from "../parse.ts";
+import { jsonResponse } from "../respond.ts";
+import { createRouteGroup, getSearchParams, type RequestContext, type Route } from "../route.ts";
+import { FEEDBACK_SOURCES, readFeedbackCreate, readFeedbackPatch } from "./feedback-requests.ts";
 
-const route = routesOf({ tag: "Feedback", access: "account", issues: "found" });
+const route = createRouteGroup({ tag: "Feedback", access: "account", issues: "found" });
 /** The query of a list of records. */
 const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
-  checked((report) => ({ ...filter(params, report), ...page(params, report) }));
+  validateWith((report) => ({ ...filter(params, report), ...readPage(params, report) }));
 /** The query of the numbers about records. */
-const readStatsQuery = (params: URLSearchParams): FeedbackFilter => checked((report) => filter(params, report));
+const readStatsQuery = (params: URLSearchParams): FeedbackFilter => validateWith((report) => filter(params, report));
 
 function flag(value: string): boolean | null {
   if (/^(?:true|1)$/i.test(value)) return true;
   return /^(?:false|0)$/i.test(value) ? false : null;
 }
 
-function filter(params: URLSearchParams, report: Report): FeedbackFilter {
+function filter(params: URLSearchParams, report: ReportFinding): FeedbackFilter {
   const list = <Name extends string>(
     field: Name,
     name: string,
-    read: (value: string, loc: Loc) => string = (value) => value,
+    read: (value: string, loc: FindingLocation) => string = (value) => value,
   ): { readonly [field in Name]?: string[] } => {
     const sent = params.getAll(name).filter((value) => value !== "" || name === "source");
     if (sent.length === 0) return {};
@@ -33,9 +41,10 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
       [field in Name]: string[];
     };
   };
-  const uuid = (value: string, loc: Loc): string => readUuid(value, loc, report);
-  const source = (value: string, loc: Loc): string => {
-    if (!(SOURCES as readonly string[]).includes(value)) report(loc, `must be one of ${SOURCES.join(", ")}`, "enum");
+  const uuid = (value: string, loc: FindingLocation): string => readUuid(value, loc, report);
+  const source = (value: string, loc: FindingLocation): string => {
+    if (!(FEEDBACK_SOURCES as readonly string[]).includes(value))
+      report(loc, `must be one of ${FEEDBACK_SOURCES.join(", ")}`, "enum");
     return value;
   };
   const one = <Name extends string, Value>(
@@ -44,13 +53,13 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
     msg: string,
     type?: string,
   ): { readonly [name in Name]?: Value } => {
-    const sent = single(params, name, report);
+    const sent = readSingleParam(params, name, report);
     if (sent === undefined) return {};
     const value = read(sent);
     if (value === null) report(["query", name], msg, type);
     return { [name]: value } as { [name in Name]: Value };
   };
-  const level = oneOfQuery(params, "level", ["run", "session"], report);
+  const level = readEnumParam(params, "level", ["run", "session"], report);
   const [boolean, moment] = ["must be true or false", "must be a date or time in RFC 3339"];
   return {
     ...list("run_ids", "run", uuid),
@@ -66,59 +75,75 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   };
 }
 
-const feedbackId = ({ params }: RequestContext): string => readKnownId(params.id, "Feedback");
+const feedbackId = ({ params }: RequestContext): string => parseResourceId(params.id, "Feedback");
 
 export const FEEDBACK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/stats", {
     events: ["threads:read"],
     summary: "Get feedback statistics by key",
-    answer: "FeedbackStats",
+    response: "FeedbackStats",
     async handle(context) {
-      const stats = await context.nouns.feedback.stats(await context.caller(), readStatsQuery(searchParams(context)));
-      return json(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
+      const stats = await context.resources.feedback.stats(
+        await context.accountCaller(),
+        readStatsQuery(getSearchParams(context)),
+      );
+      return jsonResponse(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
   }),
   route("get", "/api/v1/feedback", {
     events: ["threads:read"],
     summary: "List feedback, newest first",
-    answer: "Feedback[]",
+    response: "Feedback[]",
     handle: async (context) =>
-      json(await context.nouns.feedback.list(await context.caller(), readFeedbackQuery(searchParams(context)))),
+      jsonResponse(
+        await context.resources.feedback.list(
+          await context.accountCaller(),
+          readFeedbackQuery(getSearchParams(context)),
+        ),
+      ),
   }),
   route("post", "/api/v1/feedback", {
     events: ["threads:update"],
     summary: "Record feedback on a run or a project",
-    answer: "Feedback",
+    response: "Feedback",
     errors: [404, 409],
     handle: async (context) =>
-      json(await context.nouns.feedback.create(await context.caller(), readFeedbackCreate(await context.bytes()))),
+      jsonResponse(
+        await context.resources.feedback.create(
+          await context.accountCaller(),
+          readFeedbackCreate(await context.bytes()),
+        ),
+      ),
   }),
   route("get", "/api/v1/feedback/:id", {
     events: ["threads:read"],
     summary: "Get feedback",
-    answer: "Feedback",
+    response: "Feedback",
     errors: [404],
-    handle: async (context) => json(await context.nouns.feedback.get(await context.caller(), feedbackId(context))),
+    handle: async (context) =>
+      jsonResponse(await context.resources.feedback.get(await context.accountCaller(), feedbackId(context))),
   }),
   route("patch", "/api/v1/feedback/:id", {
     events: ["threads:update"],
     summary: "Change feedback",
-    answer: "Feedback",
+    response: "Feedback",
     errors: [404],
     async handle(context) {
-      const caller = await context.caller();
+      const caller = await context.accountCaller();
       const id = feedbackId(context);
-      return json(await context.nouns.feedback.update(caller, id, readFeedbackPatch(await context.bytes())));
+      return jsonResponse(
+        await context.resources.feedback.update(caller, id, readFeedbackPatch(await context.bytes())),
+      );
     },
   }),
   route("delete", "/api/v1/feedback/:id", {
     events: ["threads:update"],
     summary: "Delete feedback",
-    answer: "any",
+    response: "any",
     errors: [404],
     async handle(context) {
-      await context.nouns.feedback.delete(await context.caller(), feedbackId(context));
-      return json({});
+      await context.resources.feedback.delete(await context.accountCaller(), feedbackId(context));
+      return jsonResponse({});
     },
   }),
 ];

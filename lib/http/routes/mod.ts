@@ -4,12 +4,12 @@ import type { LazyRoutes, Route } from "../route.ts";
 import { SERVER_ROUTES } from "./server.ts";
 
 /** Routes of the API that this version does not serve. */
-const NOT_BUILT: readonly Route[] = [
+const UNSUPPORTED_ROUTES: readonly Route[] = [
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
 ];
 
 /** The rows that every server needs at once. */
-export const ROUTES: readonly Route[] = [...NOT_BUILT, ...SERVER_ROUTES];
+export const ROUTES: readonly Route[] = [...UNSUPPORTED_ROUTES, ...SERVER_ROUTES];
 
 /** The rows of threads and runs. The first row that matches wins, so fixed words come before the ids they could be taken for. */
 async function agentRoutes(): Promise<readonly Route[]> {
@@ -28,7 +28,7 @@ const below = (start: Route["path"]): LazyRoutes => ({
 });
 
 /** Rows that few deployments call. */
-const SELDOM: readonly LazyRoutes[] = [
+const LAZY_GROUPS: readonly LazyRoutes[] = [
   { path: "/assistants", load: async () => (await import("./assistants.ts")).ASSISTANT_ROUTES },
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
   {
@@ -55,12 +55,12 @@ const SELDOM: readonly LazyRoutes[] = [
   ...ENDPOINTS,
 ];
 
-export const LAZY_ROUTES: readonly LazyRoutes[] = [below("/threads"), below("/runs"), ...SELDOM];
+export const LAZY_ROUTES: readonly LazyRoutes[] = [below("/threads"), below("/runs"), ...LAZY_GROUPS];
 
 /** Every row, in the order in which they match. */
-export const allRoutes = async (): Promise<readonly Route[]> => [
-  ...NOT_BUILT,
+export const loadAllRoutes = async (): Promise<readonly Route[]> => [
+  ...UNSUPPORTED_ROUTES,
   ...(await agentRoutes()),
   ...SERVER_ROUTES,
-  ...(await Promise.all(SELDOM.map(({ load }) => load()))).flat(),
+  ...(await Promise.all(LAZY_GROUPS.map(({ load }) => load()))).flat(),
 ];

@@ -3,9 +3,9 @@ import * as v from "valibot";
 import type { JsonObject } from "../../json.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
-import { accepted, empty, type HeaderValues, json } from "../respond.ts";
-import { type RequestContext, type Route, routesOf } from "../route.ts";
-import { originOf } from "../run-request.ts";
+import { acceptedResponse, type HeaderValues, jsonResponse, noContentResponse } from "../respond.ts";
+import { createRouteGroup, type RequestContext, type Route } from "../route.ts";
+import { readRunOrigin } from "../run-request.ts";
 
 const OBJECT = "must be a JSON object";
 
@@ -29,7 +29,7 @@ const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies D
 
 /** GET /greenroom/runs */
 const runListQuery = v.object({
-  status: v.optional(parse.listOf(parse.runStatus)),
+  status: v.optional(parse.listSchema(parse.runStatus)),
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   thread_id: v.optional(parse.uuid),
@@ -67,7 +67,7 @@ const inboxQuery = v.object({
 
 /** GET /greenroom/webhooks */
 const deliveryListQuery = v.object({
-  state: v.optional(parse.listOf(deliveryState)),
+  state: v.optional(parse.listSchema(deliveryState)),
   thread_id: v.optional(parse.uuid),
   limit: limit(50, 1000),
   cursor,
@@ -86,7 +86,7 @@ const scoreQuery = v.object({
   start: parse.name,
   end: parse.name,
   stride: v.optional(parse.oneOf(["hour", "day", "week"])),
-  key: v.optional(parse.listOf(parse.name)),
+  key: v.optional(parse.listSchema(parse.name)),
 });
 
 /** GET /greenroom/feedback/links */
@@ -95,20 +95,20 @@ const linkQuery = v.object({
   cursor,
 });
 
-const route = routesOf({ tag: "Operations", group: "operations", issues: "query" });
-const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account", issues: "query" });
+const route = createRouteGroup({ tag: "Operations", group: "operations", issues: "query" });
+const accountRoute = createRouteGroup({ tag: "Operations", group: "operations", access: "account", issues: "query" });
 
-const runId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Run", "run_not_found");
-const deliveryId = ({ params }: RequestContext): string => parse.readKnownId(params.run_id, "Webhook delivery");
-const cronId = ({ params }: RequestContext): string => parse.readKnownId(params.cron_id, "Cron");
+const runId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Run", "run_not_found");
+const deliveryId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Webhook delivery");
+const cronId = ({ params }: RequestContext): string => parse.parseResourceId(params.cron_id, "Cron");
 
 async function runAgain(context: RequestContext): Promise<Response> {
   const run_id = runId(context);
-  const origin = await originOf(context, await context.bytes(), `/greenroom/runs/${run_id}/again`);
-  const run = await context.nouns.runs.rerun(run_id, origin);
+  const origin = await readRunOrigin(context, await context.bytes(), `/greenroom/runs/${run_id}/again`);
+  const run = await context.resources.runs.rerun(run_id, origin);
   const location = `/threads/${run.thread_id}/runs/${run.run_id}`;
   const headers: HeaderValues = { "content-location": location };
-  return json(run, headers);
+  return jsonResponse(run, headers);
 }
 
 export const OPERATION_ROUTES: readonly Route[] = [
@@ -116,29 +116,29 @@ export const OPERATION_ROUTES: readonly Route[] = [
     summary: "Search runs of all threads, newest first",
     events: ["threads:search"],
     query: runListQuery,
-    answer: "RunListing",
-    handle: async (context) => json(await context.nouns.runs.search(context.query())),
+    response: "RunListing",
+    handle: async (context) => jsonResponse(await context.resources.runs.search(context.query())),
   }),
   route("get", "/greenroom/runs/stats", {
     summary: "Count the runs of the last hour by status, with waits and durations by minute",
     events: ["threads:search"],
-    answer: "RunStats",
-    handle: async (context) => json(await context.nouns.runs.stats()),
+    response: "RunStats",
+    handle: async (context) => jsonResponse(await context.resources.runs.stats()),
   }),
   route("get", "/greenroom/runs/:run_id", {
     summary: "Get everything that is stored of a run",
     events: ["threads:read"],
-    answer: "RunDetail",
+    response: "RunDetail",
     errors: [404],
-    handle: async (context) => json(await context.nouns.runs.inspect(runId(context))),
+    handle: async (context) => jsonResponse(await context.resources.runs.inspect(runId(context))),
   }),
   route("post", "/greenroom/runs/:run_id/again", {
     summary: "Create a run with the same request, without the credentials of the first one",
     access: "run",
     events: ["threads:read", "threads:create_run", "assistants:read"],
     idempotency_key: true,
-    answer: "Run",
-    answer_headers: ["Content-Location"],
+    response: "Run",
+    response_headers: ["Content-Location"],
     errors: [404, 409, 503, 507],
     handle: runAgain,
   }),
@@ -147,30 +147,30 @@ export const OPERATION_ROUTES: readonly Route[] = [
     summary: "List threads with their titles, last changed first",
     events: ["threads:search"],
     query: threadListQuery,
-    answer: "ThreadListing",
-    handle: async (context) => json(await context.nouns.threads.list(context.query())),
+    response: "ThreadListing",
+    handle: async (context) => jsonResponse(await context.resources.threads.list(context.query())),
   }),
   route("get", "/greenroom/inbox", {
     summary: "List the interrupts that wait for a person, oldest first",
     events: ["threads:search"],
     query: inboxQuery,
-    answer: "Inbox",
-    handle: async (context) => json(await context.nouns.threads.inbox(context.query())),
+    response: "Inbox",
+    handle: async (context) => jsonResponse(await context.resources.threads.inbox(context.query())),
   }),
 
   route("get", "/greenroom/webhooks", {
     summary: "List webhook deliveries, newest first",
     events: ["threads:search"],
     query: deliveryListQuery,
-    answer: "DeliveryListing",
-    handle: async (context) => json(await context.nouns.webhooks.list(context.query())),
+    response: "DeliveryListing",
+    handle: async (context) => jsonResponse(await context.resources.webhooks.list(context.query())),
   }),
   route("get", "/greenroom/webhooks/:run_id", {
     summary: "Get the webhook delivery of a run with its attempts",
     events: ["threads:read"],
-    answer: "DeliveryDetail",
+    response: "DeliveryDetail",
     errors: [404],
-    handle: async (context) => json(await context.nouns.webhooks.get(deliveryId(context))),
+    handle: async (context) => jsonResponse(await context.resources.webhooks.get(deliveryId(context))),
   }),
   route("post", "/greenroom/webhooks/:run_id/send", {
     summary: "Send the webhook of a run again, with a new series of retries",
@@ -178,59 +178,61 @@ export const OPERATION_ROUTES: readonly Route[] = [
     accepted: "It will be sent",
     errors: [404, 409],
     async handle(context) {
-      await context.nouns.webhooks.redeliver(deliveryId(context));
-      return accepted();
+      await context.resources.webhooks.redeliver(deliveryId(context));
+      return acceptedResponse();
     },
   }),
 
   route("get", "/greenroom/crons/preview", {
     summary: "Get the next times of a schedule",
     query: schedulePreview,
-    answer: "SchedulePreview",
-    handle: async (context) => json(await context.nouns.crons.preview(context.query())),
+    response: "SchedulePreview",
+    handle: async (context) => jsonResponse(await context.resources.crons.preview(context.query())),
   }),
   route("get", "/greenroom/crons/:cron_id", {
     summary: "Get the next times and the last firings of a cron",
     events: ["crons:read"],
-    answer: "CronDetail",
+    response: "CronDetail",
     errors: [404],
-    handle: async (context) => json(await context.nouns.crons.inspect(cronId(context))),
+    handle: async (context) => jsonResponse(await context.resources.crons.inspect(cronId(context))),
   }),
   route("post", "/greenroom/crons/:cron_id/run", {
     summary: "Create a run of a cron now, as its creator; the schedule does not move",
     events: ["crons:update"],
-    answer: "Run",
+    response: "Run",
     errors: [404, 409, 503, 507],
-    handle: async (context) => json(await context.nouns.crons.run(cronId(context))),
+    handle: async (context) => jsonResponse(await context.resources.crons.run(cronId(context))),
   }),
 
   accountRoute("get", "/greenroom/feedback/scores", {
     summary: "Summarize feedback by key and time",
     events: ["threads:read"],
     query: scoreQuery,
-    answer: "ScoreSeries",
-    handle: async (context) => json(await context.nouns.feedback.scores(await context.caller(), context.query())),
+    response: "ScoreSeries",
+    handle: async (context) =>
+      jsonResponse(await context.resources.feedback.scores(await context.accountCaller(), context.query())),
   }),
   accountRoute("get", "/greenroom/feedback/links", {
     summary: "List feedback links of all runs, newest first",
     events: ["threads:read"],
     query: linkQuery,
-    answer: "FeedbackLinks",
-    handle: async (context) => json(await context.nouns.feedback.links(await context.caller(), context.query())),
+    response: "FeedbackLinks",
+    handle: async (context) =>
+      jsonResponse(await context.resources.feedback.links(await context.accountCaller(), context.query())),
   }),
   accountRoute("delete", "/greenroom/feedback/links/:id", {
     summary: "Revoke a feedback link; its records stay",
     events: ["threads:update"],
     errors: [404],
     async handle(context) {
-      const caller = await context.caller();
-      await context.nouns.feedback.revokeLink(caller, parse.readKnownId(context.params.id, "Feedback link"));
-      return empty();
+      const caller = await context.accountCaller();
+      await context.resources.feedback.revokeLink(caller, parse.parseResourceId(context.params.id, "Feedback link"));
+      return noContentResponse();
     },
   }),
   accountRoute("get", "/greenroom/server", {
     summary: "Get versions, health, work and configuration; needs `organization:manage`",
-    answer: "ServerReport",
-    handle: async (context) => json(await context.service.report(await context.caller())),
+    response: "ServerReport",
+    handle: async (context) => jsonResponse(await context.service.report(await context.accountCaller())),
   }),
 ];

@@ -3,10 +3,10 @@ import { formatRfc3339, parseRfc3339 } from "../../rfc3339.ts";
 import { type Service, VERSION } from "../../service.ts";
 import type { Page, UsageGroup } from "../../storage/mod.ts";
 import { strideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/report.ts";
-import { checked, page, type Report } from "../findings.ts";
+import { type ReportFinding, readPage, validateWith } from "../findings.ts";
 import { UUID } from "../parse.ts";
-import { json } from "../respond.ts";
-import { type RequestContext, type Route, routesOf, searchParams } from "../route.ts";
+import { jsonResponse } from "../respond.ts";
+import { createRouteGroup, getSearchParams, type RequestContext, type Route } from "../route.ts";
 
 const DAY = 86_400_000;
 const MAX_DAYS = 3660;
@@ -15,7 +15,7 @@ const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"
 
 /** `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError. */
 export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
-  return checked((refuse) => {
+  return validateWith((refuse) => {
     const [quotes = "needed", ...more] = params.getAll("quote");
     if (more.length > 0) refuse(["query", "quote"], "quote must be given once");
     if (quotes === "needed" || quotes === "text") return quotes;
@@ -32,9 +32,9 @@ export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
  * ids), `enum` (unknown or empty group_by or include).
  */
 export const readUsageQuery = (params: URLSearchParams): UsageRequest =>
-  checked((report) => usageRequest(params, (at, msg, type) => report(["query", ...at], msg, type)));
+  validateWith((report) => usageRequest(params, (at, msg, type) => report(["query", ...at], msg, type)));
 
-function usageRequest(params: URLSearchParams, report: Report): UsageRequest {
+function usageRequest(params: URLSearchParams, report: ReportFinding): UsageRequest {
   const start_time = readMoment(params, "start_time", report) ?? Number.NaN;
   const end_time = readMoment(params, "end_time", report) ?? Number.NaN;
   if (end_time <= start_time) report(["end_time"], "end_time must be after start_time");
@@ -51,7 +51,7 @@ function usageRequest(params: URLSearchParams, report: Report): UsageRequest {
 }
 
 /** A required time; null where it is absent or malformed. */
-function readMoment(params: URLSearchParams, name: string, report: Report): number | null {
+function readMoment(params: URLSearchParams, name: string, report: ReportFinding): number | null {
   const [sent = "", ...others] = params.getAll(name);
   if (others.length > 0) report([name], `${name} must be given once`);
   if (sent === "") {
@@ -64,7 +64,7 @@ function readMoment(params: URLSearchParams, name: string, report: Report): numb
 }
 
 /** Ids as repeated parameters, or as one list with commas. */
-function readWorkspaceIds(params: URLSearchParams, report: Report): string[] {
+function readWorkspaceIds(params: URLSearchParams, report: ReportFinding): string[] {
   const sent = params.getAll("workspace_ids");
   const list = sent.length === 1 ? (sent[0] as string).split(",") : sent;
   const ids = new Set<string>();
@@ -79,7 +79,7 @@ function readWorkspaceIds(params: URLSearchParams, report: Report): string[] {
   return [...ids];
 }
 
-function readGroup(params: URLSearchParams, report: Report): UsageGroup {
+function readGroup(params: URLSearchParams, report: ReportFinding): UsageGroup {
   const groups = params.getAll("group_by");
   const group_by = GROUPS.find((group) => group === (groups[0] ?? "workspace"));
   if (groups.length > 1) report(["group_by"], "group_by must be given once");
@@ -88,7 +88,7 @@ function readGroup(params: URLSearchParams, report: Report): UsageGroup {
 }
 
 /** True for `include=tokens`. */
-function includesTokens(params: URLSearchParams, report: Report): boolean {
+function includesTokens(params: URLSearchParams, report: ReportFinding): boolean {
   const [included, ...others] = params.getAll("include");
   if (others.length > 0) report(["include"], "include must be given once");
   else if (included !== undefined && included !== "tokens") report(["include"], "include must be tokens", "enum");
@@ -96,29 +96,30 @@ function includesTokens(params: URLSearchParams, report: Report): boolean {
 }
 
 /** The most workspaces in one answer. */
-export const WORKSPACES = 1000;
+export const MAX_WORKSPACES_PER_PAGE = 1000;
 
 /** The query of GET /api/v1/workspaces. Throws an InputError. */
-const readWorkspaceQuery = (params: URLSearchParams): Page => checked((report) => page(params, report, WORKSPACES));
+const readWorkspaceQuery = (params: URLSearchParams): Page =>
+  validateWith((report) => readPage(params, report, MAX_WORKSPACES_PER_PAGE));
 
-const route = routesOf({ tag: "Platform", access: "account", issues: "found" });
-const usageRoute = routesOf({ tag: "Usage", access: "account", issues: "found" });
+const route = createRouteGroup({ tag: "Platform", access: "account", issues: "found" });
+const usageRoute = createRouteGroup({ tag: "Usage", access: "account", issues: "found" });
 
 async function report(context: RequestContext): Promise<UsageReport> {
-  const caller = await context.caller();
+  const caller = await context.accountCaller();
   const { usage }: Pick<Service, "usage"> = context.service;
   usage.admit(caller);
-  return await usage.report(caller, readUsageQuery(searchParams(context)));
+  return await usage.report(caller, readUsageQuery(getSearchParams(context)));
 }
 
 export const PLATFORM_ROUTES: readonly Route[] = [
   route("get", "/api/v1/info", {
     summary: "Get the version and the features of the platform API",
     access: "open",
-    answer: "PlatformInfo",
+    response: "PlatformInfo",
     // Without `use_multipart_endpoint: false` clients send some records to a route for traces.
     handle: () =>
-      json({
+      jsonResponse({
         version: VERSION,
         license_expiration_time: null,
         instance_flags: {},
@@ -134,26 +135,26 @@ export const PLATFORM_ROUTES: readonly Route[] = [
   }),
   route("get", "/api/v1/workspaces", {
     summary: "List the workspaces that the caller may read, by name",
-    answer: "Workspace[]",
+    response: "Workspace[]",
     async handle(context) {
-      const caller = await context.caller();
-      const page = readWorkspaceQuery(searchParams(context));
-      return json(await context.service.access.workspaces(caller, page));
+      const caller = await context.accountCaller();
+      const page = readWorkspaceQuery(getSearchParams(context));
+      return jsonResponse(await context.service.access.workspaces(caller, page));
     },
   }),
   usageRoute("get", "/api/v1/orgs/current/billing/granular-usage", {
     summary: "Count traces in buckets of time, by workspace, project, user or API key",
-    answer: "Usage",
+    response: "Usage",
     errors: [404],
-    handle: async (context) => usageJson(await report(context)),
+    handle: async (context) => createUsageJsonResponse(await report(context)),
   }),
   usageRoute("get", "/api/v1/orgs/current/billing/granular-usage/export", {
     summary: "The same as a CSV file",
-    answer: "csv",
+    response: "csv",
     errors: [404],
     async handle(context) {
-      const quotes = readCsvQuotes(searchParams(context));
-      return usageCsv(await report(context), quotes);
+      const quotes = readCsvQuotes(getSearchParams(context));
+      return createUsageCsvResponse(await report(context), quotes);
     },
   }),
 ];
@@ -162,7 +163,7 @@ export const PLATFORM_ROUTES: readonly Route[] = [
 const RECORDS = 500;
 
 /** `{stride, usage}` as JSON. */
-export function usageJson({ stride, usage }: UsageReport): Response {
+export function createUsageJsonResponse({ stride, usage }: UsageReport): Response {
   const chunk = (records: readonly UsageRecord[], at: number): string => {
     const list = records.map((record) => JSON.stringify(record)).join(",");
     return at > 0 ? `,${list}` : list;
@@ -189,11 +190,11 @@ const SPENT = [
 ] as const;
 
 /** The same as a CSV file. It always has all columns of groupings; those of other groupings are empty. */
-export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
+export function createUsageCsvResponse({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
   const width = strideMs(stride);
   const spent = request.tokens ? SPENT : [];
   const titles = [...COLUMNS.map(([title]) => title), "Traces", ...spent.map(([title]) => title)];
-  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...titles], quotes);
+  const head = formatCsvRow(["Time Bucket Start", "Time Bucket End", ...titles], quotes);
   const row = ({ time_bucket, dimensions, traces, ...sums }: UsageRecord): string => {
     const end = formatRfc3339(Date.parse(time_bucket) + width);
     const names: Readonly<Record<string, string | null>> = dimensions;
@@ -202,7 +203,7 @@ export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQu
       traces,
       ...spent.map(([, key]) => sums[key] ?? null),
     ];
-    return csvRow([time_bucket, end, ...cells], quotes);
+    return formatCsvRow([time_bucket, end, ...cells], quotes);
   };
   const day = (moment: number): string => formatRfc3339(moment).slice(0, 10);
   const name = `granular-usage-${request.group_by}-${day(request.start_time)}-${day(request.end_time)}.csv`;
@@ -243,11 +244,11 @@ const ACTIVE = /^[=+\-@\t\r\n]/;
 type CsvQuotes = "needed" | "text";
 
 /** One row with its line end. Null is an empty cell. Text that starts like a formula gets a tab in front. */
-export function csvRow(cells: readonly (string | number | null)[], quotes: CsvQuotes = "needed"): string {
-  return `${cells.map((cell) => csvCell(cell, quotes)).join(",")}\r\n`;
+export function formatCsvRow(cells: readonly (string | number | null)[], quotes: CsvQuotes = "needed"): string {
+  return `${cells.map((cell) => formatCsvCell(cell, quotes)).join(",")}\r\n`;
 }
 
-function csvCell(value: string | number | null, quotes: CsvQuotes): string {
+function formatCsvCell(value: string | number | null, quotes: CsvQuotes): string {
   if (value === null) return "";
   if (typeof value === "number") return String(value);
   const cell = ACTIVE.test(value) ? `\t${value}` : value;

@@ -4,11 +4,11 @@ import { ServiceError } from "../../errors.ts";
 import type { AuthorizedThreadStream } from "../../protocol/authorization.ts";
 import type { Command, CommandCaller, EventFilter } from "../../protocol/mod.ts";
 import { createSocketSession } from "../../protocol/session.ts";
-import { anyObject, type Fields, integer, listOf, readFields, text } from "../parse.ts";
-import { errorResponse, json } from "../respond.ts";
-import { type RequestContext, type Route, routesOf, threadId } from "../route.ts";
-import { originOfHeaders, runCreate } from "../run-request.ts";
-import { eventStream } from "../sse.ts";
+import { anyObject, type FieldSchema, integer, listSchema, text, validateFields } from "../parse.ts";
+import { errorResponse, jsonResponse } from "../respond.ts";
+import { createRouteGroup, type RequestContext, type Route, readThreadId } from "../route.ts";
+import { readRunOriginFromHeaders, runCreate } from "../run-request.ts";
+import { createEventStreamResponse } from "../sse.ts";
 
 /** The most channels and namespaces of a filter, and segments of a namespace: each event is compared with them. */
 const MOST_CHANNELS = 100;
@@ -18,22 +18,22 @@ const MOST_SEGMENTS = 100;
 const count = integer(0, Number.MAX_SAFE_INTEGER);
 
 /** POST /threads/{thread_id}/commands */
-export const threadCommand: Fields<Command> = v.object({
+export const threadCommand: FieldSchema<Command> = v.object({
   id: count,
   method: text,
   params: v.optional(anyObject),
 });
 
 /** POST /threads/{thread_id}/stream/events. Unknown channels match nothing. */
-export const eventFilter: Fields<EventFilter> = v.object({
+export const eventFilter: FieldSchema<EventFilter> = v.object({
   channels: v.pipe(
-    listOf(text),
+    listSchema(text),
     v.minLength(1, "must name a channel"),
     v.maxLength(MOST_CHANNELS, `must name at most ${MOST_CHANNELS} channels`),
   ),
   namespaces: v.optional(
     v.pipe(
-      listOf(v.pipe(listOf(text), v.maxLength(MOST_SEGMENTS, `must have at most ${MOST_SEGMENTS} segments`))),
+      listSchema(v.pipe(listSchema(text), v.maxLength(MOST_SEGMENTS, `must have at most ${MOST_SEGMENTS} segments`))),
       v.maxLength(MOST_NAMESPACES, `must hold at most ${MOST_NAMESPACES} namespaces`),
     ) as v.GenericSchema<string[][]>,
   ),
@@ -41,7 +41,7 @@ export const eventFilter: Fields<EventFilter> = v.object({
   since: v.optional(count),
 });
 
-const route = routesOf({ tag: "Threads", group: "threads", error_message: true });
+const route = createRouteGroup({ tag: "Threads", group: "threads", error_message: true });
 
 const EVENTS = "/threads/:thread_id/stream/events";
 
@@ -51,12 +51,12 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
     body: threadCommand,
-    answer: "CommandAnswer",
+    response: "CommandAnswer",
     errors: [404, 503, 507],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const command = await context.body();
-      return json(await context.nouns.protocol.command(thread_id, command, commandRuns(context)));
+      return jsonResponse(await context.resources.protocol.command(thread_id, command, commandRuns(context)));
     },
   }),
   route("post", EVENTS, {
@@ -64,12 +64,12 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     access: "read",
     events: ["threads:read"],
     body: eventFilter,
-    answer: "stream",
+    response: "stream",
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const filter = await context.body();
-      const reader = await context.nouns.protocol.subscribe(thread_id, filter);
-      return eventStream(context, reader, { ids: { thread_id }, endless: true });
+      const reader = await context.resources.protocol.subscribe(thread_id, filter);
+      return createEventStreamResponse(context, reader, { ids: { thread_id }, isEndless: true });
     },
   }),
   route("get", EVENTS, {
@@ -79,27 +79,27 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     upgrades: "The connection is a WebSocket from now on",
     errors: [400, 426, 501],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       if (context.request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
         const message = "Open a WebSocket here, or send a POST for server-sent events";
         const error = new ServiceError("upgrade_required", message);
         return errorResponse(error, { upgrade: "websocket" }, { error_message: true });
       }
       context.handler.checkUpgrade(context.request);
-      const thread = await context.nouns.protocol.open(thread_id, commandRuns(context, runsOfSocket(context)));
+      const thread = await context.resources.protocol.open(thread_id, commandRuns(context, runsOfSocket(context)));
       return openSocket(context, thread_id, thread);
     },
   }),
 ];
 
-type CallerRuns = RequestContext["nouns"]["runs"];
+type CallerRuns = RequestContext["resources"]["runs"];
 
 /** Permits the runs of commands. `runs`: returns the runs of the caller. */
 const commandRuns =
-  (context: RequestContext, runs = async (): Promise<CallerRuns> => context.nouns.runs): CommandCaller["run"] =>
+  (context: RequestContext, runs = async (): Promise<CallerRuns> => context.resources.runs): CommandCaller["run"] =>
   async (thread_id, sent) => {
     const { permit } = await runs();
-    return await permit(thread_id, readFields(sent, runCreate), originOfHeaders(context));
+    return await permit(thread_id, validateFields(sent, runCreate), readRunOriginFromHeaders(context));
   };
 
 /**
@@ -108,7 +108,7 @@ const commandRuns =
  */
 const runsOfSocket = (context: RequestContext) => async (): Promise<CallerRuns> => {
   const { access, bind } = context.service;
-  if (context.principal.user) return context.nouns.runs;
+  if (context.principal.user) return context.resources.runs;
   const principal = await access.principal(context.request, "run");
   return bind(() => principal).nouns.runs;
 };
@@ -127,27 +127,27 @@ function openSocket(context: RequestContext, thread_id: string, thread: Authoriz
     const message = "This server cannot open WebSockets. Send a POST to this path for server-sent events";
     throw new ServiceError("not_built", message);
   }
-  const { max_bytes } = handler.messages;
+  const { max_bytes } = handler.messageParser;
   const upgraded = host.upgradeWebSocket({ max_bytes });
   if (!upgraded) throw new ServiceError("bad_request", "The WebSocket handshake is not valid");
   const { socket, response } = upgraded;
   const session = createSocketSession({
     environment: service.environment,
-    sendBudget: handler.bodies.limit,
-    commandBudget: handler.sockets.commands,
-    largeMessageBudget: handler.sockets.whole,
+    sendBudget: handler.streamingBodies.tickBudget,
+    commandBudget: handler.socketLimits.commands,
+    largeMessageBudget: handler.socketLimits.whole,
     socket,
     thread_id,
     thread,
     max_bytes,
-    parse: handler.messages.parse,
-    readFilter: (params) => readFields(params, eventFilter),
+    parse: handler.messageParser.parse,
+    readFilter: (params) => validateFields(params, eventFilter),
     ids: { request_id },
   });
-  handler.bodies.open++;
+  handler.streamingBodies.openCount++;
   let open = true;
   const close = (): void => {
-    if (open) handler.bodies.open--;
+    if (open) handler.streamingBodies.openCount--;
     open = false;
     session.onClose();
   };

@@ -1,30 +1,30 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
-import type { Use } from "../../auth/principal.ts";
+import type { AccessLevel } from "../../auth/principal.ts";
 import { invalidField } from "../../errors.ts";
 import type { Json } from "../../json.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
 import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
-import { isScripted } from "../access.ts";
-import { jsonList } from "../lists.ts";
+import { isScriptRequest } from "../access.ts";
+import { createListResponse } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
-import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { waitResponse } from "../result-body.ts";
+import { acceptedResponse, type HeaderValues, jsonResponse, noContentResponse, pickFields } from "../respond.ts";
+import { createWaitResponse } from "../result-body.ts";
 import {
-  optionalThreadId,
+  createRouteGroup,
   type RequestContext,
   type Route,
-  routesOf,
-  runId,
-  segment,
-  threadId,
-  yieldAfter,
+  readOptionalThreadId,
+  readPathSegment,
+  readRunId,
+  readThreadId,
+  yieldAfterLargeBody,
 } from "../route.ts";
-import { originOf, runCreate } from "../run-request.ts";
-import { eventStream } from "../sse.ts";
+import { readRunOrigin, runCreate } from "../run-request.ts";
+import { createEventStreamResponse } from "../sse.ts";
 
 const RUN_FIELDS = [
   "run_id",
@@ -56,12 +56,12 @@ interface RunsCancel {
 }
 
 /** POST /runs/cancel, the body; `readTarget` turns it into one target */
-export const cancelMany: parse.Fields<RunsCancel> = v.object({
+export const cancelMany: parse.FieldSchema<RunsCancel> = v.object({
   status: v.optional(parse.oneOf(["pending", "running", "all"])),
   thread_id: v.optional(parse.uuid),
   run_ids: v.optional(
     v.pipe(
-      parse.listOf(parse.uuid),
+      parse.listSchema(parse.uuid),
       v.minLength(1, "must name a run"),
       v.maxLength(1000, "must name at most 1000 runs"),
     ),
@@ -80,20 +80,20 @@ function readTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
 
 /** GET /threads/{thread_id}/runs */
 const runSearch = v.object({
-  ...parse.page,
+  ...parse.pageFields,
   status: v.optional(parse.runStatus),
-  select: v.optional(parse.listOf(parse.oneOf(RUN_FIELDS))),
+  select: v.optional(parse.listSchema(parse.oneOf(RUN_FIELDS))),
 });
 
 /** GET …/join */
 const joinQuery = v.object({ cancel_on_disconnect: v.optional(parse.flag) });
 
-const namespace = v.optional(parse.listOf(parse.text));
+const namespace = v.optional(parse.listSchema(parse.text));
 
 /** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
 function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
   const sent = new URL(url).searchParams.getAll("namespace");
-  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (parse.listItems(value) as string[])));
+  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (parse.parseListItems(value) as string[])));
   return namespaces.length === 0 ? {} : { namespaces };
 }
 
@@ -102,14 +102,14 @@ const streamQuery = v.object({ namespace });
 
 /** GET …/runs/{run_id}/stream */
 const joinStreamQuery = v.object({
-  stream_mode: v.optional(parse.listOf(parse.mode)),
+  stream_mode: v.optional(parse.listSchema(parse.streamMode)),
   namespace,
   /** Accepted and ignored: the whole run is replayed. */
   checkpoint_id: v.optional(parse.name),
   cancel_on_disconnect: v.optional(parse.flag),
 });
 
-const route = routesOf({ tag: "Runs", group: "runs" });
+const route = createRouteGroup({ tag: "Runs", group: "runs" });
 
 /** The answer to an event, also to one that comes again. */
 export const RECEIVED: { readonly received: true } = { received: true };
@@ -123,18 +123,18 @@ const pathOf = (thread_id: string | null, run_id: string): string =>
 
 /** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
 async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
-  const thread_id = optionalThreadId(context);
+  const thread_id = readOptionalThreadId(context);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
   const sent = parse.readObject(bytes, runCreate, context);
-  await yieldAfter(context, bytes);
-  return [thread_id, sent, await originOf(context, bytes, route)];
+  await yieldAfterLargeBody(context, bytes);
+  return [thread_id, sent, await readRunOrigin(context, bytes, route)];
 }
 
 async function createRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "");
-  const run = await context.nouns.runs.create(thread_id, request, origin);
-  return json(run, { "content-location": pathOf(thread_id, run.run_id) });
+  const run = await context.resources.runs.create(thread_id, request, origin);
+  return jsonResponse(run, { "content-location": pathOf(thread_id, run.run_id) });
 }
 
 async function streamRun(context: RequestContext): Promise<Response> {
@@ -142,38 +142,46 @@ async function streamRun(context: RequestContext): Promise<Response> {
   const { namespaces } = readNamespaces(context.request.url);
   const options = namespaces === undefined ? [] : ([{ namespaces }] as const);
   const [thread_id, request, origin] = await readNewRun(context, "/stream");
-  const { run, frames } = await context.nouns.runs.stream(thread_id, request, origin, ...options);
+  const { run, frames } = await context.resources.runs.stream(thread_id, request, origin, ...options);
   const path = pathOf(thread_id, run.run_id);
   const ids = { run_id: run.run_id, thread_id: run.thread_id };
-  return eventStream(context, frames, { ids, headers: { "content-location": path, location: `${path}/stream` } });
+  return createEventStreamResponse(context, frames, {
+    ids,
+    headers: { "content-location": path, location: `${path}/stream` },
+  });
 }
 
 async function waitForRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "/wait");
-  const wait = await context.nouns.runs.wait(thread_id, request, origin);
+  const wait = await context.resources.runs.wait(thread_id, request, origin);
   const path = pathOf(thread_id, wait.run.run_id);
   // Stateless runs have no route to join.
   const location: HeaderValues = thread_id === null ? {} : { location: `${path}/join` };
-  const again = readAgain(context, wait.run.thread_id, wait.run.run_id);
-  return waitResponse(context, wait, { "content-location": path, ...location }, thread_id === null ? {} : { again });
+  const rereadResult = readAgain(context, wait.run.thread_id, wait.run.run_id);
+  return createWaitResponse(
+    context,
+    wait,
+    { "content-location": path, ...location },
+    thread_id === null ? {} : { rereadResult },
+  );
 }
 
 /** Returns a function that reads the result of an ended run. It must not refer to the run, whose input may be large. */
 const readAgain =
-  ({ nouns }: RequestContext, thread_id: string, run_id: string) =>
+  ({ resources }: RequestContext, thread_id: string, run_id: string) =>
   async (): Promise<Json> =>
-    (await (await nouns.runs.join(thread_id, run_id)).result) ?? {};
+    (await (await resources.runs.join(thread_id, run_id)).result) ?? {};
 
 async function joinRun(
   context: RequestContext,
   options: { readonly cancel_on_disconnect?: boolean },
 ): Promise<Response> {
-  const wait = await context.nouns.runs.join(threadId(context), runId(context), options);
+  const wait = await context.resources.runs.join(readThreadId(context), readRunId(context), options);
   const { run } = wait;
   if (run.status === "pending" || run.status === "running")
-    return waitResponse(context, wait, {}, { again: readAgain(context, run.thread_id, run.run_id) });
+    return createWaitResponse(context, wait, {}, { rereadResult: readAgain(context, run.thread_id, run.run_id) });
   try {
-    return json((await wait.result) ?? {});
+    return jsonResponse((await wait.result) ?? {});
   } finally {
     wait.leave();
   }
@@ -185,8 +193,10 @@ async function createBatch(context: RequestContext): Promise<Response> {
   if (sent.length > MAX_BATCH) {
     throw invalidField("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }
-  await yieldAfter(context, bytes);
-  return json(await context.nouns.runs.createBatch(sent, await originOf(context, bytes, "/runs/batch")));
+  await yieldAfterLargeBody(context, bytes);
+  return jsonResponse(
+    await context.resources.runs.createBatch(sent, await readRunOrigin(context, bytes, "/runs/batch")),
+  );
 }
 
 /** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
@@ -194,25 +204,28 @@ const joinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }
   { request }: RequestContext,
   options: Options,
 ): Options =>
-  request.method === "HEAD" || !isScripted(request) ? { ...options, cancel_on_disconnect: false } : options;
+  request.method === "HEAD" || !isScriptRequest(request) ? { ...options, cancel_on_disconnect: false } : options;
 
 /** A request with `cancel_on_disconnect` may cancel the run. */
-function joinUse(request: Pick<Request, "method" | "url" | "headers">): Use {
-  if (request.method === "HEAD" || !isScripted(request)) return "read";
+function joinUse(request: Pick<Request, "method" | "url" | "headers">): AccessLevel {
+  if (request.method === "HEAD" || !isScriptRequest(request)) return "read";
   const values = new URL(request.url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
 async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
-  const [thread_id, run_id] = [optionalThreadId(context), runId(context)];
+  const [thread_id, run_id] = [readOptionalThreadId(context), readRunId(context)];
   // The whole run is replayed, whichever checkpoint of it the caller knows.
   const { checkpoint_id: _, namespace: _read, ...query } = joinOptions(context, context.query());
   const { stream_mode: modes, ...rest } = query;
   const options = { ...rest, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
-  const { frames } = await context.nouns.runs.joinStream(thread_id, run_id, { after, modes, ...options });
+  const { frames } = await context.resources.runs.joinStream(thread_id, run_id, { after, modes, ...options });
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
-  return eventStream(context, frames, { ids, headers: { location: `${pathOf(thread_id, run_id)}/stream` } });
+  return createEventStreamResponse(context, frames, {
+    ids,
+    headers: { location: `${pathOf(thread_id, run_id)}/stream` },
+  });
 }
 
 const newRun = {
@@ -244,8 +257,8 @@ export const RUN_ROUTES: readonly Route[] = [
   route("post", "/threads/:thread_id/runs", {
     ...newRun,
     summary: "Create a run on a thread",
-    answer: "Run",
-    answer_headers: ["Content-Location"],
+    response: "Run",
+    response_headers: ["Content-Location"],
     handle: createRun,
   }),
   route("post", "/threads/:thread_id/runs/stream", {
@@ -255,19 +268,19 @@ export const RUN_ROUTES: readonly Route[] = [
   route("post", "/threads/:thread_id/runs/wait", {
     ...newWait,
     summary: "Create a run on a thread and wait for its result",
-    answer_headers: ["Content-Location", "Location"],
+    response_headers: ["Content-Location", "Location"],
   }),
   route("get", "/threads/:thread_id/runs", {
     summary: "List the runs of a thread, newest first",
     events: ["threads:read"],
     query: runSearch,
-    answer: "Run[]",
+    response: "Run[]",
     errors: [404],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const { select, ...search } = context.query();
-      const runs = selected(await context.nouns.runs.list(thread_id, search), select);
-      return await jsonList(context, async (add) => {
+      const runs = pickFields(await context.resources.runs.list(thread_id, search), select);
+      return await createListResponse(context, async (add) => {
         for (const run of runs) await add(() => run);
       });
     },
@@ -275,10 +288,10 @@ export const RUN_ROUTES: readonly Route[] = [
   route("get", "/threads/:thread_id/runs/:run_id", {
     summary: "Get a run",
     events: ["threads:read"],
-    answer: "Run",
+    response: "Run",
     errors: [404],
     async handle(context) {
-      return json(await context.nouns.runs.get(threadId(context), runId(context)));
+      return jsonResponse(await context.resources.runs.get(readThreadId(context), readRunId(context)));
     },
   }),
   route("delete", "/threads/:thread_id/runs/:run_id", {
@@ -286,15 +299,15 @@ export const RUN_ROUTES: readonly Route[] = [
     events: ["threads:delete"],
     errors: [404, 409],
     async handle(context) {
-      await context.nouns.runs.delete(threadId(context), runId(context));
-      return empty();
+      await context.resources.runs.delete(readThreadId(context), readRunId(context));
+      return noContentResponse();
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/join", {
     ...join,
     summary: "Wait for the result of a run",
     query: joinQuery,
-    answer: "Result",
+    response: "Result",
     async handle(context) {
       return await joinRun(context, joinOptions(context, context.query()));
     },
@@ -309,20 +322,20 @@ export const RUN_ROUTES: readonly Route[] = [
     no_content: "The run has stopped (`wait`)",
     errors: [404, 507],
     async handle(context) {
-      const [thread_id, run_id] = [threadId(context), runId(context)];
+      const [thread_id, run_id] = [readThreadId(context), readRunId(context)];
       const { wait = false, action = "interrupt", reason } = context.query();
       const options = { action, wait, ...(reason === undefined ? {} : { reason }) };
-      await context.nouns.runs.cancel(thread_id, run_id, options);
-      return wait ? empty() : accepted();
+      await context.resources.runs.cancel(thread_id, run_id, options);
+      return wait ? noContentResponse() : acceptedResponse();
     },
   }),
   route("get", "/threads/:thread_id/runs/:run_id/steps", {
     summary: "Get the steps of a run of a durable function",
     events: ["threads:read"],
-    answer: "RunSteps",
+    response: "RunSteps",
     errors: [404],
     async handle(context) {
-      return json(await context.nouns.runs.steps(threadId(context), runId(context)));
+      return jsonResponse(await context.resources.runs.steps(readThreadId(context), readRunId(context)));
     },
   }),
   route("post", "/threads/:thread_id/events/:name", {
@@ -330,19 +343,19 @@ export const RUN_ROUTES: readonly Route[] = [
     access: "run",
     events: ["threads:update"],
     max_body_bytes: MAX_EVENT_BYTES,
-    answer: "Received",
+    response: "Received",
     errors: [404, 410, 422, 507],
     async handle(context) {
-      const name = segment(context, "name");
-      await context.nouns.threads.send(threadId(context), name, parse.readJson(await context.bytes()) as Json);
-      return json(RECEIVED);
+      const name = readPathSegment(context, "name");
+      await context.resources.threads.send(readThreadId(context), name, parse.readJson(await context.bytes()) as Json);
+      return jsonResponse(RECEIVED);
     },
   }),
   route("post", "/runs/batch", {
     ...newRun,
     summary: "Create several stateless runs, all or none",
     list: true,
-    answer: "Run[]",
+    response: "Run[]",
     handle: createBatch,
   }),
   route("post", "/runs/cancel", {
@@ -355,22 +368,22 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { action = "interrupt" } = context.query();
       const target = readTarget(await context.body());
-      await context.nouns.runs.cancelMany(target, action);
-      return empty();
+      await context.resources.runs.cancelMany(target, action);
+      return noContentResponse();
     },
   }),
   route("post", "/runs", {
     ...newRun,
     summary: "Create a stateless run",
-    answer: "Run",
-    answer_headers: ["Content-Location"],
+    response: "Run",
+    response_headers: ["Content-Location"],
     handle: createRun,
   }),
   route("post", "/runs/stream", { ...newStream, summary: "Create a stateless run and stream its events" }),
   route("post", "/runs/wait", {
     ...newWait,
     summary: "Create a stateless run and wait for its result",
-    answer_headers: ["Content-Location"],
+    response_headers: ["Content-Location"],
   }),
   route("get", "/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a stateless run" }),
 ];

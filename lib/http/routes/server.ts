@@ -4,35 +4,35 @@ import { ServiceError } from "../../errors.ts";
 import type { Metrics } from "../../service.ts";
 import type { OpenApi } from "../options.ts";
 import { oneOf } from "../parse.ts";
-import { type HeaderValues, json } from "../respond.ts";
-import { type HandlerState, type Route, routesOf } from "../route.ts";
+import { type HeaderValues, jsonResponse } from "../respond.ts";
+import { createRouteGroup, type HandlerState, type Route } from "../route.ts";
 
 /** GET /metrics */
 const metricsQuery = v.object({
   format: v.optional(oneOf(["prometheus", "json"])),
 });
 
-const route = routesOf({ tag: "Server", access: "open" });
+const route = createRouteGroup({ tag: "Server", access: "open" });
 
 export const SERVER_ROUTES: readonly Route[] = [
   route("get", "/ok", {
     summary: "Health of the worker",
-    answer: "Health",
+    response: "Health",
     errors: [503],
     handle({ service }) {
       const services = service.services();
-      if (service.healthy()) return json({ ok: true, services });
+      if (service.healthy()) return jsonResponse({ ok: true, services });
       const detail = "The worker can execute no run any more";
-      return json({ ok: false, detail, services }, {}, 503);
+      return jsonResponse({ ok: false, detail, services }, {}, 503);
     },
   }),
   route("get", "/ready", {
     summary: "Readiness: whether to send requests to this process",
-    answer: "Readiness",
+    response: "Readiness",
     errors: [503],
     async handle({ service }) {
       const ready = await service.ready();
-      return json(ready, {}, ready.ok ? 200 : 503);
+      return jsonResponse(ready, {}, ready.ok ? 200 : 503);
     },
   }),
   route("get", "/metrics", {
@@ -41,32 +41,32 @@ export const SERVER_ROUTES: readonly Route[] = [
     access: "read",
     open_locally: true,
     query: metricsQuery,
-    answer: "text",
+    response: "text",
     async handle({ service, handler, query }) {
       const { format } = query();
-      const metrics = { ...(await service.metrics()), open_streams: handler.bodies.open };
-      return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
+      const metrics = { ...(await service.metrics()), open_streams: handler.streamingBodies.openCount };
+      return format === "json" ? jsonResponse(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
     },
   }),
   route("get", "/info", {
     summary: "Get versions and features",
     group: "meta",
-    answer: "Info",
+    response: "Info",
     async handle({ service, handler }) {
       const info = await service.info();
-      return json({ ...info, flags: handler.flags(info.flags) });
+      return jsonResponse({ ...info, flags: handler.filterFlags(info.flags) });
     },
   }),
   route("get", "/openapi.json", {
     summary: "This API as an OpenAPI document",
     group: "meta",
-    answer: "object",
-    handle: async ({ handler }) => json(await documentOf(handler)),
+    response: "object",
+    handle: async ({ handler }) => jsonResponse(await documentOf(handler)),
   }),
   route("get", "/docs", {
     summary: "This API as a page",
     group: "meta",
-    answer: "html",
+    response: "html",
     errors: [501],
     async handle({ handler }) {
       if (handler.docs) return handler.docs(await documentOf(handler));
@@ -76,10 +76,10 @@ export const SERVER_ROUTES: readonly Route[] = [
 ];
 
 /** The OpenAPI document of what the handler serves. The text is larger than the handler, so it is loaded when it is needed. */
-async function documentOf({ hides, base }: HandlerState): Promise<OpenApi> {
+async function documentOf({ isHiddenPath, base }: HandlerState): Promise<OpenApi> {
   const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
   const paths: Record<string, OpenApi["paths"][string]> = {};
-  for (const [path, methods] of Object.entries(openapi.paths)) if (!(await hides(path))) paths[path] = methods;
+  for (const [path, methods] of Object.entries(openapi.paths)) if (!(await isHiddenPath(path))) paths[path] = methods;
   return { ...openapi, paths, servers: [{ url: base || "/" }] };
 }
 

@@ -12,18 +12,18 @@ import {
   conditionsOf,
 } from "../../store/bounds.ts";
 import * as parse from "../parse.ts";
-import { empty, json } from "../respond.ts";
-import { type RequestContext, type Route, routesOf } from "../route.ts";
+import { jsonResponse, noContentResponse } from "../respond.ts";
+import { createRouteGroup, type RequestContext, type Route } from "../route.ts";
 
-const labels = parse.listOf(v.string("must be a string"));
+const labels = parse.listSchema(v.string("must be a string"));
 const key = v.string("must be a string");
 
-interface ItemPlace {
+interface ItemAddress {
   readonly namespace: readonly string[];
   readonly key: string;
 }
 
-interface ItemPut extends ItemPlace {
+interface ItemPut extends ItemAddress {
   readonly value: JsonObject;
   /** Absent: the default of the store. */
   readonly index?: false | readonly string[];
@@ -57,47 +57,47 @@ type Sent = {
 };
 
 /** PUT /store/items */
-export const itemPut: parse.Fields<Sent> = v.object({
+export const itemPut: parse.FieldSchema<Sent> = v.object({
   namespace: v.optional(labels),
   key,
   value: parse.anyObject,
-  index: parse.described(
+  index: parse.withDescription(
     v.optional(parse.anyJson),
     "Which fields searches compare: a list of paths, or false for none. Default: that of the store",
   ),
-  ttl: parse.described(
+  ttl: parse.withDescription(
     v.optional(v.number("must be a number")),
     "In minutes; null: never expires. Absent: the default of the store",
   ),
 });
 
 /** DELETE /store/items */
-export const itemPlace: parse.Fields<{ readonly namespace: string[]; readonly key: string }> = v.object({
+export const itemAddress: parse.FieldSchema<{ readonly namespace: string[]; readonly key: string }> = v.object({
   namespace: labels,
   key,
 });
 
 /** POST /store/items/search */
-export const itemSearch: parse.Fields<ItemSearch> = v.object({
+export const itemSearch: parse.FieldSchema<ItemSearch> = v.object({
   namespace_prefix: labels,
   filter: v.optional(parse.anyObject),
-  ...parse.page,
+  ...parse.pageFields,
   query: v.optional(v.string("must be a string")),
   refresh_ttl: v.optional(parse.flag),
-}) as parse.Fields<ItemSearch>;
+}) as parse.FieldSchema<ItemSearch>;
 
 /** POST /store/namespaces */
-export const namespaceSearch: parse.Fields<NamespaceSearch> = v.object({
+export const namespaceSearch: parse.FieldSchema<NamespaceSearch> = v.object({
   prefix: v.optional(labels),
   suffix: v.optional(labels),
   max_depth: v.optional(parse.integer(1, Number.MAX_SAFE_INTEGER)),
-  ...parse.page,
+  ...parse.pageFields,
   limit: v.optional(parse.integer(1, 1000), 100),
-}) as parse.Fields<NamespaceSearch>;
+}) as parse.FieldSchema<NamespaceSearch>;
 
 const readQueryFlag = v.object({ refresh_ttl: v.optional(parse.flag) });
 
-type BodyContext = Pick<RequestContext, "onUnknownKeys" | "parameters">;
+type BodyContext = Pick<RequestContext, "onUnknownKeys" | "rawQuery">;
 
 const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
@@ -124,27 +124,27 @@ function hasNullTtl(bytes: Uint8Array): boolean {
 }
 
 /** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
-function readItemQuery(query: parse.SentQuery): ItemPlace & { readonly refresh_ttl?: boolean } {
+function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_ttl?: boolean } {
   const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
   if (key === undefined) throw invalidField("key", "is required");
   const namespace = checkLabels(
     "namespace",
-    sent.flatMap((text) => parse.listInJson(text) ?? text.split(".")),
+    sent.flatMap((text) => parse.parseJsonList(text) ?? text.split(".")),
     1,
   );
   return { namespace, key: checkKey(key), ...parse.readQuery(query, readQueryFlag) };
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */
-function readItemPlace(bytes: Uint8Array, context: BodyContext): ItemPlace {
-  const query = context.parameters;
+function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
+  const query = context.rawQuery;
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
     const { namespace, key } = readItemQuery(query);
     return { namespace, key };
   }
-  const { namespace, key } = parse.readObject(bytes, itemPlace, context);
+  const { namespace, key } = parse.readObject(bytes, itemAddress, context);
   return { namespace: checkLabels("namespace", namespace, 1), key: checkKey(key) };
 }
 
@@ -162,7 +162,7 @@ function readNamespaceSearch(bytes: Uint8Array, context: BodyContext): Namespace
   return search;
 }
 
-const route = routesOf({ tag: "Store", group: "store" });
+const route = createRouteGroup({ tag: "Store", group: "store" });
 
 export const STORE_ROUTES: readonly Route[] = [
   route("put", "/store/items", {
@@ -172,28 +172,28 @@ export const STORE_ROUTES: readonly Route[] = [
     errors: [507],
     async handle(context) {
       const { namespace, key, value, ...options } = readItemPut(await context.bytes(), context);
-      await context.nouns.store.put(namespace, key, value, options);
-      return empty();
+      await context.resources.store.put(namespace, key, value, options);
+      return noContentResponse();
     },
   }),
   route("get", "/store/items", {
     summary: "Get an item, or null",
     events: ["store:get"],
-    answer: "OptionalStoreItem",
+    response: "OptionalStoreItem",
     errors: [400],
     async handle(context) {
-      const { namespace, key, ...options } = readItemQuery(context.parameters);
-      return json(await context.nouns.store.get(namespace, key, options));
+      const { namespace, key, ...options } = readItemQuery(context.rawQuery);
+      return jsonResponse(await context.resources.store.get(namespace, key, options));
     },
   }),
   route("delete", "/store/items", {
     summary: "Delete an item",
     events: ["store:delete"],
-    body: itemPlace,
+    body: itemAddress,
     async handle(context) {
-      const { namespace, key } = readItemPlace(await context.bytes(), context);
-      await context.nouns.store.delete(namespace, key);
-      return empty();
+      const { namespace, key } = readItemAddress(await context.bytes(), context);
+      await context.resources.store.delete(namespace, key);
+      return noContentResponse();
     },
   }),
   route("post", "/store/items/search", {
@@ -201,10 +201,10 @@ export const STORE_ROUTES: readonly Route[] = [
     access: "read",
     events: ["store:search"],
     body: itemSearch,
-    answer: "StoreItems",
+    response: "StoreItems",
     async handle(context) {
       const { namespace_prefix, ...search } = readItemSearch(await context.bytes(), context);
-      return json({ items: await context.nouns.store.search(namespace_prefix, search) });
+      return jsonResponse({ items: await context.resources.store.search(namespace_prefix, search) });
     },
   }),
   route("post", "/store/namespaces", {
@@ -212,10 +212,10 @@ export const STORE_ROUTES: readonly Route[] = [
     access: "read",
     events: ["store:list_namespaces"],
     body: namespaceSearch,
-    answer: "StoreNamespaces",
+    response: "StoreNamespaces",
     async handle(context) {
       const search = readNamespaceSearch(await context.bytes(), context);
-      return json({ namespaces: await context.nouns.store.namespaces(search) });
+      return jsonResponse({ namespaces: await context.resources.store.namespaces(search) });
     },
   }),
 ];

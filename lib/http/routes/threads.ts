@@ -19,13 +19,13 @@ import {
   type TimeToLive,
 } from "../../threads/mod.ts";
 import { NOT_STORABLE } from "../../validation.ts";
-import { jsonList, pagedList } from "../lists.ts";
+import { createListResponse, createPageResponse } from "../lists.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
-import { empty, json, PAGE_HEADERS, repeatable, selectedState } from "../respond.ts";
-import { type RequestContext, type Route, routesOf, segment, threadId } from "../route.ts";
+import { jsonResponse, makeRepeatable, noContentResponse, PAGE_HEADERS, pickStateFields } from "../respond.ts";
+import { createRouteGroup, type RequestContext, type Route, readPathSegment, readThreadId } from "../route.ts";
 import { command } from "../run-request.ts";
-import { eventStream } from "../sse.ts";
+import { createEventStreamResponse } from "../sse.ts";
 
 const THREAD_FIELDS = [
   "thread_id",
@@ -50,9 +50,9 @@ const stateSelect = v.optional(
 const MINUTES = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
 const minutes = v.pipe(v.number(MINUTES), v.gtValue(0, MINUTES), v.maxValue(LONGEST_TTL, MINUTES));
 const strategy = parse.oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
-const timeToLive = parse.described(
+const timeToLive = parse.withDescription(
   v.optional(
-    v.union([minutes, parse.owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
+    v.union([minutes, parse.passthroughObject({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
       typeof input === "object"
         ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
         : MINUTES,
@@ -61,29 +61,31 @@ const timeToLive = parse.described(
   "Time to live. A number is minutes until deletion. Default: `checkpointer.ttl`",
 );
 
-const stateUpdate = parse.owned({
+const stateUpdate = parse.passthroughObject({
   values: v.optional(parse.anyJson),
   command: v.optional(command),
   as_node: parse.name,
 });
 const supersteps = v.optional(
   v.pipe(
-    parse.listOf(
-      parse.owned<Superstep>({ updates: v.pipe(parse.listOf(stateUpdate), v.minLength(1, "must hold an update")) }),
+    parse.listSchema(
+      parse.passthroughObject<Superstep>({
+        updates: v.pipe(parse.listSchema(stateUpdate), v.minLength(1, "must hold an update")),
+      }),
     ) as v.GenericSchema<Superstep[]>,
     v.maxLength(MOST_SUPERSTEPS, `must hold at most ${MOST_SUPERSTEPS} supersteps`),
   ),
 );
 
 /** POST /threads */
-export const threadCreate: parse.Fields<ThreadCreate> = v.object({
+export const threadCreate: parse.FieldSchema<ThreadCreate> = v.object({
   thread_id: v.optional(parse.uuid),
   metadata: v.optional(parse.anyObject),
-  if_exists: parse.described(
+  if_exists: parse.withDescription(
     parse.ifExists,
     "`raise` (default): conflict when the id exists; `do_nothing`: the existing thread, unchanged",
   ),
-  supersteps: parse.described(
+  supersteps: parse.withDescription(
     supersteps,
     "Initial state: updates, applied by the graph that `metadata.graph_id` names",
   ),
@@ -91,36 +93,36 @@ export const threadCreate: parse.Fields<ThreadCreate> = v.object({
 });
 
 /** PATCH /threads/{thread_id} */
-export const threadPatch: parse.Fields<ThreadPatch> = v.object({
+export const threadPatch: parse.FieldSchema<ThreadPatch> = v.object({
   metadata: v.optional(parse.anyObject),
   ttl: timeToLive,
 });
 
-const include = v.optional(parse.listOf(parse.oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
+const include = v.optional(parse.listSchema(parse.oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
 
 /** GET /threads/{thread_id}, and the query of a search */
 const threadQuery = v.object({ include });
 
 const threadFilter = {
   metadata: v.optional(parse.containment),
-  values: parse.described(v.optional(parse.containment), "Containment on the state's values"),
+  values: parse.withDescription(v.optional(parse.containment), "Containment on the state's values"),
   status: v.optional(parse.threadStatus),
 };
 
 /** POST /threads/count */
-export const threadCount: parse.Fields<ThreadFilter> = v.object(threadFilter);
+export const threadCount: parse.FieldSchema<ThreadFilter> = v.object(threadFilter);
 
 /** POST /threads/search. The thread search validates the paths of `extract`. */
-export const threadSearch: parse.Fields<ThreadSearch> = v.object({
+export const threadSearch: parse.FieldSchema<ThreadSearch> = v.object({
   ...threadFilter,
-  ids: v.optional(parse.listOf(parse.uuid)),
-  ...parse.page,
-  ...parse.sorting<ThreadSort>(["thread_id", "status", "created_at", "updated_at", "state_updated_at"]),
-  select: parse.described(
-    v.optional(parse.listOf(parse.oneOf(THREAD_FIELDS))),
+  ids: v.optional(parse.listSchema(parse.uuid)),
+  ...parse.pageFields,
+  ...parse.sortFields<ThreadSort>(["thread_id", "status", "created_at", "updated_at", "state_updated_at"]),
+  select: parse.withDescription(
+    v.optional(parse.listSchema(parse.oneOf(THREAD_FIELDS))),
     "Only these fields of each thread; without `values` and `interrupts` no state is read",
   ),
-  extract: parse.described(
+  extract: parse.withDescription(
     v.optional(
       v.pipe(
         parse.anyObject,
@@ -134,20 +136,22 @@ export const threadSearch: parse.Fields<ThreadSearch> = v.object({
 });
 
 /** POST /threads/prune */
-export const threadPrune: parse.Fields<{ readonly thread_ids: readonly string[]; readonly strategy?: PruneStrategy }> =
-  v.object({
-    thread_ids: v.pipe(parse.listOf(parse.uuid), v.maxLength(1000, "must name at most 1000 threads")),
-    strategy: v.optional(strategy),
-  });
+export const threadPrune: parse.FieldSchema<{
+  readonly thread_ids: readonly string[];
+  readonly strategy?: PruneStrategy;
+}> = v.object({
+  thread_ids: v.pipe(parse.listSchema(parse.uuid), v.maxLength(1000, "must name at most 1000 threads")),
+  strategy: v.optional(strategy),
+});
 
 /** POST /threads/{thread_id}/state */
-export const stateChange: parse.Fields<StateChange> = v.object({
-  values: parse.described(
+export const stateUpdateBody: parse.FieldSchema<StateChange> = v.object({
+  values: parse.withDescription(
     v.optional(v.union([parse.anyObject, v.array(parse.anyObject)], "must be an object, a list of objects or null")),
     "A list is applied in order. Without values only the edges of `as_node` apply",
   ),
   as_node: v.optional(parse.name),
-  checkpoint: parse.described(
+  checkpoint: parse.withDescription(
     v.optional(parse.checkpoint),
     "The checkpoint that the update is based on; a new branch starts there. Default: the head",
   ),
@@ -155,7 +159,7 @@ export const stateChange: parse.Fields<StateChange> = v.object({
 });
 
 /** PATCH /threads/{thread_id}/state */
-export const stateNote: parse.Fields<{ readonly metadata?: JsonObject }> = v.object({
+export const statePatch: parse.FieldSchema<{ readonly metadata?: JsonObject }> = v.object({
   metadata: v.optional(parse.anyObject),
 });
 
@@ -166,19 +170,20 @@ interface StateOptions {
 }
 
 /** POST /threads/{thread_id}/state/checkpoint */
-export const stateAt: parse.Fields<{ readonly checkpoint: CheckpointSelector } & StateOptions> = v.object({
-  checkpoint: parse.checkpoint,
-  subgraphs: v.optional(parse.flag),
-  select: stateSelect,
-});
+export const checkpointStateQuery: parse.FieldSchema<{ readonly checkpoint: CheckpointSelector } & StateOptions> =
+  v.object({
+    checkpoint: parse.checkpoint,
+    subgraphs: v.optional(parse.flag),
+    select: stateSelect,
+  });
 
 /** `before` is a checkpoint id, a checkpoint, or a config with one. */
 const before = v.pipe(
   v.union(
     [
       parse.name,
-      parse.owned({ checkpoint_id: parse.name }),
-      parse.owned({ configurable: parse.owned({ checkpoint_id: parse.name }) }),
+      parse.passthroughObject({ checkpoint_id: parse.name }),
+      parse.passthroughObject({ configurable: parse.passthroughObject({ checkpoint_id: parse.name }) }),
     ],
     "must be a checkpoint id or a checkpoint",
   ),
@@ -191,7 +196,7 @@ const before = v.pipe(
 
 /** A checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
 const joined = v.pipe(
-  parse.owned<CheckpointSelector>({
+  parse.passthroughObject<CheckpointSelector>({
     checkpoint_id: v.optional(parse.name),
     checkpoint_ns: v.optional(
       v.pipe(
@@ -207,11 +212,11 @@ const joined = v.pipe(
 );
 
 /** POST /threads/{thread_id}/history */
-export const historySearch: parse.Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
-  limit: parse.page.limit,
+export const historySearch: parse.FieldSchema<HistoryQuery & Pick<StateOptions, "select">> = v.object({
+  limit: parse.pageFields.limit,
   before: v.optional(before),
   metadata: v.optional(parse.containment),
-  checkpoint: parse.described(
+  checkpoint: parse.withDescription(
     v.optional(joined),
     "With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state",
   ),
@@ -222,39 +227,39 @@ export const historySearch: parse.Fields<HistoryQuery & Pick<StateOptions, "sele
 const stateQuery = v.object({ subgraphs: v.optional(parse.flag), select: stateSelect });
 
 /** GET /threads/{thread_id}/history */
-const historyQuery = v.object({ limit: parse.page.limit, before: v.optional(parse.name), select: stateSelect });
+const historyQuery = v.object({ limit: parse.pageFields.limit, before: v.optional(parse.name), select: stateSelect });
 
 const threadMode = parse.oneOf(["run_modes", "lifecycle", "state_update"]);
 
 /** GET /threads/{thread_id}/stream. Clients send `stream_mode`; the published description has `stream_modes`. */
 const threadStreamQuery = v.object({
-  stream_mode: v.optional(parse.listOf(threadMode)),
-  stream_modes: v.optional(parse.listOf(threadMode)),
+  stream_mode: v.optional(parse.listSchema(threadMode)),
+  stream_modes: v.optional(parse.listSchema(threadMode)),
 });
 
-const route = routesOf({ tag: "Threads", group: "threads" });
+const route = createRouteGroup({ tag: "Threads", group: "threads" });
 
 async function history(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
 ): Promise<Response> {
-  const thread_id = threadId(context);
-  return await jsonList(context, (add) =>
-    context.nouns.threads.historyEach(thread_id, search, (read) =>
-      add(async () => (await read()).map((state) => selectedState(state, select))),
+  const thread_id = readThreadId(context);
+  return await createListResponse(context, (add) =>
+    context.resources.threads.historyEach(thread_id, search, (read) =>
+      add(async () => (await read()).map((state) => pickStateFields(state, select))),
     ),
   );
 }
 
 /** The thread that a request has changed. While there is no room for a large one, it is dropped, and read later. */
 const threadAnswer = (context: RequestContext, thread: Thread): Response =>
-  repeatable(json(thread), rereadThread(context, thread.thread_id));
+  makeRepeatable(jsonResponse(thread), rereadThread(context, thread.thread_id));
 
 // A function of its own: it must not refer to the thread that is dropped.
 const rereadThread =
-  ({ nouns }: RequestContext, thread_id: string) =>
+  ({ resources }: RequestContext, thread_id: string) =>
   async (): Promise<Response> =>
-    json(await nouns.threads.get(thread_id));
+    jsonResponse(await resources.threads.get(thread_id));
 
 const reads = { events: ["threads:read"], errors: [404] } as const;
 export const THREAD_ROUTES: readonly Route[] = [
@@ -263,10 +268,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     access: "run",
     events: ["threads:create"],
     body: threadCreate,
-    answer: "Thread",
+    response: "Thread",
     errors: [409],
     async handle(context) {
-      return threadAnswer(context, await context.nouns.threads.create(await context.body()));
+      return threadAnswer(context, await context.resources.threads.create(await context.body()));
     },
   }),
   route("post", "/threads/search", {
@@ -275,11 +280,11 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:search"],
     body: threadSearch,
     query: threadQuery,
-    answer: "Thread[]",
-    answer_headers: PAGE_HEADERS,
+    response: "Thread[]",
+    response_headers: PAGE_HEADERS,
     async handle(context) {
       const search = { ...context.query(), ...(await context.body()) };
-      return await pagedList(context, (steps) => context.nouns.threads.searchEach(search, steps));
+      return await createPageResponse(context, (steps) => context.resources.threads.searchEach(search, steps));
     },
   }),
   route("post", "/threads/count", {
@@ -287,37 +292,37 @@ export const THREAD_ROUTES: readonly Route[] = [
     access: "read",
     events: ["threads:search"],
     body: threadCount,
-    answer: "count",
+    response: "count",
     async handle(context) {
-      return json(await context.nouns.threads.count(await context.body()));
+      return jsonResponse(await context.resources.threads.count(await context.body()));
     },
   }),
   route("post", "/threads/prune", {
     summary: "Delete threads, or all checkpoints except the newest state; threads with an active run are skipped",
     events: ["threads:delete"],
     body: threadPrune,
-    answer: "PrunedThreads",
+    response: "PrunedThreads",
     async handle(context) {
       const { thread_ids, strategy } = await context.body();
-      return json({ pruned_count: await context.nouns.threads.prune(thread_ids, strategy) });
+      return jsonResponse({ pruned_count: await context.resources.threads.prune(thread_ids, strategy) });
     },
   }),
   route("post", "/threads/:thread_id/copy", {
     summary: "Copy a thread with all its checkpoints",
     events: ["threads:read", "threads:create"],
-    answer: "Thread",
+    response: "Thread",
     errors: [409],
     async handle(context) {
-      return threadAnswer(context, await context.nouns.threads.copy(threadId(context)));
+      return threadAnswer(context, await context.resources.threads.copy(readThreadId(context)));
     },
   }),
   route("get", "/threads/:thread_id", {
     summary: "Get a thread",
     ...reads,
     query: threadQuery,
-    answer: "Thread",
+    response: "Thread",
     async handle(context) {
-      return json(await context.nouns.threads.get(threadId(context), context.query()));
+      return jsonResponse(await context.resources.threads.get(readThreadId(context), context.query()));
     },
   }),
   route("patch", "/threads/:thread_id", {
@@ -325,15 +330,15 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:update"],
     body: threadPatch,
     request_headers: { Prefer: "`return=minimal` for an answer without a body" },
-    answer: "Thread",
+    response: "Thread",
     no_content: "Changed (`Prefer: return=minimal`)",
     errors: [404],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const patch = await context.body();
-      const thread = await context.nouns.threads.update(thread_id, patch);
+      const thread = await context.resources.threads.update(thread_id, patch);
       return /\breturn=minimal\b/i.test(context.request.headers.get("prefer") ?? "")
-        ? empty()
+        ? noContentResponse()
         : threadAnswer(context, thread);
     },
   }),
@@ -342,75 +347,77 @@ export const THREAD_ROUTES: readonly Route[] = [
     events: ["threads:delete"],
     errors: [404],
     async handle(context) {
-      await context.nouns.threads.delete(threadId(context));
-      return empty();
+      await context.resources.threads.delete(readThreadId(context));
+      return noContentResponse();
     },
   }),
   route("get", "/threads/:thread_id/state", {
     summary: "Get the state of a thread",
     ...reads,
     query: stateQuery,
-    answer: "ThreadState",
+    response: "ThreadState",
     async handle(context) {
       const { select, ...options } = context.query();
-      return json(selectedState(await context.nouns.threads.state(threadId(context), options), select));
+      return jsonResponse(
+        pickStateFields(await context.resources.threads.state(readThreadId(context), options), select),
+      );
     },
   }),
   route("post", "/threads/:thread_id/state", {
     summary: "Update the state of a thread as a node would, or fork it from a checkpoint",
     events: ["threads:update"],
-    body: stateChange,
-    answer: "UpdatedState",
+    body: stateUpdateBody,
+    response: "UpdatedState",
     errors: [404, 409],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const change = await context.body();
-      const { checkpoint_map: _, ...checkpoint } = await context.nouns.threads.updateState(thread_id, change);
+      const { checkpoint_map: _, ...checkpoint } = await context.resources.threads.updateState(thread_id, change);
       // LangGraph's own clients read `configurable`.
-      return json({ checkpoint, configurable: checkpoint });
+      return jsonResponse({ checkpoint, configurable: checkpoint });
     },
   }),
   route("patch", "/threads/:thread_id/state", {
     summary: "Merge metadata into the newest checkpoint",
     events: ["threads:update"],
-    body: stateNote,
+    body: statePatch,
     errors: [404],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const { metadata = {} } = await context.body();
-      await context.nouns.threads.patchState(thread_id, metadata);
-      return empty();
+      await context.resources.threads.patchState(thread_id, metadata);
+      return noContentResponse();
     },
   }),
   route("get", "/threads/:thread_id/state/:checkpoint_id", {
     summary: "Get the state of a thread at a checkpoint",
     ...reads,
     query: stateQuery,
-    answer: "ThreadState",
+    response: "ThreadState",
     async handle(context) {
-      const checkpoint_id = segment(context, "checkpoint_id");
+      const checkpoint_id = readPathSegment(context, "checkpoint_id");
       const { select, ...options } = context.query();
-      const state = await context.nouns.threads.stateAt(threadId(context), { checkpoint_id }, options);
-      return json(selectedState(state, select));
+      const state = await context.resources.threads.stateAt(readThreadId(context), { checkpoint_id }, options);
+      return jsonResponse(pickStateFields(state, select));
     },
   }),
   route("post", "/threads/:thread_id/state/checkpoint", {
     summary: "Get the state of a thread at a checkpoint, including checkpoints of subgraphs",
     access: "read",
     ...reads,
-    body: stateAt,
-    answer: "ThreadState",
+    body: checkpointStateQuery,
+    response: "ThreadState",
     async handle(context) {
       const { checkpoint, select, ...options } = await context.body();
-      const state = await context.nouns.threads.stateAt(threadId(context), checkpoint, options);
-      return json(selectedState(state, select));
+      const state = await context.resources.threads.stateAt(readThreadId(context), checkpoint, options);
+      return jsonResponse(pickStateFields(state, select));
     },
   }),
   route("get", "/threads/:thread_id/history", {
     summary: "List the states of a thread, newest first",
     ...reads,
     query: historyQuery,
-    answer: "ThreadState[]",
+    response: "ThreadState[]",
     handle: (context) => history(context, context.query()),
   }),
   route("post", "/threads/:thread_id/history", {
@@ -418,15 +425,15 @@ export const THREAD_ROUTES: readonly Route[] = [
     access: "read",
     ...reads,
     body: historySearch,
-    answer: "ThreadState[]",
+    response: "ThreadState[]",
     handle: async (context) => history(context, await context.body()),
   }),
   route("get", "/threads/:thread_id/storage", {
     summary: "Measure the stored size of a thread's checkpoints, in bytes",
     ...reads,
-    answer: "ThreadStorage",
+    response: "ThreadStorage",
     async handle(context) {
-      return json(await context.nouns.threads.storage(threadId(context)));
+      return jsonResponse(await context.resources.threads.storage(readThreadId(context)));
     },
   }),
   route("get", "/threads/:thread_id/stream", {
@@ -434,15 +441,15 @@ export const THREAD_ROUTES: readonly Route[] = [
     ...reads,
     query: threadStreamQuery,
     request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are stored" },
-    answer: "stream",
-    answer_headers: ["Location"],
+    response: "stream",
+    response_headers: ["Location"],
     async handle(context) {
-      const thread_id = threadId(context);
+      const thread_id = readThreadId(context);
       const { stream_mode = [], stream_modes = [] } = context.query();
       const after = readThreadEventId(context.request.headers);
       const options = { modes: [...stream_mode, ...stream_modes], after };
-      const frames = await context.nouns.threads.stream(thread_id, options);
-      return eventStream(context, frames, {
+      const frames = await context.resources.threads.stream(thread_id, options);
+      return createEventStreamResponse(context, frames, {
         ids: { thread_id },
         headers: { location: `/threads/${thread_id}/stream` },
       });

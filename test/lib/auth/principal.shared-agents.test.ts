@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AuthOptions } from "../../../lib/auth/principal.ts";
 import { staticIdentity } from "../../../lib/auth/static-keys.ts";
-import { accessOf } from "../../../lib/http/access.ts";
-import { allRoutes } from "../../../lib/http/routes/mod.ts";
+import { resolveAccess } from "../../../lib/http/access.ts";
+import { loadAllRoutes } from "../../../lib/http/routes/mod.ts";
 import { PERMISSIONS } from "../../../lib/storage/identity.ts";
 import { testService } from "../../suite/kit.ts";
 import { type Faulty, faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 const OWNER = "aaaaaaaa-0000-4000-8000-000000000001";
 const MEMBER = "aaaaaaaa-0000-4000-8000-000000000002";
@@ -137,7 +137,7 @@ describe("members of the workspace", () => {
         const path = route.path.replace(":thread_id", thread_id).replace(":run_id", run_id).replace(/:\w+/g, UNKNOWN);
         const method = route.method === "all" ? "POST" : route.method.toUpperCase();
         const request = new Request(`http://greenroom${path}`, { method });
-        if (accessOf(request, { path, route, routes: () => [route] }) !== "change" || !route.handle) continue;
+        if (resolveAccess(request, { path, route, routes: () => [route] }) !== "change" || !route.handle) continue;
         const body = method === "GET" || method === "DELETE" ? undefined : sent;
         const { status, text } = await world.ask("member", method, path, body);
         assert.deepEqual(

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type AuthOptions, type Use, unauthenticated } from "../../../lib/auth/principal.ts";
+import { type AccessLevel, type AuthOptions, unauthenticated } from "../../../lib/auth/principal.ts";
 import { staticIdentity } from "../../../lib/auth/static-keys.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { createHandler } from "../../../lib/http/handler.ts";
@@ -66,8 +66,8 @@ function ask(
 
 describe("what a request is for", () => {
   /** What the service is asked for a request, which then gets no further. */
-  async function usesOf(method: string, path: string): Promise<readonly Use[]> {
-    const uses: Use[] = [];
+  async function usesOf(method: string, path: string): Promise<readonly AccessLevel[]> {
+    const uses: AccessLevel[] = [];
     const { handler } = fake({
       access: {
         async principal(_request, use) {
@@ -79,7 +79,7 @@ describe("what a request is for", () => {
     assert.equal((await handler(new Request(`http://127.0.0.1${path}`, { method }))).status, 403);
     return uses;
   }
-  const uses: readonly (readonly [method: string, path: string, use: Use])[] = [
+  const uses: readonly (readonly [method: string, path: string, use: AccessLevel])[] = [
     ["GET", "/threads/t", "read"],
     ["HEAD", "/threads/t/state", "read"],
     ["POST", "/threads/search", "read"],

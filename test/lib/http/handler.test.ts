@@ -6,14 +6,14 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { type Principal, unauthenticated } from "../../../lib/auth/principal.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { type App, createHandler, type HandlerOptions } from "../../../lib/http/handler.ts";
-import { headerCopy } from "../../../lib/http/request.ts";
-import { allRoutes } from "../../../lib/http/routes/mod.ts";
+import { createHeaderCopier } from "../../../lib/http/request.ts";
+import { loadAllRoutes } from "../../../lib/http/routes/mod.ts";
 import { GROUP_OPTIONS, httpSchema } from "../../../lib/options/http.ts";
 import { problemsIn } from "../../../lib/validation.ts";
 import { testAccounts, testService } from "../../suite/kit.ts";
 import { type Fake, type FakeOptions, fake, THREAD } from "./fake-service.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 const detail = async (response: Response): Promise<unknown> => [response.status, (await response.json()).detail];
 const NOTHING = [404, "There is nothing at this path"];
@@ -263,12 +263,13 @@ describe("http.configurable_headers", () => {
     "X-Service-Key": "s",
     "X-Webhook-Depth": "1",
   });
-  const copied = (choice?: Parameters<typeof headerCopy>[0]): string[] => Object.keys(headerCopy(choice)(sent)).sort();
+  const copied = (choice?: Parameters<typeof createHeaderCopier>[0]): string[] =>
+    Object.keys(createHeaderCopier(choice)(sent)).sort();
   const usual = ["user-agent", "x-auth-scheme", "x-locale", "x-tracing-id"];
 
   it("are x-* and user-agent by default", () => {
     assert.deepEqual(copied(), usual);
-    assert.deepEqual(headerCopy()(new Headers({ "X-Locale": "de" })), { "x-locale": "de" });
+    assert.deepEqual(createHeaderCopier()(new Headers({ "X-Locale": "de" })), { "x-locale": "de" });
   });
 
   it("includes alone what it names, in any case, with * for anything", () => {
@@ -297,7 +298,7 @@ describe("http.configurable_headers", () => {
 
   it("is not slow for any pattern", () => {
     const choice = { includes: [`${"*a".repeat(5_000)}b`] };
-    assert.deepEqual(headerCopy(choice)(new Headers({ [`x${"a".repeat(5_000)}`]: "1" })), {});
+    assert.deepEqual(createHeaderCopier(choice)(new Headers({ [`x${"a".repeat(5_000)}`]: "1" })), {});
   });
 
   it("reaches runs through HTTP, and no credential shows in what is answered", async () => {

@@ -4,11 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { allRoutes } from "../../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../../lib/http/routes/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../../lib/json.ts";
 import { type TestService, testService } from "../../suite/mod.ts";
 
-const ROUTES = (await allRoutes()).filter(({ method }) => ["post", "put", "patch", "delete"].includes(method));
+const ROUTES = (await loadAllRoutes()).filter(({ method }) => ["post", "put", "patch", "delete"].includes(method));
 const UNKNOWN = "22222222-2222-4222-8222-222222222222";
 
 const WHOLE: readonly (string | Uint8Array)[] = [

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { unauthenticated } from "../../../lib/auth/principal.ts";
 import { ServiceError } from "../../../lib/errors.ts";
-import { accessOf } from "../../../lib/http/access.ts";
+import { resolveAccess } from "../../../lib/http/access.ts";
 import type { Handler } from "../../../lib/http/handler.ts";
 import type { Route } from "../../../lib/http/route.ts";
-import { allRoutes, LAZY_ROUTES } from "../../../lib/http/routes/mod.ts";
+import { LAZY_ROUTES, loadAllRoutes } from "../../../lib/http/routes/mod.ts";
 import { GROUP_OPTIONS } from "../../../lib/options/http.ts";
 import type { CommandCaller } from "../../../lib/protocol/mod.ts";
 import { OPERATIONS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
@@ -15,7 +15,7 @@ import { EVERYTHING } from "../../../lib/storage/visibility.ts";
 import { until } from "../../support/until.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake-service.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 const keyOf = ({ method, path }: Route): string => `${method} ${path}`;
 /** A path of the route, and everything that its row matches. */
@@ -214,7 +214,7 @@ describe("the route table", () => {
         });
         const changes = operations.filter((call) => /: (?:change|create)$/.test(call));
         // A socket asks for the permission of each run that a command creates.
-        if (accessOf(request, { path, route, routes: () => [route] }) !== "read") changesFound += changes.length;
+        if (resolveAccess(request, { path, route, routes: () => [route] }) !== "read") changesFound += changes.length;
         else if (!route.upgrades) assert.deepEqual(changes, []);
       }
       assert.deepEqual([...events].sort(), [...(route.events ?? [])].sort());

@@ -4,7 +4,7 @@ import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/wire.ts";
 import type { Assistant } from "../../../assistants/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { baseUrl } from "../../../options.ts";
-import { json } from "../../respond.ts";
+import { jsonResponse } from "../../respond.ts";
 import type { RequestContext } from "../../route.ts";
 import { HISTORY_SCOPE, SCOPE_HEADER } from "./options.ts";
 import { arePushNotificationsEnabled } from "./push.ts";
@@ -96,5 +96,5 @@ export async function createCardResponse(
     .map((clientTag) => clientTag.trim());
   const isUnchanged =
     clientTags.includes("*") || clientTags.some((clientTag) => clientTag.replace(/^W\//, "") === `"${tag}"`);
-  return isUnchanged ? new Response(null, { status: 304, headers }) : json(card, headers);
+  return isUnchanged ? new Response(null, { status: 304, headers }) : jsonResponse(card, headers);
 }

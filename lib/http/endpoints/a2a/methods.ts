@@ -5,8 +5,8 @@ import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
-import { ClientGone } from "../../byte-budget.ts";
-import { eventStream } from "../../sse.ts";
+import { ClientDisconnectedError } from "../../byte-budget.ts";
+import { createEventStreamResponse } from "../../sse.ts";
 import { cancelProtocolRequest, isActive, type ProtocolRequestState, readProtocolRequest } from "../calls.ts";
 import { createExtensionHeaders, readHistoryChoice } from "./options.ts";
 import { A2aError, type A2aRequestContext } from "./protocol.ts";
@@ -19,25 +19,25 @@ const NO_HISTORY: HistoryChoice = { scope: "context", length: 0 };
 
 export async function getTask({ context, request, assistant_id }: A2aRequestContext<"GetTask">): Promise<JsonObject> {
   const history = readHistoryChoice(request.params, context.request.headers);
-  const protocolRequest = await requireTask(context.nouns, request.params.id, assistant_id);
-  return toTaskJson(await readTask(context.nouns, protocolRequest, history), request.version);
+  const protocolRequest = await requireTask(context.resources, request.params.id, assistant_id);
+  return toTaskJson(await readTask(context.resources, protocolRequest, history), request.version);
 }
 
 export async function cancelTask({
-  context: { nouns },
+  context: { resources },
   request,
   assistant_id,
 }: A2aRequestContext<"CancelTask">): Promise<JsonObject> {
   const { id } = request.params;
-  const protocolRequest = await requireTask(nouns, id, assistant_id);
+  const protocolRequest = await requireTask(resources, id, assistant_id);
   if (!isActive(protocolRequest.newestRun) && protocolRequest.pending.length === 0)
     throw new A2aError("cancelable", `Task not cancelable: ${protocolRequest.firstRun.run_id}`);
-  await cancelProtocolRequest(nouns, protocolRequest);
+  await cancelProtocolRequest(resources, protocolRequest);
   const { run_id: task_id, thread_id } = protocolRequest.firstRun;
   // No run ends: the end of a run that was cancelled is told by itself.
-  if (protocolRequest.pending.length > 0) await nouns.webhooks.tellCancelled({ thread_id, task_id });
-  const cancelledRequest = await requireTask(nouns, id, assistant_id);
-  return toTaskJson(await readTask(nouns, cancelledRequest, NO_HISTORY), request.version);
+  if (protocolRequest.pending.length > 0) await resources.webhooks.tellCancelled({ thread_id, task_id });
+  const cancelledRequest = await requireTask(resources, id, assistant_id);
+  return toTaskJson(await readTask(resources, cancelledRequest, NO_HISTORY), request.version);
 }
 
 /** `SubscribeToTask`: the task as it is, then what follows. */
@@ -46,10 +46,10 @@ export async function subscribeToTask({
   request,
   assistant_id,
 }: A2aRequestContext<"SubscribeToTask">): Promise<Response> {
-  const { nouns } = context;
-  const protocolRequest = await requireTask(nouns, request.params.id, assistant_id);
+  const { resources } = context;
+  const protocolRequest = await requireTask(resources, request.params.id, assistant_id);
   const { firstRun, newestRun } = protocolRequest;
-  const initialTask = await readTask(nouns, protocolRequest, NO_HISTORY);
+  const initialTask = await readTask(resources, protocolRequest, NO_HISTORY);
   if (isTerminal(initialTask.status)) {
     throw new A2aError("unsupported", `The task ${firstRun.run_id} has ended: there is nothing to subscribe to`);
   }
@@ -58,18 +58,21 @@ export async function subscribeToTask({
   if (!isActive(newestRun)) {
     // The stream of 0.3 ends with a final status, which a question is.
     if (request.version === "0.3")
-      return eventStream(context, createSingleTaskFrame(request, initialTask), { ids, headers: extraHeaders });
+      return createEventStreamResponse(context, createSingleTaskFrame(request, initialTask), {
+        ids,
+        headers: extraHeaders,
+      });
     const readCurrent = async (): Promise<ProtocolRequestState | null> =>
-      await readProtocolRequest(nouns, firstRun).catch(nullIfNotFound);
+      await readProtocolRequest(resources, firstRun).catch(nullIfNotFound);
     const frames = createInputRequiredFrames(context, request, {
       initialTask,
       interrupted_run_id: newestRun.run_id,
       readCurrent,
     });
-    return eventStream(context, frames, { ids, headers: extraHeaders });
+    return createEventStreamResponse(context, frames, { ids, headers: extraHeaders });
   }
-  const stream = await nouns.runs.joinStream(newestRun.thread_id, newestRun.run_id);
-  return eventStream(context, createTaskFrames(context, request, stream, { initialTask }), {
+  const stream = await resources.runs.joinStream(newestRun.thread_id, newestRun.run_id);
+  return createEventStreamResponse(context, createTaskFrames(context, request, stream, { initialTask }), {
     ids,
     headers: extraHeaders,
   });
@@ -131,8 +134,8 @@ async function readPage(
         read_chars += chars;
       });
       if (task) foundTasks.push(task);
-      await context.tick();
-      if (context.large.isGone()) throw new ClientGone();
+      await context.waitForNextTick();
+      if (context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
     }
     if (next === null) return { foundTasks, cursor: null };
     remaining -= items.length;
@@ -143,11 +146,11 @@ async function readPage(
 
 /** Errors: an unknown page. */
 async function searchRuns(
-  { context: { nouns }, request, assistant_id }: ListTasksContext,
+  { context: { resources }, request, assistant_id }: ListTasksContext,
   statuses: readonly RunStatus[] | undefined,
   cursor: string,
   limit: number,
-): ReturnType<A2aRequestContext["context"]["nouns"]["runs"]["search"]> {
+): ReturnType<A2aRequestContext["context"]["resources"]["runs"]["search"]> {
   const { contextId } = request.params;
   const query = {
     ...{ assistant_id, metadata: { created_by: "a2a" }, limit },
@@ -155,7 +158,7 @@ async function searchRuns(
     ...(statuses ? { status: statuses } : {}),
     ...(cursor === "" ? {} : { cursor }),
   };
-  return await nouns.runs.search(query).catch((error: unknown) => {
+  return await resources.runs.search(query).catch((error: unknown) => {
     if (error instanceof ServiceError && error.code === "invalid") {
       throw new A2aError("params", "pageToken: is unknown");
     }
@@ -165,15 +168,20 @@ async function searchRuns(
 
 /** Null for a task that does not fit, or was deleted meanwhile. */
 async function readListedTask(
-  { context: { nouns }, request, assistant_id }: ListTasksContext,
+  { context: { resources }, request, assistant_id }: ListTasksContext,
   run_id: string,
   history: HistoryChoice,
   onRead: (chars: number) => void,
 ): Promise<A2aTask | null> {
   const { status: state, statusTimestampAfter, includeArtifacts } = request.params;
-  const first = await findFirstRun(nouns, run_id, assistant_id);
+  const first = await findFirstRun(resources, run_id, assistant_id);
   if (!first) return null;
-  const { artifacts, ...task } = await readTask(nouns, await readProtocolRequest(nouns, first), history, onRead);
+  const { artifacts, ...task } = await readTask(
+    resources,
+    await readProtocolRequest(resources, first),
+    history,
+    onRead,
+  );
   const { status } = task;
   if (state !== null && status.state !== state) return null;
   if (Date.parse(status.timestamp) < statusTimestampAfter) return null;

@@ -52,12 +52,13 @@ export async function handlePushMethod({
   assistant_id,
 }: A2aRequestContext<PushMethod>): Promise<Json> {
   requirePushNotifications(context.service);
-  const { nouns } = context;
+  const { resources } = context;
   const { version } = request;
   const { task } = request.params;
-  const protocolRequest = await requireTask(nouns, task, assistant_id);
+  const protocolRequest = await requireTask(resources, task, assistant_id);
   const { run_id: task_id, thread_id } = protocolRequest.firstRun;
-  const listConfigs = async (): Promise<readonly PushRow[]> => await nouns.webhooks.listPushes({ thread_id, task_id });
+  const listConfigs = async (): Promise<readonly PushRow[]> =>
+    await resources.webhooks.listPushes({ thread_id, task_id });
 
   switch (request.method) {
     case "CreateTaskPushNotificationConfig": {
@@ -66,8 +67,8 @@ export async function handlePushMethod({
       // The task may have gone on meanwhile.
       for (let { newestRun } = protocolRequest, last = ""; newestRun.run_id !== last; ) {
         last = newestRun.run_id;
-        await nouns.webhooks.setPush({ ...push, task_id, thread_id, last_run: last });
-        ({ newestRun } = await requireTask(nouns, task, assistant_id));
+        await resources.webhooks.setPush({ ...push, task_id, thread_id, last_run: last });
+        ({ newestRun } = await requireTask(resources, task, assistant_id));
       }
       return await requireConfig(push.config_id);
     }
@@ -80,7 +81,7 @@ export async function handlePushMethod({
     case "DeleteTaskPushNotificationConfig": {
       const { config: config_id } = request.params;
       if (config_id === "") throw new A2aError("params", "The id of the configuration is required");
-      await nouns.webhooks.removePush({ thread_id, task_id, config_id });
+      await resources.webhooks.removePush({ thread_id, task_id, config_id });
       return null;
     }
   }

@@ -2,10 +2,10 @@
 import type { Assistant } from "../../../assistants/mod.ts";
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json } from "../../../json.ts";
-import { ClientGone } from "../../byte-budget.ts";
-import { readAssistantId } from "../../parse.ts";
-import { json } from "../../respond.ts";
-import { assistantId, type RequestContext, type Route, routesOf } from "../../route.ts";
+import { ClientDisconnectedError } from "../../byte-budget.ts";
+import { parseAssistantId } from "../../parse.ts";
+import { jsonResponse } from "../../respond.ts";
+import { createRouteGroup, type RequestContext, type Route, readAssistantId } from "../../route.ts";
 import { createCardResponse } from "./card.ts";
 import { cancelTask, getTask, listTasks, subscribeToTask } from "./methods.ts";
 import { createExtensionHeaders } from "./options.ts";
@@ -57,20 +57,20 @@ function toFailureResponse(
   header: A2aRequestHeader,
   error: unknown,
 ): Response {
-  if (error instanceof ClientGone) throw error;
-  if (error instanceof A2aError) return json(toErrorMessage(header, error), {}, error.status);
+  if (error instanceof ClientDisconnectedError) throw error;
+  if (error instanceof A2aError) return jsonResponse(toErrorMessage(header, error), {}, error.status);
   if (error instanceof ServiceError) {
     const kind = ERROR_KINDS[error.code];
     if (kind === undefined) throw error;
-    return json(toErrorMessage(header, new A2aError(kind, error.message)));
+    return jsonResponse(toErrorMessage(header, new A2aError(kind, error.message)));
   }
   service.environment.log({ level: "error", message: "A request of A2A failed", request_id, error });
-  return json(toErrorMessage(header, new A2aError("internal", "Internal error")));
+  return jsonResponse(toErrorMessage(header, new A2aError("internal", "Internal error")));
 }
 
 /** Errors: an agent that takes no messages. */
-async function requireMessageInput({ nouns }: RequestContext, { assistant_id }: Assistant): Promise<void> {
-  const { input_schema } = await nouns.assistants.schemas(assistant_id);
+async function requireMessageInput({ resources }: RequestContext, { assistant_id }: Assistant): Promise<void> {
+  const { input_schema } = await resources.assistants.schemas(assistant_id);
   const members = input_schema && isObject(input_schema.properties) ? Object.keys(input_schema.properties) : [];
   if (members.length === 0 || members.includes("messages")) return;
   const memberNames = members.slice(0, 10).join(", ");
@@ -85,7 +85,7 @@ const READ_METHODS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
 
 async function post(context: RequestContext): Promise<Response> {
   const { headers } = context.request;
-  const assistant = await context.nouns.assistants.get(assistantId(context));
+  const assistant = await context.resources.assistants.get(readAssistantId(context));
   let header = UNKNOWN_HEADER;
   try {
     const body = parseBody(headers, await context.bytes());
@@ -97,11 +97,11 @@ async function post(context: RequestContext): Promise<Response> {
       const result = await dispatch({ context, request, assistant_id, graph_id });
       return result instanceof Response
         ? result
-        : json(toResultMessage(request, result), createExtensionHeaders(headers));
+        : jsonResponse(toResultMessage(request, result), createExtensionHeaders(headers));
     };
     if (!READ_METHODS.has(request.method)) return await respond();
     const name = `A2A ${request.method} ${JSON.stringify(request.params)}`;
-    return await context.large.answerRead(name, respond);
+    return await context.bodyBudget.respondToRead(name, respond);
   } catch (error) {
     return toFailureResponse(context, header, error);
   }
@@ -112,7 +112,7 @@ async function getCard(context: RequestContext): Promise<Response> {
     const version = readVersion(context.request.headers);
     return await createCardResponse(
       context,
-      await context.nouns.assistants.get(readRequestedAssistant(context)),
+      await context.resources.assistants.get(readRequestedAssistant(context)),
       version,
     );
   } catch (error) {
@@ -122,16 +122,16 @@ async function getCard(context: RequestContext): Promise<Response> {
 }
 
 /** The assistant in the path or the query; without one, that of the only graph. */
-function readRequestedAssistant({ params, parameters, service }: RequestContext): string {
-  const requestedId = params.assistant_id ?? parameters.assistant_id;
+function readRequestedAssistant({ params, rawQuery, service }: RequestContext): string {
+  const requestedId = params.assistant_id ?? rawQuery.assistant_id;
   if (requestedId !== undefined)
-    return readAssistantId(typeof requestedId === "string" ? requestedId : requestedId.at(-1));
+    return parseAssistantId(typeof requestedId === "string" ? requestedId : requestedId.at(-1));
   const [only, second] = service.options.executor.graphs();
   if (only && !second) return only.graph_id;
   throw new ServiceError("invalid", "assistant_id: is required, because there are several agents");
 }
 
-const route = routesOf({ tag: "A2A", group: "a2a" });
+const route = createRouteGroup({ tag: "A2A", group: "a2a" });
 const CARD_PATH = "/.well-known/agent-card.json";
 
 export const A2A_ROUTES: readonly Route[] = [
@@ -139,15 +139,15 @@ export const A2A_ROUTES: readonly Route[] = [
     access: "run",
     events: ["assistants:read"],
     summary: "Talk to an agent, by the Agent2Agent protocol",
-    answer: "A2aMessage",
+    response: "A2aMessage",
     errors: [400, 404],
     handle: post,
   }),
   route("get", `/a2a/:assistant_id${CARD_PATH}`, {
     summary: "The card of an agent",
     events: ["assistants:read"],
-    answer: "AgentCard",
-    answer_headers: ["ETag"],
+    response: "AgentCard",
+    response_headers: ["ETag"],
     errors: [400, 404],
     handle: getCard,
   }),
@@ -157,8 +157,8 @@ export const A2A_CARD_ROUTES: readonly Route[] = [
   route("get", CARD_PATH, {
     summary: "The card of the agent `assistant_id`, or of the only one",
     events: ["assistants:read"],
-    answer: "AgentCard",
-    answer_headers: ["ETag"],
+    response: "AgentCard",
+    response_headers: ["ETag"],
     errors: [400, 404],
     handle: getCard,
   }),

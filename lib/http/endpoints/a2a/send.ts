@@ -6,11 +6,11 @@ import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isApproval } from "../../../executor/questions.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import { readFields } from "../../parse.ts";
-import { json } from "../../respond.ts";
-import { waitResponse } from "../../result-body.ts";
-import { originOfHeaders, runCreate } from "../../run-request.ts";
-import { eventStream } from "../../sse.ts";
+import { validateFields } from "../../parse.ts";
+import { jsonResponse } from "../../respond.ts";
+import { createWaitResponse } from "../../result-body.ts";
+import { readRunOriginFromHeaders, runCreate } from "../../run-request.ts";
+import { createEventStreamResponse } from "../../sse.ts";
 import {
   createRequestMetadata,
   createResumeOrigin,
@@ -46,7 +46,7 @@ const RESERVED_METADATA = ["created_by", "task_id", "task_cancelled", "graph_id"
 
 async function planNewTask({ context, assistant_id }: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
   const { contextId } = message;
-  const thread = contextId === null ? null : await context.nouns.threads.get(contextId).catch(nullIfNotFound);
+  const thread = contextId === null ? null : await context.resources.threads.get(contextId).catch(nullIfNotFound);
   const owner = thread?.metadata.assistant_id ?? assistant_id;
   if (contextId !== null && owner !== assistant_id) throw contextNotFoundError(contextId);
   const metadata = Object.fromEntries(
@@ -62,7 +62,7 @@ async function planNewTask({ context, assistant_id }: SendContext, message: A2aU
 /** Errors: a task that does not wait for an answer, or whose answer must be a person's. */
 async function planContinuation(requestContext: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
   const { context, assistant_id } = requestContext;
-  const protocolRequest = await requireTask(context.nouns, message.taskId, assistant_id);
+  const protocolRequest = await requireTask(context.resources, message.taskId, assistant_id);
   const { firstRun, newestRun, pending } = protocolRequest;
   if (message.contextId !== null && message.contextId !== firstRun.thread_id) {
     throw new A2aError("task", `Task not found: ${firstRun.run_id}`);
@@ -92,12 +92,12 @@ async function planContinuation(requestContext: SendContext, message: A2aUserMes
 
 /** The task as it is now. */
 async function readCurrentTask(
-  { context: { nouns } }: SendContext,
+  { context: { resources } }: SendContext,
   startedRun: Run,
   history: HistoryChoice,
 ): Promise<A2aTask> {
-  const firstRun = await nouns.runs.get(startedRun.thread_id, startedRun.run_id);
-  return await readTask(nouns, await readProtocolRequest(nouns, firstRun), history);
+  const firstRun = await resources.runs.get(startedRun.thread_id, startedRun.run_id);
+  return await readTask(resources, await readProtocolRequest(resources, firstRun), history);
 }
 
 /** The task as a stream begins with it, even if its run has ended by now. */
@@ -119,7 +119,7 @@ function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
   const streamMembers = isStreamed
     ? { ...RUN_EVENT_OPTIONS, stream_mode: [...RUN_EVENT_OPTIONS.stream_mode] }
     : { stream_mode: ["custom" as const] };
-  return readFields({ ...run, ...streamMembers, multitask_strategy: "enqueue" }, runCreate);
+  return validateFields({ ...run, ...streamMembers, multitask_strategy: "enqueue" }, runCreate);
 }
 
 type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
@@ -127,7 +127,7 @@ type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
 /** `SendMessage`, `SendStreamingMessage`. */
 export async function sendMessage(requestContext: SendContext): Promise<Response> {
   const { context, request } = requestContext;
-  const { nouns } = context;
+  const { resources } = context;
   const { headers } = context.request;
   const isStream = request.method === "SendStreamingMessage";
   const { message, configuration } = request.params;
@@ -145,7 +145,7 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   const { thread_id, firstRun } = plannedRun;
   const taskMembers = firstRun ? { task_id: firstRun.run_id } : {};
   const origin: RunOrigin = {
-    ...originOfHeaders(context),
+    ...readRunOriginFromHeaders(context),
     ...plannedRun.origin,
     ...(push ? { push: { ...push, ...taskMembers } } : {}),
   };
@@ -156,10 +156,13 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   const extraHeaders = createExtensionHeaders(headers);
 
   if (isStream) {
-    const stream = await nouns.runs.stream(thread_id, toRunRequest(plannedRun, true), origin).catch(rethrow);
+    const stream = await resources.runs.stream(thread_id, toRunRequest(plannedRun, true), origin).catch(rethrow);
     const initialTask = createInitialTask(firstRun ?? stream.run, stream.run, message, history);
     const frames = createTaskFrames(context, request, stream, { initialTask });
-    return eventStream(context, frames, { ids: { run_id: stream.run.run_id, thread_id }, headers: extraHeaders });
+    return createEventStreamResponse(context, frames, {
+      ids: { run_id: stream.run.run_id, thread_id },
+      headers: extraHeaders,
+    });
   }
 
   const toTaskMessage = (task: A2aTask): JsonObject => {
@@ -168,14 +171,14 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   };
   const isBlocking = configuration.returnImmediately !== true && configuration.blocking !== false;
   if (!isBlocking) {
-    const run = await nouns.runs.create(thread_id, toRunRequest(plannedRun, true), origin).catch(rethrow);
-    return json(toTaskMessage(await readCurrentTask(requestContext, firstRun ?? run, history)), extraHeaders);
+    const run = await resources.runs.create(thread_id, toRunRequest(plannedRun, true), origin).catch(rethrow);
+    return jsonResponse(toTaskMessage(await readCurrentTask(requestContext, firstRun ?? run, history)), extraHeaders);
   }
-  const wait = await nouns.runs.wait(thread_id, toRunRequest(plannedRun, false), origin).catch(rethrow);
+  const wait = await resources.runs.wait(thread_id, toRunRequest(plannedRun, false), origin).catch(rethrow);
   const result = createResultMessage(requestContext, wait.result, async () =>
     toTaskMessage(await readCurrentTask(requestContext, firstRun ?? wait.run, history)),
   );
-  return waitResponse(context, { run: wait.run, result, leave: wait.leave }, extraHeaders);
+  return createWaitResponse(context, { run: wait.run, result, leave: wait.leave }, extraHeaders);
 }
 
 /** The answer once a run has ended; it never rejects. */

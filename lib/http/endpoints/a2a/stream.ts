@@ -96,7 +96,7 @@ export function createTaskFrames(
 }
 
 class TaskStream {
-  readonly #nouns: RequestContext["nouns"];
+  readonly #nouns: RequestContext["resources"];
   readonly #environment: RequestContext["service"]["environment"];
   readonly #header: A2aRequestHeader;
   readonly #frames: RunStream["frames"];
@@ -109,12 +109,12 @@ class TaskStream {
   #isDone = false;
 
   constructor(
-    { nouns, service }: RequestContext,
+    { resources, service }: RequestContext,
     header: A2aRequestHeader,
     frames: RunStream["frames"],
     { initialTask, run_id }: TaskStreamStart,
   ) {
-    this.#nouns = nouns;
+    this.#nouns = resources;
     this.#environment = service.environment;
     this.#header = header;
     this.#frames = frames;

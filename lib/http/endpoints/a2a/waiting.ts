@@ -25,7 +25,7 @@ export function createInputRequiredFrames(
   header: A2aRequestHeader,
   { initialTask, interrupted_run_id, readCurrent }: InputRequiredTask,
 ): Reader<Frame> {
-  const { nouns, service } = context;
+  const { resources, service } = context;
   const ids = { taskId: initialTask.id, contextId: initialTask.contextId };
   const watch = watchThreads(context, [initialTask.contextId]);
   let runFrames: Reader<Frame> | undefined;
@@ -39,7 +39,7 @@ export function createInputRequiredFrames(
   });
 
   async function startRunFrames({ newestRun }: ProtocolRequestState): Promise<Reader<Frame>> {
-    const stream = await nouns.runs.joinStream(newestRun.thread_id, newestRun.run_id);
+    const stream = await resources.runs.joinStream(newestRun.thread_id, newestRun.run_id);
     runFrames = createTaskFrames(context, header, stream, { initialTask, run_id: newestRun.run_id });
     watch.close();
     if (isClosed) runFrames.leave();
@@ -55,7 +55,7 @@ export function createInputRequiredFrames(
     if (protocolRequest && protocolRequest.newestRun.run_id !== interrupted_run_id)
       return await (await startRunFrames(protocolRequest)).next();
     const status = protocolRequest
-      ? (await readTask(nouns, protocolRequest, { scope: "task", length: 0 })).status
+      ? (await readTask(resources, protocolRequest, { scope: "task", length: 0 })).status
       : createDeletedStatus();
     if (!isTerminal(status)) return null;
     leave();

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
-import { readFields } from "../../parse.ts";
+import { validateFields } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
 import { incompleteStreamError, RunEventMapper } from "../run-events.ts";
 import { type AguiEvent, AguiMapper, type AguiOptions } from "./events.ts";
@@ -67,7 +67,7 @@ export async function aguiRequest(
   input: unknown,
   settings: AguiSettings = {},
 ): Promise<AguiTurn> {
-  const check = (request: RunCreate): RunCreate => readFields(request, runCreate);
+  const check = (request: RunCreate): RunCreate => validateFields(request, runCreate);
   const { run, events } = await startRun(resources, parseAguiRequest(input), { ...settings, assistant_id, check });
   async function* readToEnd(): AsyncGenerator<AguiEvent> {
     for await (const event of events) {

@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import { InputError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { anyJson, anyObject, described, type Fields, name } from "../../parse.ts";
+import { anyJson, anyObject, type FieldSchema, name, withDescription } from "../../parse.ts";
 import { anyList, type InputSchema, lenient, parseInput, withDefault } from "../fields.ts";
 import { toFileBlock } from "../states.ts";
 
@@ -142,26 +142,26 @@ const forwardedProps = v.pipe(
 );
 
 const body = v.object({
-  messages: described(
+  messages: withDescription(
     v.array(message, "must be a list"),
     "What the thread does not know of them is used: messages of the user, and results of tools that the page has run",
   ),
-  forwardedProps: described(
+  forwardedProps: withDescription(
     v.nullish(forwardedProps),
     "`config.configurable` goes to the run, `command.resume` answers all open interrupts",
   ),
-  threadId: described(name, "A UUID, or any text"),
-  runId: described(name, "A repeated request with the same id gets the same run"),
+  threadId: withDescription(name, "A UUID, or any text"),
+  runId: withDescription(name, "A repeated request with the same id gets the same run"),
   parentRunId: lenient(string),
   protocolVersion: lenient(string),
-  resume: described(v.nullish(v.array(resumeEntry, "must be a list")), "The answers to all open interrupts"),
-  state: described(lenient(anyObject), "Members that the graph takes, and that are not as the thread has them"),
-  tools: described(v.nullish(anyList), "Tools of the page"),
-  context: described(v.nullish(anyList), "What the page tells the agent"),
+  resume: withDescription(v.nullish(v.array(resumeEntry, "must be a list")), "The answers to all open interrupts"),
+  state: withDescription(lenient(anyObject), "Members that the graph takes, and that are not as the thread has them"),
+  tools: withDescription(v.nullish(anyList), "Tools of the page"),
+  context: withDescription(v.nullish(anyList), "What the page tells the agent"),
 });
 
 /** `RunAgentInput`. */
-export const runAgentInput: Fields<AguiRequest> = v.pipe(
+export const runAgentInput: FieldSchema<AguiRequest> = v.pipe(
   body,
   v.transform(({ messages, forwardedProps: forwardedMembers, resume = null, state = {}, tools, context, ...ids }) => {
     const users = messages.flatMap((userMessage) =>

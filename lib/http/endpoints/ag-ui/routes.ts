@@ -2,15 +2,15 @@
 import { ServiceError } from "../../../errors.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader } from "../../../streams/log.ts";
-import { readFields, readJson } from "../../parse.ts";
+import { readJson, validateFields } from "../../parse.ts";
 import { errorResponse } from "../../respond.ts";
-import { assistantId, type Route, routesOf, yieldAfter } from "../../route.ts";
-import { originOfHeaders, runCreate } from "../../run-request.ts";
-import { eventStream } from "../../sse.ts";
+import { createRouteGroup, type Route, readAssistantId, yieldAfterLargeBody } from "../../route.ts";
+import { readRunOriginFromHeaders, runCreate } from "../../run-request.ts";
+import { createEventStreamResponse } from "../../sse.ts";
 import { parseAguiRequest, runAgentInput } from "./requests.ts";
 import { isLast, startRun } from "./run.ts";
 
-const route = routesOf({ tag: "AG-UI", group: "ag_ui", error_message: true });
+const route = createRouteGroup({ tag: "AG-UI", group: "ag_ui", error_message: true });
 
 const acceptsEvents = (accept: string | null): boolean =>
   accept === null || /\*\/\*|text\/(?:\*|event-stream)/i.test(accept);
@@ -21,7 +21,7 @@ export const AG_UI_ROUTES: readonly Route[] = [
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
     body: runAgentInput,
-    answer: "stream",
+    response: "stream",
     errors: [404, 406, 409, 503, 507],
     async handle(context) {
       if (!acceptsEvents(context.request.headers.get("accept"))) {
@@ -30,12 +30,12 @@ export const AG_UI_ROUTES: readonly Route[] = [
       }
       const bytes = await context.bytes();
       const request = parseAguiRequest(readJson(bytes));
-      await yieldAfter(context, bytes);
-      const { run, events } = await startRun(context.nouns, request, {
+      await yieldAfterLargeBody(context, bytes);
+      const { run, events } = await startRun(context.resources, request, {
         ...context.service.options.http?.ag_ui,
-        assistant_id: assistantId(context),
-        origin: originOfHeaders(context),
-        check: (runRequest) => readFields(runRequest, runCreate),
+        assistant_id: readAssistantId(context),
+        origin: readRunOriginFromHeaders(context),
+        check: (runRequest) => validateFields(runRequest, runCreate),
       });
       const frames = createReader<Frame>(async () => {
         const ready = await events.next();
@@ -44,7 +44,7 @@ export const AG_UI_ROUTES: readonly Route[] = [
           ...(isLast(event) ? { last: true } : {}),
         }));
       }, events.leave);
-      return eventStream(context, frames, { ids: { run_id: run.run_id, thread_id: run.thread_id } });
+      return createEventStreamResponse(context, frames, { ids: { run_id: run.run_id, thread_id: run.thread_id } });
     },
   }),
 ];

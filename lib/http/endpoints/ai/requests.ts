@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { InputError, type InputIssue, invalidField, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RunCreate } from "../../../runs/mod.ts";
-import { anyJson, described, type Fields, name, readFields } from "../../parse.ts";
+import { anyJson, type FieldSchema, name, validateFields, withDescription } from "../../parse.ts";
 import { runCreate } from "../../run-request.ts";
 import { anyList, type InputSchema, lenient, parseInput, tryParseInput } from "../fields.ts";
 import { toFileBlock } from "../states.ts";
@@ -74,25 +74,25 @@ const listedMessage = v.object(
 );
 
 const version: InputSchema<AiVersion> = v.pipe(
-  described(v.nullish(v.picklist([5, 6, 7, "5", "6", "7"], "must be 5, 6 or 7"), 7), "The version of `ai`"),
+  withDescription(v.nullish(v.picklist([5, 6, 7, "5", "6", "7"], "must be 5, 6 or 7"), 7), "The version of `ai`"),
   v.transform((input) => Number(input) as AiVersion),
 );
 
 /** What the chat transport sends. */
-export const chatBody: Fields<ChatBody> = v.object({
-  id: described(name, "The id of the chat: a UUID, or any text"),
-  messages: described(
+export const chatBody: FieldSchema<ChatBody> = v.object({
+  id: withDescription(name, "The id of the chat: a UUID, or any text"),
+  messages: withDescription(
     v.array(listedMessage, "must be a list"),
     "Of these only the last message of the user, and approvals in that of the assistant, are used",
   ),
   trigger: v.picklist(["submit-message", "regenerate-message"], "must be submit-message or regenerate-message"),
   messageId: lenient(string),
-  resume: described(v.optional(anyJson), "Answers by interrupt id"),
+  resume: withDescription(v.optional(anyJson), "Answers by interrupt id"),
   ai_sdk: version,
-  context: described(v.optional(anyJson), "The context of the run"),
-  config: described(lenient(v.object({ configurable: v.optional(anyJson) })), "`configurable` goes to the run"),
-  metadata: described(v.optional(anyJson), "The metadata of the run"),
-}) as unknown as Fields<ChatBody>;
+  context: withDescription(v.optional(anyJson), "The context of the run"),
+  config: withDescription(lenient(v.object({ configurable: v.optional(anyJson) })), "`configurable` goes to the run"),
+  metadata: withDescription(v.optional(anyJson), "The metadata of the run"),
+}) as unknown as FieldSchema<ChatBody>;
 
 const part = v.variant(
   "type",
@@ -215,6 +215,6 @@ export function readRunMembers(
   { context, configurable, metadata }: ChatRequest,
 ): Partial<RunCreate> {
   const config: JsonObject = configurable === undefined ? {} : { config: { configurable } };
-  const { assistant_id: _, ...members } = readFields({ assistant_id, context, metadata, ...config }, runCreate);
+  const { assistant_id: _, ...members } = validateFields({ assistant_id, context, metadata, ...config }, runCreate);
   return members;
 }

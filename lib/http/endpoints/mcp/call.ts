@@ -7,7 +7,7 @@ import { DEFAULTS } from "../../../options.ts";
 import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
-import { originOfHeaders } from "../../run-request.ts";
+import { readRunOriginFromHeaders } from "../../run-request.ts";
 import {
   createRequestMetadata,
   createResumeOrigin,
@@ -79,7 +79,7 @@ export async function callTool(
   request: McpRequest<"tools/call">,
 ): Promise<JsonObject | PendingToolCall> {
   const { name, arguments: args, inputResponses, requestState } = request.params;
-  const tool = await findTool(context.nouns, listGraphIds(context), name);
+  const tool = await findTool(context.resources, listGraphIds(context), name);
   if (!tool) throw new McpError("params", `Unknown tool: ${name}`);
   if (tool.settings.task === "required" && !canPoll(request)) {
     throw missingCapabilityError({ extensions: { [TASKS_EXTENSION]: {} } });
@@ -91,7 +91,7 @@ export async function callTool(
   ) {
     throw missingCapabilityError(requires);
   }
-  const signature = await readToolSignature(context.nouns, tool);
+  const signature = await readToolSignature(context.resources, tool);
   if (request.isModern) checkParamHeaders(context.request.headers, signature, args);
   const session = request.isModern ? null : readSession(context.request.headers);
   const mcp_request = session && (await createRequestKey(context.principal, session, request.id));
@@ -104,7 +104,11 @@ export async function callTool(
   try {
     // Answers without the state of their call belong to none: it begins anew.
     if (request.isModern && requestState !== undefined) {
-      const { firstRun, interrupted_run_id } = await requireRunOfState(context.nouns, requestState, toolCall.digest);
+      const { firstRun, interrupted_run_id } = await requireRunOfState(
+        context.resources,
+        requestState,
+        toolCall.digest,
+      );
       return await continueToolCall(toolCall, firstRun, { interrupted_run_id, responses: inputResponses });
     }
     return await startToolCall(toolCall, args);
@@ -154,7 +158,7 @@ async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promi
   const { mcp_ms = DEFAULTS.retention.mcp_ms } = context.service.options.retention ?? {};
   const thread =
     continued ??
-    (await context.nouns.threads.create({
+    (await context.resources.threads.create({
       metadata: { ...createRequestMetadata("mcp"), ...createKeyMetadata(toolCall), mcp_tool: tool.name },
       ttl: { ttl: mcp_ms / MINUTE_MS },
     }));
@@ -196,7 +200,7 @@ async function repeatToolCall(
   return createPendingToolCall(
     toolCall,
     firstRun,
-    await toolCall.context.nouns.runs.join(newestRun.thread_id, newestRun.run_id),
+    await toolCall.context.resources.runs.join(newestRun.thread_id, newestRun.run_id),
   );
 }
 
@@ -205,14 +209,14 @@ const MAX_SEARCHED_RUNS = 20;
 
 /** The newest call of a conversation, if it was interrupted and this request repeats it to get its result; else null. */
 async function findRepeatedCall(
-  { context: { nouns }, digest }: ToolCallContext,
+  { context: { resources }, digest }: ToolCallContext,
   thread_id: string,
   input: JsonObject,
 ): Promise<ProtocolRequestState | null> {
-  const runs = await nouns.runs.list(thread_id, { limit: MAX_SEARCHED_RUNS });
+  const runs = await resources.runs.list(thread_id, { limit: MAX_SEARCHED_RUNS });
   const firstRun = runs.find((run) => !isResumingRun(run));
   if (!firstRun || (Object.keys(input).length > 0 && firstRun.metadata.mcp_call !== digest)) return null;
-  const protocolRequest = await readProtocolRequest(nouns, firstRun);
+  const protocolRequest = await readProtocolRequest(resources, firstRun);
   const wasInterrupted = protocolRequest.newestRun !== protocolRequest.firstRun || protocolRequest.pending.length > 0;
   return wasInterrupted && !isCancelled(protocolRequest) ? protocolRequest : null;
 }
@@ -221,7 +225,7 @@ async function findRepeatedCall(
 async function recordRequestKey(toolCall: ToolCallContext, thread_id: string): Promise<void> {
   if (toolCall.mcp_request === null) return;
   try {
-    await toolCall.context.nouns.threads.update(thread_id, { metadata: createKeyMetadata(toolCall) });
+    await toolCall.context.resources.threads.update(thread_id, { metadata: createKeyMetadata(toolCall) });
   } catch (error) {
     // Callers who may run on a thread, but not change it, cannot cancel there either.
     if (!(error instanceof ServiceError && error.code === "forbidden")) throw error;
@@ -232,10 +236,10 @@ const conversationNotFoundError = (id: Json): ServiceError =>
   new ServiceError("thread_not_found", `There is no conversation ${typeof id === "string" ? id : JSON.stringify(id)}`);
 
 /** The thread that the arguments continue: one of this agent. Errors: not_found, the same for a foreign one. */
-async function findConversation({ context: { nouns }, tool }: ToolCallContext, id: Json | undefined) {
+async function findConversation({ context: { resources }, tool }: ToolCallContext, id: Json | undefined) {
   if (id === undefined) return null;
   if (typeof id !== "string" || !UUID.test(id)) throw conversationNotFoundError(id);
-  const thread = await nouns.threads.get(id).catch(nullIfNotFound);
+  const thread = await resources.threads.get(id).catch(nullIfNotFound);
   if (!thread) throw conversationNotFoundError(id);
   const { assistant_id = tool.assistant.assistant_id } = thread.metadata;
   if (assistant_id !== tool.assistant.assistant_id) throw conversationNotFoundError(id);
@@ -294,10 +298,10 @@ async function startRun(
 ): Promise<RunWait> {
   const { context } = toolCall;
   const disconnect = cancelsOnDisconnect(toolCall) ? ({ on_disconnect: "cancel" } as const) : {};
-  return await context.nouns.runs.wait(
+  return await context.resources.runs.wait(
     thread_id,
     { ...run, ...disconnect },
-    { ...originOfHeaders(context), ...origin },
+    { ...readRunOriginFromHeaders(context), ...origin },
   );
 }
 
@@ -316,19 +320,19 @@ async function continueToolCall(
   canRetry = true,
 ): Promise<JsonObject | PendingToolCall> {
   const { context, request } = toolCall;
-  const { nouns } = context;
-  const protocolRequest = await readProtocolRequest(nouns, firstRun);
+  const { resources } = context;
+  const protocolRequest = await readProtocolRequest(resources, firstRun);
   const { newestRun, pending, thread } = protocolRequest;
   if (isActive(newestRun)) {
     const options = cancelsOnDisconnect(toolCall) ? { cancel_on_disconnect: true } : {};
     return createPendingToolCall(
       toolCall,
       firstRun,
-      await nouns.runs.join(newestRun.thread_id, newestRun.run_id, options),
+      await resources.runs.join(newestRun.thread_id, newestRun.run_id, options),
     );
   }
   if (pending.length === 0)
-    return await createEndedResult(toolCall, firstRun, newestRun, await readProtocolResult(nouns, protocolRequest));
+    return await createEndedResult(toolCall, firstRun, newestRun, await readProtocolResult(resources, protocolRequest));
   // Answers to earlier questions may have the same keys: a request that is sent again must not answer the next ones.
   if (input.interrupted_run_id !== newestRun.run_id) return toInterruptResult(toolCall, firstRun, newestRun, pending);
   const inputRequests = toInputRequests(request, pending);
@@ -421,7 +425,7 @@ async function createElicitedResult(
     toolCall,
     firstRun,
     newestRun,
-    await readProtocolResult(context.nouns, protocolRequest),
+    await readProtocolResult(context.resources, protocolRequest),
   );
 }
 
@@ -483,7 +487,12 @@ function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null
     const interrupts = readInterrupts(value);
     if (streamingResult && interrupts.length > 0) return null;
     if (after_ms !== null && !canElicitAll(request, interrupts)) return await convertToTask();
-    return await createEndedResult(toolCall, firstRun, await context.nouns.runs.get(run.thread_id, run.run_id), value);
+    return await createEndedResult(
+      toolCall,
+      firstRun,
+      await context.resources.runs.get(run.thread_id, run.run_id),
+      value,
+    );
   }
 
   // The questions come after it, so that the values of the run are not kept meanwhile.

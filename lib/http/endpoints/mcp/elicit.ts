@@ -84,7 +84,7 @@ export async function elicitUntilDone(
   firstRun: Run,
   streamingResult: StreamingToolResult,
 ): Promise<ProtocolRequestState | null> {
-  const { nouns } = context;
+  const { resources } = context;
   const watch = watchThreads(context, [firstRun.thread_id]);
   let elicitedRunId = "";
   let lastState: ProtocolRequestState | null = null;
@@ -93,13 +93,13 @@ export async function elicitUntilDone(
   async function waitUntilIdle(): Promise<ProtocolRequestState | null> {
     for (;;) {
       const protocolRequest = await readProtocolRequest(
-        nouns,
-        await nouns.runs.get(firstRun.thread_id, firstRun.run_id),
+        resources,
+        await resources.runs.get(firstRun.thread_id, firstRun.run_id),
       );
       const { thread_id, run_id } = protocolRequest.newestRun;
       if (!isActive(protocolRequest.newestRun)) return protocolRequest;
       lastState = null;
-      const { result, leave } = await nouns.runs.join(thread_id, run_id);
+      const { result, leave } = await resources.runs.join(thread_id, run_id);
       streamingResult.onDisconnect(() => {
         leave();
         watch.close();
@@ -162,9 +162,9 @@ async function handleElicitResult(
   const session = readSession(context.request.headers);
   const [first_id, interrupted_run_id] = parseRequestState(state);
   if (first_id === undefined || !session) return;
-  const first = await findFirstRun(context.nouns, first_id);
+  const first = await findFirstRun(context.resources, first_id);
   if (!first || !(await belongsToSession(first, context.principal, session))) return;
-  const protocolRequest = await readProtocolRequest(context.nouns, first);
+  const protocolRequest = await readProtocolRequest(context.resources, first);
   const interrupt = protocolRequest.pending[Number(index)];
   if (
     !interrupt ||
@@ -178,26 +178,26 @@ async function handleElicitResult(
   if (response?.kind === "resume")
     return await addResumeEntries(context, protocolRequest, [[interrupt, response.value]]);
   // The question stays open, and the call gets its handle.
-  await context.nouns.threads.update(first.thread_id, { metadata: { [DECLINED_KEY]: interrupted_run_id } });
+  await context.resources.threads.update(first.thread_id, { metadata: { [DECLINED_KEY]: interrupted_run_id } });
 }
 
 /** How many runs of a thread are searched for a request. */
 const MAX_SEARCHED_RUNS = 20;
 
 /** Cancels the call that a request of the session has begun. No effect on one that is answered. */
-async function cancelRequest({ nouns, principal, request }: RequestContext, id: McpRequestId): Promise<void> {
+async function cancelRequest({ resources, principal, request }: RequestContext, id: McpRequestId): Promise<void> {
   const session = readSession(request.headers);
   if (!session) return;
   const metadata = { mcp_request: await createRequestKey(principal, session, id) };
-  const [thread] = (await nouns.threads.search({ metadata, limit: 1, select: ["thread_id"] })).items;
+  const [thread] = (await resources.threads.search({ metadata, limit: 1, select: ["thread_id"] })).items;
   if (thread?.thread_id === undefined) return;
-  const runs = await nouns.runs.list(thread.thread_id, { limit: MAX_SEARCHED_RUNS });
+  const runs = await resources.runs.list(thread.thread_id, { limit: MAX_SEARCHED_RUNS });
   const firstRun = runs.find((run) => run.metadata.mcp_request === metadata.mcp_request);
-  const protocolRequest = firstRun && (await readProtocolRequest(nouns, firstRun));
+  const protocolRequest = firstRun && (await readProtocolRequest(resources, firstRun));
   if (!protocolRequest) return;
   const isElicited =
     !isDeclined(protocolRequest) && keyInputRequests(toInputRequests(session, protocolRequest.pending)) !== null;
-  if (isActive(protocolRequest.newestRun) || isElicited) await cancelProtocolRequest(nouns, protocolRequest);
+  if (isActive(protocolRequest.newestRun) || isElicited) await cancelProtocolRequest(resources, protocolRequest);
 }
 
 /** Takes a message that gets no answer: a reply to a question, or a cancelled request. Others have no effect. */

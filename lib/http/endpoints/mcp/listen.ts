@@ -4,7 +4,7 @@ import type { JsonObject } from "../../../json.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
-import { eventStream } from "../../sse.ts";
+import { createEventStreamResponse } from "../../sse.ts";
 import { watchThreads } from "../watch.ts";
 import { createMessageFrame } from "./progress.ts";
 import {
@@ -48,7 +48,7 @@ export async function subscribeToTasks(
 
   /** Says what a task is, if that has changed. False for one that is not there. */
   async function checkTask(taskId: string): Promise<boolean> {
-    await context.tick();
+    await context.waitForNextTick();
     const task = await readTask(context, request, taskId).catch((error: unknown) => {
       if (error instanceof McpError) return null;
       throw error;
@@ -99,5 +99,5 @@ export async function subscribeToTasks(
     isDone = true;
     watch.close();
   });
-  return eventStream(context, frames, { headers: SSE_HEADERS });
+  return createEventStreamResponse(context, frames, { headers: SSE_HEADERS });
 }

@@ -50,7 +50,7 @@ export function createToolCallMessages(
 }
 
 class ToolCallMessages {
-  readonly #nouns: RequestContext["nouns"];
+  readonly #nouns: RequestContext["resources"];
   readonly #environment: RequestContext["service"]["environment"];
   readonly #progressToken: string | number | undefined;
   readonly #leaveToolCall: () => void;
@@ -64,11 +64,11 @@ class ToolCallMessages {
   #isDone = false;
 
   constructor(
-    { nouns, service }: RequestContext,
+    { resources, service }: RequestContext,
     progressToken: string | number | undefined,
     { run, response, streamingResult, leave }: PendingToolCall,
   ) {
-    this.#nouns = nouns;
+    this.#nouns = resources;
     this.#environment = service.environment;
     this.#progressToken = progressToken;
     this.#leaveToolCall = leave;

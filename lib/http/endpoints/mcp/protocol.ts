@@ -4,7 +4,7 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { VERSION } from "../../../service.ts";
 import { isFiniteJson } from "../../../validation.ts";
 import { readJson } from "../../parse.ts";
-import { json } from "../../respond.ts";
+import { jsonResponse } from "../../respond.ts";
 import { type InputSchema, parseInput } from "../fields.ts";
 import {
   type McpMessage,
@@ -267,7 +267,7 @@ export function toErrorMessage({ code, message, data, id }: McpError, request_id
 }
 
 export const toErrorResponse = (error: McpError, request_id: Json = null): Response =>
-  json(toErrorMessage(error, request_id), {}, error.status);
+  jsonResponse(toErrorMessage(error, request_id), {}, error.status);
 
 /** A client that lacks a capability. */
 export const missingCapabilityError = (required: JsonObject): McpError =>

@@ -2,7 +2,7 @@
 import type { Interrupt, StreamMode } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RequestContext } from "../../route.ts";
-import { originOfHeaders } from "../../run-request.ts";
+import { readRunOriginFromHeaders } from "../../run-request.ts";
 import {
   createRequestMetadata,
   createResumeOrigin,
@@ -30,7 +30,7 @@ export const listUnanswered = (protocolRequest: PendingRequest): readonly Interr
 
 /** Starts the run that answers all questions of a call. A repeated start gives the same run. */
 export async function resumeProtocolRequest(
-  { nouns: resources, ...context }: RequestContext,
+  { resources, ...context }: RequestContext,
   protocolRequest: ProtocolRequestState,
   newEntries: readonly ResumeEntry[] = [],
 ): Promise<void> {
@@ -49,7 +49,7 @@ export async function resumeProtocolRequest(
     stream_mode: firstRun.kwargs.stream_mode as StreamMode[],
   } as const;
   try {
-    const origin = { ...originOfHeaders({ nouns: resources, ...context }), ...createResumeOrigin(newestRun) };
+    const origin = { ...readRunOriginFromHeaders({ resources, ...context }), ...createResumeOrigin(newestRun) };
     await resources.runs.create(thread.thread_id, run, origin);
   } catch (error) {
     // Somebody else has answered meanwhile.
@@ -69,7 +69,7 @@ export async function addResumeEntries(
   const { run_id } = protocolRequest.newestRun;
   const notes = newEntries.map(([{ id }, value]): [string, Json] => [`${STORED_VALUE_PREFIX}${id}`, { run_id, value }]);
   // The row as it is now: another answer may have come at the same time.
-  const thread = await context.nouns.threads.update(protocolRequest.thread.thread_id, {
+  const thread = await context.resources.threads.update(protocolRequest.thread.thread_id, {
     metadata: Object.fromEntries(notes),
   });
   const updated = { ...protocolRequest, thread };

@@ -2,11 +2,11 @@
 import { ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceOptions } from "../../../options.ts";
-import { ClientGone } from "../../byte-budget.ts";
-import { accepted, type HeaderValues, json } from "../../respond.ts";
-import { waitResponse } from "../../result-body.ts";
-import { type RequestContext, type Route, routesOf } from "../../route.ts";
-import { eventStream } from "../../sse.ts";
+import { ClientDisconnectedError } from "../../byte-budget.ts";
+import { acceptedResponse, type HeaderValues, jsonResponse } from "../../respond.ts";
+import { createWaitResponse } from "../../result-body.ts";
+import { createRouteGroup, type RequestContext, type Route } from "../../route.ts";
+import { createEventStreamResponse } from "../../sse.ts";
 import { tryParseInput } from "../fields.ts";
 import { canModelAnswer } from "../permissions.ts";
 import { callTool, listGraphIds, type PendingToolCall } from "./call.ts";
@@ -57,7 +57,7 @@ async function readPage(context: RequestContext, tools: readonly Tool[]): Promis
   for (const tool of tools) {
     const resume = resume_arguments && canModelAnswer(context, tool.assistant);
     toolsJson.push(
-      toToolJson(tool, await readToolSignature(context.nouns, tool), { thread_id: resume_arguments, resume }),
+      toToolJson(tool, await readToolSignature(context.resources, tool), { thread_id: resume_arguments, resume }),
     );
   }
   return toolsJson;
@@ -65,7 +65,7 @@ async function readPage(context: RequestContext, tools: readonly Tool[]): Promis
 
 async function listToolsPage(context: RequestContext, request: McpRequest<"tools/list">): Promise<JsonObject> {
   const { cursor: from } = request.params;
-  const tools = await listTools(context.nouns, listGraphIds(context));
+  const tools = await listTools(context.resources, listGraphIds(context));
   const pages = toolPages.get(context) ?? new Map<number, Promise<JsonObject[]>>();
   toolPages.set(context, pages);
   const page = pages.get(from) ?? readPage(context, tools.slice(from, from + PAGE_SIZE));
@@ -129,7 +129,7 @@ const isPendingToolCall = (result: JsonObject | PendingToolCall): result is Pend
 /** The answer to a failed request. Errors that concern the HTTP request stay what they are on all routes. */
 function toFailureResponse(context: RequestContext, error: unknown, id: Json): Response {
   if (error instanceof McpError) return toErrorResponse(error, id);
-  if (error instanceof ServiceError || error instanceof ClientGone) throw error;
+  if (error instanceof ServiceError || error instanceof ClientDisconnectedError) throw error;
   const { request_id, service } = context;
   service.environment.log({ level: "error", message: "A request of MCP failed", request_id, error });
   return toErrorResponse(new McpError("internal", "Internal error"), id);
@@ -143,10 +143,10 @@ function createToolCallResponse(
 ): Response {
   const { run, response, leave } = toolCall;
   if (request.progressToken === undefined && !toolCall.streamingResult)
-    return waitResponse(context, { run, result: response, leave }, {});
+    return createWaitResponse(context, { run, result: response, leave }, {});
   const frames = createToolCallMessages(context, request.progressToken, toolCall);
   const { run_id, thread_id } = run;
-  return eventStream(context, frames, { ids: { run_id, thread_id }, headers: SSE_HEADERS });
+  return createEventStreamResponse(context, frames, { ids: { run_id, thread_id }, headers: SSE_HEADERS });
 }
 
 /** The id for the answer to a message, which may be malformed. */
@@ -185,8 +185,8 @@ async function handleBatch(context: RequestContext, batch: readonly unknown[]): 
   try {
     for (const message of batch) {
       // Other requests run between the messages.
-      await context.tick();
-      if (context.large.isGone()) throw new ClientGone();
+      await context.waitForNextTick();
+      if (context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
       const response = await handleBatchMessage(context, message);
       if (!response) continue;
       if (isPendingToolCall(response)) pendingCalls.push(response);
@@ -197,10 +197,10 @@ async function handleBatch(context: RequestContext, batch: readonly unknown[]): 
     throw error;
   }
   const [first] = pendingCalls;
-  if (responses.length === 0) return accepted();
+  if (responses.length === 0) return acceptedResponse();
   const result = Promise.all(responses);
-  if (!first) return json(await result);
-  return waitResponse(context, { run: first.run, result, leave }, {});
+  if (!first) return jsonResponse(await result);
+  return createWaitResponse(context, { run: first.run, result, leave }, {});
 }
 
 async function post(context: RequestContext): Promise<Response> {
@@ -212,30 +212,34 @@ async function post(context: RequestContext): Promise<Response> {
     const batch = readBatch(body, headers, context.service.options.http?.mcp?.max_batch);
     if (batch) {
       const handleAll = (): Promise<Response> => handleBatch(context, batch);
-      return await (batch.every(isReadOnly) ? context.large.answerRead(LIST_READ_NAME, handleAll) : handleAll());
+      return await (batch.every(isReadOnly)
+        ? context.bodyBudget.respondToRead(LIST_READ_NAME, handleAll)
+        : handleAll());
     }
     id = readMessageId(body);
     const message = readMessage(body);
     if (message.kind !== "request") {
       await handleNotification(context, message);
-      return accepted();
+      return acceptedResponse();
     }
     const request = checkRequest(message, headers);
     if (request.method === "subscriptions/listen") return await subscribeToTasks(context, request);
     if (request.method === "tools/list") {
-      return await context.large.answerRead(LIST_READ_NAME, async () => json(await listToolsPage(context, request)));
+      return await context.bodyBudget.respondToRead(LIST_READ_NAME, async () =>
+        jsonResponse(await listToolsPage(context, request)),
+      );
     }
     const result = await dispatch(context, request);
     if (isPendingToolCall(result)) return createToolCallResponse(context, request, result);
     const session = request.method === "initialize" ? createSessionHeader(context, request) : {};
-    return json(result, session);
+    return jsonResponse(result, session);
   } catch (error) {
     return toFailureResponse(context, error, id);
   }
 }
 
 const rejectMethod = (): Response =>
-  json(toErrorMessage(new McpError("refused", "Method not allowed.", { id: null })), { allow: "POST" }, 405);
+  jsonResponse(toErrorMessage(new McpError("refused", "Method not allowed.", { id: null })), { allow: "POST" }, 405);
 
 const RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource";
 
@@ -249,14 +253,14 @@ function challenge({ http }: ServiceOptions, base_url: string, error: ServiceErr
   return `Bearer error="insufficient_scope", scope="${scopes.join(" ")}", ${metadata}`;
 }
 
-const route = routesOf({ tag: "MCP", group: "mcp" });
+const route = createRouteGroup({ tag: "MCP", group: "mcp" });
 const routeDefaults = { access: "run", challenge } as const;
 
 export const MCP_ROUTES: readonly Route[] = [
   route("post", "/mcp", {
     ...routeDefaults,
     summary: "Call agents as tools, by the Model Context Protocol",
-    answer: "McpMessage",
+    response: "McpMessage",
     accepted: "A notification or a response: it has no answer",
     errors: [406, 415],
     handle: post,
@@ -278,9 +282,9 @@ export const MCP_RESOURCE_ROUTES: readonly Route[] = (
   route("get", path, {
     access: "open",
     summary: "Where clients of `/mcp` get their tokens (RFC 9728)",
-    answer: "ProtectedResource",
-    isLeftOut: ({ mcp }) => mcp?.protected_resource === undefined,
+    response: "ProtectedResource",
+    isDisabled: ({ mcp }) => mcp?.protected_resource === undefined,
     handle: ({ service: { options } }) =>
-      json({ ...options.http?.mcp?.protected_resource, bearer_methods_supported: ["header"] }),
+      jsonResponse({ ...options.http?.mcp?.protected_resource, bearer_methods_supported: ["header"] }),
   }),
 );

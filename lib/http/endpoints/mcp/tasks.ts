@@ -53,13 +53,13 @@ function toTaskHeader(
 
 /** The call of a task. Errors: one for tasks that are absent, foreign or expired. */
 async function requireTask(
-  { nouns }: RequestContext,
+  { resources }: RequestContext,
   request: McpRequestHeader,
   taskId: string | undefined,
 ): Promise<ProtocolRequestState> {
   if (!canPoll(request)) throw missingCapabilityError({ extensions: { [TASKS_EXTENSION]: {} } });
-  const first = taskId !== undefined && UUID.test(taskId) ? await findFirstRun(nouns, taskId) : null;
-  const protocolRequest = first && (await readProtocolRequest(nouns, first).catch(nullIfNotFound));
+  const first = taskId !== undefined && UUID.test(taskId) ? await findFirstRun(resources, taskId) : null;
+  const protocolRequest = first && (await readProtocolRequest(resources, first).catch(nullIfNotFound));
   if (!protocolRequest) throw taskNotFoundError();
   return protocolRequest;
 }
@@ -70,7 +70,7 @@ export async function createTaskResult(
   request: McpRequestHeader,
   firstRun: Run,
 ): Promise<JsonObject> {
-  const protocolRequest = await readProtocolRequest(context.nouns, firstRun);
+  const protocolRequest = await readProtocolRequest(context.resources, firstRun);
   return toResultMessage(request, { resultType: "task", ...toTaskHeader(context, protocolRequest), status: "working" });
 }
 
@@ -109,14 +109,16 @@ async function readTaskState(
     if (requests) return { status: "input_required", inputRequests: requests };
     return { status: "working", statusMessage: "Waits for a person" };
   }
-  const result = await readProtocolResult(context.nouns, protocolRequest);
+  const result = await readProtocolResult(context.resources, protocolRequest);
   const failure = findError(result);
   if (failure?.error === UNANSWERED_ERROR) return { status: "cancelled", statusMessage: failure.message };
   if (newestRun.status === "timeout" || failure?.error === "AttemptsExhausted") {
     const text = failure?.message ?? "The run timed out";
     return { status: "failed", error: { code: -32603, message: text }, statusMessage: text };
   }
-  const members = await readOutputMembers(context.nouns, protocolRequest.firstRun.assistant_id).catch(nullIfNotFound);
+  const members = await readOutputMembers(context.resources, protocolRequest.firstRun.assistant_id).catch(
+    nullIfNotFound,
+  );
   return { status: "completed", result: { resultType: "complete", ...toRunResult(result, newestRun, members) } };
 }
 
@@ -158,6 +160,6 @@ export async function updateTask(context: RequestContext, request: McpRequest<"t
 
 /** No effect on a task that has ended. */
 export async function cancelTask(context: RequestContext, request: McpRequest<"tasks/cancel">): Promise<JsonObject> {
-  await cancelProtocolRequest(context.nouns, await requireTask(context, request, request.params.taskId));
+  await cancelProtocolRequest(context.resources, await requireTask(context, request, request.params.taskId));
   return toResultMessage(request, {});
 }

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { AuthContext } from "../../../../lib/auth/custom.ts";
-import { allRoutes } from "../../../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../../../lib/json.ts";
 import { serviceInternals } from "../../../../lib/service.ts";
 import { until } from "../../../support/until.ts";
@@ -13,7 +13,7 @@ import { userNamed } from "../../../support/users.ts";
 import { AGENT, CALLS, CRON, type Things } from "../../auth/authorized-calls.ts";
 import { customWorld, owning, type World } from "../../auth/custom-auth.harness.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 interface Row {
   /** The answer for one's own, and for what is not there. */

@@ -12,11 +12,11 @@ import "../../../../lib/functions/open-call.ts";
 import "../../../../lib/steps/journal.ts";
 import "../../../../lib/steps/mod.ts";
 import type { Route } from "../../../../lib/http/route.ts";
-import { allRoutes } from "../../../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../../../lib/http/routes/mod.ts";
 import { assertCode } from "../../../support/error-codes.ts";
 import { converse, type Exchange } from "./recorded/exchanges.ts";
 
-const ROUTES = await allRoutes();
+const ROUTES = await loadAllRoutes();
 
 const FILE = new URL("recorded/exchanges.json", import.meta.url);
 /** They depend on the release, on the options of the handler or on a socket. Other files test them. */

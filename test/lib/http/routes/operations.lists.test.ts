@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { allRoutes } from "../../../../lib/http/routes/mod.ts";
+import { loadAllRoutes } from "../../../../lib/http/routes/mod.ts";
 import { ConfigError, createService, fromFunctions, ServiceError, type ServiceOptions } from "../../../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../../../suite/kit.ts";
 import { advanceUntil, type Faulty, faulty } from "../../../support/faulty.ts";
@@ -186,7 +186,7 @@ const OF_AGENTS = /^\/(?:mcp|ai|ag-ui|a2a)(?:\/|$)/;
 
 describe("a service that stops", () => {
   it("is asked for a run on every route that creates one", async () => {
-    const routes = (await allRoutes()).filter(
+    const routes = (await loadAllRoutes()).filter(
       ({ method, path, access }) => method === "post" && (access === "run" || OF_AGENTS.test(path)),
     );
     const named = new Set([...CREATING.map(([route]) => route), ...OTHERS]);

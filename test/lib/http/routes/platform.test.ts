@@ -5,7 +5,12 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../../adapters/sqlite/node.ts";
 import { errorResponse } from "../../../../lib/http/respond.ts";
-import { csvRow, readUsageQuery, usageCsv, usageJson } from "../../../../lib/http/routes/platform.ts";
+import {
+  createUsageCsvResponse,
+  createUsageJsonResponse,
+  formatCsvRow,
+  readUsageQuery,
+} from "../../../../lib/http/routes/platform.ts";
 import { parseRfc3339 } from "../../../../lib/rfc3339.ts";
 import type { Caller, IdentityStore, Permission } from "../../../../lib/storage/identity.ts";
 import type { Storage } from "../../../../lib/storage/mod.ts";
@@ -154,7 +159,7 @@ async function ask(
   usage: Usage,
   by: Caller,
   query: string,
-  write: (report: UsageReport) => Response = usageJson,
+  write: (report: UsageReport) => Response = createUsageJsonResponse,
 ): Promise<Response> {
   try {
     usage.admit(by);
@@ -202,7 +207,7 @@ describe("the usage cases", () => {
                 query.expect_total,
                 query.id,
               );
-              const csv = await ask(usage, reader, sent, usageCsv);
+              const csv = await ask(usage, reader, sent, createUsageCsvResponse);
               assert.deepEqual(
                 new Uint8Array(await csv.arrayBuffer()),
                 new TextEncoder().encode(query.expect_csv),
@@ -224,7 +229,7 @@ describe("the usage cases", () => {
           assert.equal(one.expect_status, 401, one.id);
           continue;
         }
-        for (const write of [usageJson, usageCsv]) {
+        for (const write of [createUsageJsonResponse, createUsageCsvResponse]) {
           const response = await ask(usage, known(CALLERS, one.auth), one.query_string, write);
           assert.equal(response.status, one.expect_status, `${one.id}: ${one.note}`);
           if (response.status === 200) continue;
@@ -243,7 +248,7 @@ describe("the usage cases", () => {
   it("have these CSV cells", () => {
     for (const one of cases.csv_cells) {
       knows(one, "value cell csv");
-      assert.equal(csvRow([one.value, "x"]), `${one.csv}\r\n`);
+      assert.equal(formatCsvRow([one.value, "x"]), `${one.csv}\r\n`);
     }
   });
 });
@@ -314,7 +319,7 @@ describe("a usage report", () => {
 
   it("is a file to save as CSV", () =>
     onData(async (usage) => {
-      const csv = await ask(usage, reader, `${all}&group_by=api_key`, usageCsv);
+      const csv = await ask(usage, reader, `${all}&group_by=api_key`, createUsageCsvResponse);
       assert.equal(csv.headers.get("content-type"), "text/csv; charset=utf-8");
       assert.equal(
         csv.headers.get("content-disposition"),
@@ -332,7 +337,7 @@ describe("a usage report", () => {
       for (const group of ["workspace", "project", "user", "api_key"]) {
         const query = `${all}&group_by=${group}`;
         const lines = async (query: string): Promise<string[]> =>
-          (await (await ask(usage, reader, query, usageCsv)).text()).split("\r\n").slice(0, -1);
+          (await (await ask(usage, reader, query, createUsageCsvResponse)).text()).split("\r\n").slice(0, -1);
         const plain = await lines(query);
         const more = await lines(`${query}&include=tokens`);
         assert.equal(more[0], `${plain[0]},Tokens In,Tokens Out,Cost USD`);
@@ -370,11 +375,11 @@ describe("a usage report", () => {
     const usage = [{ time_bucket: "2026-01-01T00:00:00Z", dimensions, traces: 3 }];
     const request = { start_time: 0, end_time: 1, workspace_ids: [], group_by: "project" } as const;
     const report = { stride: { days: 1, hours: 0 }, request, usage };
-    const [head, row] = (await usageCsv(report, "text").text()).split("\r\n");
+    const [head, row] = (await createUsageCsvResponse(report, "text").text()).split("\r\n");
     assert.match(head ?? "", /^"Time Bucket Start","Time Bucket End",.*,"Traces"$/);
     assert.equal(row, `"2026-01-01T00:00:00Z","2026-01-02T00:00:00Z",,,,"\t=a;b ""c""",,,,3`);
     const plain = { ...report, usage: [{ ...usage[0], dimensions: { project_id: null, project_name: "a;\tb" } }] };
-    assert.match(await usageCsv(plain as typeof report).text(), /,a;\tb,/);
+    assert.match(await createUsageCsvResponse(plain as typeof report).text(), /,a;\tb,/);
   });
 
   it("is written whole when it is long", async () => {
@@ -387,8 +392,8 @@ describe("a usage report", () => {
     const stride = { days: 1, hours: 0 };
     for (const count of [0, 1, 499, 500, 501, 1000, 2345]) {
       const report = { stride, request, usage: usage.slice(0, count) };
-      assert.deepEqual(await usageJson(report).json(), { stride, usage: report.usage });
-      const lines = (await usageCsv(report).text()).split("\r\n");
+      assert.deepEqual(await createUsageJsonResponse(report).json(), { stride, usage: report.usage });
+      const lines = (await createUsageCsvResponse(report).text()).split("\r\n");
       assert.equal(lines.length, count + 2);
       if (count > 0)
         assert.equal(lines[count], `2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,,,,,,\t=${count - 1},${count}`);

@@ -258,13 +258,13 @@ describe("authorization of the store's routes", () => {
     };
     const send = async (
       name: keyof typeof routes,
-      parameters: RequestContext["parameters"],
+      rawQuery: RequestContext["rawQuery"],
       body?: JsonObject,
     ): Promise<Response> => {
       const route = STORE_ROUTES.find(({ method, path }) => `${method} ${path}` === routes[name]);
       const context: Partial<RequestContext> = {
-        nouns: requestNouns({ store } as Directories, binding),
-        parameters,
+        resources: requestNouns({ store } as Directories, binding),
+        rawQuery,
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
       };
       return (await route?.handle?.(context as RequestContext)) as Response;
