@@ -1,4 +1,4 @@
-/** The verbs of a call that wait: for times, events and answers. */
+/** The pending operations of a call: they wait for times, events and resume values. */
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import type { OpenJournal, OutsideEvent, StepKind, WaitingFor } from "../executor/journal.ts";
@@ -7,13 +7,12 @@ import { labelOf } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
 import type { OperationUse } from "./replay.ts";
 
-/** A verb that waits. */
 interface PendingWait {
   readonly operation: OperationUse;
   readonly until: number | null;
-  /** Its time has come. */
+  /** Called when `until` has passed. */
   onDue(): void;
-  /** Of a wait: an event has come, which fits the schema. */
+  /** Called with an event that fits the schema. Present for `wait` only. */
   onEvent?(event: OutsideEvent): void;
   readonly schema?: JsonObject | undefined;
   readonly ask?: Interrupt;
@@ -22,13 +21,13 @@ interface PendingWait {
 interface PendingWaitsOptions {
   readonly journal: OpenJournal;
   readonly environment: Pick<Environment, "now" | "timer">;
-  /** An event does not fit the schema of its wait. */
+  /** Called with an event that does not fit the schema of its wait. */
   onEventDropped(operation: OperationUse, event: OutsideEvent, problem: string): void;
-  /** The function has done nothing for a while, and waits. */
+  /** Called when the function only waits, for `IDLE_MS`. */
   onIdle(): void;
 }
 
-/** A function that does nothing for this time, and waits for a verb, is suspended. */
+/** A function that only waits is suspended after this time. */
 const IDLE_MS = 50;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -36,7 +35,7 @@ export class PendingWaits {
   readonly #options: PendingWaitsOptions;
   readonly #pending = new Set<PendingWait>();
   readonly #usedEvents = new Set<number>();
-  /** Work that must end before the attempt may. */
+  /** The number of activities that must end before the attempt may end. */
   #activeWorkCount = 0;
   #isClosed = false;
   #watchPromise: Promise<void> | null = null;
@@ -56,7 +55,7 @@ export class PendingWaits {
     return this.#pending.size === 0;
   }
 
-  /** The open asks, in the order of their calls. */
+  /** Returns the interrupts of pending asks, in the order of their calls. */
   getPendingAsks(): Interrupt[] {
     return this.#sortByCall().flatMap(({ ask }) => ask ?? []);
   }
@@ -65,7 +64,7 @@ export class PendingWaits {
     return [...this.#pending].sort((a, b) => a.operation.call - b.operation.call);
   }
 
-  /** Work begins. The result ends it. */
+  /** Counts an activity until the returned function is called. */
   beginWork(): () => void {
     this.#activeWorkCount++;
     let isOver = false;
@@ -76,15 +75,15 @@ export class PendingWaits {
     };
   }
 
-  /** What another thread may take long for counts as work: meanwhile another verb may wait. */
+  /** Counts a promise as an activity until it settles, because another thread may resolve it late. */
   trackWork<Result>(work: Promise<Result>): Promise<Result> {
     return work.finally(this.beginWork());
   }
 
   add(wait: PendingWait): void {
-    const pendingEntry = {
+    const pendingEntry: PendingWait = {
       ...wait,
-      due: () => {
+      onDue: () => {
         this.#pending.delete(pendingEntry);
         wait.onDue();
       },
@@ -109,7 +108,7 @@ export class PendingWaits {
     }));
   }
 
-  /** Something happened. */
+  /** Restarts the timer that calls `onIdle`. */
   recordActivity(): void {
     this.#cancelIdle();
     this.#cancelIdle = () => {};
@@ -117,7 +116,7 @@ export class PendingWaits {
     this.#cancelIdle = this.#options.environment.timer(IDLE_MS, this.#options.onIdle);
   }
 
-  /** One timer for all. */
+  /** Sets the one timer for the nearest due time. */
   #scheduleTimer(): void {
     this.#cancelTimer();
     const { environment } = this.#options;
@@ -128,20 +127,20 @@ export class PendingWaits {
       const now = environment.now();
       const dueWaits = [...this.#pending].filter(({ until }) => until !== null && until <= now);
       for (const wait of dueWaits.sort((a, b) => (a.until as number) - (b.until as number))) wait.onDue();
-      // The clock was set back: what was due soon may be far away now.
+      // The clock was set back: a wait that was due soon may be due much later now.
       if (dueWaits.length === 0) this.recordActivity();
       this.#scheduleTimer();
     });
   }
 
-  /** Watches the events of the call: from the first wait on. */
+  /** Listens for the events of the call from the first wait on. */
   async watchEvents(): Promise<void> {
     this.#watchPromise ??= this.#options.journal.listen(() => this.#deliverEvents());
     await this.trackWork(this.#watchPromise);
     this.#deliverEvents();
   }
 
-  /** Gives the events that have come to the waits that they are for. */
+  /** Delivers the events that have come to their waits. */
   #deliverEvents(): void {
     for (const event of this.#options.journal.events()) {
       if (this.#usedEvents.has(event.seq)) continue;
