@@ -10,7 +10,7 @@ import {
   validateOptions,
 } from "../lib/mod.ts";
 import type { Storage } from "../lib/storage/types.ts";
-import { flag, oneOf, type Section, section, text, whole } from "../lib/validation.ts";
+import { flag, integerBetween, type Section, strictSection, stringEnum, stringMatching } from "../lib/validation.ts";
 import type { GraphDefinition, GraphLike, LangGraphOptions } from "./langgraph/mod.ts";
 
 /**
@@ -26,13 +26,13 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The settings that may stand beside `agent` or `graph`. */
 export const AGENT_SETTINGS: Record<keyof AgentSettings, Section["members"][string]> = {
-  description: text((value) => value.isWellFormed(), "must be a text"),
-  max_attempts: whole(1, 1e9),
-  timeout_ms: whole(1, MAX_TIMER_MS),
-  abandon_ms: whole(1, MAX_TIMER_MS),
-  resume: oneOf(["by_id"]),
-  mcp: section({ model_may_answer: flag }),
-  a2a: section({ caller_may_approve: flag }),
+  description: stringMatching((value) => value.isWellFormed(), "must be a text"),
+  max_attempts: integerBetween(1, 1e9),
+  timeout_ms: integerBetween(1, MAX_TIMER_MS),
+  abandon_ms: integerBetween(1, MAX_TIMER_MS),
+  resume: stringEnum(["by_id"]),
+  mcp: strictSection({ model_may_answer: flag }),
+  a2a: strictSection({ caller_may_approve: flag }),
 };
 
 /**

@@ -2,7 +2,15 @@
 import type { HandlerOptions } from "../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../lib/http/options.ts";
 import { ConfigError, combine, type Executor, type HttpOptions, type ServiceOptions } from "../lib/mod.ts";
-import { anything, flag, oneOf, problemsIn, type Schema, section, text } from "../lib/validation.ts";
+import {
+  anything,
+  findProblems,
+  flag,
+  type Schema,
+  strictSection,
+  stringEnum,
+  stringMatching,
+} from "../lib/validation.ts";
 import { AGENT_SETTINGS, createAgentExecutor, findSettingsProblems, toAgentDefinition } from "./agents.ts";
 import { type DatabaseOptions, findUrlProblem } from "./database.ts";
 
@@ -15,15 +23,15 @@ export const DATABASE_NAMES = {
 };
 
 const WRITERS = ["auto", "inline", "thread"] as const satisfies readonly DatabaseOptions["writer"][];
-const textSchema = text(() => true, "must be a text");
-const DATABASE_SCHEMA = section({
+const textSchema = stringMatching(() => true, "must be a text");
+const DATABASE_SCHEMA = strictSection({
   url: textSchema,
   auth_token: textSchema,
   direct_url: textSchema,
-  writer: oneOf(WRITERS),
+  writer: stringEnum(WRITERS),
 } satisfies Record<keyof typeof DATABASE_NAMES, Schema>);
-const FUNCTION_SCHEMA = section({ ...AGENT_SETTINGS, agent: anything, strict: flag });
-const GRAPH_SCHEMA = section({ ...AGENT_SETTINGS, graph: anything });
+const FUNCTION_SCHEMA = strictSection({ ...AGENT_SETTINGS, agent: anything, strict: flag });
+const GRAPH_SCHEMA = strictSection({ ...AGENT_SETTINGS, graph: anything });
 
 export function findDatabaseProblems(database: unknown): string[] {
   const options: unknown = typeof database === "string" ? { url: database } : database;
@@ -33,7 +41,7 @@ export function findDatabaseProblems(database: unknown): string[] {
   const { url = "" } = options as { readonly url?: unknown };
   const problem = url === "" ? "has no URL. Give a file path, :memory: or a URL" : findUrlProblem(String(url));
   return [
-    ...problemsIn(DATABASE_SCHEMA, options, "database"),
+    ...findProblems(DATABASE_SCHEMA, options, "database"),
     ...(problem === undefined ? [] : [`database: ${problem}`]),
   ];
 }
@@ -73,7 +81,7 @@ export async function createAgentsExecutor(agents: unknown, problems: string[]):
     try {
       const definition = toAgentDefinition(agent);
       const schema = "agent" in definition ? FUNCTION_SCHEMA : GRAPH_SCHEMA;
-      if (definition === agent) problems.push(...problemsIn(schema, definition, "agents", name));
+      if (definition === agent) problems.push(...findProblems(schema, definition, "agents", name));
       executors.push(await createAgentExecutor(name, agent));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];

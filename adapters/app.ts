@@ -7,7 +7,7 @@
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../lib/http/options.ts";
 import { ConfigError, createService, type HttpOptions, type Service, type ServiceOptions } from "../lib/mod.ts";
-import { problemsIn } from "../lib/validation.ts";
+import { findProblems } from "../lib/validation.ts";
 import type { Agent } from "./agents.ts";
 import {
   createAgentsExecutor,
@@ -67,7 +67,7 @@ export async function createApp(options: AppOptions): Promise<App> {
   const { database, agents, http, ...serviceOptions } = options;
   const [handler, service_http] = splitHttpOptions(http);
   const settings = { ...serviceOptions, ...(http === undefined ? {} : { http: service_http }) };
-  const problems = [...findDatabaseProblems(database), ...problemsIn(handlerOptionsSchema, handler, "http")];
+  const problems = [...findDatabaseProblems(database), ...findProblems(handlerOptionsSchema, handler, "http")];
   const executor = await createAgentsExecutor(agents, problems);
   const misnamedOptions = Object.entries({ storage: "database", executor: "agents" }).filter(
     ([name]) => name in settings,

@@ -74,14 +74,14 @@ export function keepAliveUntil(keepAlive: KeepAlive | undefined, promise: Promis
 }
 
 /** Resolves in the next tick of the event loop. */
-export const loopTick = (environment: Pick<Environment, "defer">): Promise<void> =>
+export const waitForNextTick = (environment: Pick<Environment, "defer">): Promise<void> =>
   new Promise((resolve) => environment.defer(resolve));
 
 /**
  * Tells whether the event loop has not ticked for `ms` since an earlier call found its last known tick that long ago. All callers
  * share one tick, so that it may be asked for each token.
  */
-export function loopWatch(environment: Pick<Environment, "now" | "defer">, ms: number): () => boolean {
+export function createLoopStallDetector(environment: Pick<Environment, "now" | "defer">, ms: number): () => boolean {
   let tickedAt = environment.now();
   let watchedFrom: number | null = null;
   return () => {
@@ -101,19 +101,19 @@ export function loopWatch(environment: Pick<Environment, "now" | "defer">, ms: n
  * A limit of work per tick of the event loop: work that never waits would delay every other request. Calls above the limit wait,
  * first come, first served.
  */
-export interface TickLimit {
+export interface TickBudget {
   /** Counts work that was done in this tick. */
   spend(cost: number): void;
   isReached(): boolean;
   /** Calls `fn` in a tick that has room. */
   wait(fn: () => void): void;
   /** Resolves once there is room for work, and counts it. */
-  room(cost: number): Promise<void>;
+  waitForRoom(cost: number): Promise<void>;
 }
 
-export function tickLimit(environment: Pick<Environment, "defer">, most: number): TickLimit {
-  const waiting: { readonly cost: number; readonly go: () => void }[] = [];
-  let spent = 0;
+export function createTickBudget(environment: Pick<Environment, "defer">, limit: number): TickBudget {
+  const waiting: { readonly cost: number; readonly resume: () => void }[] = [];
+  let spentCost = 0;
   let scheduled = false;
 
   function schedule(): void {
@@ -121,30 +121,30 @@ export function tickLimit(environment: Pick<Environment, "defer">, most: number)
     scheduled = true;
     environment.defer(() => {
       scheduled = false;
-      spent = 0;
-      while (spent < most) {
+      spentCost = 0;
+      while (spentCost < limit) {
         const next = waiting.shift();
         if (!next) return;
         spend(next.cost);
-        next.go();
+        next.resume();
       }
       if (waiting.length > 0) schedule();
     });
   }
 
   function spend(cost: number): void {
-    spent += cost;
+    spentCost += cost;
     // A call of `defer` in every tick would cost more than most work.
-    if (spent >= most / 2) schedule();
+    if (spentCost >= limit / 2) schedule();
   }
 
   return {
     spend,
-    isReached: () => spent >= most,
-    wait: (go) => void waiting.push({ cost: 0, go }),
-    async room(cost) {
-      if (spent < most) spend(cost);
-      else await new Promise<void>((go) => void waiting.push({ cost, go }));
+    isReached: () => spentCost >= limit,
+    wait: (resume) => void waiting.push({ cost: 0, resume }),
+    async waitForRoom(cost) {
+      if (spentCost < limit) spend(cost);
+      else await new Promise<void>((resume) => void waiting.push({ cost, resume }));
     },
   };
 }
@@ -153,25 +153,25 @@ export function tickLimit(environment: Pick<Environment, "defer">, most: number)
  * Shares calls: callers with the same key share a call that has not begun. `begin`: resolves when there is room for the call.
  * `keep`: shares it for longer than that.
  */
-export function sharedCalls(
+export function coalesceCalls(
   begin: (cost: number) => Promise<void> = async () => {},
   keep: (forget: () => void) => void = (forget) => forget(),
 ): <Result>(key: string, cost: number, call: () => Promise<Result>) => Promise<Result> {
   const calls = new Map<string, Promise<unknown>>();
   return <Result>(key: string, cost: number, call: () => Promise<Result>): Promise<Result> => {
-    const known = calls.get(key) as Promise<Result> | undefined;
-    if (known) return known;
-    const made = begin(cost).then(() => {
+    const pendingCall = calls.get(key) as Promise<Result> | undefined;
+    if (pendingCall) return pendingCall;
+    const promise = begin(cost).then(() => {
       keep(() => calls.delete(key));
       return call();
     });
-    calls.set(key, made);
-    return made;
+    calls.set(key, promise);
+    return promise;
   };
 }
 
 /** Calls whose code few deployments need: the first of them loads it, later calls add no promise. */
-export function lazyCalls<Calls extends object>(
+export function createLazyModule<Calls extends object>(
   names: Readonly<Record<keyof Calls, boolean>>,
   load: () => Promise<Calls>,
 ): Calls {
@@ -201,32 +201,32 @@ export function lazyCalls<Calls extends object>(
 }
 
 /** A limit of what is used at the same time. */
-export interface Budget {
+export interface WeightedSemaphore {
   /** Resolves when there is room, first come, first served. The result gives it back. */
-  take(size: number): Promise<() => void>;
+  acquire(size: number): Promise<() => void>;
 }
 
 /** What is larger than `most` waits until nothing else is used. */
-export function createBudget(most: number): Budget {
-  const waiting: { readonly size: number; readonly go: () => void }[] = [];
-  let used = 0;
+export function createSemaphore(limit: number): WeightedSemaphore {
+  const waiting: { readonly size: number; readonly resume: () => void }[] = [];
+  let usedSize = 0;
 
   function admit(): void {
-    for (let next = waiting[0]; next && (used === 0 || used + next.size <= most); next = waiting[0]) {
+    for (let next = waiting[0]; next && (usedSize === 0 || usedSize + next.size <= limit); next = waiting[0]) {
       waiting.shift();
-      used += next.size;
-      next.go();
+      usedSize += next.size;
+      next.resume();
     }
   }
 
   return {
-    async take(size) {
-      await new Promise<void>((go) => {
-        waiting.push({ size, go });
+    async acquire(size) {
+      await new Promise<void>((resume) => {
+        waiting.push({ size, resume });
         admit();
       });
       return () => {
-        used -= size;
+        usedSize -= size;
         admit();
       };
     },
@@ -238,10 +238,12 @@ export function withTimeout<Value>(
   environment: Pick<Environment, "timer">,
   ms: number,
   work: Promise<Value>,
-  late: Value | Error,
+  timeoutResult: Value | Error,
 ): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const cancel = environment.timer(ms, () => (late instanceof Error ? reject(late) : resolve(late)));
+    const cancel = environment.timer(ms, () =>
+      timeoutResult instanceof Error ? reject(timeoutResult) : resolve(timeoutResult),
+    );
     work.then(resolve, reject).finally(cancel);
   });
 }
@@ -252,7 +254,7 @@ function createKeepAlive(): KeepAlive {
   let timer: unknown;
   return {
     acquire() {
-      if (count++ === 0) timer = setInterval(() => {}, LONGEST_TIMER_MS);
+      if (count++ === 0) timer = setInterval(() => {}, MAX_TIMER_MS);
     },
     release() {
       if (--count === 0) clearInterval(timer as number);
@@ -260,7 +262,7 @@ function createKeepAlive(): KeepAlive {
   };
 }
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 interface CollectingRuntime {
   readonly Bun?: { gc(isSynchronous: boolean): void };
@@ -309,7 +311,7 @@ export function systemEnvironment(): Environment {
       collect();
     },
     log(record) {
-      const line = logLine(record, Date.now());
+      const line = formatLogLine(record, Date.now());
       if (record.level === "debug" || record.level === "info") console.info(line);
       else console.error(line);
     },
@@ -317,7 +319,7 @@ export function systemEnvironment(): Environment {
 }
 
 /** A log record as one line of JSON. Fields that JSON cannot represent are left out. */
-function logLine(record: LogRecord, now: number): string {
+function formatLogLine(record: LogRecord, now: number): string {
   const { level, message } = record;
   const time = new Date(now).toISOString();
   try {
@@ -330,7 +332,7 @@ function logLine(record: LogRecord, now: number): string {
 }
 
 /** A log that never throws: a failing log must not fail anything else. */
-export const guardedLog =
+export const createSafeLog =
   (log: Environment["log"]): Environment["log"] =>
   (record) => {
     try {

@@ -87,8 +87,15 @@ export class ServiceError extends Error {
 }
 
 /** The error of an id that names nothing, or nothing that the caller may see. */
-export const notFound = (what: "assistant" | "graph" | "run" | "thread", id: string, hint = ""): ServiceError =>
-  new ServiceError(`${what}_not_found`, `${what.charAt(0).toUpperCase()}${what.slice(1)} ${id} not found${hint}`);
+export const notFoundError = (
+  resource: "assistant" | "graph" | "run" | "thread",
+  id: string,
+  hint = "",
+): ServiceError =>
+  new ServiceError(
+    `${resource}_not_found`,
+    `${resource.charAt(0).toUpperCase()}${resource.slice(1)} ${id} not found${hint}`,
+  );
 
 /** For `catch`: null for an error of code `not_found`; throws any other again. */
 export function nullIfNotFound(error: unknown): null {
@@ -100,7 +107,7 @@ export function nullIfNotFound(error: unknown): null {
  * The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect.
  * `lost`: its files are damaged or gone.
  */
-export function storageLost(cause: { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
+export function toStorageError(cause: { readonly unknown?: boolean; readonly lost?: boolean } = {}): ServiceError {
   if (cause.unknown) return new ServiceError("outcome_unknown", OUTCOME_UNKNOWN, { cause });
   if (cause.lost) return new ServiceError("storage_damaged", FILES_LOST, { cause });
   return new ServiceError("storage_unavailable", "The database cannot be reached: retry later", { cause });
@@ -135,7 +142,7 @@ export class InputError extends ServiceError {
 }
 
 /** The error of a field, or of an option of a call. */
-export const invalidField = (field: string, msg: string): InputError =>
+export const invalidFieldError = (field: string, msg: string): InputError =>
   new InputError([{ loc: [field], msg, type: "value_error" }]);
 
 /** An invalid configuration. `problems` lists every problem found; each names its key and the remedy. */
@@ -161,6 +168,6 @@ export class LeaseLost extends Error {
 }
 
 /** A graph failed to read a stored state. Errors of the storage itself pass through unchanged. */
-export class StateUnreadable extends Error {
+export class StateReadError extends Error {
   override readonly name = "StateUnreadable";
 }

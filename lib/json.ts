@@ -19,55 +19,55 @@ export interface SharedText {
   readonly json: string;
 }
 
-const texts = new WeakMap<object, WeakRef<SharedText>>();
-const knownTexts = new WeakMap<object, string>();
+const sharedTexts = new WeakMap<object, WeakRef<SharedText>>();
+const registeredTexts = new WeakMap<object, string>();
 
 /** The text of a value that several readers get: they share it while one of them has it. The value must not change. */
-export function textOf(value: Json): SharedText {
+export function stringifyShared(value: Json): SharedText {
   if (typeof value !== "object" || value === null) return { json: JSON.stringify(value) };
-  const known = texts.get(value)?.deref();
-  const text = known ?? { json: knownTexts.get(value) ?? JSON.stringify(value) };
-  if (!known) texts.set(value, new WeakRef(text));
+  const cached = sharedTexts.get(value)?.deref();
+  const text = cached ?? { json: registeredTexts.get(value) ?? JSON.stringify(value) };
+  if (!cached) sharedTexts.set(value, new WeakRef(text));
   return text;
 }
 
 /** Tells `textOf` the text of an object, which is kept as long as that. */
-export function knowText(value: JsonObject, json: string): void {
-  knownTexts.set(value, json);
+export function registerText(value: JsonObject, json: string): void {
+  registeredTexts.set(value, json);
 }
 
 /** Values below this depth are not copied: one that contains itself would have no end. */
-const COPY_DEPTH = 32;
+const MAX_COPY_DEPTH = 32;
 
 /** A deep copy of plain JSON, which shares its texts. Undefined for anything else, and for null. */
-export function plainCopy(value: unknown, depth = 0): Json | undefined {
+export function copyPlainJson(value: unknown, depth = 0): Json | undefined {
   if (typeof value === "string" || typeof value === "boolean") return value;
   // JSON.stringify writes −0 as 0.
   if (typeof value === "number") return Number.isFinite(value) ? value + 0 : undefined;
-  if (typeof value !== "object" || value === null || depth > COPY_DEPTH) return undefined;
-  return Array.isArray(value) ? listCopy(value, depth) : objectCopy(value, depth);
+  if (typeof value !== "object" || value === null || depth > MAX_COPY_DEPTH) return undefined;
+  return Array.isArray(value) ? copyList(value, depth) : copyObject(value, depth);
 }
 
-const memberCopy = (item: unknown, depth: number): Json | undefined =>
-  item === null ? null : plainCopy(item, depth + 1);
+const copyMember = (item: unknown, depth: number): Json | undefined =>
+  item === null ? null : copyPlainJson(item, depth + 1);
 
-function listCopy(list: readonly unknown[], depth: number): Json[] | undefined {
+function copyList(list: readonly unknown[], depth: number): Json[] | undefined {
   const copies: Json[] = [];
   for (const item of list) {
-    const copy = memberCopy(item, depth);
+    const copy = copyMember(item, depth);
     if (copy === undefined) return undefined;
     copies.push(copy);
   }
   return copies;
 }
 
-function objectCopy(value: object, depth: number): JsonObject | undefined {
+function copyObject(value: object, depth: number): JsonObject | undefined {
   if (Object.getPrototypeOf(value) !== Object.prototype || "toJSON" in value) return undefined;
   const copies: JsonObject = {};
   for (const name of Object.keys(value)) {
     const item = (value as Record<string, unknown>)[name];
     if (item === undefined) continue;
-    const copy = memberCopy(item, depth);
+    const copy = copyMember(item, depth);
     if (copy === undefined || name === "__proto__") return undefined;
     copies[name] = copy;
   }
@@ -98,32 +98,32 @@ export function sameJson(a: Json, b: Json): boolean {
  * Undefined for an empty list, and for anything else.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a scanner of one text, whose states are read together
-export function firstItem(text: string): Json | undefined {
+export function parseFirstItem(text: string): Json | undefined {
   if (!text.startsWith("[")) return undefined;
   const closers: string[] = [];
   let inText = false;
   let end = text.length;
   // Before the last comma, everything is whole.
-  let [whole, itsClosers] = [0, ""];
-  for (let at = 1; at < end; at++) {
-    const char = text[at] as string;
+  let [whole, completeClosers] = [0, ""];
+  for (let index = 1; index < end; index++) {
+    const char = text[index] as string;
     if (inText) {
       if (char === "\\") {
-        const last = at + (text[at + 1] === "u" ? 5 : 1);
-        if (last >= end) end = at;
-        at = last;
+        const escapeEnd = index + (text[index + 1] === "u" ? 5 : 1);
+        if (escapeEnd >= end) end = index;
+        index = escapeEnd;
       } else if (char === '"') inText = false;
     } else if (char === '"') inText = true;
     else if (char === "{" || char === "[") closers.unshift(char === "{" ? "}" : "]");
-    else if (closers.length === 0 && (char === "," || char === "]")) return parsed(text.slice(1, at));
+    else if (closers.length === 0 && (char === "," || char === "]")) return tryParse(text.slice(1, index));
     else if (char === "}" || char === "]") closers.shift();
-    else if (char === ",") [whole, itsClosers] = [at, closers.join("")];
+    else if (char === ",") [whole, completeClosers] = [index, closers.join("")];
   }
-  const cut = `${text.slice(1, end)}${inText ? '"' : ""}${closers.join("")}`;
-  return parsed(cut) ?? parsed(text.slice(1, whole) + itsClosers);
+  const closedText = `${text.slice(1, end)}${inText ? '"' : ""}${closers.join("")}`;
+  return tryParse(closedText) ?? tryParse(text.slice(1, whole) + completeClosers);
 }
 
-function parsed(text: string): Json | undefined {
+function tryParse(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json;
   } catch {
@@ -132,7 +132,7 @@ function parsed(text: string): Json | undefined {
 }
 
 /** The members of an object that are neither objects nor arrays; `{}` for any other value. */
-export function scalarsOf(values: Json | undefined): JsonObject {
+export function pickScalars(values: Json | undefined): JsonObject {
   if (!isObject(values)) return {};
   return Object.fromEntries(Object.entries(values).filter(([, value]) => typeof value !== "object" || value === null));
 }
@@ -155,6 +155,6 @@ export function contains(whole: Json, part: Json): boolean {
 }
 
 /** Where a piece of a text may end: at `end`, but never between the two halves of a surrogate pair. */
-export function pieceEnd(text: string, end: number): number {
+export function surrogateSafeEnd(text: string, end: number): number {
   return (text.charCodeAt(end) & 0xfc00) === 0xdc00 ? end + 1 : Math.min(end, text.length);
 }

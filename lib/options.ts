@@ -1,5 +1,5 @@
 /** The options of a service, and their validation. */
-import { problemsOfAuth } from "./auth/custom.ts";
+import { findAuthProblems } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
 import type { Prices } from "./engine/event-mapper.ts";
 import type { FinishedRun } from "./engine/finished-runs.ts";
@@ -15,20 +15,20 @@ import { LONGEST_TTL } from "./threads/mod.ts";
 import {
   anything,
   callable,
+  findProblems,
   flag,
+  formatIssue,
+  integerBetween,
+  isIntegerBetween,
   isName,
   isStorable,
-  isWhole,
-  lineOf,
-  oneOf,
-  problemsIn,
-  rule,
+  listOfStrings,
   type Schema,
   type Section,
-  section,
-  text,
-  texts,
-  whole,
+  strictSection,
+  stringEnum,
+  stringMatching,
+  valueMatching,
   withDefaults,
 } from "./validation.ts";
 import { checkWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
@@ -142,7 +142,7 @@ export interface ServiceOptions {
 }
 
 /** The start of URLs that leave the process; undefined where it is not known. */
-export const baseUrl = ({ public_base_url }: Pick<ServiceOptions, "public_base_url">): string | undefined =>
+export const getPublicBaseUrl = ({ public_base_url }: Pick<ServiceOptions, "public_base_url">): string | undefined =>
   typeof public_base_url === "function" ? public_base_url() : public_base_url;
 
 const MONTH_MS = 30 * 86_400_000;
@@ -175,19 +175,22 @@ export const DEFAULTS: {
 /** The sections that have defaults, completed. */
 export type Settings = typeof DEFAULTS;
 
-export const settingsOf = (options: ServiceOptions): Settings =>
+export const resolveSettings = (options: ServiceOptions): Settings =>
   Object.fromEntries(
     Object.entries(DEFAULTS).map(([key, defaults]) => [key, withDefaults(defaults, options[key as keyof Settings])]),
   ) as unknown as Settings;
 
 /** The limit of timers: longer ones fire at once. */
-const LONGEST_MS = 2 ** 31 - 1;
-const count = whole(1, 1e9);
-const age = whole(0, Number.MAX_SAFE_INTEGER);
+const MAX_TIMER_MS = 2 ** 31 - 1;
+const count = integerBetween(1, 1e9);
+const age = integerBetween(0, Number.MAX_SAFE_INTEGER);
 const minutes = (max: number): Schema =>
-  rule((value) => typeof value === "number" && value > 0 && value <= max, `must be a number above 0, at most ${max}`);
-const interval = minutes(Math.floor(LONGEST_MS / 60_000));
-const name = text(isName, "must be a text of 1 to 255 characters, without white space at the ends");
+  valueMatching(
+    (value) => typeof value === "number" && value > 0 && value <= max,
+    `must be a number above 0, at most ${max}`,
+  );
+const interval = minutes(Math.floor(MAX_TIMER_MS / 60_000));
+const name = stringMatching(isName, "must be a text of 1 to 255 characters, without white space at the ends");
 
 /** An absolute URL that a path can be appended to. */
 function isBaseUrl(value: unknown): value is string {
@@ -196,82 +199,92 @@ function isBaseUrl(value: unknown): value is string {
   return /^https?:$/.test(protocol) && username === "" && password === "";
 }
 
-const has = (value: unknown, ...names: readonly string[]): boolean =>
+const hasMethods = (value: unknown, ...names: readonly string[]): boolean =>
   names.every((name) => typeof (value as Readonly<Record<string, unknown>> | null)?.[name] === "function");
-const isExecutor = (value: unknown): value is Executor => has(value, "graphs", "execute");
+const isExecutor = (value: unknown): value is Executor => hasMethods(value, "graphs", "execute");
 
 const isPrice = (value: unknown): boolean =>
   typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;
-const price = section({ tokens_in: rule(isPrice, ""), tokens_out: rule(isPrice, "") }, ["tokens_in", "tokens_out"]);
-const prices = rule(
-  (value) => isObject(value) && Object.values(value).every((one) => problemsIn(price, one).length === 0),
+const price = strictSection({ tokens_in: valueMatching(isPrice, ""), tokens_out: valueMatching(isPrice, "") }, [
+  "tokens_in",
+  "tokens_out",
+]);
+const prices = valueMatching(
+  (value) =>
+    isObject(value) && Object.values(value).every((modelPrice) => findProblems(price, modelPrice).length === 0),
   "must give each model a price, { tokens_in, tokens_out }: US dollars per million tokens, numbers from 0 on",
 );
 
-const SETTINGS: Section = section(
+const SETTINGS: Section = strictSection(
   {
-    storage: rule(
-      (value) => has(value, "migrate"),
+    storage: valueMatching(
+      (value) => hasMethods(value, "migrate"),
       "missing; give one, for example bunSqlite(path) or nodeSqlite(path)",
     ),
-    executor: rule(isExecutor, "missing; give one, for example fromFunctions({ name: async function* (job) { … } })"),
-    identity: rule((value) => has(value, "findKey"), "is no IdentityStore"),
+    executor: valueMatching(
+      isExecutor,
+      "missing; give one, for example fromFunctions({ name: async function* (job) { … } })",
+    ),
+    identity: valueMatching((value) => hasMethods(value, "findKey"), "is no IdentityStore"),
     environment: anything,
     env: anything,
     // checkWebhooks validates them.
     webhooks: anything,
-    deployment: section({
-      name: text((value) => /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(value), "use letters, digits, . _ -"),
+    deployment: strictSection({
+      name: stringMatching((value) => /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(value), "use letters, digits, . _ -"),
       project: name,
       workspace: name,
     }),
-    public_base_url: rule(
+    public_base_url: valueMatching(
       (value) => typeof value === "function" || isBaseUrl(value),
       "must be an absolute http or https URL without query, fragment, credentials and without a slash at the end",
     ),
-    auth: section({
-      mode: oneOf(["none", "api_key", "agent_builder", "custom"]),
+    auth: strictSection({
+      mode: stringEnum(["none", "api_key", "agent_builder", "custom"]),
       // problemsOfAuth validates it.
       custom: anything,
       merge_filter_on_create: flag,
       disable_studio_auth: flag,
       owner: name,
       shared: flag,
-      shared_agents: oneOf(["read", "use"]),
-      key_prefix: text((value) => /^[a-z][a-z0-9]{0,15}$/.test(value), "use up to 16 lower case letters and digits"),
+      shared_agents: stringEnum(["read", "use"]),
+      key_prefix: stringMatching(
+        (value) => /^[a-z][a-z0-9]{0,15}$/.test(value),
+        "use up to 16 lower case letters and digits",
+      ),
     }),
-    feedback: section({ token_ttl_ms: whole(1, 365 * 86_400_000), external_runs: flag }),
-    usage: section({ enabled: flag, unreadable_workspaces: oneOf(["refuse", "omit"]), prices }),
-    worker: section({
-      concurrency: whole(0, 10_000),
-      lease_ms: whole(1_000, LONGEST_MS),
-      run_timeout_ms: whole(1, LONGEST_MS),
-      linger_ms: whole(0, LONGEST_MS),
+    feedback: strictSection({ token_ttl_ms: integerBetween(1, 365 * 86_400_000), external_runs: flag }),
+    usage: strictSection({ enabled: flag, unreadable_workspaces: stringEnum(["refuse", "omit"]), prices }),
+    worker: strictSection({
+      concurrency: integerBetween(0, 10_000),
+      lease_ms: integerBetween(1_000, MAX_TIMER_MS),
+      run_timeout_ms: integerBetween(1, MAX_TIMER_MS),
+      linger_ms: integerBetween(0, MAX_TIMER_MS),
     }),
-    limits: section({ pending_per_thread: count, pending: count, suspended: count }),
-    steps: section({ entries: count, result_bytes: count, journal_bytes: count }),
-    checkpointer: section({
-      ttl: section({
-        strategy: oneOf(["delete", "keep_latest"]),
+    limits: strictSection({ pending_per_thread: count, pending: count, suspended: count }),
+    steps: strictSection({ entries: count, result_bytes: count, journal_bytes: count }),
+    checkpointer: strictSection({
+      ttl: strictSection({
+        strategy: stringEnum(["delete", "keep_latest"]),
         default_ttl: minutes(LONGEST_TTL),
         sweep_interval_minutes: interval,
       }),
     }),
-    store: section({
-      index: section({ dims: whole(1, 65_536), embed: callable, fields: texts(() => true, "strings") }, [
-        "dims",
-        "embed",
-      ]),
-      ttl: section({
+    store: strictSection({
+      index: strictSection(
+        { dims: integerBetween(1, 65_536), embed: callable, fields: listOfStrings(() => true, "strings") },
+        ["dims", "embed"],
+      ),
+      ttl: strictSection({
         default_ttl: minutes(1e10),
         refresh_on_read: flag,
         sweep_interval_minutes: interval,
       }),
     }),
-    crons: section({ enabled: flag, misfire_grace_ms: age, max_failures: count }),
-    retention: section({
+    crons: strictSection({ enabled: flag, misfire_grace_ms: age, max_failures: count }),
+    retention: strictSection({
       ...{ frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
-      mcp_ms: whole(1, LONGEST_TTL * 60_000),
+      mcp_ms: integerBetween(1, LONGEST_TTL * 60_000),
     }),
     http: httpSchema,
     onRunFinished: callable,
@@ -280,9 +293,9 @@ const SETTINGS: Section = section(
 );
 
 /** The keys of all options, joined by dots; those of `webhooks` are left out. */
-export function optionKeys({ members }: Section = SETTINGS, path = ""): readonly string[] {
+export function listOptionKeys({ members }: Section = SETTINGS, path = ""): readonly string[] {
   return Object.entries(members).flatMap(([key, member]) =>
-    "members" in member ? optionKeys(member as Section, `${path}${key}.`) : `${path}${key}`,
+    "members" in member ? listOptionKeys(member as Section, `${path}${key}.`) : `${path}${key}`,
   );
 }
 
@@ -302,27 +315,30 @@ export function optionKeys({ members }: Section = SETTINGS, path = ""): readonly
  */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
   const { webhooks, http, env } = options;
-  const { settings, problems: ofWebhooks } = checkWebhooks(webhooks, http?.disable_webhooks, env ?? {});
-  const problems = [...problemsOf(options), ...ofWebhooks.map((issue) => `${lineOf(issue)} (${issue.type})`)];
+  const { settings, problems: webhookIssues } = checkWebhooks(webhooks, http?.disable_webhooks, env ?? {});
+  const problems = [
+    ...findOptionProblems(options),
+    ...webhookIssues.map((issue) => `${formatIssue(issue)} (${issue.type})`),
+  ];
   if (problems.length > 0 || !settings) throw new ConfigError(problems);
   return settings;
 }
 
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each option
-function problemsOf(options: ServiceOptions): string[] {
+function findOptionProblems(options: ServiceOptions): string[] {
   const { executor, worker } = options;
   const auth = options.auth ?? {};
-  const problems = problemsIn(SETTINGS, options);
+  const problems = findProblems(SETTINGS, options);
   if (auth.mode === "agent_builder" && auth.owner === undefined) {
     problems.push("auth.owner: mode agent_builder needs the id or email of the agent's owner");
   }
-  problems.push(...problemsOfCustom(auth));
+  problems.push(...findCustomAuthProblems(auth));
   if (!isExecutor(executor)) return problems;
   const graphs = executor.graphs();
   const lease_ms = worker?.lease_ms ?? DEFAULTS.worker.lease_ms;
   for (const { graph_id, abandon_ms } of graphs) {
     // A rolled-back run holds its thread for one lease at most, in other processes too.
-    if (abandon_ms === undefined || isWhole(abandon_ms, 1, lease_ms)) continue;
+    if (abandon_ms === undefined || isIntegerBetween(abandon_ms, 1, lease_ms)) continue;
     problems.push(
       `executor: abandon_ms of the graph ${graph_id} must be a whole number from 1 to worker.lease_ms, which is ${lease_ms}`,
     );
@@ -341,10 +357,11 @@ function problemsOf(options: ServiceOptions): string[] {
   return problems;
 }
 
-function problemsOfCustom({ mode, custom, merge_filter_on_create }: AuthOptions): readonly string[] {
+function findCustomAuthProblems({ mode, custom, merge_filter_on_create }: AuthOptions): readonly string[] {
   if (custom !== undefined) {
-    const beside = mode === undefined || mode === "custom" ? [] : [`auth.mode: must be custom beside auth.custom`];
-    return [...beside, ...problemsOfAuth(custom)];
+    const modeProblems =
+      mode === undefined || mode === "custom" ? [] : [`auth.mode: must be custom beside auth.custom`];
+    return [...modeProblems, ...findAuthProblems(custom)];
   }
   return [
     ...(mode === "custom" ? ["auth.custom: mode custom needs it; give { authenticate(request) { … } }"] : []),

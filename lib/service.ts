@@ -1,45 +1,56 @@
-/** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
+/** The service: everything behind the HTTP handler, as one object. service/resources.ts connects its parts. */
 import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
-import { createBinding, createRequestBinding, type RequestBinding } from "./auth/binding.ts";
-import { type AuthUser, type Guard, requireUser } from "./auth/custom.ts";
+import { createAuthorizer, createRequestAuthorizer, type RequestAuthorizer } from "./auth/authorizer.ts";
+import { type AuthUser, type CustomHandlers, requireUser } from "./auth/custom.ts";
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import { type Environment, keepAliveUntil, withTimeout } from "./environment.ts";
 import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import {
-  callerNouns,
-  createOpenCalls,
-  type OpenCalls,
-  ownNouns,
-  requestNouns,
+  createAuthorizedResources,
+  createInFlightCalls,
+  createRequestResources,
+  createServiceResources,
+  type InFlightCalls,
   STOPPING,
-  trackDirectories,
-} from "./service/callers.ts";
-import { type CallerNouns, createNouns, type Directories, type Nouns, type RequestNouns } from "./service/nouns.ts";
+  trackInternalResources,
+} from "./service/authorized-resources.ts";
 import type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
+import {
+  createServiceParts,
+  type InternalResources,
+  type RequestResources,
+  type Resources,
+  type ServiceParts,
+} from "./service/resources.ts";
 import {
   createWriteProbe,
   type OpenStorage,
   openStorage,
-  placeDeployment,
   type Readiness,
+  registerDeployment,
   startRetentionJobs,
-} from "./service/storage.ts";
+} from "./service/storage-lifecycle.ts";
 import type { DurableCalls, DurableCallTokens } from "./steps/calls.ts";
-import type { Bus } from "./storage/bus.ts";
-import { type Caller, type DeploymentRow, type IdentityStore, requireOfOrganization } from "./storage/identity.ts";
+import type { EventBus } from "./storage/event-bus.ts";
+import {
+  type Caller,
+  type DeploymentRow,
+  type IdentityStore,
+  requireOrganizationPermission,
+} from "./storage/identity.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
 import type { Webhooks } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
 export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
-export type { Readiness } from "./service/storage.ts";
+export type { Readiness } from "./service/storage-lifecycle.ts";
 
 /** A running service: its nouns, its state, and `stop`. */
-export interface Service extends CallerNouns {
+export interface Service extends Resources {
   readonly assistants: Assistants;
   readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
@@ -56,7 +67,7 @@ export interface Service extends CallerNouns {
    * rows that its filter permits. Without `auth.custom` the user has no effect: nothing is restricted. Throws a TypeError
    * if the user has no `identity` or no list of `permissions`.
    */
-  as(caller: { readonly user: AuthUser }): CallerNouns;
+  as(caller: { readonly user: AuthUser }): Resources;
   /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
   caller(request: Request): Promise<Caller>;
   info(): Promise<ServiceInfo>;
@@ -81,16 +92,16 @@ export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
   /** The nouns without authorization, for tests. */
-  readonly directories: Directories;
+  readonly internalResources: InternalResources;
   /** The nouns as the caller of a request may use them, and what keeps its response open. */
-  bind(caller: () => Principal | Promise<Principal>): Pick<RequestBinding, "guard"> & {
-    readonly nouns: RequestNouns;
+  authorizeRequest(caller: () => Principal | Promise<Principal>): Pick<RequestAuthorizer, "guardResponse"> & {
+    readonly resources: RequestResources;
   };
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
   /** Says that something has changed, never what: readers ask the nouns. */
-  readonly bus: Pick<Bus, "on">;
+  readonly bus: Pick<EventBus, "subscribe">;
 }
 
 /** A registered symbol: it stays when a host spreads the service, and other bundled copies of this module know it. */
@@ -112,7 +123,7 @@ export function serviceInternals(service: Service): ServiceInternals {
 export const VERSION = "0.1.0";
 
 /** The time limit for open calls at shutdown. */
-const LAST_CALLS_MS = 1_000;
+const SHUTDOWN_CALLS_TIMEOUT_MS = 1_000;
 
 /**
  * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
@@ -140,11 +151,11 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const { storage, bus, environment } = opened;
     const identity = options.identity ?? storage.identity;
     const started = environment.now();
-    const deployment = await placeDeployment(identity, options, environment);
+    const deployment = await registerDeployment(identity, options, environment);
     const scope = { deployment: options.deployment?.name ?? "default" };
-    const guard = await loadGuard(options, environment);
-    const calls = createOpenCalls(environment);
-    const nouns = await createNouns({
+    const customHandlers = await loadCustomHandlers(options, environment);
+    const calls = createInFlightCalls(environment);
+    const parts = await createServiceParts({
       options,
       webhooks,
       storage,
@@ -154,35 +165,33 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       environment,
       deployment,
       user_agent: `greenroom/${VERSION} (webhook)`,
-      openCalls: calls.open,
+      inFlightCalls: calls.promises,
     });
     bus.connect();
     opened.health.onLost(
-      (message) => nouns.hub.lose(message),
-      () => nouns.hub.recover(),
+      (message) => parts.hub.lose(message),
+      () => parts.hub.recover(),
     );
-    const jobs = startRetentionJobs({ nouns, storage, scope, environment, options });
-    const stop = createStop(opened, nouns, calls, async () => {
+    const jobs = startRetentionJobs({ parts, storage, scope, environment, options });
+    const stop = createStop(opened, parts, calls, async () => {
       await Promise.all(jobs.map((job) => job.stop()));
     });
-    const { accounts, access } = createAuth(options, { identity, environment, deployment, calls, guard });
-    const reports = createReports(options, { opened, nouns, calls, started });
-    const directories = trackDirectories(nouns, calls);
-    const own = ownNouns(directories, nouns.usage, scope, calls);
+    const { accounts, access } = createAuth(options, { identity, environment, deployment, calls, customHandlers });
+    const reports = createReports(options, { opened, parts, calls, started });
+    const internalResources = trackInternalResources(parts, calls);
+    const resources = createServiceResources(internalResources, parts.usage, scope, calls);
     const { mode = "none", custom } = options.auth ?? {};
     // In mode `none` every caller may do everything.
-    const binding = { access: custom || mode !== "none" ? access : null, scope, environment, guards: nouns.guards };
+    const auth = { access: custom || mode !== "none" ? access : null, scope, environment, guards: parts.guards };
     const service: Service = {
-      ...own,
+      ...resources,
       as(actor) {
         const user = requireUser(actor);
-        if (!custom) return own;
+        if (!custom) return resources;
         // Neither the host nor a handler changes later who the caller is.
         const caller = structuredClone(user);
-        return callerNouns(
-          directories,
-          createBinding(binding, () => access.user(structuredClone(caller))),
-        );
+        const authorizer = createAuthorizer(auth, () => access.user(structuredClone(caller)));
+        return createAuthorizedResources(internalResources, authorizer);
       },
       ...reports,
       accounts,
@@ -190,11 +199,12 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       deployment,
       stop,
     };
-    const bind: ServiceInternals["bind"] = (caller) => {
-      const bound = createRequestBinding(binding, caller);
-      return { guard: bound.guard, nouns: requestNouns(directories, bound) };
+    const authorizeRequest: ServiceInternals["authorizeRequest"] = (caller) => {
+      const authorizer = createRequestAuthorizer(auth, caller);
+      const { guardResponse } = authorizer;
+      return { guardResponse, resources: createRequestResources(internalResources, authorizer) };
     };
-    return withInternals(service, { access, directories, bind, options, environment, bus });
+    return withInternals(service, { access, internalResources, authorizeRequest, options, environment, bus });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
@@ -202,10 +212,13 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 }
 
 /** The caller of the host's handlers; null without them. */
-async function loadGuard({ auth = {} }: ServiceOptions, environment: Environment): Promise<Guard | null> {
+async function loadCustomHandlers(
+  { auth = {} }: ServiceOptions,
+  environment: Environment,
+): Promise<CustomHandlers | null> {
   const { custom, merge_filter_on_create = false } = auth;
   if (!custom) return null;
-  const { createGuard } = await import("./auth/guard.ts");
+  const { createCustomHandlers: createGuard } = await import("./auth/custom-handlers.ts");
   return createGuard(custom, { environment, merge_filter_on_create });
 }
 
@@ -213,13 +226,13 @@ interface AuthParts {
   readonly identity: IdentityStore;
   readonly environment: Environment;
   readonly deployment: DeploymentRow;
-  readonly calls: OpenCalls;
-  readonly guard: Guard | null;
+  readonly calls: InFlightCalls;
+  readonly customHandlers: CustomHandlers | null;
 }
 
 function createAuth(
   { auth = {} }: ServiceOptions,
-  { identity, environment, deployment, calls, guard }: AuthParts,
+  { identity, environment, deployment, calls, customHandlers }: AuthParts,
 ): Pick<ServiceInternals, "accounts" | "access"> {
   const { key_prefix = KEY_PREFIX } = auth;
   const access = createAccess({
@@ -227,8 +240,8 @@ function createAuth(
     environment,
     deployment,
     key_prefix,
-    mode: auth.mode ?? (guard ? "custom" : "none"),
-    guard,
+    mode: auth.mode ?? (customHandlers ? "custom" : "none"),
+    customHandlers,
     shared_agents: auth.shared_agents ?? "read",
   });
   return { accounts: createAccounts({ identity, environment, key_prefix }), access: calls.track<Access>(access) };
@@ -236,8 +249,8 @@ function createAuth(
 
 interface ReportParts {
   readonly opened: OpenStorage;
-  readonly nouns: Nouns;
-  readonly calls: OpenCalls;
+  readonly parts: ServiceParts;
+  readonly calls: InFlightCalls;
   /** When the service was started. */
   readonly started: number;
 }
@@ -245,7 +258,7 @@ interface ReportParts {
 /** Health, metrics and the server report. */
 function createReports(
   options: ServiceOptions,
-  { opened: { storage, environment, health }, nouns: { worker, webhooks, crons }, calls, started }: ReportParts,
+  { opened: { storage, environment, health }, parts: { worker, webhooks, crons }, calls, started }: ReportParts,
 ): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics" | "report"> {
   const { executor, worker: workerOptions, deployment } = options;
   const scope = { deployment: deployment?.name ?? "default" };
@@ -277,7 +290,7 @@ function createReports(
     },
     async metrics(): Promise<Metrics> {
       const now = environment.now();
-      const { oldest_due, ...runs } = await storage.activity(scope, now);
+      const { oldest_due, ...runs } = await storage.countActiveRuns(scope, now);
       return {
         uptime_seconds: (now - started) / 1000,
         draining: calls.stopping,
@@ -294,11 +307,11 @@ function createReports(
     ...reports,
     ...calls.track<Pick<Service, "report">>({
       async report(by) {
-        requireOfOrganization(by, "organization:manage");
+        requireOrganizationPermission(by, "organization:manage");
         const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
-        const facts = { info, ready, metrics, healthy: healthy(), database_ok: reports.services().database.ok };
-        const { serverReport } = await import("./service/report.ts");
-        return serverReport(options, storage, environment, facts);
+        const input = { info, ready, metrics, healthy: healthy(), database_ok: reports.services().database.ok };
+        const { createServerReport: serverReport } = await import("./service/report.ts");
+        return serverReport(options, storage, environment, input);
       },
     }),
   };
@@ -306,8 +319,8 @@ function createReports(
 
 function createStop(
   opened: OpenStorage,
-  { worker, crons, webhooks, hub, events }: Nouns,
-  calls: OpenCalls,
+  { worker, crons, webhooks, hub, events }: ServiceParts,
+  calls: InFlightCalls,
   stopJobs: () => Promise<void>,
 ): Service["stop"] {
   let stopped: Promise<void> | undefined;
@@ -320,8 +333,8 @@ function createStop(
     hub.close();
     events.close();
     opened.bus.close();
-    const lastCalls = Promise.allSettled(calls.open);
-    await Promise.all([jobs, withTimeout(opened.environment, LAST_CALLS_MS, lastCalls, [])]);
+    const lastCalls = Promise.allSettled(calls.promises);
+    await Promise.all([jobs, withTimeout(opened.environment, SHUTDOWN_CALLS_TIMEOUT_MS, lastCalls, [])]);
     calls.closed = true;
     opened.stop();
     await opened.storage.close();

@@ -66,7 +66,7 @@ export function verbsOf(sources: readonly Source[]): {
     .filter(({ name }) => /(?:Storage|IdentityStore)$/.test(name.text))
     .flatMap(({ members }) => members.filter(ts.isMethodSignature).map(({ name }) => (name as ts.Identifier).text));
   const verbs = [...new Set(names)].sort();
-  const callers = sources.filter(({ path }) => !/^(?:adapters\/sql\/|lib\/storage\/bus\.ts$)/.test(path));
+  const callers = sources.filter(({ path }) => !/^(?:adapters\/sql\/|lib\/storage\/event-bus\.ts$)/.test(path));
   const dead = verbs.filter((name) => !callers.some(({ text }) => new RegExp(`\\.${name}\\b`).test(text)));
   return { verbs, dead };
 }

@@ -38,13 +38,13 @@ export class ParsedListCache implements ValueSerializer {
     const { type, data } = payload;
     if (type !== "json" || typeof data !== "string" || data.length < MIN_CACHED_CHARS)
       return this.#values.read(payload);
-    const { stem = data.slice(0, -1) } = payload as ChannelValue;
-    if (stem[0] !== "[") return this.#values.read(payload);
+    const { base = data.slice(0, -1) } = payload as ChannelValue;
+    if (base[0] !== "[") return this.#values.read(payload);
     for (const list of this.#lists) {
       // `startsWith` takes ten times as long.
-      if (list.text.slice(0, stem.length) !== stem) continue;
+      if (list.text.slice(0, base.length) !== base) continue;
       list.countByLength ??= countItemsByLength(list.text);
-      const count = list.countByLength.get(stem.length);
+      const count = list.countByLength.get(base.length);
       if (count === undefined) continue;
       this.#lists = [list, ...this.#lists.filter((cachedList) => cachedList !== list)];
       return list.items.slice(0, count);

@@ -126,7 +126,7 @@ class Sender implements Signals {
     }
     this.#session = session;
     this.#askLater(session);
-    this.#tell((listener) => listener.missed());
+    this.#tell((listener) => listener.onGap());
     this.#sendLater();
     return true;
   }
@@ -157,7 +157,7 @@ class Sender implements Signals {
       const at = signal.indexOf(":");
       const kind = signal.slice(0, at);
       if (!KINDS.has(kind)) continue;
-      this.#tell((listener) => listener.heard(kind as SignalKind, signal.slice(at + 1)));
+      this.#tell((listener) => listener.onSignal(kind as SignalKind, signal.slice(at + 1)));
     }
   }
 

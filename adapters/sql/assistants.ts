@@ -8,7 +8,7 @@ import type {
   NewAssistant,
   Scope,
 } from "../../lib/storage/mod.ts";
-import { permits } from "../../lib/storage/visibility.ts";
+import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { type Database, readOne, rowsIn } from "./database.ts";
 import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/tables.ts";
@@ -102,7 +102,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
         const [stored] = await driver.read(selectVersion({ deployment, assistant_id, version }));
         if (!stored) return { kind: "version_not_found" };
         const content = toVersion(stored);
-        if (!permits(scope.filter, content.metadata)) return { kind: "hidden" };
+        if (!matchesFilter(scope.filter, content.metadata)) return { kind: "hidden" };
         const [updated] = await driver.batch([
           activateVersion({
             deployment,

@@ -101,14 +101,14 @@ export async function readValues(
     if (known && !start.open && value.data.length >= KNOWN_FROM && !known.of(key, place)?.starts.has(row.version)) {
       known.add(key, value);
     }
-    const { end, tail_length } = start;
+    const { end, tail_length: delta_length } = start;
     return {
       channel: row.channel,
       version: row.version,
       type: "json",
       data: textAt(value, start),
-      ...(tail_length > 0 ? { tail_length } : {}),
-      ...(row.version === value.place[2] ? {} : { stem: value.data.slice(0, end) }),
+      ...(delta_length > 0 ? { delta_length } : {}),
+      ...(row.version === value.place[2] ? {} : { base: value.data.slice(0, end) }),
     };
   };
 }

@@ -117,7 +117,7 @@ const toColumns = ({ type, data }: Payload): PayloadColumns =>
 // ------------------------------------------------------------------ reading
 
 /** @statements selectSizes */
-async function measureThread(driver: Database, key: ThreadKey): Promise<ThreadSize> {
+async function getThreadSize(driver: Database, key: ThreadKey): Promise<ThreadSize> {
   const rows = await driver.read(selectSizes(key));
   const sumOf = (section: SectionRow["section"]): { count: number; bytes: number } => {
     const own = rows.filter((row) => row.section === section);
@@ -153,10 +153,10 @@ function pageReader(
 }
 
 /** The verbs that read checkpoints. Runs write them. */
-export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "readOpening"> {
+export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "readValueStart"> {
   const known = new KnownValues();
   return {
-    measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
+    getThreadSize: ({ deployment }, thread_id) => getThreadSize(driver, { deployment, thread_id }),
 
     /** @statements selectCheckpoint · selectNewestOfRun · selectNewestCheckpoint · readValues · selectWrites */
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {

@@ -8,7 +8,7 @@ import type {
   CronRow,
   CronStorage,
   FireCron,
-  FireOutcome,
+  FireCronResult,
   OnRunCompleted,
   Scope,
   SkipReason,
@@ -69,7 +69,7 @@ function firing(driver: Database): CronStorage["fireCron"] {
   }
 
   /** Why a tick created no run. */
-  async function refused(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireOutcome> {
+  async function refused(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireCronResult> {
     const [open] = await driver.read(isFiringOpen(firing));
     if (!open) return { kind: "lost" };
     const { kind: reason } = await refusal(driver, firing.deployment, request);
@@ -80,13 +80,13 @@ function firing(driver: Database): CronStorage["fireCron"] {
   }
 
   return async ({ deployment }, fire) => {
-    const { cron_id, seen, next_run_date, now } = fire;
-    const scheduled_at = fire.firing?.scheduled_at ?? seen.next_run_date;
+    const { cron_id, expected, next_run_date, now } = fire;
+    const scheduled_at = fire.firing?.scheduled_at ?? expected.next_run_date;
     const fire_time = {
       deployment,
       cron_id,
-      seen_next: seen.next_run_date,
-      seen_revision: seen.revision,
+      seen_next: expected.next_run_date,
+      seen_revision: expected.revision,
       scheduled_at,
     };
     const firing: Firing = { ...fire_time, now, run_id: null };
@@ -174,7 +174,7 @@ export function cronVerbs(driver: Database): CronStorage {
     },
 
     /** @statements selectEnabledCrons */
-    enabledCrons({ deployment }, { due_by, failures, limit }) {
+    listEnabledCrons({ deployment }, { due_by, failures, limit }) {
       const shape = { due: due_by !== undefined, failing: failures !== undefined };
       const args = { deployment, due_by: due_by ?? 0, failures: failures ?? 0, limit };
       return readAll(driver, selectEnabledCrons(shape, args), toCron);

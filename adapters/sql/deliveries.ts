@@ -8,8 +8,8 @@ import type {
   DeliveryState,
   DeliveryStorage,
   MultitaskStrategy,
+  PushConfig,
   PushStorage,
-  PushTerms,
   Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
@@ -56,7 +56,7 @@ export const webhooks: SqlFeatureOf<
     time: "created_at",
     condition: sql`state <> 'pending'`,
   },
-  verbs: deliveryVerbs,
+  operations: deliveryVerbs,
 };
 
 const STATES = ["pending", "delivered", "failed"] as const;
@@ -118,7 +118,7 @@ function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStora
     },
 
     /** @statements selectNextDue */
-    nextDelivery: ({ deployment }) => readOne(driver, selectNextDue({ deployment }), ({ due_at }) => due_at),
+    getNextDeliveryTime: ({ deployment }) => readOne(driver, selectNextDue({ deployment }), ({ due_at }) => due_at),
 
     /** @statements selectDeliveries */
     listDeliveries: (scope, query) => readAll(driver, toSelect(scope, query), toDelivery),
@@ -155,7 +155,7 @@ function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
       ? {}
       : {
           push: {
-            ...(JSON.parse(stored.push) as PushTerms),
+            ...(JSON.parse(stored.push) as PushConfig),
             interrupts: fromText<JsonObject>(stored.interrupts) ?? {},
           },
         }),

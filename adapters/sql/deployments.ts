@@ -1,5 +1,5 @@
 /** Deployments, and the default organization, workspace and project. */
-import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
+import { type DeploymentRow, type IdentityStore, normalizeId, UUID } from "../../lib/storage/identity.ts";
 import { type Database, readAll, readOne, rowsIn } from "./database.ts";
 import type { RowOf, Statement } from "./query.ts";
 import {
@@ -17,11 +17,11 @@ import {
 
 type Verbs = Pick<
   IdentityStore,
-  "ensureDefaults" | "placeDeployment" | "getDeployment" | "updateDeployment" | "listDeployments"
+  "ensureDefaults" | "registerDeployment" | "getDeployment" | "updateDeployment" | "listDeployments"
 >;
 
 type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
-type Placement = Parameters<IdentityStore["placeDeployment"]>[0];
+type Placement = Parameters<IdentityStore["registerDeployment"]>[0];
 
 /** The verbs on deployments and defaults. */
 export function deploymentVerbs(driver: Database): Verbs {
@@ -45,7 +45,7 @@ export function deploymentVerbs(driver: Database): Verbs {
      * @guards insert missing workspace and project by name · upsert the deployment where project and owner exist ·
      *   select. Without a row of the last statement, nothing was written.
      */
-    async placeDeployment(deployment, now) {
+    async registerDeployment(deployment, now) {
       const { name, shared } = deployment;
       const { shape, args } = toPlacement(deployment);
       const select = selectPlacedDeployment(shape, { ...args, name });
@@ -88,9 +88,9 @@ function toPlacement({ name, workspace, project, owner_user_id }: Named) {
   const args = {
     name,
     workspace: workspace ?? "Default",
-    workspace_id: idOf(workspace ?? ""),
+    workspace_id: normalizeId(workspace ?? ""),
     project: project ?? "Default",
-    project_id: idOf(project ?? ""),
+    project_id: normalizeId(project ?? ""),
     owner: owner_user_id ?? null,
   };
   return { shape, args };

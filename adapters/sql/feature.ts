@@ -1,7 +1,7 @@
 /** What a feature adds to the tables and to the batches of a run's life: its half in SQL. lib/storage/features.ts has the list of features. */
 import type { Expression, RawBuilder } from "kysely";
-import type { FeatureName, MembersFor, VerbsOf } from "../../lib/storage/features.ts";
-import type { ClaimTerms, CreateRun, FinishRun, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
+import type { FeatureName, FeatureOperations, MembersFor } from "../../lib/storage/features.ts";
+import type { CreateRun, FinishRun, LeaseTerms, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./channel-values.ts";
 import type { Database } from "./database.ts";
 import type { SqlValue } from "./driver.ts";
@@ -53,7 +53,7 @@ interface SqlFeatureMembers<Tables extends object> {
    * Goes after the claim of a run, also in the batch that creates it: then the run is known. Must have no effect unless the run has
    * this lease.
    */
-  claimed?(deployment: string, claim: ClaimTerms, created?: Created): readonly Statement[];
+  claimed?(deployment: string, claim: LeaseTerms, created?: Created): readonly Statement[];
   /** Goes into the batch that ends an attempt, while the run is `running`. Must have no effect without the lease. */
   finished?(fence: LeaseFence, finish: FinishRun): readonly Statement[];
   /**
@@ -76,8 +76,8 @@ interface SqlFeatureMembers<Tables extends object> {
     readonly time: string;
     readonly condition?: Expression<boolean>;
   };
-  /** The verbs of the feature. `executes`: this process holds the worker lock, if the database has one. */
-  verbs?(driver: Database, executes: () => boolean): object;
+  /** The operations of the feature. `executes`: this process holds the worker lock, if the database has one. */
+  operations?(driver: Database, executes: () => boolean): object;
 }
 
 /** The columns of a feature in `runs` and `threads`, by name. */
@@ -96,10 +96,14 @@ export type SqlFeatureOf<
   Name extends FeatureName,
   Tables extends object = Record<never, never>,
   Names extends ColumnNames = Record<never, never>,
-> = Omit<SqlFeatureMembers<Tables>, "verbs" | "end_frame" | "swept" | "runColumns" | "threadColumns"> &
+> = Omit<SqlFeatureMembers<Tables>, "operations" | "end_frame" | "swept" | "runColumns" | "threadColumns"> &
   ColumnsMember<"runColumns", NewRun, Names["runs"]> &
   ColumnsMember<"threadColumns", NewThread, Names["threads"]> &
-  MembersFor<Name, "verbs", { verbs?(driver: Database, executes: () => boolean): VerbsOf<Name> & object }> &
+  MembersFor<
+    Name,
+    "operations",
+    { operations?(driver: Database, executes: () => boolean): FeatureOperations<Name> & object }
+  > &
   MembersFor<Name, "end_frame", Pick<SqlFeatureMembers<Tables>, "end_frame">> &
   MembersFor<Name, "swept", Pick<SqlFeatureMembers<Tables>, "swept">>;
 

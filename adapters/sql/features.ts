@@ -2,10 +2,10 @@
 import { type RawBuilder, sql } from "kysely";
 import type { FeatureName } from "../../lib/storage/features.ts";
 import type {
-  ClaimTerms,
   CreateRun,
   FeatureStorage,
   FinishRun,
+  LeaseTerms,
   NewRun,
   NewThread,
   Progress,
@@ -95,7 +95,7 @@ export const THREAD_COLUMNS = featureColumns<NewThread, typeof agentTables.threa
 export const whenCreated = (deployment: string, request: CreateRun): Statement[] =>
   FEATURES.flatMap((feature) => feature.created?.(deployment, request) ?? []);
 
-export const whenClaimed = (deployment: string, claim: ClaimTerms, created?: Created): Statement[] =>
+export const whenClaimed = (deployment: string, claim: LeaseTerms, created?: Created): Statement[] =>
   FEATURES.flatMap((feature) => feature.claimed?.(deployment, claim, created) ?? []);
 
 export const whenFinished = (fence: LeaseFence, finish: FinishRun): Statement[] =>
@@ -133,4 +133,4 @@ export const SWEPT: readonly (NonNullable<SqlFeature["swept"]> & { readonly name
 );
 
 export const featureVerbs = (driver: Database, executes: () => boolean): FeatureStorage =>
-  Object.assign({}, ...FEATURES.map((feature) => feature.verbs?.(driver, executes)));
+  Object.assign({}, ...FEATURES.map((feature) => feature.operations?.(driver, executes)));

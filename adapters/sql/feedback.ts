@@ -55,7 +55,7 @@ export const feedback: SqlFeatureOf<"feedback", typeof feedbackTables, { runs: "
   end_frame: sql`feedback is not null`,
   deleted: { deleteTokensOf },
   swept: { table: "feedback_tokens", key: "token_id", time: "expires_at" },
-  verbs: (driver) => ({ ...tokenVerbs(driver), ...recordVerbs(driver) }),
+  operations: (driver) => ({ ...tokenVerbs(driver), ...recordVerbs(driver) }),
 };
 
 type TokenVerb = Extract<keyof FeedbackStorage, `${string}Token${string}` | "submitFeedback">;

@@ -8,13 +8,13 @@ import {
   type ItemQuery,
   type ItemRow,
   type ItemStorage,
-  meets,
+  matchesConditions,
+  maxCosineSimilarity,
   type NewItem,
-  nearness,
   type Vector,
 } from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
-import { permits } from "../../lib/storage/visibility.ts";
+import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { type Database, readAll, readOne } from "./database.ts";
 import { isFailedAssertion } from "./errors.ts";
 import { namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
@@ -107,7 +107,7 @@ async function findRanked(
     // The row may have changed since.
     const rank = stored && rankOf(stored, scope, query);
     if (!stored || !rank) return [];
-    return [query.near ? { ...stored, score: rank.score } : stored];
+    return [query.query_vector ? { ...stored, score: rank.score } : stored];
   });
 }
 
@@ -180,8 +180,8 @@ export function itemVerbs(driver: Database): ItemStorage {
      */
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
-      const decides = query.near !== undefined || scope.filter !== undefined || query.conditions.length > 0;
-      const sorted = query.near ? null : await (decides ? findNewest : findPage)(driver, scope, query, now);
+      const decides = query.query_vector !== undefined || scope.filter !== undefined || query.conditions.length > 0;
+      const sorted = query.query_vector ? null : await (decides ? findNewest : findPage)(driver, scope, query, now);
       const found = sorted ?? (await findRanked(driver, scope, query, now));
       if (query.refresh) await refresh(scope, found, now);
       return found.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
@@ -201,7 +201,7 @@ function toCandidates({ deployment }: Scope, query: ItemQuery, now: number) {
   const narrowing = query.conditions.flatMap(toNarrowing).slice(0, NARROWING);
   const shape: CandidatesShape = {
     prefix: start !== "",
-    vectors: query.near !== undefined,
+    vectors: query.query_vector !== undefined,
     conditions: narrowing.map(([condition]) => condition),
   };
   return {
@@ -224,7 +224,7 @@ function toNarrowing([member, operator, operand]: ItemCondition): [Narrowing, Co
   // Databases may round the last digit in another way.
   const slack = Math.abs(operand) * 1e-9;
   const bound = below ? operand + slack : operand - slack;
-  const null_passes = meets({ it: null }, [["it", operator, operand]]);
+  const null_passes = matchesConditions({ it: null }, [["it", operator, operand]]);
   return Number.isFinite(bound)
     ? [
         [
@@ -255,7 +255,7 @@ function toStored(stored: Tables["store_items"]): Stored {
 }
 
 const isVisible = ({ value, namespace, key }: ItemRow, { filter }: Scope): boolean =>
-  permits(filter, { ...value, namespace: [...namespace], key });
+  matchesFilter(filter, { ...value, namespace: [...namespace], key });
 
 function toContent({ value, vectors, ttl_ms }: NewItem, now: number) {
   return {
@@ -274,9 +274,9 @@ interface Rank extends ItemKey {
 /** Null for a row that does not match the query. */
 function rankOf({ path, row, vectors }: Stored, scope: Scope, query: ItemQuery): Rank | null {
   const { key, updated_at } = row;
-  if (!isVisible(row, scope) || !meets(row.value, query.conditions)) return null;
-  if (!query.near) return { path, key, updated_at, score: 0 };
-  const score = nearness(JSON.parse(vectors ?? "[]") as readonly Vector[], query.near);
+  if (!isVisible(row, scope) || !matchesConditions(row.value, query.conditions)) return null;
+  if (!query.query_vector) return { path, key, updated_at, score: 0 };
+  const score = maxCosineSimilarity(JSON.parse(vectors ?? "[]") as readonly Vector[], query.query_vector);
   return score === null ? null : { path, key, updated_at, score };
 }
 

@@ -2,7 +2,7 @@
  * Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all.
  * @module
  */
-import { ServiceError, storageLost } from "../../lib/errors.ts";
+import { ServiceError, toStorageError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
@@ -139,7 +139,7 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Database {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
     if (isUnstorable(error))
       throw new ServiceError("invalid", "This database cannot store text with U+0000", { cause: error });
-    if (error instanceof DatabaseUnavailable) throw storageLost(error);
+    if (error instanceof DatabaseUnavailable) throw toStorageError(error);
     throw error;
   };
   const failed = (error: unknown): never => {

@@ -4,13 +4,13 @@ import type { Database } from "./database.ts";
 import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./statements/openings.ts";
 
 /** The verb that reads how a channel begins. */
-export function openingVerbs(driver: Database): Pick<CheckpointStorage, "readOpening"> {
+export function openingVerbs(driver: Database): Pick<CheckpointStorage, "readValueStart"> {
   return {
     /**
      * @statements selectVersionsOfRun · selectVersionsOfCheckpoint · selectStart
      * @guards The first 8,192 characters of a channel, for titles.
      */
-    async readOpening({ deployment, filter }, thread_id, { checkpoint_id, run_id }, channel) {
+    async readValueStart({ deployment, filter }, thread_id, { checkpoint_id, run_id }, channel) {
       const key = { deployment, thread_id };
       let found = run_id === undefined ? [] : await driver.read(selectVersionsOfRun({ ...key, run_id }, filter));
       if (found.length === 0 && checkpoint_id !== null)

@@ -1,5 +1,5 @@
 /** Push configurations of A2A tasks. Their notifications are rows in the outbox of webhooks. */
-import type { NewPush, PushRow, PushStorage, PushTerms } from "../../lib/storage/mod.ts";
+import type { NewPush, PushConfig, PushRow, PushStorage } from "../../lib/storage/mod.ts";
 import { type Database, ofThread, readAll } from "./database.ts";
 import type { Statement } from "./query.ts";
 import type { pushTables } from "./schema/deliveries.ts";
@@ -20,7 +20,7 @@ export function pushesOf(
 }
 
 function toRow({ push_id, task_id, config_id, url, host, terms }: NewPush & { readonly task_id: string }) {
-  const stored: PushTerms = { ...terms, task_id };
+  const stored: PushConfig = { ...terms, task_id };
   return { push_id, task_id, config_id, url, host, config: JSON.stringify(stored) };
 }
 
@@ -55,7 +55,7 @@ export function pushVerbs(driver: Database): PushStorage {
      * @statements insertCancelNotifications
      * @guards insert a delivery for each configuration of the task where the thread is visible; once for each.
      */
-    async tellCancelled({ deployment, filter }, { thread_id, task_id }, now) {
+    async notifyCancelled({ deployment, filter }, { thread_id, task_id }, now) {
       const insert = insertCancelNotifications({ deployment, task_id, now }, filter);
       await driver.batch([insert], locks(deployment, thread_id));
     },
@@ -64,6 +64,6 @@ export function pushVerbs(driver: Database): PushStorage {
 
 function toPush(row: RowsOf<typeof pushTables>["push_configs"]): PushRow {
   const { push_id, task_id, thread_id, config_id, last_run, url, host, config } = row;
-  const { task_id: _, ...terms } = JSON.parse(config) as PushTerms;
+  const { task_id: _, ...terms } = JSON.parse(config) as PushConfig;
   return { push_id, task_id, thread_id, config_id, last_run, url, host, terms };
 }

@@ -3,8 +3,8 @@
  * row. If labels express the whole filter, SQL decides. Otherwise the candidates' metadata is read and compared with the filter.
  */
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import type { Page, Sorted } from "../../lib/storage/mod.ts";
-import { type Filter, permits } from "../../lib/storage/visibility.ts";
+import type { Page, SortOptions } from "../../lib/storage/mod.ts";
+import { type Filter, matchesFilter } from "../../lib/storage/visibility.ts";
 import type { Database } from "./database.ts";
 import { type Label, labelsOf } from "./labels.ts";
 import type { LabelKind } from "./statements/labels.ts";
@@ -35,7 +35,7 @@ export interface Search {
 }
 
 /** How to read rows. */
-export type Reading = Page & Sorted<string>;
+export type Reading = Page & SortOptions<string>;
 
 /** More labels make the statement longer, but not the search faster. */
 const LABELS = 8;
@@ -202,7 +202,7 @@ const partOf = (condition: Filter[number]): JsonObject =>
 
 const matches = ({ metadata = {}, filter }: Search, row: { readonly metadata: string }): boolean => {
   const stored = JSON.parse(row.metadata) as JsonObject;
-  return contains(stored, metadata) && permits(filter, stored);
+  return contains(stored, metadata) && matchesFilter(filter, stored);
 };
 
 /**

@@ -2,7 +2,7 @@
  * State updates: changes of a thread's state without a run. The first statement of the batch decides and marks the thread. The
  * mark is the witness for the next statements, and the last one removes it. No other batch sees a mark.
  */
-import type { NewState } from "../../lib/storage/mod.ts";
+import type { NewThreadState } from "../../lib/storage/mod.ts";
 import { storeProgress } from "./checkpoints.ts";
 import { valueLabels } from "./labels.ts";
 import type { Statement } from "./query.ts";
@@ -19,7 +19,7 @@ export const MARKED = -1;
 const ofUpdate = { values: insertStateValues, checkpoints: insertStateCheckpoints, writes: upsertStateWrites };
 
 /** Returns the statements that store the state that an earlier one made the head of a marked thread, and that remove the mark. */
-export function putState(deployment: string, thread_id: string, state: NewState): Statement<unknown>[] {
+export function putState(deployment: string, thread_id: string, state: NewThreadState): Statement<unknown>[] {
   const key = { deployment, thread_id };
   return [
     ...storeProgress(ofUpdate, key, state.progress),

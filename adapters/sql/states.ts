@@ -31,9 +31,12 @@ const writeState =
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
   async (scope, thread_id, state, now) => {
     const { deployment, filter } = scope;
-    const { head, seen_head, graph_id, ends } = state;
+    const { head, expected_head, graph_id, ends } = state;
     const statements = [
-      moveHead({ deployment, thread_id, head, expected_head: seen_head, graph_id, ends: ends ? 1 : 0, now }, filter),
+      moveHead(
+        { deployment, thread_id, head, expected_head: expected_head, graph_id, ends: ends ? 1 : 0, now },
+        filter,
+      ),
       ...putState(deployment, thread_id, state),
     ];
     for (;;) {
@@ -42,7 +45,7 @@ const writeState =
       const thread = await readState(driver, scope, thread_id);
       if (!thread) return "not_found";
       if (thread.busy) return "busy";
-      if (thread.head !== seen_head) return "stale";
+      if (thread.head !== expected_head) return "stale";
       // The obstacle has disappeared: retry.
     }
   };
@@ -68,12 +71,12 @@ const toMember = (thread_id: string): string => `"thread_id":${JSON.stringify(th
 
 const copyThread =
   (driver: Database): StateStorage["copyThread"] =>
-  async (scope, { from, seen_revision, thread_id, metadata }, now) => {
+  async (scope, { from, expected_revision, thread_id, metadata }, now) => {
     const { deployment, filter } = scope;
     const key = { deployment, thread_id };
     const copy = { ...key, from, from_member: toMember(from), member: toMember(thread_id), now };
     const insert = insertCopy(
-      { ...copy, expected_revision: seen_revision, metadata: JSON.stringify(metadata) },
+      { ...copy, expected_revision: expected_revision, metadata: JSON.stringify(metadata) },
       filter,
     );
     for (;;) {
@@ -91,7 +94,7 @@ const copyThread =
       if (inserted[0]) return { kind: "copied", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
       const source = await readState(driver, scope, from);
       if (!source) return { kind: "not_found" };
-      if (source.revision !== seen_revision) return { kind: "stale" };
+      if (source.revision !== expected_revision) return { kind: "stale" };
       if (await exists(driver, key)) return { kind: "exists" };
     }
   };

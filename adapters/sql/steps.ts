@@ -1,7 +1,12 @@
 /** Calls of durable functions: what runs add to them, and the verbs on them, their journals and events. */
 import type { Json } from "../../lib/json.ts";
-import type { CallEvent, CallProgress, CallRow, CallStorage } from "../../lib/storage/mod.ts";
-import { ENTRIES_AT_ONCE } from "../../lib/storage/steps.ts";
+import type {
+  DurableCallProgress,
+  DurableCallRow,
+  DurableCallStorage,
+  ExternalEventRow,
+} from "../../lib/storage/mod.ts";
+import { JOURNAL_PAGE_ROWS } from "../../lib/storage/steps.ts";
 import { type Database, ofThread, readAll, readOne } from "./database.ts";
 import type { SqlFeatureOf } from "./feature.ts";
 import type { Statement } from "./query.ts";
@@ -38,22 +43,24 @@ import {
 type Rows = RowsOf<typeof callTables>;
 
 /** Returns the statements that store what a run adds to its call while the lease is held. */
-function saved(fence: LeaseFence, { call }: { readonly call?: CallProgress }, now: number): Statement[] {
+function saved(fence: LeaseFence, { call }: { readonly call?: DurableCallProgress }, now: number): Statement[] {
   if (!call) return [];
-  const { call_id, opens, entries, tokens = [], position, leaves } = call;
+  const { call_id, start, entries, tokens = [], position, release } = call;
   const args = { ...fence, call_id };
   return [
-    ...(opens?.origin === undefined
+    ...(start?.origin === undefined
       ? []
-      : [insertCall({ ...args, graph_id: opens.graph_id, beginning: opens.origin })]),
+      : [insertCall({ ...args, graph_id: start.graph_id, beginning: start.origin })]),
     // The run of a new call is in its row.
-    ...(opens && opens.origin === undefined ? [continueCall(args)] : []),
-    ...(opens ? [setCallOfRun(args)] : []),
+    ...(start && start.origin === undefined ? [continueCall(args)] : []),
+    ...(start ? [setCallOfRun(args)] : []),
     ...upsertEntries(args, entries),
     ...tokens.map((token) => insertCallToken({ ...args, ...token })),
     ...(position === undefined ? [] : [setPosition({ ...args, position })]),
-    ...(leaves?.ended === true ? [endCall({ ...args, due_at: leaves.due_at, now })] : []),
-    ...(leaves && !leaves.ended ? [suspendCall({ ...args, due_at: leaves.due_at, after: leaves.seen, now })] : []),
+    ...(release?.ended === true ? [endCall({ ...args, due_at: release.due_at, now })] : []),
+    ...(release && !release.ended
+      ? [suspendCall({ ...args, due_at: release.due_at, after: release.last_event_seq, now })]
+      : []),
   ];
 }
 
@@ -63,21 +70,21 @@ export const steps: SqlFeatureOf<"steps", typeof callTables, { runs: "call_id" }
   saved,
   deleted: { deleteEntriesOf, deleteCallsOf, reopenCallsOf },
   copied: { copyCalls, copyEntries },
-  verbs: callVerbs,
+  operations: callVerbs,
 };
 
-function callVerbs(driver: Database): CallStorage {
+function callVerbs(driver: Database): DurableCallStorage {
   const lock = (deployment: string, thread_id: string): string[] => [ofThread(deployment, thread_id)];
   return {
     /** @statements selectCall */
     getCall: ({ deployment, filter }, thread_id, call_id) =>
       readOne(driver, selectCall({ deployment, thread_id, call_id }, filter), toCall),
     /** @statements selectNewestCall */
-    newestCall: ({ deployment, filter }, thread_id) =>
+    getNewestCall: ({ deployment, filter }, thread_id) =>
       readOne(driver, selectNewestCall({ deployment, thread_id }, filter), toCall),
     /** @statements selectEntries */
-    readEntries: ({ deployment, filter }, thread_id, call_id, idx) =>
-      driver.read(selectEntries({ deployment, thread_id, call_id, idx, limit: ENTRIES_AT_ONCE }, filter)),
+    readJournalEntries: ({ deployment, filter }, thread_id, call_id, idx) =>
+      driver.read(selectEntries({ deployment, thread_id, call_id, idx, limit: JOURNAL_PAGE_ROWS }, filter)),
     /** @statements selectEvents */
     readCallEvents: ({ deployment, filter }, thread_id, call_id, seq) =>
       readAll(driver, selectEvents({ deployment, thread_id, call_id, seq }, filter), toEvent),
@@ -106,7 +113,7 @@ function callVerbs(driver: Database): CallStorage {
       return row?.count ?? 0;
     },
     /** @statements selectDueCalls */
-    dueCalls: ({ deployment }, now, limit) => readAll(driver, selectDueCalls({ deployment, now, limit }), toCall),
+    listDueCalls: ({ deployment }, now, limit) => readAll(driver, selectDueCalls({ deployment, now, limit }), toCall),
     /**
      * @statements setCallDue
      * @guards update where `due_at` is as seen and the call has not ended.
@@ -122,12 +129,12 @@ function callVerbs(driver: Database): CallStorage {
 const toEvent = ({
   payload,
   ...event
-}: Pick<Rows["call_events"], "seq" | "name" | "occurrence" | "payload">): CallEvent => ({
+}: Pick<Rows["call_events"], "seq" | "name" | "occurrence" | "payload">): ExternalEventRow => ({
   ...event,
   payload: JSON.parse(payload) as Json,
 });
 
-const toCall = (row: Rows["calls"]): CallRow => ({
+const toCall = (row: Rows["calls"]): DurableCallRow => ({
   thread_id: row.thread_id,
   call_id: row.call_id,
   copied: row.first_run === "",

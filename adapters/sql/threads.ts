@@ -1,8 +1,8 @@
 /** The verbs on threads. */
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
+  InactiveThreadStatus,
   PruneStrategy,
-  RestingStatus,
   Scope,
   ThreadQuery,
   ThreadRow,
@@ -174,12 +174,12 @@ export function toThread(stored: ThreadWithRuns): ThreadRow {
     metadata: JSON.parse(stored.metadata) as JsonObject,
     config: JSON.parse(stored.config) as JsonObject,
     graph_id: stored.graph_id,
-    status: stored.running !== null || stored.waiting ? "busy" : (stored.status as RestingStatus),
+    status: stored.running !== null || stored.waiting ? "busy" : (stored.status as InactiveThreadStatus),
     head: stored.head,
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
     error: fromText<Json>(stored.error),
     running: stored.running,
-    slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
+    lock: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     stateless: stored.hidden === 1,
     records_all: stored.all_events === 1,
     ttl:

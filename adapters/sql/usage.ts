@@ -39,7 +39,7 @@ export const usage: SqlFeatureOf<"usage", typeof usageTables> = {
     return [created ? addCreatedTrace({ ...claimed, ...created }) : addClaimedTrace(claimed), insert];
   },
   finished: (fence, { usage: reported }) => (reported ? [addLeasedTraceUsage({ ...fence, ...reported })] : []),
-  verbs: usageVerbs,
+  operations: usageVerbs,
 };
 
 const floor = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;

@@ -14,7 +14,10 @@ import {
   updateEmailByIdentity,
 } from "./statements/users.ts";
 
-type UserVerbs = Pick<IdentityStore, "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "names">;
+type UserVerbs = Pick<
+  IdentityStore,
+  "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "readNames"
+>;
 
 /** The verbs on users. */
 export function userVerbs(driver: Database): UserVerbs {
@@ -69,7 +72,7 @@ export function userVerbs(driver: Database): UserVerbs {
     listUsers: (organization_id) => driver.read(selectUsers({ organization_id })),
 
     /** @statements selectNames */
-    async names(of) {
+    async readNames(of) {
       const rows = await driver.read(
         selectNames({
           workspaces: JSON.stringify(of.workspaces ?? []),

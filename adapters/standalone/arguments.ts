@@ -1,7 +1,7 @@
 /** Reads what follows the words of a command: positionals, options and their values. */
 import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
-import { didYouMean } from "../../lib/validation.ts";
+import { suggestName } from "../../lib/validation.ts";
 
 /** A word of a command line: an option, or a positional, which has no name. */
 interface ArgumentToken {
@@ -68,7 +68,7 @@ function findOptionProblem(
   if (name === "json" || name === "help") return value === undefined ? undefined : `${rawName}: takes no value`;
   if (!valueOptions.includes(name)) {
     const knownOptions = [...valueOptions, "json", "help"].map((option) => `--${option}`);
-    return `${rawName}: unknown option${didYouMean(rawName, knownOptions, "; see --help")}`;
+    return `${rawName}: unknown option${suggestName(rawName, knownOptions, "; see --help")}`;
   }
   if (!value) return `${rawName}: needs a value`;
   if (!inlineValue && value.startsWith("-"))

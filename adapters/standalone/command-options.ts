@@ -1,7 +1,7 @@
 /** Options of the command line: flags and `GREENROOM_*` variables. */
 import { existsSync } from "node:fs";
 import { ConfigError } from "../../lib/mod.ts";
-import { didYouMean } from "../../lib/validation.ts";
+import { suggestName } from "../../lib/validation.ts";
 import { findUrlProblem, isLibsql, isPostgres } from "../database.ts";
 import { parseTokens } from "./arguments.ts";
 import { isRecord, readContent } from "./config.ts";
@@ -160,7 +160,7 @@ function readFlags(args: readonly string[], commands: Iterable<string>, dev: boo
   for (const { name, rawName, value } of tokens) {
     if (name === undefined) continue;
     if (isUnknown(name))
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, knownOptions, "; see --help")}`);
+      problems.push(`${rawName}: unknown option${suggestName(rawName, knownOptions, "; see --help")}`);
     else if (switches.includes(name)) flags.set(name, "");
     else if (value) flags.set(name, value);
     else problems.push(`${rawName}: needs a value`);
@@ -171,7 +171,7 @@ function readFlags(args: readonly string[], commands: Iterable<string>, dev: boo
   );
   for (const { name, index, rawName } of tokens) {
     if (name !== undefined || valuePositions.includes(index)) continue;
-    const hint = index === 0 ? `no such command${didYouMean(rawName, commands, "; see --help")}` : "";
+    const hint = index === 0 ? `no such command${suggestName(rawName, commands, "; see --help")}` : "";
     problems.push(`${rawName}: ${hint || "not an option; see --help"}`);
   }
   return { flags, problems };

@@ -1,7 +1,7 @@
 /** The commands: accounts, and backups. They work on the database beside a server that runs on it: none starts a loop. */
 import { ConfigError, createAccounts, ServiceError } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
-import { didYouMean } from "../../lib/validation.ts";
+import { suggestName } from "../../lib/validation.ts";
 import { type CommandArguments, type CommandInput, readArguments } from "./arguments.ts";
 import { backupUsage, runBackup } from "./backup.ts";
 import { COMMANDS } from "./command-options.ts";
@@ -295,9 +295,9 @@ const findActions = (group: string): Readonly<Record<string, Action>> | undefine
 
 function describeUnknownCommand(group: string, name: string): string {
   const groupActions = findActions(group);
-  if (!groupActions) return `no command ${group}${didYouMean(group, COMMANDS, "; see --help")}`;
+  if (!groupActions) return `no command ${group}${suggestName(group, COMMANDS, "; see --help")}`;
   if (!name) return `${group}: say what to do`;
-  return `${group}: no command ${name}${didYouMean(name, Object.keys(groupActions), "; see --help")}`;
+  return `${group}: no command ${name}${suggestName(name, Object.keys(groupActions), "; see --help")}`;
 }
 
 interface AccountsContext {

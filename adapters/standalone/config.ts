@@ -4,7 +4,16 @@ import { basename, dirname, resolve } from "node:path";
 import process from "node:process";
 import type { AgentSettings } from "../../lib/executor/contract.ts";
 import { ConfigError, type InputIssue, type ServiceOptions } from "../../lib/mod.ts";
-import { anything, findings, flag, lineOf, rule, type Section, section, UNKNOWN } from "../../lib/validation.ts";
+import {
+  anything,
+  findIssues,
+  flag,
+  formatIssue,
+  type Section,
+  strictSection,
+  UNKNOWN_OPTION,
+  valueMatching,
+} from "../../lib/validation.ts";
 import { AGENT_SETTINGS } from "../agents.ts";
 
 /** An export of a file. */
@@ -67,30 +76,30 @@ type ServiceOption = (typeof SERVICE_OPTIONS)[number];
 const MODULE_KEYS = ["auth.path", "store.index.embed", "http.app"] as const;
 type ModuleKey = (typeof MODULE_KEYS)[number];
 
-const strictSection = (members: Section["members"]): Section => section(members, [], "unknown key");
+const configSection = (members: Section["members"]): Section => strictSection(members, [], "unknown key");
 const anyMembers = (...names: readonly string[]): Section["members"] =>
   Object.fromEntries(names.map((name) => [name, anything]));
 
 /** What every `langgraph.json` has, and a file of any name may. */
 const SHARED_KEYS = anyMembers("$schema", "graphs", "env", "dependencies", "node_version");
-const objectRule = rule((value) => isRecord(value), "must be an object");
+const objectRule = valueMatching((value) => isRecord(value), "must be an object");
 
-const greenroomKeys = strictSection({
+const greenroomKeys = configSection({
   ...SHARED_KEYS,
   ...Object.fromEntries(SERVICE_OPTIONS.map((name) => [name, objectRule])),
   public_base_url: anything,
 });
 
 /** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
-const langgraphKeys = strictSection({
+const langgraphKeys = configSection({
   ...SHARED_KEYS,
-  auth: strictSection(anyMembers("path", "disable_studio_auth")),
-  store: strictSection({
-    index: strictSection(anyMembers("dims", "embed", "fields")),
-    ttl: strictSection(anyMembers("default_ttl", "refresh_on_read", "sweep_interval_minutes")),
+  auth: configSection(anyMembers("path", "disable_studio_auth")),
+  store: configSection({
+    index: configSection(anyMembers("dims", "embed", "fields")),
+    ttl: configSection(anyMembers("default_ttl", "refresh_on_read", "sweep_interval_minutes")),
   }),
-  checkpointer: strictSection({ ttl: strictSection(anyMembers("strategy", "default_ttl", "sweep_interval_minutes")) }),
-  http: strictSection({
+  checkpointer: configSection({ ttl: configSection(anyMembers("strategy", "default_ttl", "sweep_interval_minutes")) }),
+  http: configSection({
     ...anyMembers("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
     ...anyMembers(
       ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "ai", "ag_ui", "a2a"].map(
@@ -98,8 +107,8 @@ const langgraphKeys = strictSection({
       ),
       ...["disable_operations", "disable_webhooks"],
     ),
-    configurable_headers: strictSection(anyMembers("includes", "excludes")),
-    cors: strictSection(
+    configurable_headers: configSection(anyMembers("includes", "excludes")),
+    cors: configSection(
       anyMembers(
         "allow_origins",
         "allow_origin_regex",
@@ -126,7 +135,7 @@ const LANGGRAPH_ONLY_KEYS = [
 const GREENROOM_ONLY_KEYS = SERVICE_OPTIONS.filter((name) => !Object.hasOwn(langgraphKeys.members, name));
 
 /** An entry of `graphs` that is no text. */
-const graphKeys = strictSection({ ...AGENT_SETTINGS, path: anything, factory: flag });
+const graphKeys = configSection({ ...AGENT_SETTINGS, path: anything, factory: flag });
 
 const isOption = (name: string): boolean => (SERVICE_OPTIONS as readonly string[]).includes(name);
 
@@ -161,8 +170,8 @@ export function readConfig(path: string | undefined): FileConfig {
   const inputIssues: InputIssue[] = [];
   const validMembers = dropInvalidMembers(isLangGraph ? langgraphKeys : greenroomKeys, content, [], inputIssues);
   const graphs = readGraphs(content.graphs, absolute, isLangGraph, inputIssues, problems);
-  const unsupported = inputIssues.filter(({ type }) => isLangGraph && type === UNKNOWN);
-  problems.push(...inputIssues.filter((issue) => !unsupported.includes(issue)).map(lineOf));
+  const unsupported = inputIssues.filter(({ type }) => isLangGraph && type === UNKNOWN_OPTION);
+  problems.push(...inputIssues.filter((issue) => !unsupported.includes(issue)).map(formatIssue));
   const options = Object.fromEntries(Object.entries(validMembers).filter(([name]) => isOption(name)));
   const { modules, service } = readModules(isLangGraph ? withLangGraphPrefix(options) : options, absolute, problems);
   const warnings: string[] = [];
@@ -201,7 +210,7 @@ function dropInvalidMembers(
   at: InputIssue["loc"],
   inputIssues: InputIssue[],
 ): JsonObject {
-  const issues = findings(schema, record, at);
+  const issues = findIssues(schema, record, at);
   inputIssues.push(...issues);
   return issues.reduce((remaining, { loc }) => takeAtPath(remaining, loc.slice(at.length).map(String))[1], record);
 }

@@ -4,7 +4,7 @@ import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
-import { didYouMean } from "../../lib/validation.ts";
+import { suggestName } from "../../lib/validation.ts";
 import { parseTokens } from "./arguments.ts";
 
 const TEMPLATES: Readonly<Record<string, string>> = {
@@ -61,7 +61,7 @@ function readInitOptions(args: readonly string[]): InitOptions {
     else if (["help", "force", "template"].includes(name)) options.set(name, value);
     else {
       const knownOptions = ["--template", "--force", "--help"];
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, knownOptions, "; see --help")}`);
+      problems.push(`${rawName}: unknown option${suggestName(rawName, knownOptions, "; see --help")}`);
     }
   }
   const template = options.has("template") ? (options.get("template") ?? "") : "function";

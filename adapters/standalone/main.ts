@@ -1,7 +1,7 @@
 /** The command `greenroom`: the library, a configuration file and a port. */
 import process from "node:process";
 import { ConfigError, VERSION } from "../../lib/mod.ts";
-import { didYouMean } from "../../lib/validation.ts";
+import { suggestName } from "../../lib/validation.ts";
 import { PortTaken } from "../node/mod.ts";
 import { COMMANDS, readCommand, readDatabaseOptions, usage } from "./command-options.ts";
 import { describeError } from "./describe-error.ts";
@@ -61,5 +61,5 @@ async function loadHelp(word: string | undefined): Promise<string> {
   if (COMMANDS.has(word)) return (await import("./commands.ts")).formatUsage(word);
   if (word === "dev") return (await import("./dev.ts")).devUsage;
   if (word === "init") return (await import("./init.ts")).initUsage;
-  throw new ConfigError([`help: no such command ${word}${didYouMean(word, COMMAND_WORDS)}`]);
+  throw new ConfigError([`help: no such command ${word}${suggestName(word, COMMAND_WORDS)}`]);
 }

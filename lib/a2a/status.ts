@@ -2,7 +2,7 @@
 import type { Interrupt } from "../executor/contract.ts";
 import { questionText } from "../executor/questions.ts";
 import { isObject, type JsonObject } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
 import {
   type A2aMessage,
@@ -63,7 +63,7 @@ export function createPushNotification(run: EndedRun, push: NonNullable<Delivery
   const [state, messageParts] = toTaskStatus(run, interrupts);
   const ids = { taskId: task_id, contextId: run.thread_id };
   const status: A2aTaskStatus = {
-    ...{ state, timestamp: isoTime(run.ended_at) },
+    ...{ state, timestamp: formatIsoTime(run.ended_at) },
     ...(messageParts ? { message: createStatusMessage(task_id, run.thread_id, run.run_id, messageParts) } : {}),
   };
   const body: JsonObject =

@@ -1,7 +1,7 @@
 /** Assistants: stored, versioned configurations of a graph. */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV5 } from "../environment.ts";
-import { notFound, nullIfNotFound, ServiceError } from "../errors.ts";
+import { notFoundError, nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
 import { ofAssistant } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
@@ -9,8 +9,8 @@ import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
-import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
-import { didYouMean, isStorable } from "../validation.ts";
+import { matchesFilter, requireOwnMetadata, requireStillVisible } from "../storage/visibility.ts";
+import { isStorable, suggestName } from "../validation.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
 export interface Assistant extends AssistantContent {
@@ -98,7 +98,7 @@ export interface Assistants {
 }
 
 /** Assistants in any scope, with the methods that other modules use. */
-export interface AssistantDirectory extends Omit<Directory<Assistants>, "delete"> {
+export interface AssistantDirectory extends Omit<InternalResource<Assistants>, "delete"> {
   /** `threads`: with `delete_threads`, only threads in this scope are deleted. */
   delete(
     scope: Scope,
@@ -197,7 +197,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     if (named) return `; the assistant named ${id} has the id ${named.assistant_id}`;
     const names = [...graphs.keys()];
     const listed = names.slice(0, MAX_SUGGESTED).join(", ") + (names.length > MAX_SUGGESTED ? " and more" : "");
-    return didYouMean(id, names, `; graphs: ${listed}`);
+    return suggestName(id, names, `; graphs: ${listed}`);
   }
 
   /** Reads the row from the storage into the cache. Errors: not_found. */
@@ -205,10 +205,10 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     const assistant_id = await idOf(id);
     const row = await storage.getAssistant(scope, assistant_id);
     if (!row) {
-      if (scope.filter) throw notFound("assistant", id);
+      if (scope.filter) throw notFoundError("assistant", id);
       cache.delete(assistant_id);
       const hint = await suggestion(scope, id);
-      throw notFound("assistant", id, hint);
+      throw notFoundError("assistant", id, hint);
     }
     if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
     cache.set(assistant_id, row);
@@ -226,7 +226,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     const assistant_id = await idOf(id);
     const cached = cache.get(assistant_id);
     const applied = await scopeToRun(scope, assistant_id);
-    return cached && permits(applied.filter, cached.metadata) ? cached : await read(applied, id);
+    return cached && matchesFilter(applied.filter, cached.metadata) ? cached : await read(applied, id);
   }
 
   return { graphs, idOf, isDefault, wasDefault, read, resolve, recall };
@@ -245,7 +245,7 @@ function readVerbs(
     count: async (scope, query = {}) => (await storage.searchAssistants(scope, { ...query, ...COUNT_ONLY })).total,
     async versions(scope, id, { metadata, limit = 10, offset = 0 } = {}) {
       const rows = await storage.listAssistantVersions(scope, await idOf(id), { metadata, limit, offset });
-      if (!rows) throw notFound("assistant", id);
+      if (!rows) throw notFoundError("assistant", id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
   };
@@ -281,8 +281,8 @@ function writeVerbs(
     async create(scope, request) {
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
-      refuseForOthers(scope, request.metadata ?? {});
-      if (!graphs.has(graph_id)) throw notFound("graph", graph_id);
+      requireOwnMetadata(scope, request.metadata ?? {});
+      if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
       const outcome = await storage.createAssistant(
         deploymentScope,
         {
@@ -297,14 +297,14 @@ function writeVerbs(
         environment.now(),
       );
       // An assistant that the caller cannot see stays a conflict, also with if_exists `do_nothing`.
-      const hidden = !permits(scope.filter, outcome.assistant.metadata);
+      const hidden = !matchesFilter(scope.filter, outcome.assistant.metadata);
       if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
         throw new ServiceError("already_exists", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
     async update(scope, id, patch) {
-      if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFound("graph", patch.graph_id);
+      if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFoundError("graph", patch.graph_id);
       const { config, context } = patch;
       refuseTwoValues(config?.configurable, context);
       const reconfigured = config !== undefined || context !== undefined;
@@ -313,7 +313,7 @@ function writeVerbs(
         await idOf(id),
         (active) => {
           const metadata = { ...active.metadata, ...patch.metadata };
-          requireKept(scope, metadata);
+          requireStillVisible(scope, metadata);
           return {
             graph_id: patch.graph_id ?? active.graph_id,
             name: patch.name ?? active.name,
@@ -325,7 +325,7 @@ function writeVerbs(
         },
         environment.now(),
       );
-      if (!row) throw notFound("assistant", id);
+      if (!row) throw notFoundError("assistant", id);
       return toAssistant(row);
     },
     async delete(scope, id, { delete_threads = false, threads = {} } = {}) {
@@ -338,7 +338,7 @@ function writeVerbs(
         );
       }
       if (!(await storage.deleteAssistant(scope, assistant_id, { delete_threads, threads })))
-        throw notFound("assistant", id);
+        throw notFoundError("assistant", id);
     },
     async setLatest(scope, id, version) {
       const outcome = await storage.setLatest(scope, await idOf(id), version, environment.now());
@@ -346,7 +346,7 @@ function writeVerbs(
         case "updated":
           return toAssistant(outcome.assistant);
         case "assistant_not_found":
-          throw notFound("assistant", id);
+          throw notFoundError("assistant", id);
         case "hidden":
           throw new ServiceError("forbidden", `Version ${version} of assistant ${id} has metadata outside your access`);
         case "version_not_found":
@@ -362,7 +362,7 @@ function graphVerbs(
   { graphs, read }: Lookup,
 ): Pick<AssistantDirectory, "drawn" | "schemas" | "subgraphs"> {
   function stateOf(graph_id: string): GraphState {
-    if (!graphs.has(graph_id)) throw notFound("graph", graph_id);
+    if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
     return executor.state?.(graph_id) ?? recordedState;
   }
 

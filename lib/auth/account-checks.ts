@@ -1,8 +1,8 @@
 /** Validates account requests and makes their errors. */
 import { ServiceError } from "../errors.ts";
-import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
-import { isName, longerThan, NAME_LENGTH } from "../validation.ts";
-import { isOfOrganization } from "./keys.ts";
+import { type IdentityWriteResult, type KeyKind, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
+import { isLongerThan, isName, MAX_NAME_CHARS } from "../validation.ts";
+import { isOrganizationPermission } from "./keys.ts";
 
 export interface KeyCreate {
   /** Default: the oldest organization. */
@@ -21,25 +21,30 @@ export interface KeyCreate {
 }
 
 /** The largest time a JavaScript Date can hold, in milliseconds. */
-const LAST_MOMENT = 8.64e15;
+const MAX_TIME_MS = 8.64e15;
 
-export const missing = (what: string, name: string): ServiceError =>
-  new ServiceError("not_found", `${what} ${name} not found`);
+export const notFoundRowError = (kindLabel: string, name: string): ServiceError =>
+  new ServiceError("not_found", `${kindLabel} ${name} not found`);
 
 /** Errors: not_found, without a row. */
-export function existing<Row>(row: Row | null | undefined, what: string, name: string): Row {
+export function requireRow<Row>(row: Row | null | undefined, kindLabel: string, name: string): Row {
   if (row) return row;
-  throw missing(what, name);
+  throw notFoundRowError(kindLabel, name);
 }
 
 /** A creation time later than that of all rows: the oldest row is the default one and must stay the oldest. */
-export const laterThan = (rows: readonly { readonly created_at: number }[], now: number): number =>
+export const nextCreationTime = (rows: readonly { readonly created_at: number }[], now: number): number =>
   Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
 
-export function rowOf<Row>(outcome: Made<Row>, what: string, name: string, other: string): Row {
-  if (outcome.kind === "made") return outcome.row;
-  if (outcome.kind === "name_taken") throw new ServiceError("already_exists", `${what} ${name} already exists`);
-  throw new ServiceError("not_found", `${other} not found`);
+export function requireWrittenRow<Row>(
+  result: IdentityWriteResult<Row>,
+  kindLabel: string,
+  name: string,
+  parentLabel: string,
+): Row {
+  if (result.kind === "made") return result.row;
+  if (result.kind === "name_taken") throw new ServiceError("already_exists", `${kindLabel} ${name} already exists`);
+  throw new ServiceError("not_found", `${parentLabel} not found`);
 }
 
 export const findByIdOrName = <Row extends { readonly id: string; readonly name: string }>(
@@ -47,24 +52,25 @@ export const findByIdOrName = <Row extends { readonly id: string; readonly name:
   name: string,
 ): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
 
-export function checkName(what: string, name: string): void {
+export function validateName(kindLabel: string, name: string): void {
   if (!isName(name)) {
     throw new ServiceError(
       "invalid",
-      `${what} name ${JSON.stringify(name.slice(0, 80))}: use 1 to ${NAME_LENGTH} characters without white space at the ends`,
+      `${kindLabel} name ${JSON.stringify(name.slice(0, 80))}: use 1 to ${MAX_NAME_CHARS} characters without white space at the ends`,
     );
   }
   // Rows are found by id or name, so a name that looks like an id is ambiguous.
-  if (UUID.test(name)) throw new ServiceError("invalid", `${what} name ${name}: looks like an id; choose another name`);
+  if (UUID.test(name))
+    throw new ServiceError("invalid", `${kindLabel} name ${name}: looks like an id; choose another name`);
 }
 
-export function validPermissions(permissions: readonly string[], allowEmpty = false): readonly Permission[] {
+export function parsePermissions(permissions: readonly string[], allowEmpty = false): readonly Permission[] {
   const names: readonly string[] = PERMISSIONS;
-  const unknown = permissions.filter((permission) => !names.includes(permission));
-  if (unknown.length > 0) {
+  const unknownPermissions = permissions.filter((permission) => !names.includes(permission));
+  if (unknownPermissions.length > 0) {
     throw new ServiceError(
       "invalid",
-      `permissions: unknown permission ${unknown.join(", ")}; use ${PERMISSIONS.join(", ")}`,
+      `permissions: unknown permission ${unknownPermissions.join(", ")}; use ${PERMISSIONS.join(", ")}`,
     );
   }
   if (permissions.length === 0 && !allowEmpty) throw new ServiceError("invalid", "permissions: must not be empty");
@@ -72,9 +78,12 @@ export function validPermissions(permissions: readonly string[], allowEmpty = fa
 }
 
 export function refuseOrganizationPermissions(permissions: readonly Permission[]): void {
-  const wide = permissions.filter(isOfOrganization);
-  if (wide.length > 0) {
-    throw new ServiceError("invalid", `permissions: ${wide.join(", ")} can be granted only on the organization`);
+  const organizationPermissions = permissions.filter(isOrganizationPermission);
+  if (organizationPermissions.length > 0) {
+    throw new ServiceError(
+      "invalid",
+      `permissions: ${organizationPermissions.join(", ")} can be granted only on the organization`,
+    );
   }
 }
 
@@ -89,22 +98,22 @@ function findKindProblems({ kind, user, workspaces, permissions }: Partial<KeyCr
 }
 
 function findExpiryProblems(expires_at: number, now: number): string[] {
-  if (!Number.isInteger(expires_at) || expires_at > LAST_MOMENT)
+  if (!Number.isInteger(expires_at) || expires_at > MAX_TIME_MS)
     return ["expires_at: must be whole milliseconds since 1970"];
   if (expires_at > now) return [];
-  return [`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`];
+  return [`expires_at: ${new Date(Math.max(expires_at, -MAX_TIME_MS)).toISOString()} is not in the future`];
 }
 
 /** Throws a ServiceError with every problem of a request for a key. */
-export function checkKeyRequest(
+export function validateKeyRequest(
   { kind, user, workspaces, permissions, expires_at, description }: KeyCreate,
   now: number,
 ): void {
   const problems = findKindProblems({ kind, user, workspaces, permissions });
   if (workspaces?.length === 0) problems.push("workspaces: must not be empty");
   if (expires_at !== undefined) problems.push(...findExpiryProblems(expires_at, now));
-  if (description !== undefined && !(description.isWellFormed() && !longerThan(description, NAME_LENGTH))) {
-    problems.push(`description: must have at most ${NAME_LENGTH} characters`);
+  if (description !== undefined && !(description.isWellFormed() && !isLongerThan(description, MAX_NAME_CHARS))) {
+    problems.push(`description: must have at most ${MAX_NAME_CHARS} characters`);
   }
   if (problems.length > 0) throw new ServiceError("invalid", problems.join("; "));
 }

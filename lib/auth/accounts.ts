@@ -1,10 +1,10 @@
 /** Manages API keys, workspaces, projects, users and shared agents. */
-import { lazyCalls } from "../environment.ts";
+import { createLazyModule } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type { AccountOptions, Accounts } from "./account-calls.ts";
+import type { AccountOptions, Accounts } from "./account-operations.ts";
 import { KEY_PREFIX } from "./keys.ts";
 
-export type { Accounts, KeyCreate } from "./account-calls.ts";
+export type { Accounts, KeyCreate } from "./account-operations.ts";
 
 /**
  * Throws a ConfigError for an invalid `key_prefix`.
@@ -25,7 +25,7 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
   if (!/^[a-z][a-z0-9]{0,15}$/.test(key_prefix)) {
     throw new ConfigError(["auth.key_prefix: use up to 16 lower case letters and digits"]);
   }
-  return lazyCalls<Accounts>(
+  return createLazyModule<Accounts>(
     {
       ...{ createKey: true, listKeys: true, revokeKey: true },
       ...{ createWorkspace: true, renameWorkspace: true, deleteWorkspace: true, listWorkspaces: true },
@@ -33,6 +33,7 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
       ...{ createUser: true, deleteUser: true, listUsers: true, grant: true, listMemberships: true },
       ...{ listAgents: true, shareAgent: true, unshareAgent: true, transferAgent: true },
     },
-    async () => (await import("./account-calls.ts")).accountCalls({ identity, environment, key_prefix }),
+    async () =>
+      (await import("./account-operations.ts")).createAccountOperations({ identity, environment, key_prefix }),
   );
 }

@@ -2,8 +2,8 @@
 import { type ErrorReason, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { equalitiesOf, type Filter, type Visibility } from "../storage/visibility.ts";
-import { callable, problemsIn, section } from "../validation.ts";
+import { type Filter, toOwnerMetadata, type Visibility } from "../storage/visibility.ts";
+import { callable, findProblems, strictSection } from "../validation.ts";
 
 export type { AuthUser } from "../executor/contract.ts";
 
@@ -31,10 +31,10 @@ export interface AuthContext {
  * Undefined, null or true: allowed. False: forbidden. An object: a filter on metadata, such as `{owner: "ann"}` or
  * `{team: {$contains: "a"}}`.
  */
-type AuthAnswer = undefined | null | boolean | JsonObject;
+type AuthHandlerResult = undefined | null | boolean | JsonObject;
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a handler that only changes `value` returns nothing.
-type AuthHandler = (context: AuthContext) => AuthAnswer | void | Promise<AuthAnswer | void>;
+type AuthHandler = (context: AuthContext) => AuthHandlerResult | void | Promise<AuthHandlerResult | void>;
 
 /** The host's authentication. An `Auth` object of `@langchain/langgraph-sdk/auth` works, too. */
 export interface Auth {
@@ -70,18 +70,18 @@ export interface SdkAuth {
 export function requireUser(caller: { readonly user: AuthUser }): AuthUser {
   const user: unknown = caller?.user;
   const { identity, permissions }: Partial<AuthUser> = isObject(user) ? user : {};
-  const wrong = (problem: string): TypeError => new TypeError(`service.as: ${problem}`);
+  const userError = (problem: string): TypeError => new TypeError(`service.as: ${problem}`);
   if (typeof identity !== "string" || identity === "") {
-    throw wrong("user.identity must be a string that names the user");
+    throw userError("user.identity must be a string that names the user");
   }
   if (!Array.isArray(permissions) || permissions.some((name) => typeof name !== "string")) {
-    throw wrong("user.permissions must be a list of strings; [] gives no permission");
+    throw userError("user.permissions must be a list of strings; [] gives no permission");
   }
   return user as unknown as AuthUser;
 }
 
 /** Thrown when a handler of the host refuses the request; carries the handler's response. */
-export class AuthRefusal extends ServiceError {
+export class HandlerRefusal extends ServiceError {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   override readonly reason: ErrorReason;
@@ -96,7 +96,7 @@ export class AuthRefusal extends ServiceError {
 }
 
 /** Calls the host's handlers for routes. */
-export interface Guard {
+export interface CustomHandlers {
   /** Errors: AuthRefusal, unavailable (the handler timed out), internal (the handler failed). */
   authenticate(request: Request): Promise<AuthUser>;
   /** Returns `value` with the handler's changes, and the visibility filter of the call. Errors: as above, and forbidden. */
@@ -108,7 +108,7 @@ export interface Guard {
 }
 
 /** Events that create something with metadata. */
-export const CREATING: ReadonlySet<AuthEvent> = new Set([
+export const CREATE_EVENTS: ReadonlySet<AuthEvent> = new Set([
   "threads:create",
   "threads:create_run",
   "assistants:create",
@@ -121,31 +121,32 @@ interface Handlers {
 }
 
 /** Undefined for any other object. Read at each call, because the host may add handlers later. */
-export function handlersOf(custom: unknown): Handlers | undefined {
+export function readHandlers(custom: unknown): Handlers | undefined {
   if (!isObject(custom)) return undefined;
-  const { "~handlerCache": cache, authenticate, on } = custom as Partial<SdkAuth & Auth>;
-  if (typeof cache === "object" && cache !== null) {
-    return typeof cache.authenticate === "function"
-      ? { authenticate: cache.authenticate, on: cache.callbacks ?? {} }
+  const { "~handlerCache": handlerCache, authenticate, on } = custom as Partial<SdkAuth & Auth>;
+  if (typeof handlerCache === "object" && handlerCache !== null) {
+    return typeof handlerCache.authenticate === "function"
+      ? { authenticate: handlerCache.authenticate, on: handlerCache.callbacks ?? {} }
       : undefined;
   }
   if (typeof authenticate !== "function") return undefined;
   return { authenticate: (request) => (custom as unknown as Auth).authenticate(request), on: on ?? {} };
 }
 
-const CRUD: readonly string[] = ["create", "read", "update", "delete", "search"];
-const RESOURCES: Readonly<Record<string, readonly string[]>> = {
-  threads: [...CRUD, "create_run"],
-  assistants: CRUD,
-  crons: CRUD,
+const CRUD_ACTIONS: readonly string[] = ["create", "read", "update", "delete", "search"];
+const RESOURCE_ACTIONS: Readonly<Record<string, readonly string[]>> = {
+  threads: [...CRUD_ACTIONS, "create_run"],
+  assistants: CRUD_ACTIONS,
+  crons: CRUD_ACTIONS,
   store: ["put", "get", "search", "list_namespaces", "delete"],
 };
 
 /** Handlers for unknown events would guard nothing. */
-const HANDLERS = section(
+const HANDLERS_SCHEMA = strictSection(
   Object.fromEntries(
-    [...Object.entries(RESOURCES), ["*", Object.values(RESOURCES).flat()] as const].flatMap(([resource, actions]) =>
-      [resource, ...actions.map((action) => `${resource}:${action}`)].map((name) => [name, callable]),
+    [...Object.entries(RESOURCE_ACTIONS), ["*", Object.values(RESOURCE_ACTIONS).flat()] as const].flatMap(
+      ([resource, actions]) =>
+        [resource, ...actions.map((action) => `${resource}:${action}`)].map((name) => [name, callable]),
     ),
   ),
   [],
@@ -153,9 +154,9 @@ const HANDLERS = section(
 );
 
 /** The problems of `auth.custom`. */
-export function problemsOfAuth(custom: unknown): readonly string[] {
-  const handlers = handlersOf(custom);
-  if (handlers) return problemsIn(HANDLERS, handlers.on, "auth", "custom", "on");
+export function findAuthProblems(custom: unknown): readonly string[] {
+  const handlers = readHandlers(custom);
+  if (handlers) return findProblems(HANDLERS_SCHEMA, handlers.on, "auth", "custom", "on");
   return [
     "auth.custom: must have a function authenticate, or be an Auth object of @langchain/langgraph-sdk/auth with one",
   ];
@@ -167,6 +168,6 @@ export function mergeFilter<Value extends { readonly metadata?: unknown }>(
   value: Value,
   filter: Filter,
 ): Value {
-  if (!CREATING.has(event)) return value;
-  return { ...value, metadata: { ...(value.metadata as JsonObject | null), ...equalitiesOf(filter) } };
+  if (!CREATE_EVENTS.has(event)) return value;
+  return { ...value, metadata: { ...(value.metadata as JsonObject | null), ...toOwnerMetadata(filter) } };
 }

@@ -14,21 +14,21 @@ import {
 /** The default permissions of a service key. */
 export const SERVICE_PERMISSIONS: readonly Permission[] = PERMISSIONS.filter((name) => name !== "organization:manage");
 
-export const isOfOrganization = (permission: Permission): boolean => permission.startsWith("organization:");
+export const isOrganizationPermission = (permission: Permission): boolean => permission.startsWith("organization:");
 
 /**
  * The memberships of a key for these workspaces. Without a list, the permissions are granted on the organization and apply to all of
  * its workspaces.
  */
-export function grantsOn(
+export function createMemberships(
   subject_id: string,
   permissions: readonly Permission[],
   organization_id: string,
   workspaces?: readonly string[],
 ): readonly MembershipRow[] {
   if (!workspaces) return [{ subject_id, scope_id: organization_id, permissions }];
-  const onOrganization = permissions.filter(isOfOrganization);
-  const onWorkspaces = permissions.filter((permission) => !isOfOrganization(permission));
+  const onOrganization = permissions.filter(isOrganizationPermission);
+  const onWorkspaces = permissions.filter((permission) => !isOrganizationPermission(permission));
   return [
     { subject_id, scope_id: organization_id, permissions: onOrganization },
     ...[...new Set(workspaces)].map((scope_id) => ({ subject_id, scope_id, permissions: onWorkspaces })),
@@ -38,19 +38,19 @@ export function grantsOn(
 /**
  * The caller of a key, with the permissions of the key and of its user. Does not check whether the key is revoked or expired.
  */
-export function callerOf({ key, memberships, workspaces, projects }: KeyGrants): Caller {
+export function toCaller({ key, memberships, workspaces, projects }: KeyGrants): Caller {
   const { organization_id, user_id, short_key: api_key, id: key_id } = key;
   return {
     organization_id,
     user_id,
     api_key,
     key_id,
-    ...permitted(organization_id, memberships, workspaces, projects),
+    ...resolvePermissions(organization_id, memberships, workspaces, projects),
   };
 }
 
 /** The caller without authentication: every permission on the default organization and all its workspaces. */
-export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
+export async function loadOwnerCaller(identity: IdentityStore, now = 0): Promise<Caller> {
   const { organization } = await identity.ensureDefaults(now);
   const organization_id = organization.id;
   const workspaces = await identity.listUnits("workspace", [organization_id]);
@@ -60,51 +60,62 @@ export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
       workspaces.map(({ id }) => id),
     )),
   ].sort((a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1));
-  const everything = [{ scope_id: organization_id, permissions: PERMISSIONS }];
-  const nobody = { user_id: null, api_key: null, key_id: null };
-  return { organization_id, ...nobody, ...permitted(organization_id, everything, workspaces, projects) };
+  const ownerMemberships = [{ scope_id: organization_id, permissions: PERMISSIONS }];
+  const noUserOrKey = { user_id: null, api_key: null, key_id: null };
+  return {
+    organization_id,
+    ...noUserOrKey,
+    ...resolvePermissions(organization_id, ownerMemberships, workspaces, projects),
+  };
 }
 
 /** Permissions on the organization, except `organization:` ones, apply to all workspaces. `projects`: oldest first. */
-function permitted(
+function resolvePermissions(
   organization_id: string,
   memberships: readonly Omit<MembershipRow, "subject_id">[],
   workspaces: readonly WorkspaceRow[],
   projects: readonly ProjectRow[],
 ): Pick<Caller, "permissions" | "workspaces" | "projects"> {
-  const on = (scope_id: string): readonly Permission[] =>
+  const permissionsOn = (scope_id: string): readonly Permission[] =>
     memberships.filter((membership) => membership.scope_id === scope_id).flatMap(({ permissions }) => permissions);
-  const permissions = new Set(on(organization_id));
+  const permissions = new Set(permissionsOn(organization_id));
   const granted = workspaces.map(({ id }) => {
-    const names = [...permissions, ...on(id)].filter((permission) => !isOfOrganization(permission));
-    return [id, new Set(names)] as const;
+    const workspacePermissions = [...permissions, ...permissionsOn(id)].filter(
+      (permission) => !isOrganizationPermission(permission),
+    );
+    return [id, new Set(workspacePermissions)] as const;
   });
-  const first = new Map<string, string>();
-  for (const { id, workspace_id } of projects) if (!first.has(workspace_id)) first.set(workspace_id, id);
-  return { permissions, workspaces: new Map(granted.filter(([, names]) => names.size > 0)), projects: first };
+  const oldestProjects = new Map<string, string>();
+  for (const { id, workspace_id } of projects)
+    if (!oldestProjects.has(workspace_id)) oldestProjects.set(workspace_id, id);
+  return {
+    permissions,
+    workspaces: new Map(granted.filter(([, workspacePermissions]) => workspacePermissions.size > 0)),
+    projects: oldestProjects,
+  };
 }
 
 /** The default prefix of keys. */
 export const KEY_PREFIX = "gr";
 
-const SECRET = 32;
-const CHECKSUM = 10;
+const SECRET_CHARS = 32;
+const CHECKSUM_CHARS = 10;
 /** A key without its prefix. */
-const SHAPE = /^_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}$/;
+const KEY_AFTER_PREFIX = /^_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}$/;
 
 /**
  * Makes a new key. `draw` returns a random UUID (version 4) from a cryptographic source. One UUID has only 122 random bits, so the key
  * takes 128 bits of the hash of two.
  */
-export async function makeKey(prefix: string, kind: KeyKind, draw: () => string): Promise<string> {
-  const random = await sha256(`${draw()}${draw()}`);
-  const body = `${prefix}_${kind}_${random.slice(0, SECRET)}`;
-  return `${body}_${await checksumOf(body)}`;
+export async function generateKey(prefix: string, kind: KeyKind, randomUuid: () => string): Promise<string> {
+  const random = await sha256(`${randomUuid()}${randomUuid()}`);
+  const body = `${prefix}_${kind}_${random.slice(0, SECRET_CHARS)}`;
+  return `${body}_${await computeChecksum(body)}`;
 }
 
 /** The public form of a key: prefix, kind and the last digits. */
-export function shortKey(key: string, digits = 4): string {
-  return `${key.slice(0, -(SECRET + 1 + CHECKSUM))}...${key.slice(-digits)}`;
+export function toShortKey(key: string, digits = 4): string {
+  return `${key.slice(0, -(SECRET_CHARS + 1 + CHECKSUM_CHARS))}...${key.slice(-digits)}`;
 }
 
 /** The stored form of a key: SHA-256 in hex. */
@@ -113,15 +124,15 @@ export function hashKey(key: string): Promise<string> {
 }
 
 /** True for a key with this prefix and a valid checksum. Other text cannot be a key and needs no lookup. */
-export async function checksumFits(key: string, prefix: string): Promise<boolean> {
-  if (!key.startsWith(prefix) || !SHAPE.test(key.slice(prefix.length))) return false;
-  const body = key.slice(0, -(CHECKSUM + 1));
+export async function hasValidChecksum(key: string, prefix: string): Promise<boolean> {
+  if (!key.startsWith(prefix) || !KEY_AFTER_PREFIX.test(key.slice(prefix.length))) return false;
+  const body = key.slice(0, -(CHECKSUM_CHARS + 1));
   // Both sides come from the request, so the comparison time reveals no secret.
-  return key.slice(-CHECKSUM) === (await checksumOf(body));
+  return key.slice(-CHECKSUM_CHARS) === (await computeChecksum(body));
 }
 
-async function checksumOf(body: string): Promise<string> {
-  return (await sha256(body)).slice(0, CHECKSUM);
+async function computeChecksum(body: string): Promise<string> {
+  return (await sha256(body)).slice(0, CHECKSUM_CHARS);
 }
 
 async function sha256(text: string): Promise<string> {

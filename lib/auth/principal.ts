@@ -1,10 +1,10 @@
 /** Authenticates requests by the auth mode of the deployment, and computes the caller's permissions. */
-import { type Environment, sharedCalls } from "../environment.ts";
+import { coalesceCalls, type Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
-import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
-import { type Auth, type AuthEvent, type AuthUser, type Guard, mergeFilter, type SdkAuth } from "./custom.ts";
-import { callerOf, checksumFits, hashKey, owner } from "./keys.ts";
+import { NO_FILTER, type Visibility } from "../storage/visibility.ts";
+import { type Auth, type AuthEvent, type AuthUser, type CustomHandlers, mergeFilter, type SdkAuth } from "./custom.ts";
+import { hashKey, hasValidChecksum, loadOwnerCaller, toCaller } from "./keys.ts";
 
 /** How callers are identified. */
 export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
@@ -25,7 +25,7 @@ export interface AuthOptions {
   /** Mode `agent_builder`: id or email of the owner at the first start. Later use `greenroom agents transfer`. */
   readonly owner?: string;
   /** Mode `agent_builder`: whether members of the workspace may see the agent at the first start. Later use `greenroom agents share`. */
-  readonly shared?: boolean;
+  readonly coalesce?: boolean;
   /** Mode `agent_builder`: what members may do with a shared agent. `use`: run it on their own threads. Default `read`. */
   readonly shared_agents?: "read" | "use";
   /** The prefix of API keys. Default `gr`. */
@@ -47,7 +47,7 @@ export interface Principal {
    * The caller as of now, for streams that are open. Errors: those of `principal`. Absent where it cannot change. Custom
    * authentication runs once per request, because its credential may be valid only once.
    */
-  again?(): Promise<Principal>;
+  refresh?(): Promise<Principal>;
 }
 
 export interface Access {
@@ -60,7 +60,7 @@ export interface Access {
    * The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden, not_found (the key has no access to
    * this deployment), unsupported_type.
    */
-  principal(request: Request, use: AccessLevel, user?: AuthUser | null): Promise<Principal>;
+  principal(request: Request, accessLevel: AccessLevel, user?: AuthUser | null): Promise<Principal>;
   /** The user of custom authentication for whom the host's code acts. */
   user(user: AuthUser): Promise<Principal>;
   /**
@@ -84,33 +84,33 @@ interface AccessOptions {
   readonly environment: Environment;
   readonly mode: AuthMode;
   /** The host's handlers, in mode `custom`. */
-  readonly guard: Guard | null;
+  readonly customHandlers: CustomHandlers | null;
   readonly shared_agents: "read" | "use";
   readonly deployment: DeploymentRow;
   readonly key_prefix: string;
 }
 
 /** The metadata that names the creator of a thread on another user's shared agent. */
-const CREATOR = "owner_user_id";
-const SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
+const CREATOR_KEY = "owner_user_id";
+const KEY_AUTH_SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
 /** `last_used_at` of a key is stored at most this often. */
-const TOUCH_MS = 60_000;
+const KEY_TOUCH_INTERVAL_MS = 60_000;
 /** The maximum number of keys in that cache. */
-const MAX_TOUCHED = 10_000;
+const MAX_CACHED_TOUCHES = 10_000;
 /** How long the ids of custom users are cached, and how many. */
-const USERS_MS = 60_000;
-const MAX_USERS = 10_000;
+const USER_ID_TTL_MS = 60_000;
+const MAX_CACHED_USERS = 10_000;
 
 /** The principal of mode `none`. */
-export const unauthenticated: Principal = {
+export const anonymousPrincipal: Principal = {
   user_id: null,
   api_key: null,
-  threads: EVERYTHING,
+  threads: NO_FILTER,
   user: null,
 };
 
 /** How long open streams share what one of them has read. */
-const SHARED_MS = 500;
+const SHARED_READ_TTL_MS = 500;
 
 /** Looks up API keys, and stores their last use at most once a minute. */
 function createKeyLookup({
@@ -118,55 +118,55 @@ function createKeyLookup({
   environment,
   key_prefix,
 }: AccessOptions): (key: string) => Promise<Caller | null> {
-  const touched = new Map<string, number>();
+  const touchTimes = new Map<string, number>();
 
   function touch(id: string, last_used_at: number | null): void {
     const now = environment.now();
-    if (now - Math.max(touched.get(id) ?? 0, last_used_at ?? 0) < TOUCH_MS) return;
-    if (touched.size >= MAX_TOUCHED) touched.clear();
-    touched.set(id, now);
+    if (now - Math.max(touchTimes.get(id) ?? 0, last_used_at ?? 0) < KEY_TOUCH_INTERVAL_MS) return;
+    if (touchTimes.size >= MAX_CACHED_TOUCHES) touchTimes.clear();
+    touchTimes.set(id, now);
     identity.touchKey(id, now).catch((error: unknown) => {
       environment.log({ level: "warn", message: "storing last_used_at of a key failed", error });
     });
   }
 
-  async function callerWith(key: string): Promise<Caller | null> {
+  async function findCaller(key: string): Promise<Caller | null> {
     // A wrong checksum saves the query.
-    if (!identity.any_keys && !(await checksumFits(key, key_prefix))) return null;
+    if (!identity.any_keys && !(await hasValidChecksum(key, key_prefix))) return null;
     const grants = await identity.findKey(await hashKey(key));
     const now = environment.now();
     if (!grants || grants.key.revoked_at !== null) return null;
     if (grants.key.expires_at !== null && grants.key.expires_at <= now) return null;
     touch(grants.key.id, grants.key.last_used_at);
-    return callerOf(grants);
+    return toCaller(grants);
   }
 
-  return callerWith;
+  return findCaller;
 }
 
 /** Finds the user id for usage of a custom user's runs. Caches it for a minute. */
-function createBilledUsers({ identity, environment, deployment }: AccessOptions): (user: AuthUser) => Promise<string> {
+function createUserIdLookup({ identity, environment, deployment }: AccessOptions): (user: AuthUser) => Promise<string> {
   const { workspace_id } = deployment;
   const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
 
-  async function billed(user: AuthUser): Promise<string> {
+  async function ensureUserId(user: AuthUser): Promise<string> {
     const email = typeof user.email === "string" ? { email: user.email } : {};
     const key = JSON.stringify([user.identity, email]);
     const now = environment.now();
     const cached = users.get(key);
     if (cached && now < cached.until) return await cached.id;
-    if (users.size >= MAX_USERS) users.clear();
+    if (users.size >= MAX_CACHED_USERS) users.clear();
     const id = identity.ensureUser({ workspace_id, identity: user.identity, ...email }, now);
-    users.set(key, { id, until: now + USERS_MS });
+    users.set(key, { id, until: now + USER_ID_TTL_MS });
     id.catch(() => users.delete(key));
     return await id;
   }
 
-  return billed;
+  return ensureUserId;
 }
 
 /** The caller, limited to the organization and workspace that the request names. */
-function narrowed(caller: Caller, headers: Headers): Caller {
+function limitToRequestedWorkspace(caller: Caller, headers: Headers): Caller {
   const organization = headers.get("x-organization-id")?.toLowerCase();
   if (organization && organization !== caller.organization_id) {
     throw new ServiceError("workspace_forbidden", "X-Organization-Id: this key has no access to it");
@@ -180,26 +180,30 @@ function narrowed(caller: Caller, headers: Headers): Caller {
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createAccess(options: AccessOptions): Access {
-  const { identity, environment, mode, guard, shared_agents, deployment } = options;
+  const { identity, environment, mode, customHandlers, shared_agents, deployment } = options;
   const { workspace_id } = deployment;
-  const callerWith = createKeyLookup(options);
-  const agentNow = (name: string): Promise<DeploymentRow | null> => identity.getDeployment(name);
-  const ofRequest = { caller: callerWith, agent: agentNow };
+  const findCaller = createKeyLookup(options);
+  const getAgent = (name: string): Promise<DeploymentRow | null> => identity.getDeployment(name);
+  const requestLookups = { caller: findCaller, agent: getAgent };
   /** Of open streams, many of which may have the same key. */
-  const shared = sharedCalls(undefined, (forget) => environment.timer(SHARED_MS, forget));
-  const ofStream: typeof ofRequest = {
-    caller: (key) => shared(`caller ${key}`, 0, () => callerWith(key)),
-    agent: (name) => shared(`agent ${name}`, 0, () => agentNow(name)),
+  const coalesce = coalesceCalls(undefined, (forget) => environment.timer(SHARED_READ_TTL_MS, forget));
+  const streamLookups: typeof requestLookups = {
+    caller: (key) => coalesce(`caller ${key}`, 0, () => findCaller(key)),
+    agent: (name) => coalesce(`agent ${name}`, 0, () => getAgent(name)),
   };
-  const billed = createBilledUsers(options);
-  const ofUser: Access["user"] = async (user) => ({ ...unauthenticated, user_id: await billed(user), user });
+  const ensureUserId = createUserIdLookup(options);
+  const toUserPrincipal: Access["user"] = async (user) => ({
+    ...anonymousPrincipal,
+    user_id: await ensureUserId(user),
+    user,
+  });
 
   /** The caller for a custom user: its permissions apply to the deployment's workspace. */
-  async function callerOfUser(user: AuthUser): Promise<Caller> {
+  async function toUserCaller(user: AuthUser): Promise<Caller> {
     const permissions = new Set(PERMISSIONS.filter((name) => user.permissions.includes(name)));
     return {
       organization_id: deployment.organization_id,
-      user_id: await billed(user),
+      user_id: await ensureUserId(user),
       api_key: null,
       key_id: null,
       permissions,
@@ -210,68 +214,76 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   /** Tries an API key first, then custom authentication, which may use the same header for its tokens. */
-  async function callerOfRequest(guard: Guard, request: Request): Promise<Caller> {
+  async function authenticateCustomCaller(customHandlers: CustomHandlers, request: Request): Promise<Caller> {
     const key = request.headers.get("x-api-key");
-    return (key ? await callerWith(key) : null) ?? (await callerOfUser(await guard.authenticate(request)));
+    return (key ? await findCaller(key) : null) ?? (await toUserCaller(await customHandlers.authenticate(request)));
   }
 
-  async function requireKey(headers: Headers, lookup = callerWith): Promise<Caller> {
+  async function requireKey(headers: Headers, lookup = findCaller): Promise<Caller> {
     const key = headers.get("x-api-key");
     if (!key) throw new ServiceError("api_key_missing", "An API key is needed: send it as X-API-Key");
     const caller = await lookup(key);
     if (!caller) throw new ServiceError("api_key_invalid", "The API key is unknown, expired or revoked");
-    return narrowed(caller, headers);
+    return limitToRequestedWorkspace(caller, headers);
   }
 
-  const hidden = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
+  const hiddenAgentError = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
   /** The threads of the owner or of a member who may use the shared agent. Members can read all threads. Errors: not_found. */
-  async function threadsOf(
+  async function resolveThreadVisibility(
     { user_id, workspaces }: Caller,
-    use: AccessLevel,
+    accessLevel: AccessLevel,
     row: DeploymentRow | null,
   ): Promise<Visibility> {
     const agent = row ?? deployment;
     const isOwner = user_id !== null && user_id === agent.owner_user_id;
     const canRead = user_id !== null && agent.shared && workspaces.get(agent.workspace_id)?.has("runs:read");
-    if (isOwner || (canRead && use === "read")) return EVERYTHING;
-    if (!canRead || use === "change" || shared_agents !== "use") throw hidden();
-    return { filter: [{ key: CREATOR, equals: user_id }] };
+    if (isOwner || (canRead && accessLevel === "read")) return NO_FILTER;
+    if (!canRead || accessLevel === "change" || shared_agents !== "use") throw hiddenAgentError();
+    return { filter: [{ key: CREATOR_KEY, equals: user_id }] };
   }
 
   /** The caller of a request with a key, who may do this. Errors: those of `principal`. */
-  async function principalOf(
+  async function authenticateKey(
     { headers, is_json }: { readonly headers: Headers; readonly is_json: boolean },
-    use: AccessLevel,
-    { caller: lookup, agent } = ofRequest,
+    accessLevel: AccessLevel,
+    { caller: lookup, agent } = requestLookups,
   ): Promise<Principal> {
     const caller = await requireKey(headers, lookup);
     const { user_id, api_key } = caller;
-    const again = (): Promise<Principal> => principalOf({ headers, is_json }, use, ofStream);
-    const principal = { ...unauthenticated, user_id, api_key, again };
+    const refresh = (): Promise<Principal> => authenticateKey({ headers, is_json }, accessLevel, streamLookups);
+    const principal = { ...anonymousPrincipal, user_id, api_key, again: refresh };
     if (mode === "agent_builder") {
       if (!is_json) throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
-      return { ...principal, threads: await threadsOf(caller, use, await agent(deployment.name)) };
+      return {
+        ...principal,
+        threads: await resolveThreadVisibility(caller, accessLevel, await agent(deployment.name)),
+      };
     }
     const permissions = caller.workspaces.get(workspace_id);
-    if (!permissions) throw hidden();
-    const needed = use === "read" ? "runs:read" : "runs:create";
-    if (!permissions.has(needed)) throw new ServiceError("permission_missing", `This needs the permission ${needed}`);
+    if (!permissions) throw hiddenAgentError();
+    const requiredPermission = accessLevel === "read" ? "runs:read" : "runs:create";
+    if (!permissions.has(requiredPermission))
+      throw new ServiceError("permission_missing", `This needs the permission ${requiredPermission}`);
     return principal;
   }
 
   return {
-    user: ofUser,
+    user: toUserPrincipal,
     async authorize({ user, threads }, event, value) {
-      if (guard && user) return await guard.authorize(user, event, value);
-      const visibility = event.startsWith("threads:") ? threads : EVERYTHING;
+      if (customHandlers && user) return await customHandlers.authorize(user, event, value);
+      const visibility = event.startsWith("threads:") ? threads : NO_FILTER;
       const { filter } = visibility;
       return { value: filter ? mergeFilter(event, value, filter) : value, visibility };
     },
     async caller(request, user = null) {
       const { headers } = request;
-      if (guard) return narrowed(await (user ? callerOfUser(user) : callerOfRequest(guard, request)), headers);
-      if (mode === "none") return narrowed(await owner(identity), headers);
+      if (customHandlers)
+        return limitToRequestedWorkspace(
+          await (user ? toUserCaller(user) : authenticateCustomCaller(customHandlers, request)),
+          headers,
+        );
+      if (mode === "none") return limitToRequestedWorkspace(await loadOwnerCaller(identity), headers);
       return await requireKey(headers);
     },
     async workspaces(caller, { limit, offset }) {
@@ -280,16 +292,16 @@ export function createAccess(options: AccessOptions): Access {
       const page = readable.slice(offset, offset + limit);
       return page.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
     },
-    async principal(request, use, acts_for = null) {
-      if (guard) return await ofUser(acts_for ?? (await guard.authenticate(request)));
-      if (mode === "none") return unauthenticated;
+    async principal(request, accessLevel, actingUser = null) {
+      if (customHandlers) return await toUserPrincipal(actingUser ?? (await customHandlers.authenticate(request)));
+      if (mode === "none") return anonymousPrincipal;
       const { headers } = request;
-      if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
+      if (mode === "agent_builder" && !KEY_AUTH_SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
         throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");
       }
       // Not the request: a stream would keep its body in memory.
       const is_json = !request.body || /^application\/json\b/i.test(headers.get("content-type") ?? "");
-      return await principalOf({ headers, is_json }, use);
+      return await authenticateKey({ headers, is_json }, accessLevel);
     },
   };
 }

@@ -2,17 +2,17 @@
 import { ServiceError } from "../errors.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { AccessGrant } from "../streams/stream-guard.ts";
-import { AuthRefusal } from "./custom.ts";
+import { HandlerRefusal } from "./custom.ts";
 
-const REFUSALS: ReadonlySet<string> = new Set(["unauthenticated", "forbidden", "not_found"]);
+const REFUSAL_CODES: ReadonlySet<string> = new Set(["unauthenticated", "forbidden", "not_found"]);
 
 /** A storage failure, or a handler of the host that fails, says nothing about the access. */
 function isRefusal(error: unknown): error is ServiceError {
-  if (error instanceof AuthRefusal) return error.status < 500 && error.status !== 408 && error.status !== 429;
-  return error instanceof ServiceError && REFUSALS.has(error.code);
+  if (error instanceof HandlerRefusal) return error.status < 500 && error.status !== 408 && error.status !== 429;
+  return error instanceof ServiceError && REFUSAL_CODES.has(error.code);
 }
 
-const filterOf = ({ filter = [] }: Visibility): string => JSON.stringify(filter);
+const stringifyFilter = ({ filter = [] }: Visibility): string => JSON.stringify(filter);
 
 /**
  * Returns the check of a grant. `scope`: what the caller saw when the response opened. `authorizeAgain`: what it sees now; its errors
@@ -24,7 +24,7 @@ export function createRevocationCheck(
 ): NonNullable<AccessGrant["findRevocation"]> {
   return async () => {
     try {
-      if (filterOf(await authorizeAgain()) === filterOf(scope)) return null;
+      if (stringifyFilter(await authorizeAgain()) === stringifyFilter(scope)) return null;
       return new ServiceError("forbidden", "The caller's permission has changed. Open the stream again");
     } catch (error) {
       return isRefusal(error) ? error : null;

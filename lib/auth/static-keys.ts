@@ -1,13 +1,13 @@
 /** Accounts from options: for tests, containers and hosts that manage accounts themselves. */
-import { lazyCalls } from "../environment.ts";
+import { createLazyModule } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
 import { type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
 import { withDefaults } from "../validation.ts";
-import type { IdentityCalls, StaticIdentityOptions, StaticKey } from "./static-store.ts";
+import type { IdentityMethods, StaticIdentityOptions, StaticKey } from "./static-store.ts";
 
 export type { StaticIdentityOptions, StaticKey } from "./static-store.ts";
 
-const KEY_LENGTH = 32;
+const MIN_KEY_CHARS = 32;
 const DEFAULTS: Omit<Required<StaticIdentityOptions>, "keys"> = {
   organization: { id: "7b1c2f0e-3a54-5d86-9c1b-000000000001", name: "Default" },
   workspaces: [{ id: "7b1c2f0e-3a54-5d86-9c1b-000000000002", name: "Default" }],
@@ -35,14 +35,14 @@ const DEFAULTS: Omit<Required<StaticIdentityOptions>, "keys"> = {
  */
 export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   const rows = { ...withDefaults(DEFAULTS, options), keys: options.keys };
-  checkOptions(rows);
+  validateStaticOptions(rows);
   return {
     any_keys: true,
-    ...lazyCalls<IdentityCalls>(
+    ...createLazyModule<IdentityMethods>(
       {
         ...{
           ensureDefaults: true,
-          placeDeployment: true,
+          registerDeployment: true,
           getDeployment: true,
           updateDeployment: true,
           listDeployments: true,
@@ -50,9 +50,9 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
         ...{ findKey: true, touchKey: true, createKey: true, revokeKey: true, listKeys: true },
         ...{ createUnit: true, renameUnit: true, deleteUnit: true, listUnits: true },
         ...{ createUser: true, deleteUser: true, getUser: true, ensureUser: true, listUsers: true },
-        ...{ setMembership: true, listMemberships: true, names: true },
+        ...{ setMembership: true, listMemberships: true, readNames: true },
       },
-      async () => (await import("./static-store.ts")).staticStore(rows),
+      async () => (await import("./static-store.ts")).createStaticStore(rows),
     ),
   };
 }
@@ -64,7 +64,7 @@ function findKeyProblems(
 ): string[] {
   const unknownWorkspaces = workspace_ids.filter((id) => !workspaces.some((row) => row.id === id));
   return [
-    ...(key.length < KEY_LENGTH ? [`has ${key.length} characters; use at least ${KEY_LENGTH}`] : []),
+    ...(key.length < MIN_KEY_CHARS ? [`has ${key.length} characters; use at least ${MIN_KEY_CHARS}`] : []),
     // Other characters are not safe in a header.
     ...(/^[\x21-\x7e]*$/.test(key) ? [] : ["use visible ASCII characters without white space"]),
     ...permissions.filter((name) => !PERMISSIONS.includes(name)).map((name) => `there is no permission ${name}`),
@@ -74,18 +74,18 @@ function findKeyProblems(
 }
 
 /** Problems never quote a key, nor text that can be one. */
-function checkOptions({ keys, workspaces, projects, users }: Required<StaticIdentityOptions>): void {
+function validateStaticOptions({ keys, workspaces, projects, users }: Required<StaticIdentityOptions>): void {
   const problems: string[] = [];
-  const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
-  for (const [order, key] of objects.entries()) {
+  const keyOptions = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
+  for (const [order, key] of keyOptions.entries()) {
     problems.push(...findKeyProblems(key, workspaces, users).map((problem) => `keys.${order}: ${problem}`));
   }
   for (const { id, workspace } of projects) {
     if (!workspaces.some((row) => row.id === workspace)) problems.push(`projects: ${id}: no workspace ${workspace}`);
   }
-  const unique: Readonly<Record<string, readonly (string | null | undefined)[]>> = {
-    keys: objects.map(({ key }) => key),
-    "keys: short_key": objects.map(({ short_key }) => short_key),
+  const uniqueFields: Readonly<Record<string, readonly (string | null | undefined)[]>> = {
+    keys: keyOptions.map(({ key }) => key),
+    "keys: short_key": keyOptions.map(({ short_key }) => short_key),
     workspaces: workspaces.map(({ id }) => id),
     "workspaces: name": workspaces.map(({ name }) => name),
     projects: projects.map(({ id }) => id),
@@ -93,9 +93,9 @@ function checkOptions({ keys, workspaces, projects, users }: Required<StaticIden
     users: users.map(({ id }) => id),
     "users: email": users.map(({ email }) => email),
   };
-  for (const [what, values] of Object.entries(unique)) {
+  for (const [field, values] of Object.entries(uniqueFields)) {
     const texts = values.filter((value) => typeof value === "string");
-    if (new Set(texts).size < texts.length) problems.push(`${what}: must be unique`);
+    if (new Set(texts).size < texts.length) problems.push(`${field}: must be unique`);
   }
   if (problems.length > 0) throw new ConfigError(problems);
 }

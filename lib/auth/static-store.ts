@@ -4,8 +4,8 @@ import {
   type ApiKeyRow,
   type DeploymentRow,
   type IdentityStore,
-  idOf,
   type MembershipRow,
+  normalizeId,
   type OrganizationRow,
   type Permission,
   type ProjectRow,
@@ -15,7 +15,7 @@ import {
   UUID,
   type WorkspaceRow,
 } from "../storage/identity.ts";
-import { grantsOn, hashKey, SERVICE_PERMISSIONS } from "./keys.ts";
+import { createMemberships, hashKey, SERVICE_PERMISSIONS } from "./keys.ts";
 export interface StaticKey {
   /** At least 32 visible ASCII characters; no format is required. */
   readonly key: string;
@@ -57,17 +57,17 @@ async function createRows(options: Required<StaticIdentityOptions>): Promise<Sta
   const memberships: MembershipRow[] = [];
   const rows: StaticRows = {
     organization: { ...organization, created_at },
-    workspaces: byId(workspaces.map(({ id, name }) => ({ id, organization_id, name, created_at, deleted_at }))),
-    projects: byId(
+    workspaces: indexById(workspaces.map(({ id, name }) => ({ id, organization_id, name, created_at, deleted_at }))),
+    projects: indexById(
       projects.map(({ id, name, workspace }) => ({ id, workspace_id: workspace, name, created_at, deleted_at })),
     ),
-    users: byId(users.map(({ id, email = null, name = null }) => ({ id, email, name, created_at, deleted_at }))),
+    users: indexById(users.map(({ id, email = null, name = null }) => ({ id, email, name, created_at, deleted_at }))),
     keys: new Map(),
     memberships,
   };
-  for (const [order, key] of namedKeys(options.keys).entries()) {
-    const id = await derivedId("key", organization_id, key.key);
-    memberships.push(...grantsOn(id, key.permissions ?? SERVICE_PERMISSIONS, organization_id, key.workspaces));
+  for (const [order, key] of withShortKeys(options.keys).entries()) {
+    const id = await deriveId("key", organization_id, key.key);
+    memberships.push(...createMemberships(id, key.permissions ?? SERVICE_PERMISSIONS, organization_id, key.workspaces));
     rows.keys.set(id, {
       id,
       organization_id,
@@ -82,44 +82,45 @@ async function createRows(options: Required<StaticIdentityOptions>): Promise<Sta
       last_used_at: null,
     });
   }
-  if (rows.workspaces.size === 0) await namedWorkspace(rows, "Default", created_at);
-  const hasProject = new Set(projects.map(({ workspace }) => workspace));
-  for (const id of rows.workspaces.keys()) if (!hasProject.has(id)) await namedProject(rows, id, "Default", created_at);
+  if (rows.workspaces.size === 0) await ensureWorkspace(rows, "Default", created_at);
+  const workspacesWithProject = new Set(projects.map(({ workspace }) => workspace));
+  for (const id of rows.workspaces.keys())
+    if (!workspacesWithProject.has(id)) await ensureProject(rows, id, "Default", created_at);
   return rows;
 }
 
-const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
+const indexById = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
   new Map(rows.map((row) => [row.id, row]));
 
 /** The default short form has the last four characters of the key, or more if two keys end with the same. */
-function namedKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & { readonly short_key: string })[] {
-  const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
-  const used = new Set(objects.flatMap(({ short_key }) => short_key ?? []));
-  return objects.map((key, order) => {
+function withShortKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & { readonly short_key: string })[] {
+  const keyOptions = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
+  const usedShortKeys = new Set(keyOptions.flatMap(({ short_key }) => short_key ?? []));
+  return keyOptions.map((key, order) => {
     const forms = [4, 6, 8].map((digits) => `static_...${key.key.slice(-digits)}`);
-    const short_key = key.short_key ?? forms.find((form) => !used.has(form)) ?? `${forms[0]}#${order + 1}`;
-    used.add(short_key);
+    const short_key = key.short_key ?? forms.find((form) => !usedShortKeys.has(form)) ?? `${forms[0]}#${order + 1}`;
+    usedShortKeys.add(short_key);
     return { ...key, short_key };
   });
 }
 
-export type IdentityCalls = Omit<IdentityStore, "any_keys">;
+export type IdentityMethods = Omit<IdentityStore, "any_keys">;
 
-const refuse = async (): Promise<never> => {
+const rejectStaticAccounts = async (): Promise<never> => {
   throw new ServiceError(
     "static_accounts",
     "These accounts are static: change the options that define them, and restart",
   );
 };
 
-const REFUSED = {
-  createKey: refuse,
-  createUnit: refuse,
-  renameUnit: refuse,
-  deleteUnit: refuse,
-  createUser: refuse,
-  deleteUser: refuse,
-  setMembership: refuse,
+const REJECTED_METHODS = {
+  createKey: rejectStaticAccounts,
+  createUnit: rejectStaticAccounts,
+  renameUnit: rejectStaticAccounts,
+  deleteUnit: rejectStaticAccounts,
+  createUser: rejectStaticAccounts,
+  deleteUser: rejectStaticAccounts,
+  setMembership: rejectStaticAccounts,
 } satisfies Partial<IdentityStore>;
 
 /**
@@ -127,27 +128,27 @@ const REFUSED = {
  * users of custom authentication, and the last use and revocation of keys. Other changes are forbidden.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function staticStore(options: Required<StaticIdentityOptions>): IdentityCalls {
+export function createStaticStore(options: Required<StaticIdentityOptions>): IdentityMethods {
   const ready = createRows(options);
   const deployments = new Map<string, DeploymentRow>();
   return {
-    ...REFUSED,
+    ...REJECTED_METHODS,
 
     async ensureDefaults() {
       const { organization, workspaces, projects } = await ready;
       const workspace = [...workspaces.values()][0] as WorkspaceRow;
-      return { organization, workspace, project: projectsOf(projects, workspace.id)[0] as ProjectRow };
+      return { organization, workspace, project: listProjects(projects, workspace.id)[0] as ProjectRow };
     },
-    async placeDeployment({ owner_user_id = null, shared = false, ...place }, now) {
+    async registerDeployment({ owner_user_id = null, shared = false, ...placement }, now) {
       const rows = await ready;
-      const { name } = place;
+      const { name } = placement;
       const hasOwner = owner_user_id === null || rows.users.has(owner_user_id) || deployments.has(name);
-      const project = hasOwner ? await projectFor(rows, place, deployments.get(name), now) : undefined;
+      const project = hasOwner ? await resolveProject(rows, placement, deployments.get(name), now) : undefined;
       if (!project) return { kind: "parent_not_found" };
       const { id: project_id, workspace_id } = project;
       const organization_id = rows.organization.id;
-      const kept = deployments.get(name) ?? { owner_user_id, shared };
-      const row = { ...kept, name, project_id, workspace_id, organization_id };
+      const currentOwner = deployments.get(name) ?? { owner_user_id, shared };
+      const row = { ...currentOwner, name, project_id, workspace_id, organization_id };
       deployments.set(name, row);
       return { kind: "made", row };
     },
@@ -159,12 +160,12 @@ export function staticStore(options: Required<StaticIdentityOptions>): IdentityC
       const row = deployments.get(name);
       if (!row || (typeof owner_user_id === "string" && !users.has(owner_user_id))) return null;
       const owner = owner_user_id === undefined ? row.owner_user_id : owner_user_id;
-      const changed = { ...row, owner_user_id: owner, shared: shared ?? row.shared };
-      deployments.set(name, changed);
-      return changed;
+      const updatedRow = { ...row, owner_user_id: owner, shared: shared ?? row.shared };
+      deployments.set(name, updatedRow);
+      return updatedRow;
     },
     async listDeployments(organization_id) {
-      return [...deployments.values()].filter((row) => row.organization_id === organization_id).sort(by("name"));
+      return [...deployments.values()].filter((row) => row.organization_id === organization_id).sort(compareBy("name"));
     },
 
     async findKey(key_hash) {
@@ -181,7 +182,7 @@ export function staticStore(options: Required<StaticIdentityOptions>): IdentityC
     async touchKey(id, now) {
       const { keys } = await ready;
       const key = keys.get(id);
-      if (key && (key.last_used_at ?? 0) <= now - TOUCH_MS) keys.set(id, { ...key, last_used_at: now });
+      if (key && (key.last_used_at ?? 0) <= now - KEY_TOUCH_INTERVAL_MS) keys.set(id, { ...key, last_used_at: now });
     },
     async revokeKey(organization_id, key, now) {
       const { organization, keys } = await ready;
@@ -199,10 +200,10 @@ export function staticStore(options: Required<StaticIdentityOptions>): IdentityC
       const { workspaces, projects } = await ready;
       const rows: { readonly [K in UnitKind]: readonly UnitRows[K][] } = {
         workspace: [...workspaces.values()].filter((row) => parent_ids.includes(row.organization_id)),
-        project: parent_ids.flatMap((id) => projectsOf(projects, id)),
+        project: parent_ids.flatMap((id) => listProjects(projects, id)),
       };
-      const ofKind: readonly UnitRows[Kind][] = rows[kind];
-      return [...ofKind].sort(by("name"));
+      const unitRows: readonly UnitRows[Kind][] = rows[kind];
+      return [...unitRows].sort(compareBy("name"));
     },
     async getUser(user) {
       const { users } = await ready;
@@ -210,9 +211,9 @@ export function staticStore(options: Required<StaticIdentityOptions>): IdentityC
     },
     async ensureUser({ workspace_id, identity, email }, now) {
       const { users } = await ready;
-      const id = await derivedId("user", workspace_id, identity);
+      const id = await deriveId("user", workspace_id, identity);
       const row = users.get(id) ?? { id, email: null, name: null, created_at: now, deleted_at: null };
-      const isTaken = [...users.values()].some((other) => other.id !== id && other.email === email);
+      const isTaken = [...users.values()].some((candidate) => candidate.id !== id && candidate.email === email);
       users.set(id, email === undefined || isTaken ? row : { ...row, email });
       return id;
     },
@@ -220,74 +221,74 @@ export function staticStore(options: Required<StaticIdentityOptions>): IdentityC
     listUsers: async () => [],
     async listMemberships(subject_id) {
       const { memberships } = await ready;
-      return memberships.filter((row) => row.subject_id === subject_id).sort(by("scope_id"));
+      return memberships.filter((row) => row.subject_id === subject_id).sort(compareBy("scope_id"));
     },
-    async names(of) {
+    async readNames(entityIds) {
       const { workspaces, projects, users } = await ready;
       const pick = <Row, Name>(rows: Map<string, Row>, ids: readonly string[] = [], name: (row: Row) => Name) =>
         new Map(ids.flatMap((id): [string, Name][] => (rows.has(id) ? [[id, name(rows.get(id) as Row)]] : [])));
       return {
-        workspaces: pick(workspaces, of.workspaces, ({ name }) => name),
-        projects: pick(projects, of.projects, ({ name }) => name),
-        users: pick(users, of.users, ({ email }) => email),
+        workspaces: pick(workspaces, entityIds.workspaces, ({ name }) => name),
+        projects: pick(projects, entityIds.projects, ({ name }) => name),
+        users: pick(users, entityIds.users, ({ email }) => email),
       };
     },
   };
 }
 
 /** `last_used_at` of a key changes at most this often. */
-const TOUCH_MS = 60_000;
+const KEY_TOUCH_INTERVAL_MS = 60_000;
 
-type Placement = Pick<Parameters<IdentityStore["placeDeployment"]>[0], "name" | "workspace" | "project">;
+type Placement = Pick<Parameters<IdentityStore["registerDeployment"]>[0], "name" | "workspace" | "project">;
 
 /** The project of a deployment; undefined when an id is unknown or belongs to another workspace. Names are added when missing. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: workspace and project are each named by id, by name, or not at all
-async function projectFor(
+async function resolveProject(
   rows: StaticRows,
   { workspace, project }: Placement,
   current: DeploymentRow | undefined,
   now: number,
 ): Promise<ProjectRow | undefined> {
   const { workspaces, projects } = rows;
-  const projectById = project === undefined ? undefined : projects.get(idOf(project));
+  const projectById = project === undefined ? undefined : projects.get(normalizeId(project));
   const mustExist = project !== undefined && UUID.test(project);
   let target: WorkspaceRow | undefined;
   if (workspace !== undefined) {
-    target = workspaces.get(idOf(workspace)) ?? [...workspaces.values()].find(({ name }) => name === workspace);
+    target = workspaces.get(normalizeId(workspace)) ?? [...workspaces.values()].find(({ name }) => name === workspace);
     if (!target && (mustExist || UUID.test(workspace))) return undefined;
-    target ??= await namedWorkspace(rows, workspace, now);
+    target ??= await ensureWorkspace(rows, workspace, now);
   } else {
     target = workspaces.get((project === undefined ? current : projectById)?.workspace_id ?? "");
     target ??= [...workspaces.values()][0] as WorkspaceRow;
   }
   const { id } = target;
   if (projectById?.workspace_id === id) return projectById;
-  if (project !== undefined) return mustExist ? undefined : namedProject(rows, id, project, now);
-  const siblings = projectsOf(projects, id);
+  if (project !== undefined) return mustExist ? undefined : ensureProject(rows, id, project, now);
+  const siblings = listProjects(projects, id);
   return (
-    siblings.find((row) => row.id === current?.project_id) ?? siblings[0] ?? namedProject(rows, id, "Default", now)
+    siblings.find((row) => row.id === current?.project_id) ?? siblings[0] ?? ensureProject(rows, id, "Default", now)
   );
 }
 
-const projectsOf = (projects: ReadonlyMap<string, ProjectRow>, workspace_id: string): ProjectRow[] =>
+const listProjects = (projects: ReadonlyMap<string, ProjectRow>, workspace_id: string): ProjectRow[] =>
   [...projects.values()].filter((project) => project.workspace_id === workspace_id);
 
 /** The workspace with this name; added when missing. */
-function namedWorkspace(rows: StaticRows, name: string, created_at: number): Promise<WorkspaceRow> {
+function ensureWorkspace(rows: StaticRows, name: string, created_at: number): Promise<WorkspaceRow> {
   const { organization, workspaces } = rows;
   const row = { organization_id: organization.id, name, created_at, deleted_at: null };
   return findOrAdd(workspaces, "workspace", organization.id, row, () => true);
 }
 
 /** The project with this name in the workspace; added when missing. */
-function namedProject(
+function ensureProject(
   { projects }: StaticRows,
   workspace_id: string,
   name: string,
   created_at: number,
 ): Promise<ProjectRow> {
   const row = { workspace_id, name, created_at, deleted_at: null };
-  return findOrAdd(projects, "project", workspace_id, row, (other) => other.workspace_id === workspace_id);
+  return findOrAdd(projects, "project", workspace_id, row, (candidate) => candidate.workspace_id === workspace_id);
 }
 
 // biome-ignore lint/complexity/useMaxParams: the map, and what a row that is missing gets
@@ -296,20 +297,20 @@ async function findOrAdd<Row extends { readonly id: string; readonly name: strin
   kind: string,
   parent: string,
   row: Omit<Row, "id"> & { readonly name: string },
-  isSibling: (other: Row) => boolean,
+  isSibling: (candidate: Row) => boolean,
 ): Promise<Row> {
   const { name } = row;
   for (let time = 0; ; time++) {
-    const id = await derivedId(kind, parent, name, time);
+    const id = await deriveId(kind, parent, name, time);
     // Searched after the await: another call may have added it.
-    const known = [...rows.values()].find((other) => other.name === name && isSibling(other));
-    if (known) return known;
+    const existingRow = [...rows.values()].find((candidate) => candidate.name === name && isSibling(candidate));
+    if (existingRow) return existingRow;
     if (!rows.has(id)) rows.set(id, { ...row, id } as unknown as Row);
   }
 }
 
 /** A UUID derived from kind, parent and name, the same in every process; `time` counts ids that other rows have. */
-async function derivedId(kind: string, parent: string, name: string, time = 0): Promise<string> {
+async function deriveId(kind: string, parent: string, name: string, time = 0): Promise<string> {
   const bytes = new TextEncoder().encode(JSON.stringify([kind, parent, name, time]));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -317,7 +318,7 @@ async function derivedId(kind: string, parent: string, name: string, time = 0): 
 }
 
 /** Sorts by code points, as databases do. */
-const by =
+const compareBy =
   <Key extends string>(key: Key) =>
   (a: { readonly [_ in Key]: string }, b: { readonly [_ in Key]: string }): number => {
     const [left, right] = [a[key], b[key]].map((text) =>

@@ -1,12 +1,12 @@
 /** Crons in detail: their next ticks, their last firings, and firing one now. */
 
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { IsoTime, Uuid } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { Run, RunDirectory } from "../runs/mod.ts";
-import { timeOf } from "../storage/cursor.ts";
+import { parseTime } from "../storage/cursor.ts";
 import type { CronRow, CronStorage, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
 import type { Timing } from "./schedule.ts";
 import { loadSchedules } from "./schedules.ts";
@@ -88,15 +88,15 @@ export function createCronFirings({
   environment,
   runs,
   max_failures,
-}: CronFiringOptions): Directory<CronFirings> {
+}: CronFiringOptions): InternalResource<CronFirings> {
   async function firingsOf(scope: Scope, cron_id: string): Promise<readonly Firing[]> {
     const firings = await storage.listCronFirings(deploymentScope, cron_id, { limit: FIRINGS, offset: 0 });
     const runs = await Promise.all(
       firings.map(async ({ run_id }) => (run_id === null ? null : await storage.getRun(scope, run_id))),
     );
     return firings.map(({ scheduled_at, fired_at, run_id, skipped, manual = false }, i) => ({
-      scheduled_at: isoTime(scheduled_at),
-      fired_at: isoTime(fired_at),
+      scheduled_at: formatIsoTime(scheduled_at),
+      fired_at: formatIsoTime(fired_at),
       manual,
       run_id,
       run_status: runs[i]?.status ?? null,
@@ -109,7 +109,7 @@ export function createCronFirings({
     async preview(_seen, { schedule, timezone = null, end_time, limit = NEXT }) {
       const timing = {
         ...{ schedule, timezone },
-        end_time: end_time === undefined ? null : timeOf("end_time", end_time),
+        end_time: end_time === undefined ? null : parseTime("end_time", end_time),
       };
       (await loadSchedules()).checkTiming(timing);
       return { next: await ticksFrom(timing, environment.now(), limit) };
@@ -144,7 +144,7 @@ async function ticksFrom(timing: Timing, now: number, limit: number): Promise<st
   const { nextTick } = await loadSchedules();
   const ticks: string[] = [];
   for (let tick = nextTick(timing, now); tick !== null && ticks.length < limit; tick = nextTick(timing, tick)) {
-    ticks.push(isoTime(tick));
+    ticks.push(formatIsoTime(tick));
   }
   return ticks;
 }

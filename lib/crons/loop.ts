@@ -1,5 +1,5 @@
 /** Polls for due crons. Every serving process does so; the noun and the ticks load with the first cron. */
-import { lazyCalls, loopTick, withTimeout } from "../environment.ts";
+import { createLazyModule, waitForNextTick, withTimeout } from "../environment.ts";
 import type { SkipReason } from "../storage/mod.ts";
 import type { CronDirectory, CronOptions } from "./mod.ts";
 import { KEPT_MS } from "./schedules.ts";
@@ -85,7 +85,7 @@ class Firer implements CronFirer {
       await this.#disableFailing();
       await this.#handleDue();
       await this.#sweep();
-      const [first] = await storage.enabledCrons(scope, { due_by: Number.MAX_SAFE_INTEGER, limit: 1 });
+      const [first] = await storage.listEnabledCrons(scope, { due_by: Number.MAX_SAFE_INTEGER, limit: 1 });
       next = first?.next_run_date ?? null;
     } catch (error) {
       environment.log({ level: "error", message: "cron poll failed", error });
@@ -111,7 +111,7 @@ class Firer implements CronFirer {
   async #disableFailing(): Promise<void> {
     const { storage, scope, max_failures } = this.#options;
     if (max_failures === null) return;
-    for (const cron of await storage.enabledCrons(scope, { failures: max_failures, limit: CRONS }))
+    for (const cron of await storage.listEnabledCrons(scope, { failures: max_failures, limit: CRONS }))
       await (await this.#loadTicks()).disable(cron, max_failures);
   }
 
@@ -119,7 +119,7 @@ class Firer implements CronFirer {
     const { storage, scope, environment } = this.#options;
     let hasProgress = true;
     while (hasProgress && !this.#isStopping) {
-      const crons = await storage.enabledCrons(scope, { due_by: environment.now(), limit: CRONS });
+      const crons = await storage.listEnabledCrons(scope, { due_by: environment.now(), limit: CRONS });
       hasProgress = false;
       // Many crons are due at the full hour. Processes that start with different crons conflict less.
       const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
@@ -136,7 +136,7 @@ class Firer implements CronFirer {
     if (now < this.#sweepAt) return;
     this.#sweepAt = now + SWEEP_EVERY_MS;
     const old = { firings_before: now - KEPT_MS, limit: SWEEP_ROWS, now };
-    while (!this.#isStopping && (await storage.sweep(scope, old)) > 0) await loopTick(environment);
+    while (!this.#isStopping && (await storage.deleteExpired(scope, old)) > 0) await waitForNextTick(environment);
   }
 }
 
@@ -156,7 +156,7 @@ type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
 
 export function createCronLoop(options: CronLoopOptions): CronLoop {
   const firer = options.enabled ? new Firer(options) : null;
-  const calls = lazyCalls<CronDirectory>(
+  const calls = createLazyModule<CronDirectory>(
     {
       ...{ create: true, get: true, update: true, delete: true, search: true, count: true },
       ...{ preview: true, inspect: true, run: true },

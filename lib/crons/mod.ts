@@ -1,16 +1,16 @@
 /** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
-import type { Directory } from "../auth/binding.ts";
-import { invalidField, notFound } from "../errors.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
+import { invalidFieldError, notFoundError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
-import { isoTime, parseRfc3339 } from "../rfc3339.ts";
+import { formatIsoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { RunCreate, RunDirectory } from "../runs/mod.ts";
 import type { RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
-import { requireKept } from "../storage/visibility.ts";
+import { requireStillVisible } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
 import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound, findCron } from "./firings.ts";
@@ -81,7 +81,7 @@ export interface Crons extends CronFirings {
 }
 
 /** Crons in any scope. */
-export type CronDirectory = Directory<Crons>;
+export type CronDirectory = InternalResource<Crons>;
 
 export interface CronOptions extends CronFiringOptions {
   readonly runs: Pick<RunDirectory, "create" | "prepare">;
@@ -124,9 +124,9 @@ export function createCrons(options: CronOptions): CronDirectory {
         case "created":
           return announced(outcome.cron);
         case "thread_not_found":
-          throw notFound("thread", `${thread_id}`);
+          throw notFoundError("thread", `${thread_id}`);
         case "assistant_not_found":
-          throw notFound("assistant", request.assistant_id);
+          throw notFoundError("assistant", request.assistant_id);
       }
     },
 
@@ -143,7 +143,7 @@ export function createCrons(options: CronOptions): CronDirectory {
       }
       const next = (cron: CronRow): CronContent => {
         const content = contentOf(schedules, cron, patch, now);
-        requireKept(scope, content.metadata);
+        requireStillVisible(scope, content.metadata);
         return content;
       };
       const row = await storage.updateCron(scope, before.cron_id, next, now);
@@ -196,15 +196,15 @@ function endOf(text: string | null, now: number): number | null {
   if (text === null) return null;
   const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORT_FORM.exec(text) ?? [];
   const moment = parseRfc3339(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
-  if (moment === null) throw invalidField("end_time", "must be an ISO 8601 time");
-  if (moment <= now) throw invalidField("end_time", "must be in the future");
+  if (moment === null) throw invalidFieldError("end_time", "must be an ISO 8601 time");
+  if (moment <= now) throw invalidFieldError("end_time", "must be in the future");
   return moment;
 }
 
 function completionOf(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
   if (thread_id === null) return requested ?? "delete";
   if (requested !== null) {
-    throw invalidField("on_run_completed", "only stateless crons have it; this cron runs on a thread");
+    throw invalidFieldError("on_run_completed", "only stateless crons have it; this cron runs on a thread");
   }
   return null;
 }
@@ -282,14 +282,14 @@ function toCron(row: CronRow): Cron {
     assistant_id: row.assistant_id,
     thread_id: row.thread_id,
     on_run_completed: row.on_run_completed,
-    end_time: isoTime(row.end_time),
+    end_time: formatIsoTime(row.end_time),
     schedule: row.schedule,
     timezone: row.timezone,
-    created_at: isoTime(row.created_at),
-    updated_at: isoTime(row.updated_at),
+    created_at: formatIsoTime(row.created_at),
+    updated_at: formatIsoTime(row.updated_at),
     payload: shownPayload(row.payload),
     user_id: row.user_id,
-    next_run_date: isoTime(row.next_run_date),
+    next_run_date: formatIsoTime(row.next_run_date),
     metadata: row.metadata,
     enabled: row.enabled,
   };

@@ -1,6 +1,6 @@
 /** Computes the ticks of schedules, without a clock or timers. */
 import { Cron } from "croner";
-import { invalidField } from "../errors.ts";
+import { invalidFieldError } from "../errors.ts";
 
 /** The timing of a cron. Ticks are before `end_time`, in milliseconds since 1970. */
 export interface Timing {
@@ -18,19 +18,22 @@ export function checkTiming({ schedule, timezone }: Timing): void {
   const fields = fieldsOf(schedule);
   if (!NICKNAMES.has(fields) && fields.split(" ").length !== 5) {
     const names = [...NICKNAMES].join(", ");
-    throw invalidField("schedule", `must have five fields, such as "*/15 9-17 * * MON-FRI", or be one of ${names}`);
+    throw invalidFieldError(
+      "schedule",
+      `must have five fields, such as "*/15 9-17 * * MON-FRI", or be one of ${names}`,
+    );
   }
   let never: boolean;
   try {
     never = calculator(fields, "UTC")(0) === null;
   } catch {
-    throw invalidField("schedule", "is not a cron expression of five fields");
+    throw invalidFieldError("schedule", "is not a cron expression of five fields");
   }
-  if (never) throw invalidField("schedule", "must match some date");
+  if (never) throw invalidFieldError("schedule", "must match some date");
   if (timezone === null) return;
   // Some runtimes accept offsets such as +01:00; these have no rules for summer time.
   if (!/^[A-Za-z]/.test(timezone) || !isZone(fields, timezone)) {
-    throw invalidField("timezone", "must be an IANA time zone, such as Europe/Berlin");
+    throw invalidFieldError("timezone", "must be an IANA time zone, such as Europe/Berlin");
   }
 }
 

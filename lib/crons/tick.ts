@@ -9,7 +9,7 @@ import type {
   CronContent,
   CronRow,
   FireCron,
-  FireOutcome,
+  FireCronResult,
   Scope,
   SkipReason,
   Storage,
@@ -112,7 +112,7 @@ class CronTicks implements TickHandler {
   }
 
   /** Handles one batch of ticks, from `first` on. */
-  async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireOutcome["kind"]> {
+  async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireCronResult["kind"]> {
     const { storage, scope, runs, misfire_grace_ms } = this.#options;
     const { cron_id } = cron;
     const plan = planOf(await loadSchedules(), cron, { first, now, misfire_grace_ms });
@@ -121,7 +121,7 @@ class CronTicks implements TickHandler {
     const firing = run && plan.fires !== null ? { scheduled_at: plan.fires, run } : null;
     const tick = {
       cron_id,
-      seen: { next_run_date: first, revision: cron.revision },
+      expected: { next_run_date: first, revision: cron.revision },
       next_run_date: plan.next_run_date,
       now,
     };

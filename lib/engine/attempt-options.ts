@@ -2,8 +2,8 @@
 import type { Environment } from "../environment.ts";
 import type { Executor, StoreHandle } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
-import type { Bus } from "../storage/bus.ts";
-import type { ClaimRequest, FinishOutcome, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
+import type { EventBus } from "../storage/event-bus.ts";
+import type { ClaimRequest, FinishRunResult, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import type { StopReason } from "./attempt-state.ts";
@@ -14,7 +14,7 @@ import type { ScheduleSave } from "./save-scheduler.ts";
 
 export interface AttemptOptions {
   readonly storage: Storage;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly scope: Scope;
   readonly executor: Executor;
   readonly hub: StreamHub;
@@ -51,7 +51,7 @@ export interface WorkerSlot {
 export interface NextClaim {
   readonly request: ClaimRequest;
   /** Takes the answer; undefined if the call failed. */
-  answered(outcome: FinishOutcome | undefined): void;
+  answered(outcome: FinishRunResult | undefined): void;
 }
 
 interface AttemptCounters {

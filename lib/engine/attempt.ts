@@ -1,5 +1,5 @@
 /** One attempt of a run, from its claim to its end. It owns the state; its parts reach it by `AttemptControl`. */
-import { loopTick, pause, withTimeout } from "../environment.ts";
+import { pause, waitForNextTick, withTimeout } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import { WriteBarrier } from "../executor/write-barrier.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
@@ -114,8 +114,8 @@ class RunAttempt implements Attempt, AttemptControl {
     if (!runEvents.watched) return;
     if (resumable) await progress.save("all");
     // The response is built in one tick of the event loop, and its bytes leave in the next.
-    await loopTick(options.environment);
-    await loopTick(options.environment);
+    await waitForNextTick(options.environment);
+    await waitForNextTick(options.environment);
     // The process may have stalled during these ticks.
     await this.ensureLease();
   }
@@ -199,7 +199,7 @@ class RunAttempt implements Attempt, AttemptControl {
     const { run_id, thread_id } = claimed.run;
     const message = "run was taken over, rolled back or deleted; result dropped";
     environment.log({ level: "info", message, run_id, thread_id });
-    await retry(() => storage.releaseSlot(scope, claimed.lease));
+    await retry(() => storage.releaseThreadLock(scope, claimed.lease));
     if (runEvents.outcome) return;
     const isDeleted = this.#state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
     if (isDeleted) endGone(runEvents, "RunRolledBack");
@@ -302,7 +302,7 @@ class RunAttempt implements Attempt, AttemptControl {
     const { options, progress } = this.#parts;
     const state = this.#state;
     for (let saves = MAX_FLUSH_SAVES; saves > 0 && state.isAtWork && state.mayWrite; saves--) {
-      for (let ticks = FLUSH_TICKS; ticks > 0; ticks--) await loopTick(options.environment);
+      for (let ticks = FLUSH_TICKS; ticks > 0; ticks--) await waitForNextTick(options.environment);
       if (!progress.isBehind()) break;
       await progress.save("due");
     }

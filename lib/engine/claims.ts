@@ -1,5 +1,5 @@
 /** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
-import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms, FinishOutcome } from "../storage/mod.ts";
+import type { ClaimedRun, ClaimRequest, ClaimRunResult, FinishRunResult, LeaseTerms } from "../storage/mod.ts";
 import type { Attempt, AttemptOptions, NextClaim } from "./attempt-options.ts";
 import type { StopReason } from "./attempt-state.ts";
 import type { ClaimHealth } from "./health.ts";
@@ -109,7 +109,7 @@ export interface ClaimOptions extends AttemptOptions {
 const MAX_ATTEMPTS = 3;
 
 /** A fresh token for each claim: it identifies the lease. */
-function claimTerms({ environment, lease_ms, worker, features }: ClaimOptions, now: number): ClaimTerms {
+function claimTerms({ environment, lease_ms, worker, features }: ClaimOptions, now: number): LeaseTerms {
   return {
     token: environment.uuid(),
     lease_until: now + lease_ms,
@@ -231,7 +231,7 @@ export class Claims {
     };
   }
 
-  #handleAnswer(outcome: FinishOutcome | undefined, wakeUpsBefore: number): void {
+  #handleAnswer(outcome: FinishRunResult | undefined, wakeUpsBefore: number): void {
     if (outcome?.next) this.#parts.start(outcome.next);
     else if (!outcome) this.#backlog = true;
     else if (this.#wakeUps === wakeUpsBefore) {
@@ -280,7 +280,7 @@ export class Claims {
     }
   }
 
-  async #sendClaim(): Promise<ClaimOutcome> {
+  async #sendClaim(): Promise<ClaimRunResult> {
     const { storage, scope } = this.#options;
     const now = await this.#parts.leases.catchUp();
     this.#sent++;
@@ -312,9 +312,9 @@ export class Claims {
 /** Slots for runs that start with their creation: the claim goes along with `createRun`. */
 export interface Reservations {
   /** The claim for a run that is about to be created; null without a free slot. Ends with `start` or `release`. */
-  reserve(): ClaimTerms | null;
+  reserve(): LeaseTerms | null;
   start(claimed: ClaimedRun): void;
-  release(terms: ClaimTerms): void;
+  release(terms: LeaseTerms): void;
 }
 
 export function createReservations(

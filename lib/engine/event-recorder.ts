@@ -7,11 +7,11 @@ import {
   type ClaimedRun,
   type EventMethod,
   type EventPage,
-  eventSeq,
   type Scope,
   type Storage,
   type TerminalStatus,
   type ThreadEvent,
+  toEventSeq,
 } from "../storage/mod.ts";
 import { refusedResume } from "../streams/run-subscription.ts";
 import { decodeStoredEvent, encodeEvent, type NewEvent } from "../streams/thread-event.ts";
@@ -101,8 +101,8 @@ export class EventRecorder {
   /** Reads what earlier attempts of this run have recorded. */
   async #readEarlier(): Promise<void> {
     const { storage, scope, claimed, retry } = this.#options;
-    const { thread_id, turn } = claimed.run;
-    let after: number | null = Math.max(0, eventSeq(turn - TURNS, 0));
+    const { thread_id, claim_number } = claimed.run;
+    let after: number | null = Math.max(0, toEventSeq(claim_number - TURNS, 0));
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof RECOVERED_METHODS } = {
         after,
@@ -112,7 +112,7 @@ export class EventRecorder {
       for (const event of page.events) {
         if (event.run_id === claimed.run.run_id) this.#recover(decodeStoredEvent(event));
       }
-      after = page.more ? page.read_to : null;
+      after = page.has_more ? page.read_to : null;
     }
     // A read that failed is made again before the end.
     this.#hasReadEarlier = true;

@@ -1,5 +1,5 @@
 /** The execution of a job: pulls the events of its executor, and passes them on at the pace of the store. */
-import { loopTick, pause, withTimeout } from "../environment.ts";
+import { pause, waitForNextTick, withTimeout } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import { CoroutineEvents } from "../executor/coroutine.ts";
 import type { AttemptParts } from "./attempt-parts.ts";
@@ -53,7 +53,7 @@ export class Execution {
       }
       if (checkpoints.isFull() || output.isFull()) await this.#waitForSaves();
       // Bytes leave only when the event loop ticks.
-      if (++count % BUSY_EVENTS === 0 || slot.isLoopStuck()) await loopTick(environment);
+      if (++count % BUSY_EVENTS === 0 || slot.isLoopStuck()) await waitForNextTick(environment);
     }
   }
 
@@ -87,7 +87,7 @@ export class Execution {
     if (checkpoints.isFull()) await progress.save("all");
     if (!output.isFull()) return;
     // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
-    await loopTick(options.environment);
+    await waitForNextTick(options.environment);
     await progress.save("due");
   }
 

@@ -1,7 +1,7 @@
 /** The hook of the host that is called when a run has ended, and what it gets. */
-import { type Environment, loopTick } from "../environment.ts";
+import { type Environment, waitForNextTick } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { RunRow, TerminalStatus } from "../storage/mod.ts";
 
 /** A run that has ended; times are ISO 8601, UTC. */
@@ -42,13 +42,13 @@ export function createRunFinishedHook(
       status,
       metadata,
       attempt,
-      started_at: isoTime(started_at),
-      ended_at: isoTime(ended_at ?? environment.now()),
+      started_at: formatIsoTime(started_at),
+      ended_at: formatIsoTime(ended_at ?? environment.now()),
       ...(error ? { error } : {}),
     };
     onCall(
       // In a later tick: a hook that blocks must not delay the subscribers of the run.
-      loopTick(environment)
+      waitForNextTick(environment)
         .then(() => hook(finished))
         .catch((thrown: unknown) => {
           environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });

@@ -1,6 +1,6 @@
 /** The leases of a process: the heartbeat of each attempt, and the guard that keeps the process from claiming its own runs again. */
 import { type Environment, pause } from "../environment.ts";
-import type { ClaimTerms, Lease, Scope, Storage } from "../storage/mod.ts";
+import type { Lease, LeaseTerms, Scope, Storage } from "../storage/mod.ts";
 import type { AttemptState } from "./attempt-state.ts";
 
 interface HeartbeatOptions {
@@ -175,7 +175,7 @@ export interface LeasedAttempt {
  * executors are still at work.
  */
 export interface LeaseGuard {
-  sent(terms: ClaimTerms): void;
+  sent(terms: LeaseTerms): void;
   answered(token: string): void;
   /**
    * A lease or slot that this process held has expired: no claim may be sent. A run that was rolled back or taken over leaves a slot,

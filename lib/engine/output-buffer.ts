@@ -3,12 +3,12 @@ import { BarrierQueue, type WriteBarrier } from "../executor/write-barrier.ts";
 import type { Json } from "../json.ts";
 import {
   type ClaimedRun,
-  END_EVENT,
-  eventSeq,
-  FIRST_EVENT,
+  END_EVENT_NUMBER,
+  FIRST_EVENT_NUMBER,
   type NewFrame,
   type Progress,
   type ThreadEvent,
+  toEventSeq,
 } from "../storage/mod.ts";
 import { encodeFrame } from "../streams/frames.ts";
 import type { RunEvents } from "../streams/hub.ts";
@@ -54,13 +54,13 @@ export class OutputBuffer {
 
   constructor(options: OutputBufferOptions) {
     const { claimed, runEvents, barrier } = options;
-    const { turn } = claimed.run;
+    const { claim_number } = claimed.run;
     this.#options = options;
     this.#frames = new BarrierQueue(barrier);
     this.#events = new BarrierQueue(barrier);
     this.#nextFrameId = resumeFrameIds(claimed, runEvents);
-    this.#nextSeq = eventSeq(turn, FIRST_EVENT);
-    this.#publishedSeq = eventSeq(turn, 0) - 1;
+    this.#nextSeq = toEventSeq(claim_number, FIRST_EVENT_NUMBER);
+    this.#publishedSeq = toEventSeq(claim_number, 0) - 1;
   }
 
   get nextFrameId(): number {
@@ -74,7 +74,7 @@ export class OutputBuffer {
 
   /** Emits an event of the thread; `isEnd`: the last one of the run. */
   emitEvent(event: Omit<ThreadEvent, "seq">, isEnd = false): void {
-    const seq = isEnd ? eventSeq(this.#options.claimed.run.turn, END_EVENT) : this.#nextSeq++;
+    const seq = isEnd ? toEventSeq(this.#options.claimed.run.claim_number, END_EVENT_NUMBER) : this.#nextSeq++;
     this.#emit({ ...event, seq });
   }
 

@@ -1,5 +1,5 @@
 /** Runs the retention jobs, which delete or summarize old rows at intervals. */
-import { type Environment, loopTick } from "../environment.ts";
+import { type Environment, waitForNextTick } from "../environment.ts";
 
 interface RetentionJobOptions {
   readonly environment: Environment;
@@ -23,7 +23,7 @@ export function startRetentionJob({ environment, every_ms, failure, step }: Rete
 
   async function run(): Promise<void> {
     try {
-      while (!stopped && (await step()) > 0) await loopTick(environment);
+      while (!stopped && (await step()) > 0) await waitForNextTick(environment);
     } catch (error) {
       environment.log({ level: "error", message: failure, error });
     }

@@ -1,7 +1,7 @@
 /** The end of an attempt in the store: its run ends, waits, or goes back to the queue. */
 import { ResumeRefused, type StateEvent, type Task } from "../executor/contract.ts";
-import { type Json, type JsonObject, scalarsOf } from "../json.ts";
-import type { FinishOutcome, FinishRun, Suspension, TerminalStatus } from "../storage/mod.ts";
+import { type Json, type JsonObject, pickScalars } from "../json.ts";
+import type { FinishRun, FinishRunResult, Suspension, TerminalStatus } from "../storage/mod.ts";
 import { closeRunEvents, errorBody, type Tail, tailLength, waitResult } from "../streams/run-subscription.ts";
 import type { AttemptParts } from "./attempt-parts.ts";
 import {
@@ -56,7 +56,7 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
     end_frame: output.nextFrameId + tailLength(tail),
     ...options.features.finish(run, last?.values, mapper),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
-    waiting: slot.hasWaitingRuns(),
+    has_waiting_runs: slot.hasWaitingRuns(),
     // The same time in every try: it identifies a try that took effect without an answer.
     now: options.environment.now(),
   };
@@ -164,7 +164,7 @@ function describeThread(
     status: restingStatus(result, interrupts, failure),
     interrupts: Object.fromEntries(interrupts.byTask),
     error: interrupts.isRaisedAgain ? null : error,
-    ...(head === null || stateless ? {} : { scalars: isHead ? scalarsOf(last?.values) : null }),
+    ...(head === null || stateless ? {} : { scalars: isHead ? pickScalars(last?.values) : null }),
   };
 }
 
@@ -186,7 +186,7 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: Fi
   const finished = await retry(async () => {
     tries++;
     const claim = slot.nextClaim();
-    let outcome: FinishOutcome | undefined;
+    let outcome: FinishRunResult | undefined;
     try {
       outcome = await storage.finishRun(scope, claimed.lease, claim ? { ...end, next: claim.request } : end);
     } finally {

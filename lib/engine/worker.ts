@@ -2,9 +2,9 @@
  * The worker of a process: executes runs in its slots. claims.ts decides when it claims, attempt.ts executes what it has claimed.
  * A run starts because it was created, because it is due, or because another one ended; the poll is a safety net.
  */
-import { type Environment, loopWatch } from "../environment.ts";
+import { createLoopStallDetector, type Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
-import type { Origin } from "../storage/bus.ts";
+import type { ChangeOrigin } from "../storage/event-bus.ts";
 import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { startAttempt } from "./attempt.ts";
@@ -72,7 +72,7 @@ export function createWorker(options: WorkerOptions): Worker {
   });
   const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
   const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
-  const isLoopStuck = loopWatch(environment, BUSY_MS);
+  const isLoopStuck = createLoopStallDetector(environment, BUSY_MS);
   const scheduleSave = createSaveScheduler(environment);
   let stopping = false;
   let cancelPoll = (): void => {};
@@ -133,27 +133,29 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   /** Other processes may have set the cancel flag. Stops of this one come by `cancel`, with their reason and without a read. */
-  function checkCancelled(from: Origin, matches: (attempt: Attempt) => boolean): void {
+  function checkCancelled(from: ChangeOrigin, matches: (attempt: Attempt) => boolean): void {
     if (from === "here") return;
     for (const attempt of slots.attempts) if (matches(attempt)) attempt.checkCancelled();
   }
 
-  bus.on("work", scope.deployment, () => claims.wake());
-  bus.on("run", null, (run_id, from) => {
+  bus.subscribe("work", scope.deployment, () => claims.wake());
+  bus.subscribe("run", null, (run_id, from) => {
     if (run_id !== undefined && from !== "here") slots.checkLater(run_id);
     checkCancelled(from, (attempt) => run_id === undefined || run_id === attempt.run_id);
   });
-  bus.on("thread", null, (thread_id, from) => checkCancelled(from, (attempt) => thread_id === attempt.thread_id));
+  bus.subscribe("thread", null, (thread_id, from) =>
+    checkCancelled(from, (attempt) => thread_id === attempt.thread_id),
+  );
 
   // Webhooks wait for this, too: the deliveries of a dead worker are free only once this process takes over from it.
-  if (concurrency === 0) bus.checkAll();
+  if (concurrency === 0) bus.notifyAll();
   else {
     const onAcquired = (): void => {
       slots.open = true;
       poll();
-      bus.checkAll();
+      bus.notifyAll();
     };
-    releaseLock = acquireWorkerLock(options, health, onAcquired, bus.checkAll);
+    releaseLock = acquireWorkerLock(options, health, onAcquired, bus.notifyAll);
   }
 
   return {

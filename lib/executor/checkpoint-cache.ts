@@ -198,15 +198,15 @@ function asTails(
     const before = known.get(value.channel);
     const tail = before && before.version !== value.version ? tailOf(before, value) : null;
     if (before && tail !== null) {
-      const tail_length = (before.tail_length ?? 0) + tail.length;
-      if (tail_length <= value.data.length - tail_length) {
+      const delta_length = (before.delta_length ?? 0) + tail.length;
+      if (delta_length <= value.data.length - delta_length) {
         values.push({ ...value, data: tail, extends_version: before.version });
-        tails.push({ ...value, tail_length });
+        tails.push({ ...value, delta_length });
         continue;
       }
     }
     values.push(value);
-    tails.push(parent ? { ...value, tail_length: 0 } : value);
+    tails.push(parent ? { ...value, delta_length: 0 } : value);
   }
   return { values, tails };
 }

@@ -1,6 +1,6 @@
 /** The states of agents that put no checkpoints: how they are stored and read. `state-recorder.ts` puts them. */
 import type { Environment } from "../environment.ts";
-import { isObject, type Json, type JsonObject, knowText } from "../json.ts";
+import { isObject, type Json, type JsonObject, registerText } from "../json.ts";
 import { checkpointId } from "./checkpoints.ts";
 import {
   type ChannelValue,
@@ -52,7 +52,7 @@ export function toCheckpoint(
   const channels: readonly ChannelEntry[] = whole ? [[ROOT, state.values]] : members;
   const { versions, values, text } = diffChannels(channels, checkpoint_id, previous);
   // Frames and the result of the run show the same text. Put together in this way it shares the parts.
-  if (!whole && text.length > LONG_STRING) knowText(state.values as JsonObject, `{${text}}`);
+  if (!whole && text.length > LONG_STRING) registerText(state.values as JsonObject, `{${text}}`);
   const { next, tasks, call, asked } = state;
   const parts = {
     ...{ next, tasks },

@@ -1,6 +1,6 @@
 /** Finds mistakes in a JSON Schema that would let it accept any value. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { didYouMean } from "../validation.ts";
+import { suggestName } from "../validation.ts";
 
 const TYPES = ["null", "boolean", "string", "number", "integer", "array", "object"];
 
@@ -86,14 +86,14 @@ const isPlainObject = (value: unknown): value is JsonObject =>
 
 function findKeywordProblem(key: string, value: Json, path: string): string | undefined {
   if (!Object.hasOwn(KEYWORDS, key)) {
-    const hint = OTHER_KEYWORDS.has(key) ? "" : didYouMean(key, Object.keys(KEYWORDS));
+    const hint = OTHER_KEYWORDS.has(key) ? "" : suggestName(key, Object.keys(KEYWORDS));
     return hint === "" ? undefined : `${path}: unknown keyword${hint}`;
   }
   const [isValid, text] = KEYWORDS[key] as (typeof KEYWORDS)[string];
   if (isValid(value)) return undefined;
   if (key !== "type") return `${path}: ${text}`;
   const wrong = (Array.isArray(value) ? value : [value]).find((type) => !isType(type));
-  const hint = wrong === "bool" ? "; did you mean boolean?" : didYouMean(String(wrong), TYPES);
+  const hint = wrong === "bool" ? "; did you mean boolean?" : suggestName(String(wrong), TYPES);
   return `${path}: ${JSON.stringify(wrong ?? [])} is not a type${hint || `; types: ${TYPES.join(", ")}`}`;
 }
 

@@ -29,7 +29,7 @@ export async function* listStored(
     const page = [...(await retry(() => storage.listCheckpoints(scope, thread_id, query)))].reverse();
     const { length, 0: last } = page;
     // Large states make small pages, because a page is kept in memory. What a stem is the beginning of is kept anyway.
-    const whole = page.flatMap(({ values }) => values).filter(({ stem }) => stem === undefined);
+    const whole = page.flatMap(({ values }) => values).filter(({ base }) => base === undefined);
     const size = whole.reduce((sum, { data }) => sum + data.length, 1);
     for (let next = page.pop(); next; next = page.pop()) yield next;
     if (!last || length < limit) return;

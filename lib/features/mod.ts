@@ -3,13 +3,13 @@ import type { Environment } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import type { Journal } from "../executor/journal.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { Bus } from "../storage/bus.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import type { FeatureName, MembersFor } from "../storage/features.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type {
   ClaimedRun,
-  ClaimTerms,
   FinishRun,
+  LeaseTerms,
   NewRun,
   NewThread,
   Progress,
@@ -23,7 +23,7 @@ import type {
 /** What `lib/service/features.ts` passes to each feature. */
 export interface FeatureContext {
   readonly storage: Storage;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly identity: IdentityStore;
   readonly scope: Scope;
   readonly environment: Environment;
@@ -88,7 +88,7 @@ interface FeatureMembers {
   /** Members of each thread that a run creates and keeps. */
   readonly thread?: Partial<NewThread>;
   /** Members of each claim. */
-  readonly claim?: Partial<ClaimTerms>;
+  readonly claim?: Partial<LeaseTerms>;
   /** Whether statements of the feature belong to the end of the run. */
   isUsedBy?(run: RunRow): boolean;
   /** A frame right before the end of a run; null for a run without one. Results of `wait` have it as `__event__`. */

@@ -1,9 +1,9 @@
 /** Feedback, whose code loads with the first call. */
-import { lazyCalls } from "../environment.ts";
+import { createLazyModule } from "../environment.ts";
 import type { FeedbackDirectory, FeedbackOptions } from "./mod.ts";
 
 export function lazyFeedback(options: FeedbackOptions): FeedbackDirectory {
-  return lazyCalls<FeedbackDirectory>(
+  return createLazyModule<FeedbackDirectory>(
     {
       ...{ mintTokens: true, listTokens: true, token: true, submit: true },
       ...{ create: true, get: true, update: true, delete: true, list: true, stats: true },

@@ -1,6 +1,6 @@
 /** What runs need of feedback: the keys of its links and their URLs. */
 import { ServiceError } from "../errors.ts";
-import { isStorable, longerThan, NOT_STORABLE } from "../validation.ts";
+import { isLongerThan, isStorable, NOT_STORABLE } from "../validation.ts";
 
 /** The maximum code points of a feedback key. */
 const KEY_LENGTH = 255;
@@ -11,7 +11,7 @@ export const tokenUrlAt = (base: string, token_id: string): string => `${base}/a
 /** The problem of a feedback key, as the end of an error text; null for a valid key. */
 export function keyProblem(key: unknown): string | null {
   if (typeof key !== "string") return "must be a string";
-  if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
+  if (key === "" || isLongerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
   return isStorable(key) ? null : NOT_STORABLE;
 }
 

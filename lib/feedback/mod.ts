@@ -1,10 +1,10 @@
 /** Feedback: records on runs, submitted with a pre-signed token or created by an authenticated caller. */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
-import { formatRfc3339, isoTime } from "../rfc3339.ts";
-import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
+import { formatIsoTime, formatRfc3339 } from "../rfc3339.ts";
+import { type Caller, type IdentityStore, type Permission, requireWorkspacesWith } from "../storage/identity.ts";
 import type {
   FeedbackConfig,
   FeedbackPatch,
@@ -123,7 +123,7 @@ export interface FeedbackTokens {
 }
 
 /** Feedback in any scope, and its tokens. */
-export interface FeedbackDirectory extends Directory<Feedback>, FeedbackTokens {}
+export interface FeedbackDirectory extends InternalResource<Feedback>, FeedbackTokens {}
 
 export interface FeedbackOptions {
   readonly storage: Storage;
@@ -174,7 +174,7 @@ function createTargets(options: FeedbackOptions) {
   }
 
   async function targetFor(scope: Scope, by: Caller, run_id: string): Promise<Target> {
-    const [workspace_id = ""] = workspacesWith(by, "feedback:create");
+    const [workspace_id = ""] = requireWorkspacesWith(by, "feedback:create");
     if (scope.filter && !(await storage.getRun(scope, run_id))) throw unknownRun();
     const place = await targetOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
@@ -215,7 +215,7 @@ function tokenVerbs(
 
   return {
     async mintTokens(scope, by, requests) {
-      workspacesWith(by, "feedback:create");
+      requireWorkspacesWith(by, "feedback:create");
       const places = new Map<string, Target>();
       for (const { run_id } of requests) {
         if (!places.has(run_id)) places.set(run_id, await targetFor(scope, by, run_id));
@@ -231,7 +231,7 @@ function tokenVerbs(
     },
 
     async listTokens(scope, by, query) {
-      const workspace_ids = workspacesWith(by, "feedback:read");
+      const workspace_ids = requireWorkspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
       const search = { ...query, run_id, workspace_ids, scope };
       const rows = await storage.listFeedbackTokens({ ...search, sort_order: "asc" });
@@ -294,7 +294,7 @@ function recordVerbs(
 ): Pick<FeedbackDirectory, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** The record, if the caller has the permission in its workspace. */
   async function permittedRow(scope: Scope, by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
-    workspacesWith(by, permission);
+    requireWorkspacesWith(by, permission);
     const workspace_ids = [...by.workspaces.keys()];
     const [row] = await storage.listFeedback({ workspace_ids, ids: [id], scope, limit: 1, offset: 0 });
     if (!row) throw unknownRecord();
@@ -304,14 +304,14 @@ function recordVerbs(
 
   /** A search of what the caller may read. Run ids are stored in lower case. */
   function searchOf<Query extends FeedbackFilter>(scope: Scope, by: Caller, query: Query) {
-    const workspace_ids = workspacesWith(by, "feedback:read");
+    const workspace_ids = requireWorkspacesWith(by, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
     return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope };
   }
 
   return {
     async create(scope, by, request) {
-      workspacesWith(by, "feedback:create");
+      requireWorkspacesWith(by, "feedback:create");
       const { id: requestedId, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
         run_id === null ? await targetOfSession(scope, by, session_id) : await targetFor(scope, by, run_id);
@@ -409,9 +409,9 @@ function toRecord(row: FeedbackRow): FeedbackRecord {
     value: row.value,
     comment: row.comment,
     correction: row.correction,
-    created_at: isoTime(row.created_at),
-    modified_at: isoTime(row.modified_at),
-    start_time: isoTime(row.run_started_at),
+    created_at: formatIsoTime(row.created_at),
+    modified_at: formatIsoTime(row.modified_at),
+    start_time: formatIsoTime(row.run_started_at),
     feedback_source: { type: row.source, metadata: row.source_metadata, user_id: row.user_id, user_name: null },
     comparative_experiment_id: null,
     feedback_group_id: null,

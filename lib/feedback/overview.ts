@@ -1,12 +1,19 @@
 /** Feedback of all runs: scores over time, and the links that accept it. */
 
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import { uuidV5 } from "../environment.ts";
-import { invalidField, ServiceError } from "../errors.ts";
+import { invalidFieldError, ServiceError } from "../errors.ts";
 import type { IsoTime, Uuid } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
-import { type Cursor, cursorOf, type Listing, type ListPosition, positionOf, timeOf } from "../storage/cursor.ts";
-import { type Caller, workspacesWith } from "../storage/identity.ts";
+import { formatIsoTime } from "../rfc3339.ts";
+import {
+  type CursorPage,
+  type CursorQuery,
+  decodeCursor,
+  encodeCursor,
+  type ListPosition,
+  parseTime,
+} from "../storage/cursor.ts";
+import { type Caller, requireWorkspacesWith } from "../storage/identity.ts";
 import type { FeedbackStorage, FeedbackTokenRow } from "../storage/mod.ts";
 
 /** The width of the buckets of scores. */
@@ -56,7 +63,7 @@ export interface FeedbackOverview {
   /** Errors: forbidden, invalid (a time, the range). */
   scores(by: Caller, query: ScoreQuery): Promise<ScoreSeries>;
   /** Newest first, expired ones too. Default limit: 50. Errors: forbidden, invalid (no public base URL, the cursor). */
-  links(by: Caller, query?: Cursor): Promise<Listing<FeedbackLink>>;
+  links(by: Caller, query?: CursorQuery): Promise<CursorPage<FeedbackLink>>;
   /** The link accepts nothing more; its records stay. Errors: forbidden, not_found. */
   revokeLink(by: Caller, id: string): Promise<void>;
 }
@@ -87,16 +94,16 @@ function placeFor(by: Caller, { token_id, workspace_id, created_at }: FeedbackTo
 export function feedbackOverview(
   storage: FeedbackStorage,
   tokenUrl: (token_id: string) => string,
-): Directory<FeedbackOverview> {
+): InternalResource<FeedbackOverview> {
   return {
     async scores(scope, by, query) {
-      const workspace_ids = workspacesWith(by, "feedback:read");
+      const workspace_ids = requireWorkspacesWith(by, "feedback:read");
       const { stride = "day", key } = query;
-      const [start, end] = [timeOf("start", query.start), timeOf("end", query.end)];
+      const [start, end] = [parseTime("start", query.start), parseTime("end", query.end)];
       const stride_ms = STRIDES[stride];
-      if (end <= start) throw invalidField("end", "must be after start");
+      if (end <= start) throw invalidFieldError("end", "must be after start");
       if (end - start > MOST_BUCKETS * stride_ms) {
-        throw invalidField("end", `must be at most ${MOST_BUCKETS} ${stride}s after start`);
+        throw invalidFieldError("end", `must be at most ${MOST_BUCKETS} ${stride}s after start`);
       }
       const rows = await storage.feedbackBuckets({
         workspace_ids,
@@ -108,26 +115,32 @@ export function feedbackOverview(
         key,
         buckets: rows
           .filter((row) => row.key === key)
-          .map(({ bucket, n, avg, min, max }) => ({ start: isoTime(start + bucket * stride_ms), n, avg, min, max })),
+          .map(({ bucket, n, avg, min, max }) => ({
+            start: formatIsoTime(start + bucket * stride_ms),
+            n,
+            avg,
+            min,
+            max,
+          })),
       }));
-      return { start: isoTime(start), end: isoTime(end), stride, keys };
+      return { start: formatIsoTime(start), end: formatIsoTime(end), stride, keys };
     },
 
     async links(scope, by, { limit = 50, cursor } = {}) {
-      const workspace_ids = workspacesWith(by, "feedback:read");
-      const query = { workspace_ids, limit, ...positionOf(cursor) };
+      const workspace_ids = requireWorkspacesWith(by, "feedback:read");
+      const query = { workspace_ids, limit, ...decodeCursor(cursor) };
       const rows = await storage.listFeedbackTokens({ ...query, scope, sort_order: "desc" });
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const items = rows.map(async (row): Promise<FeedbackLink> => {
         const { run_id, feedback_key, created_at, expires_at, submissions } = row;
-        const times = { created_at: isoTime(created_at), expires_at: isoTime(expires_at) };
+        const times = { created_at: formatIsoTime(created_at), expires_at: formatIsoTime(expires_at) };
         return { ...(await tokenFor(by, row, tokenUrl)), run_id, feedback_key, submissions, ...times };
       });
-      return { items: await Promise.all(items), next: cursorOf(last ? placeFor(by, last) : null) };
+      return { items: await Promise.all(items), next: encodeCursor(last ? placeFor(by, last) : null) };
     },
 
     async revokeLink(scope, by, id) {
-      const workspace_ids = workspacesWith(by, "feedback:create");
+      const workspace_ids = requireWorkspacesWith(by, "feedback:create");
       const deleted = await storage.deleteFeedbackToken(scope, workspace_ids, id.toLowerCase());
       if (!deleted) throw new ServiceError("not_found", "Feedback link not found");
     },

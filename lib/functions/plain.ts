@@ -1,12 +1,12 @@
 /** Values of functions: copies of JSON, and what they are called in errors. */
-import { type Json, plainCopy } from "../json.ts";
+import { copyPlainJson, type Json } from "../json.ts";
 
 /**
  * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
  * Any other value throws an error that names its path.
  */
 export function copyJson(value: unknown, path: string): Json {
-  return plainCopy(value) ?? copyAtPath(value, { name: path, parent: null, object: undefined });
+  return copyPlainJson(value) ?? copyAtPath(value, { name: path, parent: null, object: undefined });
 }
 
 /** Where a value is: its text is made only for an error. `holds`: the object there, whose members are copied. */

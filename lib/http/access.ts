@@ -1,9 +1,9 @@
 /** Who may call: the host names of the server, the origins of web pages (CORS), and the caller of a request by the class of its route. */
 
 import type { AuthUser } from "../auth/custom.ts";
-import { type AccessLevel, type Access as Accounts, type Principal, unauthenticated } from "../auth/principal.ts";
+import { type AccessLevel, type Access as Accounts, anonymousPrincipal, type Principal } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
-import { type CorsOptions, originPattern } from "../options/http.ts";
+import { type CorsOptions, createOriginPattern } from "../options/http.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Route } from "./route.ts";
 
@@ -101,7 +101,7 @@ export class CorsPolicy {
    */
   constructor(cors: CorsOptions = {}, hosts?: readonly string[], studio = false) {
     this.#names = hosts && new Set(hosts.map((host) => host.toLowerCase()));
-    this.#pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
+    this.#pattern = cors.allow_origin_regex === undefined ? null : createOriginPattern(cors.allow_origin_regex);
     this.#origins = cors.allow_origins ?? (hosts || this.#pattern ? [] : ["*"]);
     this.#studio = studio;
     this.#credentials = cors.allow_credentials === true;
@@ -261,7 +261,7 @@ export function authenticate(
     route,
     access,
     principal() {
-      if (access === "open" || access === "account") return Promise.resolve(unauthenticated);
+      if (access === "open" || access === "account") return Promise.resolve(anonymousPrincipal);
       principal ??= accounts.principal(request, access, user);
       return principal;
     },

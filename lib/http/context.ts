@@ -1,6 +1,6 @@
 /** The context that the handler of a route gets for a request. */
 import type { Principal } from "../auth/principal.ts";
-import { loopTick } from "../environment.ts";
+import { waitForNextTick as resolveNextTick } from "../environment.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Authentication } from "./access.ts";
 import { getDisconnectSignal, toCallerName } from "./caller.ts";
@@ -44,11 +44,13 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
       ...principal,
       user: (await auth.accountCaller()).user ?? null,
     });
-    const waitForNextTick = (): Promise<void> => loopTick(environment);
+    const waitForNextTick = (): Promise<void> => resolveNextTick(environment);
     const { logUnknownKeys } = handler;
     const onUnknownKeys: RequestContext["onUnknownKeys"] =
       logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
-    const { nouns: resources, guard } = service.bind(auth.access === "account" ? ofAccount : () => principal);
+    const { resources, guardResponse: guard } = service.authorizeRequest(
+      auth.access === "account" ? ofAccount : () => principal,
+    );
     return {
       ...{ ...call, service, handler, bodyBudget, params, rawQuery, bytes, waitForNextTick, onUnknownKeys },
       ...{ resources, guard },

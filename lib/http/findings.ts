@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { InputError, type InputIssue } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Page } from "../storage/mod.ts";
-import { findingOf } from "../validation.ts";
+import { toInputIssue } from "../validation.ts";
 import { readJson as parsed, UUID } from "./parse.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
@@ -30,7 +30,7 @@ export function parseWithSchema<Output>(
 ): Output {
   const result = v.safeParse(schema, sent, { abortPipeEarly: true });
   if (result.success) return result.output;
-  throw new InputError(result.issues.map((issue) => ({ ...findingOf(issue, loc), ...saidBy(issue) })));
+  throw new InputError(result.issues.map((issue) => ({ ...toInputIssue(issue, loc), ...saidBy(issue) })));
 }
 
 /** What an issue says. Issues of a schema are about types, those of its checks about values. */

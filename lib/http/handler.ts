@@ -2,13 +2,13 @@
  * The HTTP entry: `createHandler` serves a service by the route table.
  * @module
  */
-import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
-import { createBudget, type Environment, tickLimit } from "../environment.ts";
+import { type AuthUser, HandlerRefusal } from "../auth/custom.ts";
+import { createSemaphore, createTickBudget, type Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { disabledGroups, type HttpOptions } from "../options/http.ts";
-import { baseUrl } from "../options.ts";
+import { findDisabledGroups, type HttpOptions } from "../options/http.ts";
+import { getPublicBaseUrl } from "../options.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
-import { problemsIn } from "../validation.ts";
+import { findProblems } from "../validation.ts";
 import {
   type Authentication,
   authenticate,
@@ -56,7 +56,7 @@ export type Handler = (request: Request, host?: HandlerHost | object) => Promise
  * ```
  */
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
-  const [problem] = problemsIn(handlerOptionsSchema, options);
+  const [problem] = findProblems(handlerOptionsSchema, options);
   if (problem !== undefined) throw new TypeError(`createHandler: ${problem}`);
   const mount = createMount(serviceInternals(given), options);
   const { environment } = mount.service;
@@ -92,7 +92,7 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   const { http = {} } = service.options;
   const base = (options.prefix ?? "").replace(/\/$/, "");
   const cors = new CorsPolicy(http.cors, options.hosts, options.langsmith_studio);
-  const disabled = disabledGroups(http);
+  const disabled = findDisabledGroups(http);
   const isHidden = (route: Route): boolean =>
     (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
   const table = createRouteTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
@@ -124,9 +124,9 @@ function createHandlerState(
 ): HandlerState {
   return {
     base,
-    streamingBodies: { environment, openCount: 0, tickBudget: tickLimit(environment, CHUNKS_PER_TICK) },
+    streamingBodies: { environment, openCount: 0, tickBudget: createTickBudget(environment, CHUNKS_PER_TICK) },
     bodyBudget: createBodyBudget(environment, http.large_bodies),
-    socketLimits: { commands: tickLimit(environment, 1), whole: createBudget(WHOLE_MESSAGES) },
+    socketLimits: { commands: createTickBudget(environment, 1), whole: createSemaphore(WHOLE_MESSAGES) },
     docs: options.docs,
     hasStudio: options.studio !== undefined,
     logUnknownKeys: options.development ? createUnknownKeyLog(environment) : undefined,
@@ -209,7 +209,7 @@ async function serve(mount: Mount, incoming: IncomingRequest): Promise<Response>
   const response = match
     ? callRoute(mount, incoming, match, auth)
     : refuse(request, table.findRoutes(url.pathname), auth);
-  const base_url = (): string => baseUrl(service.options) ?? new URL(request.url).origin + base;
+  const base_url = (): string => getPublicBaseUrl(service.options) ?? new URL(request.url).origin + base;
   const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
   return await settle(service.environment, { request, request_id }, response, { route, challenge });
 }
@@ -263,7 +263,7 @@ async function settle(
     const asks = isKnown ? challenge?.(error) : undefined;
     const headers: HeaderValues = asks === undefined ? {} : { "www-authenticate": asks };
     // The host's own authentication chose the status, text and headers.
-    if (error instanceof AuthRefusal) {
+    if (error instanceof HandlerRefusal) {
       return errorResponse(error, { ...headers, ...error.headers }, route, error.status);
     }
     return failureResponse(error, request, { ...headers, ...route?.public_headers?.all }, route);

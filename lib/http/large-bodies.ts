@@ -1,5 +1,5 @@
 /** Large requests and responses: each takes its size from a byte budget of the server before it is in memory for long. */
-import { type Environment, loopTick } from "../environment.ts";
+import { type Environment, waitForNextTick } from "../environment.ts";
 import type { LargeBodyOptions } from "../options/http.ts";
 import { type ByteBudget, type ByteReservation, createByteBudget } from "./byte-budget.ts";
 import { createMemoryHint } from "./memory-hint.ts";
@@ -116,7 +116,7 @@ export function createBodyBudget(
     busy_ms += Math.max(0, now() - from);
     if (busy_ms < MAX_BUSY_MS) return;
     busy_ms = 0;
-    await loopTick(environment);
+    await waitForNextTick(environment);
   }
   const sharedReservations = new SharedReservations();
   const responseSizes = new ResponseSizes();

@@ -1,5 +1,5 @@
 /** Bodies that stay open while a run executes, and are sent in chunks as their reader pulls. */
-import { pieceEnd } from "../json.ts";
+import { surrogateSafeEnd } from "../json.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";
@@ -104,7 +104,7 @@ class ChunkCutter {
     let chunk = "";
     let count = 0;
     for (const piece of this.#unsent) {
-      const room = pieceEnd(piece, Math.max(0, CHUNK_CHARS - chunk.length));
+      const room = surrogateSafeEnd(piece, Math.max(0, CHUNK_CHARS - chunk.length));
       if (piece.length > room) {
         chunk += piece.slice(0, room);
         this.#unsent[count] = piece.slice(room);

@@ -1,6 +1,15 @@
 /** The options of one handler, and their schema. */
 import type { AuthUser } from "../auth/custom.ts";
-import { callable, flag, rule, type Schema, type Section, section, text, texts } from "../validation.ts";
+import {
+  callable,
+  flag,
+  listOfStrings,
+  type Schema,
+  type Section,
+  strictSection,
+  stringMatching,
+  valueMatching,
+} from "../validation.ts";
 import type { App } from "./host-app.ts";
 
 /** An OpenAPI document, which says what a handler serves. */
@@ -54,15 +63,15 @@ export interface HandlerOptions {
 }
 
 /** The schema of the options. */
-export const handlerOptionsSchema: Section = section({
-  prefix: text((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
-  hosts: texts(() => true, "host names"),
+export const handlerOptionsSchema: Section = strictSection({
+  prefix: stringMatching((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
+  hosts: listOfStrings(() => true, "host names"),
   open_metrics: flag,
   langsmith_studio: flag,
   development: flag,
   docs: callable,
   studio: callable,
-  app: rule(
+  app: valueMatching(
     (app) => typeof app === "function" || typeof (app as { fetch?: unknown } | null)?.fetch === "function",
     "must be a function, or an object with fetch",
   ),

@@ -1,12 +1,20 @@
 /** Validates requests: reads JSON bodies, queries and path segments, with the schemas that several routes share. Every error names its field. */
 import * as v from "valibot";
-import { type ErrorReason, InputError, invalidField, ServiceError } from "../errors.ts";
+import { type ErrorReason, InputError, invalidFieldError, ServiceError } from "../errors.ts";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { RunStatus, ThreadStatus } from "../storage/mod.ts";
 import type { CheckpointSelector } from "../threads/mod.ts";
-import { BEYOND, findingOf, flag, isFiniteJson, isStorable, NOT_STORABLE, oneOf } from "../validation.ts";
+import {
+  flag,
+  isFiniteJson,
+  isStorable,
+  NOT_STORABLE,
+  NUMBER_OUT_OF_RANGE,
+  stringEnum,
+  toInputIssue,
+} from "../validation.ts";
 import { JsonScan, MAX_DEPTH } from "./json-scan.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
@@ -30,7 +38,7 @@ export function readObject<Output>(
   { onUnknownKeys }: { readonly onUnknownKeys?: OnUnknownKeys | undefined } = {},
 ): Output {
   const body = bytes.length === 0 ? {} : readJson(bytes);
-  if (!isObject(body)) throw invalidField("body", "must be an object");
+  if (!isObject(body)) throw invalidFieldError("body", "must be an object");
   reportUnknownKeys(body, schema, onUnknownKeys);
   return check(schema, body);
 }
@@ -43,10 +51,10 @@ export function readList<Output>(
 ): Output[] {
   const body = bytes.length === 0 ? [] : readJson(bytes);
   if (!Array.isArray(body) || body.length === 0) {
-    throw invalidField("body", "must be a list with at least one item");
+    throw invalidFieldError("body", "must be a list with at least one item");
   }
   return body.map((item, i) => {
-    if (!isObject(item)) throw invalidField(`${i}`, "must be an object");
+    if (!isObject(item)) throw invalidFieldError(`${i}`, "must be an object");
     reportUnknownKeys(item, schema, onUnknownKeys);
     return check(schema, item, [i]);
   });
@@ -55,7 +63,7 @@ export function readList<Output>(
 /** Errors: bad_request (no JSON), invalid (nested too deep). */
 export function readJson(bytes: Uint8Array): unknown {
   if (!depthCheckedBodies.has(bytes) && !new JsonScan().scan(bytes, bytes.length))
-    throw invalidField("body", `must not nest deeper than ${MAX_DEPTH} levels`);
+    throw invalidFieldError("body", `must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch {
@@ -79,7 +87,7 @@ export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>):
 /** A thread or run id of a path, in lower case. */
 export function parseUuid(value: string | undefined, field: string): string {
   const id = parsePathSegment(value, field);
-  if (!UUID.test(id)) throw invalidField(field, "must be a UUID");
+  if (!UUID.test(id)) throw invalidFieldError(field, "must be a UUID");
   return id.toLowerCase();
 }
 
@@ -101,10 +109,10 @@ export function parsePathSegment(value: string | undefined, field: string): stri
   try {
     decoded = decodeURIComponent(value ?? "");
   } catch {
-    throw invalidField(field, "is not valid percent-encoding");
+    throw invalidFieldError(field, "is not valid percent-encoding");
   }
   if (/[/\\\0]/.test(decoded) || decoded === "." || decoded === "..") {
-    throw invalidField(field, "must not contain slashes, backslashes or U+0000");
+    throw invalidFieldError(field, "must not contain slashes, backslashes or U+0000");
   }
   return decoded;
 }
@@ -123,10 +131,10 @@ function check<Output>(schema: FieldSchema<Output>, sent: JsonObject, place: rea
   if (result.success) {
     const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
     if (beyond === undefined) return result.output;
-    throw new InputError([{ loc: [...place, beyond], msg: BEYOND, type: "value_error" }]);
+    throw new InputError([{ loc: [...place, beyond], msg: NUMBER_OUT_OF_RANGE, type: "value_error" }]);
   }
   const issue = result.issues[0];
-  const { loc, msg } = findingOf(issue, place);
+  const { loc, msg } = toInputIssue(issue, place);
   const missing = issue.path?.at(-1)?.value === undefined;
   const found = missing ? { msg: "is required", type: "missing" } : { msg, type: "value_error" };
   throw new InputError([{ loc: issue.path ? loc : [...place, "body"], ...found }]);
@@ -172,7 +180,7 @@ export type FieldSchema<Output> = v.GenericSchema<unknown, Output> & {
   readonly entries: Readonly<Record<string, v.GenericSchema>>;
 };
 
-export { flag, oneOf, UUID };
+export { flag, stringEnum as oneOf, UUID };
 
 /** The longest name of a node, graph, checkpoint or the like. */
 const MOST_CHARACTERS = 1_024;
@@ -214,13 +222,13 @@ export const pageFields: {
   limit: v.optional(integer(1, 1000), 10),
   offset: v.optional(integer(0, Number.MAX_SAFE_INTEGER), 0),
 };
-const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
+const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(stringEnum(["asc", "desc"]));
 
 /** What a search sorts by, one of `fields`, and in which order. */
 export const sortFields = <Field extends string>(
   fields: readonly Field[],
 ): { readonly sort_by: v.GenericSchema<Field | undefined>; readonly sort_order: typeof order } => ({
-  sort_by: v.optional(oneOf(fields)),
+  sort_by: v.optional(stringEnum(fields)),
   sort_order: order,
 });
 
@@ -305,12 +313,12 @@ export const checkpoint: v.GenericSchema<CheckpointSelector> = passthroughObject
   checkpoint_map: v.optional(anyObject),
 });
 export const ifExists: v.OptionalSchema<v.GenericSchema<"raise" | "do_nothing">, undefined> = v.optional(
-  oneOf(["raise", "do_nothing"]),
+  stringEnum(["raise", "do_nothing"]),
 );
 
-export const streamMode: v.GenericSchema<StreamMode> = oneOf(STREAM_MODES);
+export const streamMode: v.GenericSchema<StreamMode> = stringEnum(STREAM_MODES);
 
-export const runStatus: v.GenericSchema<RunStatus> = oneOf([
+export const runStatus: v.GenericSchema<RunStatus> = stringEnum([
   "pending",
   "running",
   "success",
@@ -318,4 +326,4 @@ export const runStatus: v.GenericSchema<RunStatus> = oneOf([
   "timeout",
   "interrupted",
 ]);
-export const threadStatus: v.GenericSchema<ThreadStatus> = oneOf(["idle", "busy", "interrupted", "error"]);
+export const threadStatus: v.GenericSchema<ThreadStatus> = stringEnum(["idle", "busy", "interrupted", "error"]);

@@ -1,5 +1,5 @@
 /** Reads the body of a request, within limits of size and time, and its headers. */
-import { type Environment, loopTick } from "../environment.ts";
+import { type Environment, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { carriesCredential } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -50,7 +50,7 @@ export function createBodyReader(
   { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds,
 ): { readonly read: ReadBody; readonly messages: MessageParser } {
   const checkCount = (bytes: Uint8Array): Promise<void> =>
-    countValues(bytes, max_body_values, () => loopTick(environment));
+    countValues(bytes, max_body_values, () => waitForNextTick(environment));
   return {
     async read(request, { limit = max_body_bytes, reserveMemory }) {
       const bytes = await readBytes(environment, body_timeout_ms, request, { limit, reserveMemory });

@@ -1,6 +1,6 @@
 /** The result of a run as a response that waits for it, kept alive by white space. */
 import { ServiceError } from "../errors.ts";
-import { type Json, type SharedText, textOf } from "../json.ts";
+import { type Json, type SharedText, stringifyShared } from "../json.ts";
 import type { RunWait } from "../runs/mod.ts";
 import { type ByteReservation, ClientDisconnectedError } from "./byte-budget.ts";
 import { type BodySource, createStreamingResponse, type SourceText } from "./open-body.ts";
@@ -105,14 +105,14 @@ class ResultSource implements BodySource {
 
   async #read(result: Promise<Json | null>): Promise<SharedText> {
     try {
-      return textOf((await result) ?? {});
+      return stringifyShared((await result) ?? {});
     } catch (error) {
       if (isNotFound(error)) throw error;
       const { run_id, thread_id } = this.#ids;
       const ids = { run_id, thread_id, request_id: this.#context.request_id };
       const { environment } = this.#context.handler.streamingBodies;
       environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
-      return textOf({ __error__: { error: "InternalServerError", message: "Internal server error" } });
+      return stringifyShared({ __error__: { error: "InternalServerError", message: "Internal server error" } });
     }
   }
 

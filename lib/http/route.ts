@@ -1,13 +1,13 @@
 /** One row of the route table, and the context that its handler gets for a request. */
 
-import type { RequestBinding } from "../auth/binding.ts";
+import type { RequestAuthorizer } from "../auth/authorizer.ts";
 import type { AuthEvent } from "../auth/custom.ts";
 import type { AccessLevel, Principal } from "../auth/principal.ts";
-import type { Budget, Environment, TickLimit } from "../environment.ts";
+import type { Environment, TickBudget, WeightedSemaphore } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import type { HttpOptions, RouteGroup } from "../options/http.ts";
 import type { ServiceOptions } from "../options.ts";
-import type { RequestNouns } from "../service/nouns.ts";
+import type { RequestResources } from "../service/resources.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/frames.ts";
@@ -120,15 +120,15 @@ export interface StreamingBodies {
   readonly environment: Environment;
   openCount: number;
   /** What all of them and all WebSockets send, in chunks of 4 KiB. */
-  readonly tickBudget: TickLimit;
+  readonly tickBudget: TickBudget;
   /** Large texts that several of them hold: each endpoint makes its own from the frames of a run. */
   sharedTexts?: SharedTexts<Frame>;
 }
 
 /** What all WebSockets of one handler share. */
 export interface SocketLimits {
-  readonly commands: TickLimit;
-  readonly whole: Budget;
+  readonly commands: TickBudget;
+  readonly whole: WeightedSemaphore;
 }
 
 /** What all requests to one handler share. */
@@ -160,12 +160,12 @@ export interface HandlerState {
 export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
   /** The service without its nouns; feedback by a token has no caller. */
-  readonly service: Omit<ServiceInternals, keyof RequestNouns | "directories"> & {
+  readonly service: Omit<ServiceInternals, keyof RequestResources | "directories"> & {
     readonly feedback: Pick<ServiceInternals["feedback"], "token" | "submit">;
     readonly calls: Pick<ServiceInternals["calls"], "deliver">;
   };
   /** The nouns as the caller of the request may use them. */
-  readonly resources: RequestNouns;
+  readonly resources: RequestResources;
   readonly handler: HandlerState;
   readonly host: HandlerHost;
   /** The large bodies of the request: its responses take from the byte budget of the handler. */
@@ -189,7 +189,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   query(): Query;
   /** Resolves in the next tick of the event loop. */
   waitForNextTick(): Promise<void>;
-  guard: RequestBinding["guard"];
+  guard: RequestAuthorizer["guardResponse"];
 }
 
 /** Lets other requests run between reading a large body and using it. */

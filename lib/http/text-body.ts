@@ -1,6 +1,6 @@
 /** Response bodies of text that are sent in pieces at the speed of their reader. */
 import type { Environment } from "../environment.ts";
-import { pieceEnd } from "../json.ts";
+import { surrogateSafeEnd } from "../json.ts";
 
 /** The size of a piece in characters. */
 const PIECE_CHARS = 64 * 1024;
@@ -74,7 +74,7 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
     async send(text) {
       for (let from = 0, to = 0; from < text.length; from = to) {
         if (isEnded) throw new Error("The body has no reader any more");
-        to = pieceEnd(text, from + PIECE_CHARS);
+        to = surrogateSafeEnd(text, from + PIECE_CHARS);
         controller?.enqueue(encoder.encode(text.slice(from, to)));
         await untilPulled();
       }

@@ -1,6 +1,6 @@
 /** Logs the unknown keys of request bodies, for developers: requests ignore them. */
 import type { Environment } from "../environment.ts";
-import { didYouMean } from "../validation.ts";
+import { suggestName } from "../validation.ts";
 import type { HandlerState } from "./route.ts";
 
 /** What clients of LangGraph send and only LangGraph's servers use. */
@@ -16,7 +16,7 @@ export function createUnknownKeyLog(
   return ({ method, path }, keys, allowed) => {
     const hints = keys
       .filter((key) => !KEYS_OF_CLIENTS.has(key))
-      .map((key) => `${key}${didYouMean(key, allowed).replace(/^; (.*)$/, " ($1)")}`);
+      .map((key) => `${key}${suggestName(key, allowed).replace(/^; (.*)$/, " ($1)")}`);
     const warning = `${method} ${path} ${hints}`;
     if (hints.length === 0 || logged.has(warning) || logged.size >= MAX_WARNINGS) return;
     logged.add(warning);

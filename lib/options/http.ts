@@ -1,7 +1,18 @@
 /** The HTTP options of a service, and their schema. */
-import { anything, flag, isWhole, oneOf, rule, type Section, section, text, texts, whole } from "../validation.ts";
+import {
+  anything,
+  flag,
+  integerBetween,
+  isIntegerBetween,
+  listOfStrings,
+  type Section,
+  strictSection,
+  stringEnum,
+  stringMatching,
+  valueMatching,
+} from "../validation.ts";
 
-const GROUPS = [
+const ROUTE_GROUPS = [
   "crons",
   "runs",
   "threads",
@@ -17,17 +28,19 @@ const GROUPS = [
 ] as const;
 
 /** A group of routes that a host may disable. */
-export type RouteGroup = (typeof GROUPS)[number];
+export type RouteGroup = (typeof ROUTE_GROUPS)[number];
 
 /** The options that disable groups, as `disable_threads`. */
 type DisabledGroups = { readonly [Group in RouteGroup as `disable_${Group}`]?: boolean };
 
 /** All of these options. */
-export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = GROUPS.map((group) => `disable_${group}` as const);
+export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = ROUTE_GROUPS.map(
+  (group) => `disable_${group}` as const,
+);
 
 /** The groups that these options disable. */
-export const disabledGroups = (options: DisabledGroups): ReadonlySet<string> =>
-  new Set(GROUPS.filter((group) => options[`disable_${group}`] === true));
+export const findDisabledGroups = (options: DisabledGroups): ReadonlySet<string> =>
+  new Set(ROUTE_GROUPS.filter((group) => options[`disable_${group}`] === true));
 
 /** Which request headers runs see: names and patterns with `*`, case-insensitive. */
 export interface HeaderChoice {
@@ -134,7 +147,7 @@ export interface HttpOptions extends DisabledGroups {
 }
 
 /** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
-export const originPattern = (source: string): RegExp => {
+export const createOriginPattern = (source: string): RegExp => {
   // Compiled alone first, so that the source cannot close the group around it.
   new RegExp(source);
   return new RegExp(`^(?:${source})$`);
@@ -146,68 +159,74 @@ const isOrigin = (text: string): boolean => /^(?:\*|null|[a-z][a-z0-9+.-]*:\/\/[
 
 function isPattern(source: string): boolean {
   try {
-    originPattern(source);
+    createOriginPattern(source);
     return true;
   } catch {
     return false;
   }
 }
 
-const isServers = (list: unknown): boolean =>
+const isUrlList = (list: unknown): boolean =>
   Array.isArray(list) && list.length > 0 && list.every((url) => typeof url === "string" && URL.canParse(url));
-const count = rule((value) => isWhole(value, 1, Number.MAX_SAFE_INTEGER), "must be a whole number above 0");
+const count = valueMatching(
+  (value) => isIntegerBetween(value, 1, Number.MAX_SAFE_INTEGER),
+  "must be a whole number above 0",
+);
 const MIN_BUDGET_BYTES = 1024 * 1024;
-const methods = texts(isToken, "HTTP methods");
-const headers = texts(isToken, "header names");
-const patterns = texts(isToken, "header names, in which * stands for any characters");
+const methods = listOfStrings(isToken, "HTTP methods");
+const headers = listOfStrings(isToken, "header names");
+const patterns = listOfStrings(isToken, "header names, in which * stands for any characters");
 
 /** The schema of the options. */
-export const httpSchema: Section = section({
+export const httpSchema: Section = strictSection({
   // Validated with the webhooks.
   disable_webhooks: anything,
   ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
   enable_custom_route_auth: flag,
-  body_timeout_ms: whole(1, 2_147_483_647),
+  body_timeout_ms: integerBetween(1, 2_147_483_647),
   max_body_bytes: count,
   max_body_values: count,
-  large_bodies: section({
-    budget_bytes: rule(
-      (value) => isWhole(value, MIN_BUDGET_BYTES, Number.MAX_SAFE_INTEGER),
+  large_bodies: strictSection({
+    budget_bytes: valueMatching(
+      (value) => isIntegerBetween(value, MIN_BUDGET_BYTES, Number.MAX_SAFE_INTEGER),
       `must be a whole number, at least ${MIN_BUDGET_BYTES}`,
     ),
-    caller_share: rule(
+    caller_share: valueMatching(
       (value) => typeof value === "number" && value > 0 && value <= 1,
       "must be a number above 0, at most 1",
     ),
-    wait_ms: whole(0, 2_147_483_647),
-    stalled_ms: whole(1, 2_147_483_647),
+    wait_ms: integerBetween(0, 2_147_483_647),
+    stalled_ms: integerBetween(1, 2_147_483_647),
   }),
-  middleware_order: oneOf(["middleware_first", "auth_first"]),
-  ag_ui: section({
-    on_disconnect: oneOf(["cancel", "continue"]),
-    state: oneOf(["read", "write"]),
+  middleware_order: stringEnum(["middleware_first", "auth_first"]),
+  ag_ui: strictSection({
+    on_disconnect: stringEnum(["cancel", "continue"]),
+    state: stringEnum(["read", "write"]),
     legacy_interrupts: flag,
   }),
-  ai: section({ replay_ms: whole(0, 2_147_483_647), subagents: oneOf(["hidden", "preliminary"]) }),
-  cors: section({
-    allow_origins: texts(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
-    allow_origin_regex: text(isPattern, "is not a valid regular expression"),
+  ai: strictSection({ replay_ms: integerBetween(0, 2_147_483_647), subagents: stringEnum(["hidden", "preliminary"]) }),
+  cors: strictSection({
+    allow_origins: listOfStrings(
+      isOrigin,
+      "origins such as https://app.example, or *; for patterns see allow_origin_regex",
+    ),
+    allow_origin_regex: stringMatching(isPattern, "is not a valid regular expression"),
     allow_methods: methods,
     allow_headers: headers,
     allow_credentials: flag,
     expose_headers: headers,
-    max_age: whole(0, 31_536_000),
+    max_age: integerBetween(0, 31_536_000),
   }),
-  configurable_headers: section({ includes: patterns, excludes: patterns }),
-  mcp: section({
-    task_after_ms: whole(0, 2_147_483_647),
+  configurable_headers: strictSection({ includes: patterns, excludes: patterns }),
+  mcp: strictSection({
+    task_after_ms: integerBetween(0, 2_147_483_647),
     resume_arguments: flag,
     max_batch: count,
-    protected_resource: section(
+    protected_resource: strictSection(
       {
-        resource: text((url) => URL.canParse(url), "must be a URL"),
-        authorization_servers: rule(isServers, "must be a list of at least one URL"),
-        scopes_supported: texts((scope) => scope !== "", "scopes"),
+        resource: stringMatching((url) => URL.canParse(url), "must be a URL"),
+        authorization_servers: valueMatching(isUrlList, "must be a list of at least one URL"),
+        scopes_supported: listOfStrings((scope) => scope !== "", "scopes"),
       },
       ["resource", "authorization_servers"],
     ),

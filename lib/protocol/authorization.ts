@@ -1,7 +1,7 @@
 /** The thread event protocol as one caller may use it: a reader stays open while its caller may read the thread. */
 
 import type { AssistantDirectory } from "../assistants/mod.ts";
-import type { Binding, Permit } from "../auth/binding.ts";
+import type { AuthorizedCall, Authorizer } from "../auth/authorizer.ts";
 import type { ServiceError } from "../errors.ts";
 import { permitRun, type RunEvent } from "../runs/authorization.ts";
 import type { Scope } from "../storage/mod.ts";
@@ -36,12 +36,12 @@ interface InternalResources {
 }
 
 const authorizeRead = (
-  { authorize }: Binding<"threads:read">,
+  { authorize }: Authorizer<"threads:read">,
   thread_id: string,
-): Promise<Permit<{ readonly thread_id: string }>> => authorize("threads:read", { thread_id });
+): Promise<AuthorizedCall<{ readonly thread_id: string }>> => authorize("threads:read", { thread_id });
 
 export const subscribeEvents =
-  (authorizer: Binding<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["subscribe"] =>
+  (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["subscribe"] =>
   async (thread_id, filter) => {
     const authorizedCall = await authorizeRead(authorizer, thread_id);
     const events = authorizer.guards.reader(
@@ -59,7 +59,7 @@ export const subscribeEvents =
   };
 
 export const readEvents =
-  (authorizer: Binding<"threads:read">, { protocol }: InternalResources): ThreadProtocol["events"] =>
+  (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): ThreadProtocol["events"] =>
   (thread_id, filter) => {
     const reader = authorizeRead(authorizer, thread_id).then((authorizedCall) =>
       authorizer.guards.reader(authorizedCall, protocol.events(authorizedCall.scope, thread_id, filter)),
@@ -72,7 +72,7 @@ export const readEvents =
 
 /** Authorizes what the command does: reading the thread, or creating a run. */
 export const executeCommand = (
-  authorizer: Binding<"threads:read" | RunEvent>,
+  authorizer: Authorizer<"threads:read" | RunEvent>,
   { protocol, assistants }: InternalResources,
 ): AuthorizedProtocol["command"] => {
   const read = async (thread_id: string): Promise<Scope> => (await authorizeRead(authorizer, thread_id)).scope;
@@ -82,7 +82,7 @@ export const executeCommand = (
 };
 
 export const openThreadStream =
-  (authorizer: Binding<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["open"] =>
+  (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["open"] =>
   async (thread_id, run) => {
     const authorizedCall = await authorizeRead(authorizer, thread_id);
     const { scope } = authorizedCall;

@@ -1,5 +1,5 @@
 /** Commands of the thread event protocol: what they are, what each does, and its answer. */
-import { type ErrorReason, notFound, nullIfNotFound, ServiceError, StateUnreadable } from "../errors.ts";
+import { type ErrorReason, notFoundError, nullIfNotFound, ServiceError, StateReadError } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Run, RunCreate, RunDirectory } from "../runs/mod.ts";
@@ -209,7 +209,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     const { request } = authorizedRun;
     const thread = await findThread(threads, authorizedRun.scope, thread_id);
     if (!thread && authorizedRun.scope.filter && (await findThread(threads, deploymentScope, thread_id)))
-      throw notFound("thread", thread_id);
+      throw notFoundError("thread", thread_id);
     const { input, ...rest } = request;
     // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large. While a run answers,
     // its interrupt is still open: the same message from another client is late, and no new input.
@@ -246,7 +246,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     const request = toRespondRequest(params, assistant_id, resumeInput);
     const authorizedRun = await authorizeRun(caller, thread_id, request);
     if (authorizedRun.scope.filter && !(await findThread(threads, authorizedRun.scope, thread_id)))
-      throw notFound("thread", thread_id);
+      throw notFoundError("thread", thread_id);
     try {
       const { run, applied_through_seq } = await createRun(thread_id, authorizedRun);
       return { result: { run_id: run.run_id }, applied_through_seq };
@@ -270,7 +270,7 @@ async function pendingInterrupts(
     return (await threads.current(thread))?.interrupts ?? [];
   } catch (error) {
     // The run fails with the same error.
-    if (error instanceof StateUnreadable) return [];
+    if (error instanceof StateReadError) return [];
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** The connection of a WebSocket: sends one message after another as the client takes them, and closes one that takes nothing. */
-import { type Budget, type Environment, pause, type TickLimit } from "../environment.ts";
+import { type Environment, pause, type TickBudget, type WeightedSemaphore } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
-import { pieceEnd } from "../json.ts";
+import { surrogateSafeEnd } from "../json.ts";
 
 /** What a session needs of a socket. */
 interface SessionSocket {
@@ -16,9 +16,9 @@ interface SessionSocket {
 export interface ConnectionOptions {
   readonly environment: Environment;
   /** What all sessions may send in one tick of the event loop. */
-  readonly sendBudget: TickLimit;
+  readonly sendBudget: TickBudget;
   /** The large messages that all sockets without `sendPart` buffer, in characters. */
-  readonly largeMessageBudget: Budget;
+  readonly largeMessageBudget: WeightedSemaphore;
   readonly socket: SessionSocket;
   readonly thread_id: string;
   /** Part of every log record. */
@@ -108,7 +108,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
 
   async function writeWithRoom(text: string, write: () => void): Promise<void> {
     await waitForRoom();
-    await sendBudget.room(Math.ceil(text.length / CHARS_PER_BUDGET_UNIT));
+    await sendBudget.waitForRoom(Math.ceil(text.length / CHARS_PER_BUDGET_UNIT));
     if (closed) return;
     try {
       write();
@@ -121,7 +121,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
   /** In parts, so that a slow client costs no copy of a large message. */
   async function sendInParts(text: string, write: NonNullable<SessionSocket["sendPart"]>): Promise<void> {
     for (let from = 0, to = 0; from < text.length && !closed; from = to) {
-      to = pieceEnd(text, from + MAX_PART_CHARS);
+      to = surrogateSafeEnd(text, from + MAX_PART_CHARS);
       const part = text.slice(from, to);
       await writeWithRoom(part, () => write(part, to === text.length));
     }
@@ -132,7 +132,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
       await sendInParts(text, (part, end) => socket.sendPart?.(part, end));
     else if (text.length <= MAX_BUFFERED_BYTES) await writeWithRoom(text, () => socket.send(text));
     else {
-      const release = await largeMessageBudget.take(text.length);
+      const release = await largeMessageBudget.acquire(text.length);
       await writeWithRoom(text, () => socket.send(text));
       await waitForRoom();
       release();

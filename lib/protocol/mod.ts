@@ -1,6 +1,6 @@
 /** The thread event protocol (v2) of a service: commands to a thread, and its events. */
 import type { Environment } from "../environment.ts";
-import { invalidField } from "../errors.ts";
+import { invalidFieldError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import {
@@ -98,7 +98,7 @@ export function createProtocol(options: ProtocolOptions): InternalProtocol {
     count: (scope, thread_id, filters) => events.count(scope, thread_id.toLowerCase(), filters),
     events(scope, thread_id, filter) {
       const problem = problemOfChannels(filter.channels);
-      if (problem) throw invalidField("channels", problem);
+      if (problem) throw invalidFieldError("channels", problem);
       const { next, leave } = subscribe(scope, thread_id, filter);
       return createReader(async () => (await next()).map(decodeSentEvent), leave);
     },

@@ -1,8 +1,8 @@
 /** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
-import { pause, type TickLimit } from "../environment.ts";
+import { pause, type TickBudget } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
-import { END_EVENT } from "../storage/mod.ts";
+import { END_EVENT_NUMBER } from "../storage/mod.ts";
 import type { Reader } from "../streams/log.ts";
 import {
   compileFilter,
@@ -25,7 +25,7 @@ import { CLOSE, type Connection, type ConnectionOptions, createConnection, start
 
 export interface SocketSessionOptions extends ConnectionOptions {
   /** Commands that all sessions may execute in one tick of the event loop. */
-  readonly commandBudget: TickLimit;
+  readonly commandBudget: TickBudget;
   /** The socket closes when its caller loses the permission to read. */
   readonly thread: AuthorizedThreadStream;
   /** The longest message, in bytes. */
@@ -68,7 +68,10 @@ export function createSocketSession(options: SocketSessionOptions): SocketSessio
     ...thread,
     send: connection.send,
     debounce: (last) =>
-      pause(environment, last % (END_EVENT + 1) === END_EVENT ? ENDED_REPLAY_DEBOUNCE_MS : REPLAY_DEBOUNCE_MS),
+      pause(
+        environment,
+        last % (END_EVENT_NUMBER + 1) === END_EVENT_NUMBER ? ENDED_REPLAY_DEBOUNCE_MS : REPLAY_DEBOUNCE_MS,
+      ),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);
@@ -102,7 +105,7 @@ function createMessageQueue(
     }
     last = last
       // A storage that answers at once must not let the commands of one socket fill a tick.
-      .then(() => commandBudget.room(1))
+      .then(() => commandBudget.waitForRoom(1))
       .then(() => (connection.closed ? undefined : handle(data)))
       .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))
       .then(() => {

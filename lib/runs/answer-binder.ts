@@ -1,5 +1,5 @@
 /** Binds the answer of a request to the interrupts that its thread waits for. */
-import { StateUnreadable } from "../errors.ts";
+import { StateReadError } from "../errors.ts";
 import type { CheckpointRef, Interrupt, ThreadState } from "../executor/contract.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
@@ -51,7 +51,7 @@ export class AnswerBinder {
       if (bound) return bound;
     } catch (error) {
       // The run fails with the same error, before anything can take its answer.
-      if (error instanceof StateUnreadable) return { request, resume_targets: [] };
+      if (error instanceof StateReadError) return { request, resume_targets: [] };
       throw error;
     }
     const withoutAnswer = withoutResume(request);

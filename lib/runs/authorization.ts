@@ -1,10 +1,10 @@
 /** What the host's handlers permit of new runs, and the calls of runs whose authorization has more than one step. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
-import type { Binding, Permit } from "../auth/binding.ts";
+import type { AuthorizedCall, Authorizer } from "../auth/authorizer.ts";
 import { uuidV7 } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope } from "../storage/mod.ts";
-import { narrowed, refuseForOthers } from "../storage/visibility.ts";
+import { intersectScope, requireOwnMetadata } from "../storage/visibility.ts";
 import type { AccessGrant, GuardedThread } from "../streams/stream-guard.ts";
 import type { RunDirectory, RunStream, Runs } from "./mod.ts";
 import type { RunCreate, RunOrigin, RunPermit, ScopedOrigin } from "./request.ts";
@@ -77,7 +77,7 @@ interface RunPermits {
     run_id: string | null,
     request: RunCreate,
     recheck?: RunOrigin["recheck"],
-  ): Promise<Permit<RunCreate>>;
+  ): Promise<AuthorizedCall<RunCreate>>;
 }
 
 /** The events of a new run: the run itself, and the assistant that it uses. */
@@ -85,20 +85,20 @@ export type RunEvent = "threads:create_run" | "assistants:read";
 
 /** What the handlers permit of new runs, and of the runs of crons. */
 export const createRunPermits = (
-  { authorize, guarded, scope }: Binding<RunEvent>,
+  { authorize, isEnforced, scope }: Authorizer<RunEvent>,
   directory: Pick<AssistantDirectory, "isDefault">,
 ): RunPermits => ({
   async assistants(assistant_id) {
     if (await directory.isDefault(assistant_id)) return undefined;
-    const permit = await authorize("assistants:read", { assistant_id });
-    return permit.scope.filter ? permit.scope : undefined;
+    const authorizedCall = await authorize("assistants:read", { assistant_id });
+    return authorizedCall.scope.filter ? authorizedCall.scope : undefined;
   },
   async run(thread_id, run_id, request, recheck) {
-    if (!guarded) return { scope, value: request };
+    if (!isEnforced) return { scope, value: request };
     const run = runValue(thread_id, run_id, request);
     const { value, ...permit } = await authorize("threads:create_run", run);
     // A stateless run's thread gets the metadata of the run.
-    if (thread_id === null) refuseForOthers(permit.scope, value.metadata);
+    if (thread_id === null) requireOwnMetadata(permit.scope, value.metadata);
     if (value === run) return { ...permit, value: request };
     const { kwargs, metadata } = value;
     const changed = kwargs === run.kwargs ? { ...request, metadata } : changedRun(request, value, recheck);
@@ -120,11 +120,11 @@ export type PermitRun = (thread_id: string | null, request: RunCreate, origin?: 
 
 /** Chooses the id of the run if a handler of custom authorization gets it. */
 export const permitRun = (
-  binding: Binding<RunEvent>,
+  authorizer: Authorizer<RunEvent>,
   { assistants }: Pick<Directories, "assistants">,
 ): ((...args: Parameters<PermitRun>) => Promise<RunPermit & AccessGrant>) => {
-  const { caller, environment } = binding;
-  const permits = createRunPermits(binding, assistants);
+  const { caller, environment } = authorizer;
+  const permits = createRunPermits(authorizer, assistants);
   return async (thread_id, request, given: ScopedOrigin = {}) => {
     const { recheck, assistants: _, ...origin } = given;
     const { user_id, api_key, user, threads } = await caller();
@@ -144,8 +144,8 @@ export const permitRun = (
   };
 };
 
-export const createRun = (binding: Binding<RunEvent>, directories: Directories): Runs["create"] => {
-  const permit = permitRun(binding, directories);
+export const createRun = (authorizer: Authorizer<RunEvent>, directories: Directories): Runs["create"] => {
+  const permit = permitRun(authorizer, directories);
   return async (...given) => {
     const { scope, request, origin } = await permit(...given);
     return await directories.runs.create(scope, given[0], request, origin);
@@ -155,46 +155,46 @@ export const createRun = (binding: Binding<RunEvent>, directories: Directories):
 /** The thread of a run that the caller has just created. */
 const newThreadOf = ({ run }: Pick<RunStream, "run">): GuardedThread => ({ thread_id: run.thread_id, is_new: true });
 
-export const streamRun = (binding: Binding<RunEvent>, directories: Directories): Runs["stream"] => {
-  const permit = permitRun(binding, directories);
+export const streamRun = (authorizer: Authorizer<RunEvent>, directories: Directories): Runs["stream"] => {
+  const permit = permitRun(authorizer, directories);
   return async (thread_id, request, origin, ...options) => {
     const run = await permit(thread_id, request, origin);
     const stream = await directories.runs.stream(run.scope, thread_id, run.request, run.origin, ...options);
-    return { ...stream, frames: binding.guards.reader(run, stream.frames, newThreadOf(stream)) };
+    return { ...stream, frames: authorizer.guards.reader(run, stream.frames, newThreadOf(stream)) };
   };
 };
 
-export const waitForRun = (binding: Binding<RunEvent>, directories: Directories): Runs["wait"] => {
-  const permit = permitRun(binding, directories);
+export const waitForRun = (authorizer: Authorizer<RunEvent>, directories: Directories): Runs["wait"] => {
+  const permit = permitRun(authorizer, directories);
   return async (...given) => {
     const run = await permit(...given);
     const pending = await directories.runs.wait(run.scope, given[0], run.request, run.origin);
-    return binding.guards.result(run, pending, newThreadOf(pending));
+    return authorizer.guards.result(run, pending, newThreadOf(pending));
   };
 };
 
 /** Authorizes each run. The filters of all runs apply to each of them. */
-export const createRuns = (binding: Binding<RunEvent>, directories: Directories): Runs["createBatch"] => {
-  const permit = permitRun(binding, directories);
+export const createRuns = (authorizer: Authorizer<RunEvent>, directories: Directories): Runs["createBatch"] => {
+  const permit = permitRun(authorizer, directories);
   return async (requests, origin) => {
     const permitted: RunPermit[] = [];
     for (const request of requests) permitted.push(await permit(null, request, origin));
     const run_ids = permitted.flatMap((run) => run.origin.run_ids ?? []);
     const usable = permitted.flatMap((run) => run.origin.assistants ?? []);
     const batch = permitted.map(({ request }) => request);
-    return await directories.runs.createBatch(binding.scope, batch, {
+    return await directories.runs.createBatch(authorizer.scope, batch, {
       ...permitted[0]?.origin,
       ...(run_ids.length > 0 ? { run_ids } : {}),
-      ...(usable.length > 0 ? { assistants: usable.reduce(narrowed<Scope>) } : {}),
+      ...(usable.length > 0 ? { assistants: usable.reduce(intersectScope<Scope>) } : {}),
     });
   };
 };
 
 /** Authorizes reading the first run, and then creating the next one. */
-export const rerun = (binding: Binding<"threads:read" | RunEvent>, directories: Directories): Runs["rerun"] => {
-  const permit = permitRun(binding, directories);
+export const rerun = (authorizer: Authorizer<"threads:read" | RunEvent>, directories: Directories): Runs["rerun"] => {
+  const permit = permitRun(authorizer, directories);
   return async (run_id, origin) => {
-    const { scope } = await binding.authorize("threads:read", { thread_id: null, run_id });
+    const { scope } = await authorizer.authorize("threads:read", { thread_id: null, run_id });
     return await directories.runs.rerun(scope, run_id, origin, permit);
   };
 };
@@ -203,32 +203,32 @@ type JoinEvent = "threads:read" | "threads:update";
 
 /** With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
 async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: boolean }>(
-  binding: Binding<JoinEvent>,
+  authorizer: Authorizer<JoinEvent>,
   thread_id: string | null,
   run_id: string,
   options: Options,
 ) {
-  const permit = await binding.authorize("threads:read", { thread_id, run_id });
-  if (!options.cancel_on_disconnect) return { grant: permit, options };
+  const authorizedCall = await authorizer.authorize("threads:read", { thread_id, run_id });
+  if (!options.cancel_on_disconnect) return { grant: authorizedCall, options };
   const stop = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-  const { scope, findRevocation } = await binding.authorize("threads:update", stop);
-  const grant = { ...permit, scope: narrowed(permit.scope, scope) };
+  const { scope, findRevocation } = await authorizer.authorize("threads:update", stop);
+  const grant = { ...authorizedCall, scope: intersectScope(authorizedCall.scope, scope) };
   if (!findRevocation) return { grant, options };
   return { grant, options: { ...options, mayCancel: async () => (await findRevocation()) === null } };
 }
 
 export const joinRun =
-  (binding: Binding<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["join"] =>
+  (authorizer: Authorizer<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["join"] =>
   async (thread_id, run_id, given = {}) => {
-    const { grant, options } = await authorizeJoin(binding, thread_id, run_id, given);
+    const { grant, options } = await authorizeJoin(authorizer, thread_id, run_id, given);
     const pending = await runs.join(grant.scope, thread_id, run_id, options);
-    return binding.guards.result(grant, pending, pending.run);
+    return authorizer.guards.result(grant, pending, pending.run);
   };
 
 export const joinRunStream =
-  (binding: Binding<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["joinStream"] =>
+  (authorizer: Authorizer<JoinEvent>, { runs }: Pick<Directories, "runs">): Runs["joinStream"] =>
   async (thread_id, run_id, given = {}) => {
-    const { grant, options } = await authorizeJoin(binding, thread_id, run_id, given);
+    const { grant, options } = await authorizeJoin(authorizer, thread_id, run_id, given);
     const stream = await runs.joinStream(grant.scope, thread_id, run_id, options);
-    return { ...stream, frames: binding.guards.reader(grant, stream.frames, stream.run) };
+    return { ...stream, frames: authorizer.guards.reader(grant, stream.frames, stream.run) };
   };

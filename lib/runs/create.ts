@@ -2,21 +2,21 @@
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
-import { notFound, ServiceError } from "../errors.ts";
+import { notFoundError, ServiceError } from "../errors.ts";
 import type { Executor, GraphInfo } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type {
   AssistantRow,
   CreatedRun,
   CreateRun,
-  CreateRunOutcome,
-  CreateRunsOutcome,
+  CreateRunResult,
+  CreateRunsResult,
   RunRow,
   Scope,
   StoppedRun,
   Storage,
 } from "../storage/mod.ts";
-import { refuseForOthers, requireKept } from "../storage/visibility.ts";
+import { requireOwnMetadata, requireStillVisible } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { AnswerBinder } from "./answer-binder.ts";
@@ -159,7 +159,7 @@ class RunResolver {
   resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): Resolved | Promise<Resolved> {
     const { environment } = this.#options;
     const { graph_id } = assistant;
-    if (!this.#hosted.has(graph_id)) throw notFound("graph", graph_id);
+    if (!this.#hosted.has(graph_id)) throw notFoundError("graph", graph_id);
     if (thread_id === null) {
       return { ...run, assistant, now: environment.now(), thread: null, from: null, resume_targets: [] };
     }
@@ -178,7 +178,7 @@ class RunResolver {
       return await resolving;
     } catch (error) {
       const { storage, scope: deploymentScope } = this.#options;
-      const first = error instanceof ServiceError ? await storage.findRepeated(deploymentScope, idempotency) : null;
+      const first = error instanceof ServiceError ? await storage.findRepeatedRun(deploymentScope, idempotency) : null;
       if (!first) throw error;
       return repeated(first.run, first.same_body);
     }
@@ -188,8 +188,8 @@ class RunResolver {
     const { storage, limits } = this.#options;
     const plan = planRun(resolved);
     const { create_thread, update_thread } = plan;
-    if (create_thread) refuseForOthers(resolved.scope, create_thread.metadata);
-    if (update_thread) requireKept(resolved.scope, update_thread.metadata);
+    if (create_thread) requireOwnMetadata(resolved.scope, create_thread.metadata);
+    if (update_thread) requireStillVisible(resolved.scope, update_thread.metadata);
     // Subscribers in other processes see only stored frames.
     const resumable = storage.multi_process ? { resumable: true } : {};
     return { ...plan, run: { ...plan.run, ...resumable }, limits };
@@ -207,7 +207,7 @@ class RunResolver {
       storage.getThread(scope, id),
       from ? storage.getCheckpoint(deploymentScope, id, from) : null,
     ]);
-    if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFound("thread", thread_id);
+    if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFoundError("thread", thread_id);
     // Another user may own a thread with this id.
     if (!thread && scope.filter && (await storage.getThread(deploymentScope, id))) {
       throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
@@ -251,7 +251,7 @@ class RunStarter {
     const { storage, scope: deploymentScope, worker } = this.#options;
     const plan = this.#planOf(resolved);
     const claim = this.#reserve(resolved, plan);
-    let outcome: CreateRunOutcome | undefined;
+    let outcome: CreateRunResult | undefined;
     try {
       outcome = await storage.createRun(deploymentScope, { ...plan, ...claim });
     } catch (error) {
@@ -277,7 +277,7 @@ class RunStarter {
       });
     }
     if (outcome.kind === "repeated") return outcome.runs.map((run) => repeated(run, outcome.same_body));
-    const { outcome: refused, index } = outcome;
+    const { result: refused, index } = outcome;
     // Some keys are known, but some of their runs were deleted.
     if (refused.kind === "repeated") return [repeated(null, refused.same_body)];
     return refuse(refused, (all[index] as Resolved).thread_id);
@@ -302,14 +302,14 @@ class RunStarter {
     if (stopped.length > 0) onStopped(stopped);
     const stopsOthers = run.multitask_strategy === "interrupt" || run.multitask_strategy === "rollback";
     if (stopsOthers && !claimed && watched) {
-      this.#noteWaitingLater(run, stopped.find(({ slot_token }) => slot_token !== null)?.run_id ?? null);
+      this.#noteWaitingLater(run, stopped.find(({ lock_token }) => lock_token !== null)?.run_id ?? null);
     }
     return { run, repeated: false };
   }
 
-  async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsOutcome> {
+  async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsResult> {
     const { storage, scope: deploymentScope, worker } = this.#options;
-    let outcome: CreateRunsOutcome | undefined;
+    let outcome: CreateRunsResult | undefined;
     try {
       outcome = await storage.createRuns(deploymentScope, plans);
     } catch (error) {
@@ -346,7 +346,7 @@ class RunStarter {
     const runEvents = hub.find(run_id);
     if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
     const thread = await storage.getThread(deploymentScope, thread_id);
-    if (!thread?.slot || thread.slot.until <= environment.now() || thread.running === run_id) return;
+    if (!thread?.lock || thread.lock.until <= environment.now() || thread.running === run_id) return;
     const waiting_for = thread.running ?? stopped;
     runEvents.note(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
   }
@@ -373,13 +373,13 @@ function repeated(run: RunRow | null, same_body: boolean): CreatedRunRow {
   return { run, repeated: true };
 }
 
-type Refused = Exclude<CreateRunOutcome, { readonly kind: "created" | "repeated" }>;
+type Refused = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
 
 /** Null for `stale`: the assistant or the thread changed since it was read; read again and retry. */
 function refuse(outcome: Refused, thread_id: string): null {
   switch (outcome.kind) {
     case "thread_not_found":
-      throw notFound("thread", thread_id);
+      throw notFoundError("thread", thread_id);
     case "thread_busy":
       throw new ServiceError(
         "thread_busy",

@@ -1,7 +1,7 @@
 /** Runs: executions of an assistant on a thread. */
-import type { Directory } from "../auth/binding.ts";
-import { keepAliveUntil, lazyCalls, loopTick, sharedCalls, tickLimit } from "../environment.ts";
-import { invalidField, notFound, ServiceError } from "../errors.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
+import { coalesceCalls, createLazyModule, createTickBudget, keepAliveUntil, waitForNextTick } from "../environment.ts";
+import { invalidFieldError, notFoundError, ServiceError } from "../errors.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
@@ -121,7 +121,10 @@ export interface Runs extends RunSearches {
 }
 
 /** Runs as the crons use them. */
-export interface RunDirectory extends Omit<Directory<Runs>, "rerun">, Pick<ScopedSearches, "rerun">, RunPreparation {}
+export interface RunDirectory
+  extends Omit<InternalResource<Runs>, "rerun">,
+    Pick<ScopedSearches, "rerun">,
+    RunPreparation {}
 
 interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly subscriptions: RunSubscriptions;
@@ -136,12 +139,12 @@ const JOINS_PER_TICK = 1;
 /** Runs as their subscribers read them, and what happens when these leave. */
 function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   const { storage, environment, subscriptions } = options;
-  const joins = sharedCalls(tickLimit(environment, JOINS_PER_TICK).room);
+  const joins = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
 
   async function find(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
-      throw notFound("run", run_id);
+      throw notFoundError("run", run_id);
     }
     return run;
   }
@@ -198,7 +201,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     asCreated(await create(scope, { thread_id, request, origin }));
 
   return {
-    ...lazyCalls<ScopedSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
+    ...createLazyModule<ScopedSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
       (await import("./search.ts")).createRunSearches(options, createPending),
     ),
     prepare,
@@ -238,7 +241,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       const run = await find(scope, thread_id, run_id);
       const outcome = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
       if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
-      if (outcome === "not_found") throw notFound("run", run_id);
+      if (outcome === "not_found") throw notFoundError("run", run_id);
       endGone(hub.find(run.run_id), "RunDeleted");
     },
     async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
@@ -282,7 +285,7 @@ async function listInParts(
     const last = rows.at(-1);
     if (!last || rows.length < part || list.length === limit) return list;
     place = { offset: 0, ...(isForward ? { above: last.seq } : { below: last.seq }) };
-    await loopTick(environment);
+    await waitForNextTick(environment);
   }
 }
 
@@ -298,10 +301,10 @@ const REASON_LENGTH = 1000;
 /** The reason of a cancel, as it is stored. Errors: invalid. */
 function cancelReason(reason: string, action: StopAction): string {
   if (action === "rollback") {
-    throw invalidField("reason", "only with action interrupt, because a rolled-back run is deleted");
+    throw invalidFieldError("reason", "only with action interrupt, because a rolled-back run is deleted");
   }
   if (reason.length > REASON_LENGTH) {
-    throw invalidField("reason", `must have at most ${REASON_LENGTH} characters`);
+    throw invalidFieldError("reason", `must have at most ${REASON_LENGTH} characters`);
   }
   return reason === "taken" ? "taken: its input went into another run" : reason;
 }

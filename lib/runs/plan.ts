@@ -56,7 +56,7 @@ export function planRun(resolved: Resolved): CreateRun {
       ...(resume_targets.length > 0 ? { resume_targets: resume_targets.map(targetName) } : {}),
       ...added,
     },
-    seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
+    expected: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
     ...(thread
       ? changed(thread, { metadata: { ...thread.metadata, ...own }, config: kept })
       : {

@@ -4,7 +4,7 @@ import { type AuthUser, type CheckpointRef, type Send, STREAM_MODES, type Stream
 import { withoutBridge } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { IdempotencyKey, MultitaskStrategy, Scope } from "../storage/mod.ts";
-import { unknownKey } from "../validation.ts";
+import { findUnknownKey } from "../validation.ts";
 import type { PushRequest } from "../webhooks/pushes.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
@@ -138,7 +138,7 @@ export const CHOICES: {
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a request
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
-  const unknown = unknownKey(request, REQUEST_KEYS);
+  const unknown = findUnknownKey(request, REQUEST_KEYS);
   if (unknown !== undefined) throw new ServiceError("invalid", unknown);
   if (typeof request.assistant_id !== "string") throw new ServiceError("invalid", "assistant_id: must be a string");
   for (const [key, choices] of Object.entries(CHOICES) as [Choice, readonly unknown[]][]) {

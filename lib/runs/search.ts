@@ -1,12 +1,12 @@
 /** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
-import type { Directory } from "../auth/binding.ts";
-import { loopTick } from "../environment.ts";
-import { invalidField, notFound } from "../errors.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
+import { waitForNextTick } from "../environment.ts";
+import { invalidFieldError, notFoundError } from "../errors.ts";
 import type { WaitingFor } from "../executor/journal.ts";
 import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
 import type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
-import { type Cursor, cursorOf, type Listing, positionOf, timeOf } from "../storage/cursor.ts";
+import { formatIsoTime } from "../rfc3339.ts";
+import { type CursorPage, type CursorQuery, decodeCursor, encodeCursor, parseTime } from "../storage/cursor.ts";
 import type {
   ListedRun,
   MultitaskStrategy,
@@ -24,7 +24,7 @@ import { type Run, shownKwargs } from "./run.ts";
 import { type RunStats, runStats } from "./stats.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
-export interface RunListQuery extends Cursor, RunFilter<string> {}
+export interface RunListQuery extends CursorQuery, RunFilter<string> {}
 
 /** A run in a list over all threads; times are ISO 8601, UTC. */
 export interface RunSummary {
@@ -96,7 +96,7 @@ type PermitRun = (thread_id: string | null, request: RunCreate, origin: RunOrigi
 /** Calls over the runs of all threads. */
 export interface RunSearches {
   /** Newest first. Default limit: 50. Errors: invalid (a time, the cursor, the metadata). */
-  search(query?: RunListQuery): Promise<Listing<RunSummary>>;
+  search(query?: RunListQuery): Promise<CursorPage<RunSummary>>;
   /** Counts, waits and durations of the last hour. */
   stats(): Promise<RunStats>;
   /** Everything that is stored of a run. Errors: not_found. */
@@ -108,7 +108,7 @@ export interface RunSearches {
   rerun(run_id: string, origin?: RunOrigin): Promise<Run>;
 }
 
-export interface ScopedSearches extends Omit<Directory<RunSearches>, "rerun"> {
+export interface ScopedSearches extends Omit<InternalResource<RunSearches>, "rerun"> {
   rerun(scope: Scope, run_id: string, origin?: RunOrigin, permit?: PermitRun): Promise<Run>;
 }
 
@@ -135,7 +135,7 @@ export function createRunSearches(
       storage.searchRuns(scope, { run_id: id, limit: 1 }),
     ]);
     const [found] = listed.rows;
-    if (!run || !found) throw notFound("run", run_id);
+    if (!run || !found) throw notFoundError("run", run_id);
     return [run, found];
   }
 
@@ -148,20 +148,20 @@ export function createRunSearches(
       rows.push(...found.rows);
       if (!found.next || found.rows.length < limit || rows.length >= query.limit) return { rows, next: found.next };
       part = { ...query, after: found.next };
-      await loopTick(environment);
+      await waitForNextTick(environment);
     }
   }
 
   return {
     async search(scope, query = {}) {
       const { limit = 50, cursor, assistant_id } = query;
-      const search: RunSearch = { ...searchOf(query), ...positionOf(cursor), limit };
+      const search: RunSearch = { ...searchOf(query), ...decodeCursor(cursor), limit };
       const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
       if (assistant === null) return { items: [], next: null };
       const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
       const { rows, next } = await readRuns(scope, asked);
       const now = environment.now();
-      return { items: rows.map((row) => summaryOf(row, now)), next: cursorOf(next) };
+      return { items: rows.map((row) => summaryOf(row, now)), next: encodeCursor(next) };
     },
 
     stats: (scope) => runStats(storage, scope, environment.now()),
@@ -185,19 +185,19 @@ export function createRunSearches(
         result: run.result,
         checkpoint_id: checkpoint?.checkpoint_id ?? null,
         frames: { stored: run.resumable, end: run.end_frame },
-        turn: run.turn,
+        turn: run.claim_number,
         seq: run.seq,
         delivery,
         feedback: links.map(({ feedback_key, created_at, expires_at }) => ({
           feedback_key,
-          created_at: isoTime(created_at),
-          expires_at: isoTime(expires_at),
+          created_at: formatIsoTime(created_at),
+          expires_at: formatIsoTime(expires_at),
         })),
         stack: scope.filter ? null : (run.stack ?? null),
         attempts: found.claim_log.map(({ at, worker }, index, log) => ({
-          at: isoTime(at),
+          at: formatIsoTime(at),
           // A run that waits again changed last when it was put back.
-          until: isoTime(log[index + 1]?.at ?? found.lease_until ?? run.ended_at ?? run.updated_at),
+          until: formatIsoTime(log[index + 1]?.at ?? found.lease_until ?? run.ended_at ?? run.updated_at),
           worker,
         })),
       };
@@ -218,11 +218,11 @@ function searchOf(query: RunListQuery): Omit<RunSearch, "limit"> {
   const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
   for (const [key, value] of Object.entries(metadata ?? {})) {
     if (typeof value === "object" && value !== null) {
-      throw invalidField("metadata", `${key} must be a text, a number, a boolean or null`);
+      throw invalidFieldError("metadata", `${key} must be a text, a number, a boolean or null`);
     }
   }
   const times = (["created_after", "created_before", "started_after", "started_before"] as const).flatMap((name) =>
-    query[name] === undefined ? [] : [[name, timeOf(name, query[name])]],
+    query[name] === undefined ? [] : [[name, parseTime(name, query[name])]],
   );
   const given = { status, graph_id, thread_id, cron_id, user_id, metadata };
   const fields = Object.entries(given).filter(([, value]) => value !== undefined);
@@ -242,13 +242,13 @@ function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now
     claims: run.claims,
     multitask_strategy: run.multitask_strategy,
     temporary: run.stateless,
-    lease_until: isoTime(lease_until),
+    lease_until: formatIsoTime(lease_until),
     cancel_requested: cancel_requested && ended_at === null,
     cancel_reason: run.cancel_reason ?? null,
-    created_at: isoTime(created_at),
-    updated_at: isoTime(run.updated_at),
-    started_at: isoTime(started_at),
-    ended_at: isoTime(ended_at),
+    created_at: formatIsoTime(created_at),
+    updated_at: formatIsoTime(run.updated_at),
+    started_at: formatIsoTime(started_at),
+    ended_at: formatIsoTime(ended_at),
     wait_ms: Math.max(0, (started_at ?? ended_at ?? now) - created_at),
     duration_ms: started_at === null ? null : Math.max(0, (ended_at ?? now) - started_at),
     metadata: run.metadata,

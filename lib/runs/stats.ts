@@ -1,6 +1,6 @@
 /** The runs of the last hour, minute by minute. */
 import type { IsoTime } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { RunStatus, RunTimes, Scope, Storage } from "../storage/mod.ts";
 
 /** Percentiles, in milliseconds. */
@@ -57,7 +57,7 @@ interface Counted {
 
 export async function runStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
   const since = { counted_since: now - HOUR_MS, timed_since: now - 2 * HOUR_MS };
-  const { counts, times } = await storage.runFigures(scope, { ...since, limit: MOST_TIMES + 1 });
+  const { counts, times } = await storage.readRunTimes(scope, { ...since, limit: MOST_TIMES + 1 });
   return statsOf(counts, times.slice(0, MOST_TIMES), times.length <= MOST_TIMES, now);
 }
 
@@ -103,14 +103,14 @@ export function statsOf(
   const minutes = counts.map((count, i): RunMinute => {
     waiting += count.joined;
     const { created, started, ended, failed, waits, durations } = count;
-    const minute = isoTime(first + i * MINUTE_MS);
+    const minute = formatIsoTime(first + i * MINUTE_MS);
     return {
       ...{ minute, created, started, ended, failed, queued: Math.max(0, waiting) },
       wait_ms: percentiles(waits),
       duration_ms: percentiles(durations),
     };
   });
-  return { since: isoTime(first), until: isoTime(now), statuses, minutes, complete };
+  return { since: formatIsoTime(first), until: formatIsoTime(now), statuses, minutes, complete };
 }
 
 /** By nearest rank. */

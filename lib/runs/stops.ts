@@ -1,5 +1,5 @@
 /** Stops runs: in the store first, then their attempts here, then their subscribers. */
-import { loopTick, pause } from "../environment.ts";
+import { pause, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { ListPosition } from "../storage/cursor.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
@@ -46,11 +46,11 @@ export function createStops(options: StopOptions): Stops {
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one line for each kind of stopped run
   function onStopped(runs: readonly StoppedRun[]): void {
     for (const run of runs) {
-      const { run_id, thread_id, kind, slot_token } = run;
+      const { run_id, thread_id, kind, lock_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
       if (kind === "deleted") endGone(hub.find(run_id), "RunRolledBack");
       if (kind === "ended") options.onEndedUnstarted?.(run);
-      if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
+      if (lock_token !== null && !here) wakeAfter(thread_id, lock_token);
     }
   }
 
@@ -58,7 +58,7 @@ export function createStops(options: StopOptions): Stops {
   function wakeAfter(thread_id: string, slot_token: string): void {
     storage.getThread(deploymentScope, thread_id).then(
       (thread) => {
-        if (thread?.slot?.token === slot_token) worker.wakeAt(thread.slot.until);
+        if (thread?.lock?.token === slot_token) worker.wakeAt(thread.lock.until);
       },
       (error: unknown) => {
         environment.log({ level: "warn", message: "reading the slot of a stopped run failed", thread_id, error });
@@ -67,7 +67,7 @@ export function createStops(options: StopOptions): Stops {
   }
 
   /** Resolves when the run has ended and no longer holds the slot of its thread. */
-  async function whenEnded({ run_id, thread_id, slot_token }: StoppedRun): Promise<void> {
+  async function whenEnded({ run_id, thread_id, lock_token }: StoppedRun): Promise<void> {
     await worker.whenDone(run_id);
     while (true) {
       const [run, thread] = await Promise.all([
@@ -75,8 +75,8 @@ export function createStops(options: StopOptions): Stops {
         storage.getThread(deploymentScope, thread_id),
       ]);
       const active = run?.status === "pending" || run?.status === "running";
-      const slot = thread?.slot ?? null;
-      const holdsSlot = slot !== null && slot.token === slot_token && slot.until > environment.now();
+      const slot = thread?.lock ?? null;
+      const holdsSlot = slot !== null && slot.token === lock_token && slot.until > environment.now();
       if (!active && !holdsSlot) return;
       await pause(environment, WAIT_MS);
     }
@@ -89,7 +89,7 @@ export function createStops(options: StopOptions): Stops {
       const runs = await storage.stopRuns(scope, part, action, environment.now());
       onStopped(runs);
       stopped += runs.length;
-      await loopTick(environment);
+      await waitForNextTick(environment);
     }
     return stopped;
   }
@@ -102,7 +102,7 @@ export function createStops(options: StopOptions): Stops {
       const { rows, next } = await storage.searchRuns(scope, { ...active, ...(after ? { after } : {}) });
       parts.push({ run_ids: rows.map(({ run }) => run.run_id) });
       after = next;
-      await loopTick(environment);
+      await waitForNextTick(environment);
     }
     if ((await stopParts(scope, parts, action)) > 0) return;
     throw new ServiceError("not_found", `No run is ${status === "all" ? "pending or running" : status}`);

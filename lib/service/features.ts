@@ -1,5 +1,5 @@
 /** The halves in lib of the features, and what a service uses of them. */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import { type Feature, type FeatureContext, type FeatureOf, joinFeatures, type RunFeatures } from "../features/mod.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
@@ -30,27 +30,27 @@ const FEATURES: { readonly [Name in FeatureName]: (context: ServiceContext) => F
 };
 
 /** The nouns of features that `service.as` and requests use. */
-export interface FeatureCallerNouns {
+export interface FeatureResources {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;
   readonly calls: DurableCalls;
 }
 
 /** The same in any scope, with the calls that need no caller. */
-export type FeatureDirectories = {
-  readonly [Name in keyof FeatureCallerNouns]: Directory<FeatureCallerNouns[Name]>;
+export type InternalFeatureResources = {
+  readonly [Name in keyof FeatureResources]: InternalResource<FeatureResources[Name]>;
 } & { readonly feedback: FeedbackTokens; readonly calls: DurableCallTokens };
 
 /** What the service itself uses of features. */
-export type FeatureNouns = FeatureDirectories & { readonly usage: Usage; readonly webhooks: Deliveries };
+export type FeatureParts = InternalFeatureResources & { readonly usage: Usage; readonly webhooks: Deliveries };
 
-export interface Features {
+export interface ServiceFeatures {
   readonly list: readonly Feature[];
-  readonly all: RunFeatures;
-  readonly nouns: FeatureNouns;
+  readonly combined: RunFeatures;
+  readonly parts: FeatureParts;
 }
 
-export function createFeatures(context: ServiceContext): Features {
+export function createFeatures(context: ServiceContext): ServiceFeatures {
   const list = Object.entries(FEATURES).map(([name, create]) => ({ ...create(context), name: name as FeatureName }));
-  return { list, all: joinFeatures(list), nouns: Object.assign({}, ...list.map(({ nouns }) => nouns)) };
+  return { list, combined: joinFeatures(list), parts: Object.assign({}, ...list.map(({ nouns: parts }) => parts)) };
 }

@@ -1,8 +1,8 @@
 /** What a row of the table of operations says, and how its call is authorized. operations.ts has the table. */
-import type { Binding } from "../auth/binding.ts";
+import type { Authorizer } from "../auth/authorizer.ts";
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Scope } from "../storage/mod.ts";
-import type { Directories } from "./nouns.ts";
+import type { InternalResources } from "./resources.ts";
 
 /**
  * `create`: the call creates runs, and is refused once the service stops. `stream`: the answer stays open. While an answer is open, its
@@ -16,77 +16,86 @@ export interface Operation<Args extends readonly unknown[], Result> {
   /** The only events that the host's handlers are asked about. Empty: every caller may make the call. */
   readonly events: readonly AuthEvent[];
   /** The call in any scope. Default: the method of the noun that has the name of the operation. */
-  readonly of?: (directories: Directories) => ScopedCall<Args, Result>;
+  readonly internalMethod?: (internalResources: InternalResources) => ScopedMethod<Args, Result>;
   /** Authorizes the call for one caller. */
-  bind(binding: Binding, directories: Directories, call: ScopedCall<Args, Result>): (...args: Args) => Result;
+  withAuthorization(
+    authorizer: Authorizer,
+    internalResources: InternalResources,
+    call: ScopedMethod<Args, Result>,
+  ): (...args: Args) => Result;
 }
 
-type ScopedCall<Args extends readonly unknown[], Result> = (scope: Scope, ...args: Args) => Result;
+type ScopedMethod<Args extends readonly unknown[], Result> = (scope: Scope, ...args: Args) => Result;
 
 /** The operations of a noun: each method has one. */
-export type OperationsOf<Noun> = {
-  readonly [Name in keyof Noun]: Noun[Name] extends (...args: infer Args) => infer Result
+export type ResourceOperations<Resource> = {
+  readonly [Name in keyof Resource]: Resource[Name] extends (...args: infer Args) => infer Result
     ? Operation<Args, Result>
     : never;
 };
 
 /** What of a call is authorized. */
-interface Subject<Args extends readonly unknown[], Value extends object> {
+interface AuthorizationSubject<Args extends readonly unknown[], Value extends object> {
   /** Returns the value that the host's handler gets. */
   value(...args: Args): Value;
   /** Returns the arguments of the call, from the value as the handler leaves it. Default: as the caller gave them. */
-  args?(value: Value, given: Args): Args;
+  args?(value: Value, args: Args): Args;
 }
 
 /** Makes an operation that asks about one event, and then calls the noun in the scope of the answer. */
-export const operation = <Args extends readonly unknown[], Value extends object, Result>(
+export const defineOperation = <Args extends readonly unknown[], Value extends object, Result>(
   kind: Kind,
   event: AuthEvent,
-  subject: Subject<Args, Value> | ((...args: NoInfer<Args>) => Value),
+  subject: AuthorizationSubject<Args, Value> | ((...args: NoInfer<Args>) => Value),
 ): Operation<Args, Promise<Result>> => {
-  const { value, args: argsOf }: Subject<Args, Value> = typeof subject === "function" ? { value: subject } : subject;
+  const { value, args: toArgs }: AuthorizationSubject<Args, Value> =
+    typeof subject === "function" ? { value: subject } : subject;
   return {
     kind,
     events: [event],
-    bind:
-      ({ authorize }, _directories, call) =>
-      async (...given) => {
-        const permit = await authorize(event, value(...given));
-        return await call(permit.scope, ...(argsOf?.(permit.value, given) ?? given));
+    withAuthorization:
+      ({ authorize }, _internalResources, call) =>
+      async (...args) => {
+        const authorizedCall = await authorize(event, value(...args));
+        return await call(authorizedCall.scope, ...(toArgs?.(authorizedCall.value, args) ?? args));
       },
   };
 };
 
 /** Makes an operation whose authorization has more than one step. The compiler refuses a `bind` that asks about other events. */
-export const custom = <Event extends AuthEvent, Args extends readonly unknown[], Result>(
+export const defineCustomOperation = <Event extends AuthEvent, Args extends readonly unknown[], Result>(
   kind: Kind,
   events: readonly Event[],
-  bind: (
-    binding: Binding<NoInfer<Event>>,
-    directories: Directories,
-    call: ScopedCall<Args, Result>,
+  withAuthorization: (
+    authorizer: Authorizer<NoInfer<Event>>,
+    internalResources: InternalResources,
+    call: ScopedMethod<Args, Result>,
   ) => (...args: Args) => Result,
-): Operation<Args, Result> => ({ kind, events, bind });
+): Operation<Args, Result> => ({ kind, events, withAuthorization });
 
 /** The value is the id of a thing. */
-export const id = <More extends readonly unknown[]>(name: string): Subject<readonly [id: string, ...More], object> => ({
+export const idSubject = <More extends readonly unknown[]>(
+  name: string,
+): AuthorizationSubject<readonly [id: string, ...More], object> => ({
   value: (...[id]) => ({ [name]: id }),
 });
 
 /** The value is the first argument, as the handler leaves it. */
-export const request = <Request extends object, More extends readonly unknown[]>(): Subject<
+export const requestSubject = <Request extends object, More extends readonly unknown[]>(): AuthorizationSubject<
   readonly [request: Request, ...More],
   Request
 > => ({ value: (...[request]) => request, args: (value, [, ...more]) => [value, ...more] });
 
 /** The same of an optional argument. */
-export const query = <Query extends object>(): Subject<readonly [query?: Query], object> => ({
+export const querySubject = <Query extends object>(): AuthorizationSubject<readonly [query?: Query], object> => ({
   value: (query = {} as Query) => query,
   args: (value) => [value as Query],
 });
 
 /** The value is a change with the id of what it changes. */
-export const patch = <Patch extends object>(name: string): Subject<readonly [id: string, patch: Patch], object> => ({
+export const patchSubject = <Patch extends object>(
+  name: string,
+): AuthorizationSubject<readonly [id: string, patch: Patch], object> => ({
   value: (id, patch) => ({ ...patch, [name]: id }),
   args: (value, [id]) => [id, omit(value, name) as Patch],
 });

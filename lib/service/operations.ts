@@ -29,18 +29,26 @@ import type { DurableCallTokens } from "../steps/calls.ts";
 import { getItem, listNamespaces, putItem, putItems, searchItems } from "../store/authorization.ts";
 import { copyThread, nameThread, streamThread } from "../threads/authorization.ts";
 import type { Usage } from "../usage/mod.ts";
-import type { CallerNouns } from "./nouns.ts";
-import { custom, id, type OperationsOf, operation, patch, query, request } from "./operation.ts";
+import {
+  defineCustomOperation,
+  defineOperation,
+  idSubject,
+  patchSubject,
+  querySubject,
+  type ResourceOperations,
+  requestSubject,
+} from "./operation.ts";
+import type { Resources } from "./resources.ts";
 
 /** A new run, and the assistant that a user's run names. The default assistant of a graph needs no event of its own. */
-const NEW_RUN = ["threads:create_run", "assistants:read"] as const;
+const NEW_RUN_EVENTS = ["threads:create_run", "assistants:read"] as const;
 
-const assistants: OperationsOf<Assistants> = {
-  create: operation("change", "assistants:create", request()),
-  get: operation("read", "assistants:read", id("assistant_id")),
-  update: operation("change", "assistants:update", patch("assistant_id")),
+const assistants: ResourceOperations<Assistants> = {
+  create: defineOperation("change", "assistants:create", requestSubject()),
+  get: defineOperation("read", "assistants:read", idSubject("assistant_id")),
+  update: defineOperation("change", "assistants:update", patchSubject("assistant_id")),
   // Of its threads, only those are deleted that the caller may delete.
-  delete: custom(
+  delete: defineCustomOperation(
     "change",
     ["assistants:delete", "threads:delete"],
     ({ authorize }, { assistants }) =>
@@ -50,98 +58,101 @@ const assistants: OperationsOf<Assistants> = {
         await assistants.delete(scope, assistant_id, threads?.filter ? { ...options, threads } : options);
       },
   ),
-  search: operation("read", "assistants:search", query()),
-  count: operation("read", "assistants:search", query()),
-  versions: operation("read", "assistants:read", id("assistant_id")),
-  setLatest: operation("change", "assistants:update", (assistant_id, version) => ({ assistant_id, version })),
-  drawn: operation("read", "assistants:read", id("assistant_id")),
-  schemas: operation("read", "assistants:read", id("assistant_id")),
-  subgraphs: operation("read", "assistants:read", id("assistant_id")),
+  search: defineOperation("read", "assistants:search", querySubject()),
+  count: defineOperation("read", "assistants:search", querySubject()),
+  versions: defineOperation("read", "assistants:read", idSubject("assistant_id")),
+  setLatest: defineOperation("change", "assistants:update", (assistant_id, version) => ({ assistant_id, version })),
+  drawn: defineOperation("read", "assistants:read", idSubject("assistant_id")),
+  schemas: defineOperation("read", "assistants:read", idSubject("assistant_id")),
+  subgraphs: defineOperation("read", "assistants:read", idSubject("assistant_id")),
 };
 
-const calls: OperationsOf<CallerNouns["calls"]> = {
-  send: operation("change", "threads:update", id("thread_id")),
-  sendToRun: operation("change", "threads:update", (...[thread_id, run_id]) => ({ thread_id, run_id })),
-  steps: operation("read", "threads:read", (thread_id, run_id) => ({ thread_id, run_id })),
+const calls: ResourceOperations<Resources["calls"]> = {
+  send: defineOperation("change", "threads:update", idSubject("thread_id")),
+  sendToRun: defineOperation("change", "threads:update", (...[thread_id, run_id]) => ({ thread_id, run_id })),
+  steps: defineOperation("read", "threads:read", (thread_id, run_id) => ({ thread_id, run_id })),
 };
 
-const threads: OperationsOf<CallerNouns["threads"]> = {
-  create: operation("change", "threads:create", query()),
-  get: operation("read", "threads:read", id("thread_id")),
-  update: operation("change", "threads:update", patch("thread_id")),
-  delete: operation("change", "threads:delete", id("thread_id")),
+const threads: ResourceOperations<Resources["threads"]> = {
+  create: defineOperation("change", "threads:create", querySubject()),
+  get: defineOperation("read", "threads:read", idSubject("thread_id")),
+  update: defineOperation("change", "threads:update", patchSubject("thread_id")),
+  delete: defineOperation("change", "threads:delete", idSubject("thread_id")),
   // Reads the thread, and creates the copy with the metadata that the handler leaves.
-  copy: custom("change", ["threads:read", "threads:create"], copyThread),
-  prune: operation("change", "threads:delete", {
+  copy: defineCustomOperation("change", ["threads:read", "threads:create"], copyThread),
+  prune: defineOperation("change", "threads:delete", {
     value: (thread_ids, strategy) => ({ thread_ids, ...(strategy ? { strategy } : {}) }),
     args: ({ thread_ids, strategy }) => [thread_ids, strategy],
   }),
-  search: operation("read", "threads:search", query()),
-  searchEach: operation("read", "threads:search", request()),
-  count: operation("read", "threads:search", query()),
-  list: operation("read", "threads:search", query()),
-  inbox: operation("read", "threads:search", query()),
-  state: operation("read", "threads:read", id("thread_id")),
-  stateAt: operation("read", "threads:read", id("thread_id")),
-  updateState: operation("change", "threads:update", patch("thread_id")),
-  patchState: operation("change", "threads:update", {
+  search: defineOperation("read", "threads:search", querySubject()),
+  searchEach: defineOperation("read", "threads:search", requestSubject()),
+  count: defineOperation("read", "threads:search", querySubject()),
+  list: defineOperation("read", "threads:search", querySubject()),
+  inbox: defineOperation("read", "threads:search", querySubject()),
+  state: defineOperation("read", "threads:read", idSubject("thread_id")),
+  stateAt: defineOperation("read", "threads:read", idSubject("thread_id")),
+  updateState: defineOperation("change", "threads:update", patchSubject("thread_id")),
+  patchState: defineOperation("change", "threads:update", {
     value: (thread_id, metadata) => ({ metadata, thread_id }),
     args: ({ metadata }, [thread_id]) => [thread_id, metadata],
   }),
-  history: operation("read", "threads:read", id("thread_id")),
-  historyEach: operation("read", "threads:read", id("thread_id")),
-  storage: operation("read", "threads:read", id("thread_id")),
+  history: defineOperation("read", "threads:read", idSubject("thread_id")),
+  historyEach: defineOperation("read", "threads:read", idSubject("thread_id")),
+  storage: defineOperation("read", "threads:read", idSubject("thread_id")),
   // An id is made of the caller's name: nothing is read.
-  idOf: custom("read", [], nameThread),
-  stream: custom("stream", ["threads:read"], streamThread),
-  events: { ...custom("stream", ["threads:read"], readEvents), of: ({ protocol }) => protocol.events },
-  command: {
-    ...custom("create", ["threads:read", ...NEW_RUN], executeCommand),
-    of: ({ protocol }) => protocol.command,
+  idOf: defineCustomOperation("read", [], nameThread),
+  stream: defineCustomOperation("stream", ["threads:read"], streamThread),
+  events: {
+    ...defineCustomOperation("stream", ["threads:read"], readEvents),
+    internalMethod: ({ protocol }) => protocol.events,
   },
-  send: { ...calls.send, of: ({ calls }) => calls.send },
+  command: {
+    ...defineCustomOperation("create", ["threads:read", ...NEW_RUN_EVENTS], executeCommand),
+    internalMethod: ({ protocol }) => protocol.command,
+  },
+  send: { ...calls.send, internalMethod: ({ calls }) => calls.send },
 };
 
-const runs: OperationsOf<CallerNouns["runs"]> = {
-  create: custom("create", NEW_RUN, createRun),
-  stream: custom("create", NEW_RUN, streamRun),
-  wait: custom("create", NEW_RUN, waitForRun),
-  createBatch: custom("create", NEW_RUN, createRuns),
-  get: operation("read", "threads:read", (thread_id, run_id) => ({ thread_id, run_id })),
-  list: operation("read", "threads:read", id("thread_id")),
-  delete: operation("change", "threads:delete", (thread_id, run_id) => ({ thread_id, run_id })),
-  cancel: operation("change", "threads:update", (thread_id, run_id, { action = "interrupt" } = {}) => ({
+const runs: ResourceOperations<Resources["runs"]> = {
+  create: defineCustomOperation("create", NEW_RUN_EVENTS, createRun),
+  stream: defineCustomOperation("create", NEW_RUN_EVENTS, streamRun),
+  wait: defineCustomOperation("create", NEW_RUN_EVENTS, waitForRun),
+  createBatch: defineCustomOperation("create", NEW_RUN_EVENTS, createRuns),
+  get: defineOperation("read", "threads:read", (thread_id, run_id) => ({ thread_id, run_id })),
+  list: defineOperation("read", "threads:read", idSubject("thread_id")),
+  delete: defineOperation("change", "threads:delete", (thread_id, run_id) => ({ thread_id, run_id })),
+  cancel: defineOperation("change", "threads:update", (thread_id, run_id, { action = "interrupt" } = {}) => ({
     thread_id,
     action,
     metadata: { run_ids: [run_id] },
   })),
-  cancelMany: operation("change", "threads:update", (target, action = "interrupt") => {
+  cancelMany: defineOperation("change", "threads:update", (target, action = "interrupt") => {
     const { thread_id, ...metadata } = { thread_id: null, ...target };
     return { thread_id, action, metadata };
   }),
   // `threads:update`, as of `cancel`, is asked about where leaving cancels the run.
-  join: custom("stream", ["threads:read", "threads:update"], joinRun),
-  joinStream: custom("stream", ["threads:read", "threads:update"], joinRunStream),
-  search: operation("read", "threads:search", query()),
-  stats: operation("read", "threads:search", () => ({})),
-  inspect: operation("read", "threads:read", (run_id) => ({ thread_id: null, run_id })),
-  rerun: custom("create", ["threads:read", ...NEW_RUN], rerun),
-  send: { ...calls.sendToRun, of: ({ calls }) => calls.sendToRun },
-  steps: { ...calls.steps, of: ({ calls }) => calls.steps },
+  join: defineCustomOperation("stream", ["threads:read", "threads:update"], joinRun),
+  joinStream: defineCustomOperation("stream", ["threads:read", "threads:update"], joinRunStream),
+  search: defineOperation("read", "threads:search", querySubject()),
+  stats: defineOperation("read", "threads:search", () => ({})),
+  inspect: defineOperation("read", "threads:read", (run_id) => ({ thread_id: null, run_id })),
+  rerun: defineCustomOperation("create", ["threads:read", ...NEW_RUN_EVENTS], rerun),
+  send: { ...calls.sendToRun, internalMethod: ({ calls }) => calls.sendToRun },
+  steps: { ...calls.steps, internalMethod: ({ calls }) => calls.steps },
 };
 
-const crons: OperationsOf<CallerNouns["crons"]> = {
+const crons: ResourceOperations<Resources["crons"]> = {
   // Its runs are authorized now, and not again when they start.
-  create: custom("change", ["crons:create", ...NEW_RUN], createCron),
-  get: operation("read", "crons:read", id("cron_id")),
-  update: operation("change", "crons:update", patch("cron_id")),
-  delete: operation("change", "crons:delete", id("cron_id")),
-  search: operation("read", "crons:search", query()),
-  count: operation("read", "crons:search", query()),
-  inspect: operation("read", "crons:read", id("cron_id")),
-  run: operation("create", "crons:update", id("cron_id")),
+  create: defineCustomOperation("change", ["crons:create", ...NEW_RUN_EVENTS], createCron),
+  get: defineOperation("read", "crons:read", idSubject("cron_id")),
+  update: defineOperation("change", "crons:update", patchSubject("cron_id")),
+  delete: defineOperation("change", "crons:delete", idSubject("cron_id")),
+  search: defineOperation("read", "crons:search", querySubject()),
+  count: defineOperation("read", "crons:search", querySubject()),
+  inspect: defineOperation("read", "crons:read", idSubject("cron_id")),
+  run: defineOperation("create", "crons:update", idSubject("cron_id")),
   // Times of a schedule: nothing is read.
-  preview: custom(
+  preview: defineCustomOperation(
     "read",
     [],
     ({ scope }, { crons }) =>
@@ -150,75 +161,75 @@ const crons: OperationsOf<CallerNouns["crons"]> = {
   ),
 };
 
-const store: OperationsOf<CallerNouns["store"]> = {
-  get: custom("read", ["store:get"], getItem),
-  put: custom("change", ["store:put"], putItem),
+const store: ResourceOperations<Resources["store"]> = {
+  get: defineCustomOperation("read", ["store:get"], getItem),
+  put: defineCustomOperation("change", ["store:put"], putItem),
   // Each item is authorized as by `put` or `delete`.
-  putMany: custom("change", ["store:put", "store:delete"], putItems),
-  delete: operation("change", "store:delete", {
+  putMany: defineCustomOperation("change", ["store:put", "store:delete"], putItems),
+  delete: defineOperation("change", "store:delete", {
     value: (namespace, key) => ({ namespace, key }),
     args: ({ namespace, key }) => [namespace, key],
   }),
-  search: custom("read", ["store:search"], searchItems),
-  namespaces: custom("read", ["store:list_namespaces"], listNamespaces),
+  search: defineCustomOperation("read", ["store:search"], searchItems),
+  namespaces: defineCustomOperation("read", ["store:list_namespaces"], listNamespaces),
 };
 
 /** Feedback is visible where its run's thread is, and changing it changes that thread. The call checks the permissions of `by`. */
-const feedback: OperationsOf<CallerNouns["feedback"]> = {
-  mintTokens: operation("change", "threads:update", (_by, requests) => ({
+const feedback: ResourceOperations<Resources["feedback"]> = {
+  mintTokens: defineOperation("change", "threads:update", (_by, requests) => ({
     thread_id: null,
     metadata: { run_ids: requests.map(({ run_id }) => run_id) },
   })),
-  listTokens: operation("read", "threads:read", (_by, { run_id }) => ({ thread_id: null, run_id })),
-  create: operation("change", "threads:update", (_by, { run_id }) => ({
+  listTokens: defineOperation("read", "threads:read", (_by, { run_id }) => ({ thread_id: null, run_id })),
+  create: defineOperation("change", "threads:update", (_by, { run_id }) => ({
     thread_id: null,
     metadata: { run_ids: run_id === undefined ? [] : [run_id] },
   })),
-  get: operation("read", "threads:read", (_by, feedback_id) => ({ thread_id: null, feedback_id })),
-  update: operation("change", "threads:update", (...[_by, feedback_id]) => ({ thread_id: null, feedback_id })),
-  delete: operation("change", "threads:update", (_by, feedback_id) => ({ thread_id: null, feedback_id })),
-  list: operation("read", "threads:read", (_by, { run_ids = null }) => ({ thread_id: null, run_ids })),
-  stats: operation("read", "threads:read", (_by, { run_ids = null }) => ({ thread_id: null, run_ids })),
-  scores: operation("read", "threads:read", () => ({ thread_id: null })),
-  links: operation("read", "threads:read", () => ({ thread_id: null })),
-  revokeLink: operation("change", "threads:update", () => ({ thread_id: null })),
+  get: defineOperation("read", "threads:read", (_by, feedback_id) => ({ thread_id: null, feedback_id })),
+  update: defineOperation("change", "threads:update", (...[_by, feedback_id]) => ({ thread_id: null, feedback_id })),
+  delete: defineOperation("change", "threads:update", (_by, feedback_id) => ({ thread_id: null, feedback_id })),
+  list: defineOperation("read", "threads:read", (_by, { run_ids = null }) => ({ thread_id: null, run_ids })),
+  stats: defineOperation("read", "threads:read", (_by, { run_ids = null }) => ({ thread_id: null, run_ids })),
+  scores: defineOperation("read", "threads:read", () => ({ thread_id: null })),
+  links: defineOperation("read", "threads:read", () => ({ thread_id: null })),
+  revokeLink: defineOperation("change", "threads:update", () => ({ thread_id: null })),
 };
 
 /** Deliveries and push configurations of the threads that the caller sees. */
-const webhooks: OperationsOf<CallerNouns["webhooks"]> = {
-  list: operation("read", "threads:search", query()),
-  get: operation("read", "threads:read", (run_id) => ({ thread_id: null, run_id })),
-  redeliver: operation("change", "threads:update", (run_id) => ({
+const webhooks: ResourceOperations<Resources["webhooks"]> = {
+  list: defineOperation("read", "threads:search", querySubject()),
+  get: defineOperation("read", "threads:read", (run_id) => ({ thread_id: null, run_id })),
+  redeliver: defineOperation("change", "threads:update", (run_id) => ({
     thread_id: null,
     action: "send",
     metadata: { run_ids: [run_id] },
   })),
-  setPush: operation("change", "threads:update", pushOf),
-  listPushes: operation("read", "threads:read", ({ thread_id, task_id }) => ({ thread_id, run_id: task_id })),
-  removePush: operation("change", "threads:update", pushOf),
-  tellCancelled: operation("change", "threads:update", pushOf),
+  setPush: defineOperation("change", "threads:update", toPushSubject),
+  listPushes: defineOperation("read", "threads:read", ({ thread_id, task_id }) => ({ thread_id, run_id: task_id })),
+  removePush: defineOperation("change", "threads:update", toPushSubject),
+  tellCancelled: defineOperation("change", "threads:update", toPushSubject),
 };
 
-function pushOf({ thread_id, task_id }: { readonly thread_id: string; readonly task_id: string }): object {
+function toPushSubject({ thread_id, task_id }: { readonly thread_id: string; readonly task_id: string }): object {
   return { thread_id, action: "push", metadata: { run_ids: [task_id] } };
 }
 
 /** The operations of each caller, of `service.as` and of the service itself, which asks no handler. */
-export const OPERATIONS: { readonly [Name in keyof CallerNouns]: OperationsOf<CallerNouns[Name]> } = {
+export const OPERATIONS: { readonly [Name in keyof Resources]: ResourceOperations<Resources[Name]> } = {
   ...{ assistants, threads, runs, crons, store, feedback, webhooks, calls },
 };
 
 /** Operations that only routes use. */
 export const ROUTE_OPERATIONS: {
-  readonly runs: OperationsOf<{ permit: PermitRun }>;
-  readonly protocol: OperationsOf<AuthorizedProtocol>;
+  readonly runs: ResourceOperations<{ permit: PermitRun }>;
+  readonly protocol: ResourceOperations<AuthorizedProtocol>;
 } = {
-  runs: { permit: custom("create", NEW_RUN, permitRun) },
+  runs: { permit: defineCustomOperation("create", NEW_RUN_EVENTS, permitRun) },
   protocol: {
-    subscribe: custom("stream", ["threads:read"], subscribeEvents),
-    open: custom("stream", ["threads:read"], openThreadStream),
+    subscribe: defineCustomOperation("stream", ["threads:read"], subscribeEvents),
+    open: defineCustomOperation("stream", ["threads:read"], openThreadStream),
     // Its runs are authorized by the route, which gives the command a `permit`.
-    command: custom("create", ["threads:read", ...NEW_RUN], executeCommand),
+    command: defineCustomOperation("create", ["threads:read", ...NEW_RUN_EVENTS], executeCommand),
   },
 };
 
@@ -226,12 +237,12 @@ export const ROUTE_OPERATIONS: {
  * Calls that no handler is asked about, and what they check. `token`: a secret that the service has made. `by`: the permissions of the
  * caller that they get. `host`: nothing, because only the host's code can make them. `service`: calls that belong to no noun.
  */
-export const OPEN_OPERATIONS: {
-  readonly feedback: Checks<FeedbackTokens>;
-  readonly calls: Checks<DurableCallTokens>;
-  readonly usage: Checks<Usage>;
-  readonly accounts: Check;
-  readonly service: Readonly<Record<string, Check>>;
+export const OPERATIONS_WITHOUT_HANDLERS: {
+  readonly feedback: AccessChecks<FeedbackTokens>;
+  readonly calls: AccessChecks<DurableCallTokens>;
+  readonly usage: AccessChecks<Usage>;
+  readonly accounts: AccessCheck;
+  readonly service: Readonly<Record<string, AccessCheck>>;
 } = {
   feedback: { token: "token", submit: "token" },
   calls: { deliver: "token" },
@@ -243,5 +254,5 @@ export const OPEN_OPERATIONS: {
   },
 };
 
-type Check = "token" | "by" | "host";
-type Checks<Noun> = { readonly [Name in keyof Noun]: Check };
+type AccessCheck = "token" | "by" | "host";
+type AccessChecks<Resource> = { readonly [Name in keyof Resource]: AccessCheck };

@@ -2,10 +2,10 @@
 import type { CronCounters } from "../crons/loop.ts";
 import type { WorkerCounters } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
-import { type ServiceOptions, settingsOf } from "../options.ts";
+import { resolveSettings, type ServiceOptions } from "../options.ts";
 import type { Storage } from "../storage/mod.ts";
 import type { DeliveryCounters } from "../webhooks/deliver.ts";
-import type { Readiness } from "./storage.ts";
+import type { Readiness } from "./storage-lifecycle.ts";
 
 /** The answer of `GET /info`. */
 export interface ServiceInfo {
@@ -55,7 +55,7 @@ export interface ServerReport extends Pick<ServiceInfo, "version" | "api_version
 }
 
 /** What the report is made of. */
-interface ServerFacts {
+interface ReportInput {
   readonly info: ServiceInfo;
   readonly ready: Readiness;
   readonly healthy: boolean;
@@ -63,15 +63,15 @@ interface ServerFacts {
   readonly metrics: Metrics;
 }
 
-export function serverReport(
+export function createServerReport(
   options: ServiceOptions,
   storage: Storage,
   environment: Environment,
-  { info, metrics, ready, healthy, database_ok }: ServerFacts,
+  { info, metrics, ready, healthy, database_ok }: ReportInput,
 ): ServerReport {
   const { version, api_version, langgraph_js_version } = info;
   const { uptime_seconds, draining, standby, runs, oldest_pending_seconds, webhooks, crons } = metrics;
-  const { concurrency: slots } = settingsOf(options).worker;
+  const { concurrency: slots } = resolveSettings(options).worker;
   const { executing, claims, started, retried, leases_lost, ended } = metrics.worker;
   return {
     version,
@@ -86,14 +86,14 @@ export function serverReport(
     queue: { ...runs, oldest_pending_seconds },
     webhooks,
     crons,
-    configuration: configurationOf(options),
+    configuration: listConfiguration(options),
   };
 }
 
 /** Every name is written here: an option that is added later is not shown before it was reviewed. */
-function configurationOf(options: ServiceOptions): ServerReport["configuration"] {
+function listConfiguration(options: ServiceOptions): ServerReport["configuration"] {
   // Prices are a table.
-  const settings = Object.entries(settingsOf(options)).flatMap(([section, values]) =>
+  const settings = Object.entries(resolveSettings(options)).flatMap(([section, values]) =>
     Object.entries(values).flatMap(([key, value]) => (key === "prices" ? [] : [[`${section}.${key}`, value]])),
   );
   const { auth = {}, checkpointer, store, http = {}, webhooks } = options;

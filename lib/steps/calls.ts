@@ -1,5 +1,5 @@
 /** Calls of durable functions from outside: the events that they wait for, and their steps. */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import type { StepName } from "../executor/step-names.ts";
 import type { IsoTime, Json, Uuid } from "../json.ts";
 
@@ -68,4 +68,4 @@ export interface DurableCallTokens {
   deliver(token: string, payload: Json): Promise<void>;
 }
 
-export type InternalDurableCalls = Directory<DurableCalls> & DurableCallTokens;
+export type InternalDurableCalls = InternalResource<DurableCalls> & DurableCallTokens;

@@ -1,7 +1,7 @@
 /** Runs that continue calls when they are due: their last run has ended for an ask, and something else has come since. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { CallRow, Scope, Storage } from "../storage/mod.ts";
+import type { DurableCallRow, Scope, Storage } from "../storage/mod.ts";
 import { isThreadWaiting } from "./journal.ts";
 
 /** What continues calls. */
@@ -31,7 +31,7 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
 
   /** A run for a call that is due. False: later. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each outcome of the continuation decides when the call is due next
-  async function resumeCall(call: CallRow): Promise<boolean> {
+  async function resumeCall(call: DurableCallRow): Promise<boolean> {
     const { thread_id, call_id, run_id, due_at } = call;
     const thread = await storage.getThread(scope, thread_id);
     if (thread?.status === "busy") return false;
@@ -76,7 +76,7 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
   }
 
   async function resumeDueCalls(): Promise<number> {
-    const dueCalls = options.runs() ? await storage.dueCalls(scope, environment.now(), MAX_DUE_CALLS) : [];
+    const dueCalls = options.runs() ? await storage.listDueCalls(scope, environment.now(), MAX_DUE_CALLS) : [];
     let resumedCount = 0;
     for (const call of dueCalls) if (await resumeCall(call)) resumedCount++;
     return resumedCount;

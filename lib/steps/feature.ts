@@ -1,5 +1,5 @@
 /** Durable functions: the journals of attempts, and the calls that continue by themselves. Most of its code is loaded when used. */
-import { lazyCalls } from "../environment.ts";
+import { createLazyModule } from "../environment.ts";
 import type { AttemptJournal, FeatureContext, FeatureOf, JournalAttempt } from "../features/mod.ts";
 import type { NewRun, Suspension } from "../storage/mod.ts";
 import type { DurableCallOptions } from "./due.ts";
@@ -21,7 +21,7 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
   let runs: ReturnType<DurableCallOptions["runs"]>;
   const load = async () => (await import("./mod.ts")).createDurableCalls({ ...context, runs: () => runs });
-  const calls = lazyCalls<Awaited<ReturnType<typeof load>>>(
+  const calls = createLazyModule<Awaited<ReturnType<typeof load>>>(
     { send: true, sendToRun: true, steps: true, deliver: true, continueDue: true },
     load,
   );
@@ -35,7 +35,7 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
       failure: "continuing calls failed",
       // Its code is loaded when a call is due.
       step: async () =>
-        (await storage.dueCalls(scope, environment.now(), 1)).length > 0 ? await calls.continueDue() : 0,
+        (await storage.listDueCalls(scope, environment.now(), 1)).length > 0 ? await calls.continueDue() : 0,
     },
     prepare: (_request, { call_id }: { readonly call_id?: string }): Pick<NewRun, "call_id"> =>
       call_id === undefined ? {} : { call_id },
@@ -71,11 +71,11 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
         assignedCallId: call_id,
         unsaved: () => unsaved,
         suspend(due_at, waiting_for, lastEventSeq) {
-          suspension = { due_at, waiting_for, seen: lastEventSeq };
+          suspension = { due_at, waiting_for, last_event_seq: lastEventSeq };
         },
         pause(due_at, lastEventSeq) {
           isPaused = true;
-          unsaved.leaves = { due_at, seen: lastEventSeq, ended: false };
+          unsaved.leaves = { due_at, last_event_seq: lastEventSeq, ended: false };
         },
         onClose: (close) => void (isClosed ? close() : closeListeners.push(close)),
       });
@@ -107,7 +107,8 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       for (const close of closeListeners) close();
     },
     end() {
-      if (call_id !== null && !isPaused && !suspension) unsaved.leaves = { due_at: null, seen: 0, ended: true };
+      if (call_id !== null && !isPaused && !suspension)
+        unsaved.leaves = { due_at: null, last_event_seq: 0, ended: true };
     },
   };
 }

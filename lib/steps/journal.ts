@@ -12,24 +12,24 @@ import type {
 } from "../executor/journal.ts";
 import type { JournalAttempt } from "../features/mod.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { Bus } from "../storage/bus.ts";
-import type { CallEntry, CallProgress, CallRow, Scope, Storage } from "../storage/mod.ts";
-import { ENTRIES_AT_ONCE } from "../storage/steps.ts";
+import type { EventBus } from "../storage/event-bus.ts";
+import type { DurableCallProgress, DurableCallRow, Scope, Storage, StoredJournalEntry } from "../storage/mod.ts";
+import { JOURNAL_PAGE_ROWS } from "../storage/steps.ts";
 import { buildEventUrl, hashToken, randomToken } from "./tokens.ts";
 
 /** What the journal has that no save has taken. */
 export interface UnsavedJournal {
-  opens?: CallProgress["opens"];
-  entries: CallEntry[];
-  tokens: NonNullable<CallProgress["tokens"]>[number][];
-  leaves?: CallProgress["leaves"];
+  opens?: DurableCallProgress["start"];
+  entries: StoredJournalEntry[];
+  tokens: NonNullable<DurableCallProgress["tokens"]>[number][];
+  leaves?: DurableCallProgress["release"];
   /** How far the function was with what is shown. */
   position?: CallPosition;
 }
 
 export interface JournalContext {
   readonly storage: Storage;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly limits: JournalLimits & { readonly suspended: number };
@@ -59,7 +59,7 @@ export async function openJournal(options: OpenJournalOptions): Promise<OpenJour
   const { claimed, retry } = attempt;
   const { thread_id, graph_id, run_id, claims } = claimed.run;
   const texts = call
-    ? await readEntryTexts((idx) => retry(() => storage.readEntries(scope, thread_id, call.call_id, idx)))
+    ? await readEntryTexts((idx) => retry(() => storage.readJournalEntries(scope, thread_id, call.call_id, idx)))
     : [];
   // Read last: a call that is deleted between the reads would begin anew.
   const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
@@ -89,7 +89,7 @@ export async function openJournal(options: OpenJournalOptions): Promise<OpenJour
 /** The thread rests, and shows what the call waits for. */
 export const isThreadWaiting = (
   interrupts: JsonObject,
-  { call_id, copied }: Pick<CallRow, "call_id" | "copied">,
+  { call_id, copied }: Pick<DurableCallRow, "call_id" | "copied">,
 ): boolean => !copied && Object.hasOwn(interrupts, call_id);
 
 /** What another call takes over: failed steps are tried again. */
@@ -100,12 +100,12 @@ function carryOverEntries(entries: readonly JournalEntry[]): JournalEntry[] {
 }
 
 /** The texts of a journal's entries, in order. */
-export async function readEntryTexts(read: (idx: number) => Promise<readonly CallEntry[]>): Promise<string[]> {
+export async function readEntryTexts(read: (idx: number) => Promise<readonly StoredJournalEntry[]>): Promise<string[]> {
   const texts: string[] = [];
   for (;;) {
     const page = await read(texts.length);
     for (const { entry } of page) texts.push(entry);
-    if (page.length < ENTRIES_AT_ONCE) return texts;
+    if (page.length < JOURNAL_PAGE_ROWS) return texts;
   }
 }
 
@@ -160,7 +160,7 @@ class StoredJournal implements OpenJournal {
       listener();
     };
     const readAndNotify = (): void => void this.#read().then(notify, () => {});
-    const unsubscribe = bus.on("thread", attempt.claimed.run.thread_id, readAndNotify);
+    const unsubscribe = bus.subscribe("thread", attempt.claimed.run.thread_id, readAndNotify);
     let cancel = (): void => {};
     const poll = (): void => {
       cancel = environment.timer(POLL_MS, () => {

@@ -1,12 +1,12 @@
 /** What calls need while no attempt works on them: events for them, and runs that continue them when they are due. */
-import { notFound, ServiceError } from "../errors.ts";
+import { notFoundError, ServiceError } from "../errors.ts";
 import type { JournalEntry } from "../executor/journal.ts";
 import { misfit } from "../executor/schema-check.ts";
 import { labelOf, nameOf, type StepName } from "../executor/step-names.ts";
 import { type Json, sameJson } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
-import type { CallRow, RunRow, Scope } from "../storage/mod.ts";
-import { BEYOND, isFiniteJson } from "../validation.ts";
+import { formatIsoTime } from "../rfc3339.ts";
+import type { DurableCallRow, RunRow, Scope } from "../storage/mod.ts";
+import { isFiniteJson, NUMBER_OUT_OF_RANGE } from "../validation.ts";
 import { type InternalDurableCalls, MAX_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
 import { createDueCallResumer, type DurableCallOptions } from "./due.ts";
 import { isThreadWaiting, readEntryTexts } from "./journal.ts";
@@ -24,11 +24,11 @@ export function createDurableCalls(
   const { storage, scope: deploymentScope, environment } = options;
   const { resumeDueCalls } = createDueCallResumer(options);
 
-  const readJournalTexts = (scope: Scope, { thread_id, call_id }: CallRow): Promise<string[]> =>
-    readEntryTexts((idx) => storage.readEntries(scope, thread_id, call_id, idx));
+  const readJournalTexts = (scope: Scope, { thread_id, call_id }: DurableCallRow): Promise<string[]> =>
+    readEntryTexts((idx) => storage.readJournalEntries(scope, thread_id, call_id, idx));
 
   /** A call is open while a run of it is active, or its thread shows what it waits for. */
-  async function isActive({ thread_id, run_id, ...call }: CallRow): Promise<boolean> {
+  async function isActive({ thread_id, run_id, ...call }: DurableCallRow): Promise<boolean> {
     if (call.ended_at !== null) return false;
     const [run, thread] = await Promise.all([
       storage.getRun(deploymentScope, run_id),
@@ -38,7 +38,12 @@ export function createDurableCalls(
   }
 
   /** Errors: invalid, gone. */
-  async function requireOpenWait(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<void> {
+  async function requireOpenWait(
+    call: DurableCallRow,
+    name: string,
+    occurrence: number | null,
+    payload: Json,
+  ): Promise<void> {
     if (!(await isActive(call))) throw callEndedError();
     // A journal may be long: only entries that may be of a wait are parsed.
     const candidateTexts = (await readJournalTexts(deploymentScope, call)).filter((text) => text.includes('"wait"'));
@@ -57,13 +62,18 @@ export function createDurableCalls(
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);
   }
 
-  async function storeEvent(call: CallRow, name: string, occurrence: number | null, payload: Json): Promise<boolean> {
+  async function storeEvent(
+    call: DurableCallRow,
+    name: string,
+    occurrence: number | null,
+    payload: Json,
+  ): Promise<boolean> {
     const event = await storage.addCallEvent(deploymentScope, call, { name, occurrence, payload }, environment.now());
     if (event) void resumeDueCalls().catch(() => {});
     return event !== null;
   }
 
-  async function sendEvent(call: CallRow | null, name: StepName, payload: Json): Promise<void> {
+  async function sendEvent(call: DurableCallRow | null, name: StepName, payload: Json): Promise<void> {
     const storedName = parseStepName(name);
     validatePayload(payload);
     if (!call) {
@@ -76,11 +86,11 @@ export function createDurableCalls(
 
   async function requireRun(scope: Scope, thread_id: string, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
-    if (!run || run.thread_id !== thread_id.toLowerCase()) throw notFound("run", run_id);
+    if (!run || run.thread_id !== thread_id.toLowerCase()) throw notFoundError("run", run_id);
     return run;
   }
 
-  const findCall = async (scope: Scope, { thread_id, call_id }: RunRow): Promise<CallRow | null> =>
+  const findCall = async (scope: Scope, { thread_id, call_id }: RunRow): Promise<DurableCallRow | null> =>
     call_id === undefined ? null : await storage.getCall(scope, thread_id, call_id);
 
   return {
@@ -88,8 +98,8 @@ export function createDurableCalls(
     async send(scope, thread_id, name, payload) {
       const id = thread_id.toLowerCase();
       const thread = await storage.getThread(scope, id);
-      if (!thread || thread.stateless) throw notFound("thread", thread_id);
-      await sendEvent(await storage.newestCall(scope, id), name, payload);
+      if (!thread || thread.stateless) throw notFoundError("thread", thread_id);
+      await sendEvent(await storage.getNewestCall(scope, id), name, payload);
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async sendToRun(scope, thread_id, run_id, name, payload) {
@@ -141,7 +151,7 @@ function parseStepName(name: StepName): string {
 /** Errors: invalid, too_large. */
 function validatePayload(payload: Json): void {
   if (payload === null || payload === undefined) throw new ServiceError("invalid", "An event must not be null");
-  if (!isFiniteJson(payload)) throw new ServiceError("invalid", `An event ${BEYOND}`);
+  if (!isFiniteJson(payload)) throw new ServiceError("invalid", `An event ${NUMBER_OUT_OF_RANGE}`);
   if (new TextEncoder().encode(JSON.stringify(payload)).length > MAX_EVENT_BYTES) {
     throw new ServiceError("too_large", `An event has at most ${MAX_EVENT_BYTES} bytes`);
   }
@@ -178,9 +188,9 @@ function toStepRecord(kind: StepRecord["kind"], entry: JournalEntry, previous: S
     occurrence,
     status: STATUS[phase],
     attempts: attempt ?? previous?.attempts ?? (isEnded ? 1 : 0),
-    started_at: previous?.started_at ?? isoTime(began ?? at),
-    ended_at: isEnded ? isoTime(at) : null,
-    until: isoTime(until ?? null) ?? previous?.until ?? null,
+    started_at: previous?.started_at ?? formatIsoTime(began ?? at),
+    ended_at: isEnded ? formatIsoTime(at) : null,
+    until: formatIsoTime(until ?? null) ?? previous?.until ?? null,
     result: isOmitted ? null : result,
     result_omitted: isOmitted,
     error: error ? { error: error.name, message: error.message } : null,

@@ -1,6 +1,14 @@
 /** The storage verbs of assistants and their versions. */
 import type { JsonObject } from "../json.ts";
-import type { AssistantContent, AssistantRow, AssistantVersionRow, Found, Page, Scope, Sorted } from "./rows.ts";
+import type {
+  AssistantContent,
+  AssistantRow,
+  AssistantVersionRow,
+  Page,
+  Scope,
+  SearchPage,
+  SortOptions,
+} from "./rows.ts";
 
 /** An assistant to be stored. */
 export interface NewAssistant extends AssistantContent {
@@ -33,7 +41,10 @@ export interface AssistantStorage {
   /** Reads an assistant with its active version. Null when it does not exist or is not visible. */
   getAssistant(scope: Scope, assistant_id: string): Promise<AssistantRow | null>;
   /** Reads one page of the visible assistants that match, and the number of all matches (with `COUNT_ONLY` only the number). */
-  searchAssistants(scope: Scope, query: AssistantQuery & Page & Sorted<AssistantSort>): Promise<Found<AssistantRow>>;
+  searchAssistants(
+    scope: Scope,
+    query: AssistantQuery & Page & SortOptions<AssistantSort>,
+  ): Promise<SearchPage<AssistantRow>>;
   /**
    * Adds a version (highest + 1) with the content that `next` returns, and makes it the active one. Guard: the revision is the one
    * that `next` got; after a concurrent change the verb reads again and calls `next` again. Null when the assistant does not exist or

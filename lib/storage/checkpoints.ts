@@ -41,12 +41,12 @@ export interface CheckpointStorage {
    * Reads how the JSON of a channel begins, up to 8,192 characters, in the newest root checkpoint that `run_id` stored, or else in
    * `checkpoint_id`. `start`: null when the channel has no JSON there. Null when there is no such checkpoint or the thread is not visible.
    */
-  readOpening(
+  readValueStart(
     scope: Scope,
     thread_id: string,
     at: { readonly checkpoint_id: string | null; readonly run_id?: string },
     channel: string,
   ): Promise<{ readonly channels: readonly string[]; readonly start: string | null } | null>;
   /** Counts the checkpoint rows of a thread and their stored bytes. All 0 when there is no such thread. */
-  measureThread(scope: Scope, thread_id: string): Promise<ThreadSize>;
+  getThreadSize(scope: Scope, thread_id: string): Promise<ThreadSize>;
 }

@@ -1,6 +1,6 @@
 /** The storage verbs of crons. */
 import type { JsonObject } from "../json.ts";
-import type { CronRow, Found, Page, Scope, Sorted } from "./rows.ts";
+import type { CronRow, Page, Scope, SearchPage, SortOptions } from "./rows.ts";
 import type { CreatedRun, CreateRun } from "./runs.ts";
 
 /** A cron to be stored. */
@@ -55,7 +55,7 @@ export interface CronFiring {
 export interface FireCron {
   readonly cron_id: string;
   /** The row's `next_run_date` and `revision` as read: another value means that another process fired it, or that it was changed. */
-  readonly seen: { readonly next_run_date: number; readonly revision: number };
+  readonly expected: { readonly next_run_date: number; readonly revision: number };
   readonly next_run_date: number | null;
   /** Ticks that are recorded as skipped, oldest first. */
   readonly skipped: readonly { readonly scheduled_at: number; readonly reason: SkipReason }[];
@@ -68,7 +68,7 @@ export interface FireCron {
  * `lost`: the row is not as it was seen, or this tick has fired: nothing was written. `stale`: what the run was resolved from has
  * changed: nothing was written. `refused`: the tick is recorded as skipped for `reason`, and the cron continues.
  */
-export type FireOutcome =
+export type FireCronResult =
   | { readonly kind: "fired"; readonly created: CreatedRun }
   | { readonly kind: "refused"; readonly reason: SkipReason }
   | { readonly kind: "skipped" | "lost" | "stale" };
@@ -86,7 +86,7 @@ export interface CronStorage {
   /** Reads a cron. Null when it does not exist or is not visible. */
   getCron(scope: Scope, cron_id: string): Promise<CronRow | null>;
   /** Reads one page of the visible crons that match, and the number of all matches (with `COUNT_ONLY` only the number). */
-  searchCrons(scope: Scope, query: CronQuery & Page & Sorted<CronSort>): Promise<Found<CronRow>>;
+  searchCrons(scope: Scope, query: CronQuery & Page & SortOptions<CronSort>): Promise<SearchPage<CronRow>>;
   /**
    * Writes the content that `next` returns. Guard: revision and next date are those that `next` got; after a concurrent change or firing
    * the verb reads again and calls `next` again. A cron that is enabled again has no failures. Null when the cron does not exist or is
@@ -96,13 +96,13 @@ export interface CronStorage {
   /** Deletes a cron. False when there was none. Deleting a thread or an assistant deletes its crons. */
   deleteCron(scope: Scope, cron_id: string): Promise<boolean>;
   /** Reads enabled crons that match; with `due_by` the longest due first. */
-  enabledCrons(scope: Scope, query: EnabledCronQuery): Promise<readonly CronRow[]>;
+  listEnabledCrons(scope: Scope, query: EnabledCronQuery): Promise<readonly CronRow[]>;
   /**
    * Advances the cron and creates the run of its tick as createRun does, in one batch: both or nothing. Guard: the cron is as
    * `fire.seen` says (`lost`). When the run is refused, a second batch records the tick as skipped under the same guard. A tick fires
    * at most once.
    */
-  fireCron(scope: Scope, fire: FireCron): Promise<FireOutcome>;
+  fireCron(scope: Scope, fire: FireCron): Promise<FireCronResult>;
   /** Records that a run of the cron was created by hand. No effect when the cron does not exist, or has a tick at this time. Idempotent. */
   recordFiring(
     scope: Scope,

@@ -1,5 +1,5 @@
 /** Pages of lists that continue at a cursor, and the times of their filters. */
-import { type InputError, invalidField } from "../errors.ts";
+import { type InputError, invalidFieldError } from "../errors.ts";
 import { parseRfc3339 } from "../rfc3339.ts";
 
 /** The place of a row in a list that is sorted by its creation. */
@@ -9,41 +9,41 @@ export interface ListPosition {
 }
 
 /** One page of a list. `next`: the cursor of the following page; null at the end. A page may be short, or empty, before the end. */
-export interface Listing<Item> {
+export interface CursorPage<Item> {
   readonly items: readonly Item[];
   readonly next: string | null;
 }
 
 /** Which page of a list. */
-export interface Cursor {
+export interface CursorQuery {
   readonly limit?: number;
   /** The `next` of the page before. */
   readonly cursor?: string;
 }
 
-const foreign = (): InputError => invalidField("cursor", "must be the `next` of the page before");
+const invalidCursorError = (): InputError => invalidFieldError("cursor", "must be the `next` of the page before");
 
 /** Errors: invalid. */
-export function positionOf(cursor: string | undefined): { readonly after?: ListPosition } {
+export function decodeCursor(cursor: string | undefined): { readonly after?: ListPosition } {
   if (cursor === undefined) return {};
   const [, time, id] = /^(-?\d{1,15})_([\w-]{1,64})$/.exec(cursor) ?? [];
-  if (time === undefined || id === undefined) throw foreign();
+  if (time === undefined || id === undefined) throw invalidCursorError();
   return { after: { created_at: Number(time), id } };
 }
 
-export const cursorOf = (position: ListPosition | null): string | null =>
+export const encodeCursor = (position: ListPosition | null): string | null =>
   position && `${position.created_at}_${position.id}`;
 
 /** Errors: invalid. */
-export function offsetOf(cursor: string | undefined): number {
+export function decodeOffset(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
-  if (!/^o\d{1,12}$/.test(cursor)) throw foreign();
+  if (!/^o\d{1,12}$/.test(cursor)) throw invalidCursorError();
   return Number(cursor.slice(1));
 }
 
 /** A time in RFC 3339 as milliseconds. Errors: invalid. */
-export function timeOf(name: string, text: string): number {
+export function parseTime(name: string, text: string): number {
   const time = parseRfc3339(text);
-  if (time === null) throw invalidField(name, "must be a date or time in RFC 3339");
+  if (time === null) throw invalidFieldError(name, "must be a date or time in RFC 3339");
   return time;
 }

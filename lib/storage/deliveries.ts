@@ -8,7 +8,7 @@ import type { RunRow, Scope, TerminalStatus } from "./rows.ts";
 export type DeliveryState = "pending" | "delivered" | "failed";
 
 /** How a client of A2A wants to be told. */
-export interface PushTerms {
+export interface PushConfig {
   readonly version: "1.0" | "0.3";
   readonly task_id: string;
   readonly token?: string;
@@ -26,7 +26,7 @@ export interface NewPush {
   readonly config_id: string;
   readonly url: string;
   readonly host: string;
-  readonly terms: Omit<PushTerms, "task_id">;
+  readonly terms: Omit<PushConfig, "task_id">;
 }
 
 /** A push configuration as stored. */
@@ -56,7 +56,7 @@ export interface DeliveryRow {
   readonly depth: number;
   readonly created_at: number;
   /** For a push notification; absent for the webhook of a run. */
-  readonly push?: PushTerms & { readonly interrupts: JsonObject };
+  readonly push?: PushConfig & { readonly interrupts: JsonObject };
   readonly run: DeliveredRun;
 }
 
@@ -122,7 +122,7 @@ export interface DeliveryStorage {
   /** Records the attempt and its result. Guard: the claim token; false when the claim is lost: nothing was written. */
   finishDelivery(scope: Scope, token: string, attempt: DeliveryAttempt, result: DeliveryResult): Promise<boolean>;
   /** Reads when the next unclaimed delivery is due. Null when none is pending. */
-  nextDelivery(scope: Scope): Promise<number | null>;
+  getNextDeliveryTime(scope: Scope): Promise<number | null>;
   /** Reads deliveries, newest first. */
   listDeliveries(scope: Scope, query: DeliveryQuery): Promise<readonly DeliveryRow[]>;
   /** Reads the attempts of a delivery, in order. */
@@ -142,5 +142,5 @@ export interface PushStorage {
   /** Deletes one. No effect if there is none. */
   removePush(scope: Scope, key: PushKey & Pick<PushRow, "config_id">): Promise<void>;
   /** Puts it into the outbox that a task was cancelled which waited for an answer. A second call has no effect. */
-  tellCancelled(scope: Scope, key: PushKey, now: number): Promise<void>;
+  notifyCancelled(scope: Scope, key: PushKey, now: number): Promise<void>;
 }

@@ -1,7 +1,7 @@
 /** The features, and what their two halves have in common. */
 import type { DeliveryStorage, PushStorage } from "./deliveries.ts";
 import type { FeedbackStorage } from "./feedback.ts";
-import type { CallStorage } from "./steps.ts";
+import type { DurableCallStorage } from "./steps.ts";
 import type { UsageStorage } from "./usage.ts";
 
 /**
@@ -9,32 +9,34 @@ import type { UsageStorage } from "./usage.ts";
  * the members of the halves that belong together. `verbs`: the part of `Storage` that its SQL file implements. `end_frame`: runs that
  * use it have a frame right before their end. `swept`: retention deletes its old rows.
  */
-export interface Features {
-  readonly feedback: { readonly verbs: FeedbackStorage; readonly end_frame: true; readonly swept: true };
-  readonly webhooks: { readonly verbs: DeliveryStorage & PushStorage; readonly swept: true };
-  readonly usage: { readonly verbs: UsageStorage };
+export interface FeatureTable {
+  readonly feedback: { readonly operations: FeedbackStorage; readonly end_frame: true; readonly swept: true };
+  readonly webhooks: { readonly operations: DeliveryStorage & PushStorage; readonly swept: true };
+  readonly usage: { readonly operations: UsageStorage };
   readonly thread_ttl: object;
-  readonly steps: { readonly verbs: CallStorage };
+  readonly steps: { readonly operations: DurableCallStorage };
 }
 
 /** The name of a feature. */
-export type FeatureName = keyof Features;
+export type FeatureName = keyof FeatureTable;
 
 /** The members of a half that it must have where the line of its feature has `Mark`, and else must not have. */
-export type MembersFor<Name extends FeatureName, Mark extends string, Members> = Features[Name] extends {
+export type MembersFor<Name extends FeatureName, Mark extends string, Members> = FeatureTable[Name] extends {
   readonly [Key in Mark]: unknown;
 }
   ? Required<Members>
   : { readonly [Key in keyof Members]?: undefined };
 
 /** The verbs of one feature. */
-export type VerbsOf<Name extends FeatureName> = Features[Name] extends { readonly verbs: infer Verbs }
-  ? Verbs
+export type FeatureOperations<Name extends FeatureName> = FeatureTable[Name] extends {
+  readonly operations: infer Operations;
+}
+  ? Operations
   : unknown;
 
 /** The verbs of all features. */
 export type FeatureStorage = {
-  readonly [Name in FeatureName]: (verbs: VerbsOf<Name>) => void;
-}[FeatureName] extends (verbs: infer All) => void
+  readonly [Name in FeatureName]: (operations: FeatureOperations<Name>) => void;
+}[FeatureName] extends (operations: infer All) => void
   ? All
   : never;

@@ -75,7 +75,7 @@ export interface FeedbackQuery {
 }
 
 /** `repeated`: the idempotency key is known; `feedback_id` is what the first submission made. */
-export type SubmitOutcome =
+export type SubmitFeedbackResult =
   | { readonly kind: "recorded" }
   | { readonly kind: "repeated"; readonly feedback_id: string; readonly same_body: boolean }
   | { readonly kind: "token_not_found" | "token_expired" | "token_full" };
@@ -102,12 +102,12 @@ export interface FeedbackBucket {
 }
 
 /** A feedback link and how often it was used. */
-export interface ListedToken extends FeedbackTokenRow {
+export interface FeedbackTokenUsage extends FeedbackTokenRow {
   readonly submissions: number;
 }
 
 /** Which feedback tokens are listed, by their creation. */
-export interface TokenQuery {
+export interface FeedbackTokenQuery {
   /** With a filter: those of runs that it permits. */
   readonly scope: Scope;
   readonly workspace_ids: readonly string[];
@@ -129,7 +129,7 @@ export interface FeedbackStorage {
   /** Reads a token, an expired one too. Null when it does not exist. */
   getFeedbackToken(token_id: string): Promise<FeedbackTokenRow | null>;
   /** Reads tokens with how often they were used, expired ones too: those of a run, or else of the deployment's runs. */
-  listFeedbackTokens(query: TokenQuery): Promise<readonly ListedToken[]>;
+  listFeedbackTokens(query: FeedbackTokenQuery): Promise<readonly FeedbackTokenUsage[]>;
   /**
    * Records one submission to a token. Guard, in the same batch: the token exists, has not expired and has had fewer than `limit`
    * submissions. Idempotent with an idempotency key (`repeated`).
@@ -144,7 +144,7 @@ export interface FeedbackStorage {
       readonly limit: number;
       readonly now: number;
     },
-  ): Promise<SubmitOutcome>;
+  ): Promise<SubmitFeedbackResult>;
   /** Creates a record. `exists` gives the record that has the id. Null: the scope's filter hides its run. */
   createFeedback(
     feedback: FeedbackRow,

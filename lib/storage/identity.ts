@@ -20,7 +20,7 @@ export type Permission = (typeof PERMISSIONS)[number];
 export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /** An id in lower case; a name as it is. */
-export const idOf = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
+export const normalizeId = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
 
 /** Who makes a request, and what they may do. */
 export interface Caller {
@@ -42,14 +42,14 @@ export interface Caller {
 }
 
 /** Throws forbidden when the caller has the permission on no workspace. Gives those where it has it. */
-export function workspacesWith(caller: Caller, permission: Permission): readonly string[] {
+export function requireWorkspacesWith(caller: Caller, permission: Permission): readonly string[] {
   const ids = [...caller.workspaces].filter(([, permissions]) => permissions.has(permission)).map(([id]) => id);
   if (ids.length === 0) throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
   return ids;
 }
 
 /** Throws forbidden when the caller does not have the permission on the organization. */
-export function requireOfOrganization(caller: Caller, permission: Permission): void {
+export function requireOrganizationPermission(caller: Caller, permission: Permission): void {
   if (!caller.permissions.has(permission)) {
     throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
   }
@@ -151,7 +151,7 @@ export interface KeyGrants {
 }
 
 /** Names for reports; deleted entities keep their last one. */
-export interface Names {
+export interface EntityNames {
   readonly workspaces: ReadonlyMap<string, string>;
   readonly projects: ReadonlyMap<string, string>;
   /** Email by user id. */
@@ -159,7 +159,7 @@ export interface Names {
 }
 
 /** Outcomes of making or changing a named thing. `parent_not_found`: what it was to belong to is not there. */
-export type Made<Row> =
+export type IdentityWriteResult<Row> =
   | { readonly kind: "made"; readonly row: Row }
   | { readonly kind: "name_taken" | "parent_not_found" | "not_found" };
 
@@ -179,7 +179,7 @@ export interface IdentityStore {
    * The deployment's row, made when it is missing, moved when it is elsewhere. `workspace` and `project` are ids or names; a name
    * that is not there is made, an id that is not there gives `parent_not_found`. `owner` and `shared` count only when it is made.
    */
-  placeDeployment(
+  registerDeployment(
     deployment: {
       readonly name: string;
       readonly workspace?: string;
@@ -188,7 +188,7 @@ export interface IdentityStore {
       readonly shared?: boolean;
     },
     now: number,
-  ): Promise<Made<DeploymentRow>>;
+  ): Promise<IdentityWriteResult<DeploymentRow>>;
   getDeployment(name: string): Promise<DeploymentRow | null>;
   updateDeployment(
     name: string,
@@ -213,13 +213,13 @@ export interface IdentityStore {
   /** Oldest first. Default: of all organizations, without a limit. */
   listKeys(query: { readonly organization_id?: string; readonly limit?: number }): Promise<readonly ApiKeyRow[]>;
 
-  createUnit<Kind extends UnitKind>(kind: Kind, row: UnitRows[Kind]): Promise<Made<UnitRows[Kind]>>;
-  renameUnit<Kind extends UnitKind>(kind: Kind, id: string, name: string): Promise<Made<UnitRows[Kind]>>;
+  createUnit<Kind extends UnitKind>(kind: Kind, row: UnitRows[Kind]): Promise<IdentityWriteResult<UnitRows[Kind]>>;
+  renameUnit<Kind extends UnitKind>(kind: Kind, id: string, name: string): Promise<IdentityWriteResult<UnitRows[Kind]>>;
   /** A workspace with its projects. */
   deleteUnit<Kind extends UnitKind>(kind: Kind, id: string, now: number): Promise<UnitRows[Kind] | null>;
   /** By name, deleted ones left out: workspaces of organizations, projects of workspaces. */
   listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]): Promise<readonly UnitRows[Kind][]>;
-  createUser(user: UserRow): Promise<Made<UserRow>>;
+  createUser(user: UserRow): Promise<IdentityWriteResult<UserRow>>;
   deleteUser(id: string, now: number): Promise<UserRow | null>;
   /** By id or email. */
   getUser(user: string): Promise<UserRow | null>;
@@ -237,9 +237,9 @@ export interface IdentityStore {
   setMembership(membership: MembershipRow): Promise<void>;
   listMemberships(subject_id: string): Promise<readonly MembershipRow[]>;
   /** Deleted entities too. */
-  names(of: {
+  readNames(ids: {
     readonly workspaces?: readonly string[];
     readonly projects?: readonly string[];
     readonly users?: readonly string[];
-  }): Promise<Names>;
+  }): Promise<EntityNames>;
 }

@@ -39,7 +39,7 @@ export interface ItemQuery {
   readonly namespace_prefix: readonly string[];
   readonly conditions: readonly ItemCondition[];
   /** Only items with vectors, the nearest (by cosine) first. */
-  readonly near?: Vector;
+  readonly query_vector?: Vector;
   /** What was found lives on from `now`. */
   readonly refresh: boolean;
 }
@@ -86,25 +86,25 @@ export interface ItemStorage {
  * True where all conditions hold, as in LangGraph's stores: a member that is not there equals nothing, order is that of numbers,
  * and what is no number has none.
  */
-export function meets(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
+export function matchesConditions(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
   return conditions.every(([member, operator, operand]) => {
     const actual = Object.hasOwn(value, member) ? value[member] : undefined;
-    return COMPARE[operator](actual, operand as Json);
+    return COMPARATORS[operator](actual, operand as Json);
   });
 }
 
-const equal = (actual: Json | undefined, operand: Json): boolean => actual !== undefined && sameJson(actual, operand);
+const isEqual = (actual: Json | undefined, operand: Json): boolean => actual !== undefined && sameJson(actual, operand);
 
-const COMPARE: Readonly<Record<ItemCondition[1], (actual: Json | undefined, operand: Json) => boolean>> = {
-  eq: equal,
-  ne: (actual, operand) => !equal(actual, operand),
-  gt: (actual, operand) => numberOf(actual) > numberOf(operand),
-  gte: (actual, operand) => numberOf(actual) >= numberOf(operand),
-  lt: (actual, operand) => numberOf(actual) < numberOf(operand),
-  lte: (actual, operand) => numberOf(actual) <= numberOf(operand),
+const COMPARATORS: Readonly<Record<ItemCondition[1], (actual: Json | undefined, operand: Json) => boolean>> = {
+  eq: isEqual,
+  ne: (actual, operand) => !isEqual(actual, operand),
+  gt: (actual, operand) => toNumber(actual) > toNumber(operand),
+  gte: (actual, operand) => toNumber(actual) >= toNumber(operand),
+  lt: (actual, operand) => toNumber(actual) < toNumber(operand),
+  lte: (actual, operand) => toNumber(actual) <= toNumber(operand),
 };
 
-function numberOf(value: unknown): number {
+function toNumber(value: unknown): number {
   try {
     return Number(value);
   } catch {
@@ -113,19 +113,19 @@ function numberOf(value: unknown): number {
 }
 
 /** How near the nearest of the vectors is: its cosine, from -1 to 1. Null where none can be compared. */
-export function nearness(vectors: readonly Vector[], near: Vector): number | null {
-  const length = lengthOf(near);
-  let nearest: number | null = null;
+export function maxCosineSimilarity(vectors: readonly Vector[], query_vector: Vector): number | null {
+  const norm = vectorNorm(query_vector);
+  let highest: number | null = null;
   for (const vector of vectors) {
     // Made for another index.
-    if (vector.length !== near.length) continue;
-    const lengths = length * lengthOf(vector);
-    const dot = vector.reduce((sum, number, at) => sum + number * (near[at] as number), 0);
-    const ratio = dot / lengths;
+    if (vector.length !== query_vector.length) continue;
+    const normProduct = norm * vectorNorm(vector);
+    const dot = vector.reduce((sum, number, index) => sum + number * (query_vector[index] as number), 0);
+    const ratio = dot / normProduct;
     const cosine = Number.isFinite(ratio) ? Math.min(1, Math.max(-1, ratio)) : 0;
-    if (nearest === null || cosine > nearest) nearest = cosine;
+    if (highest === null || cosine > highest) highest = cosine;
   }
-  return nearest;
+  return highest;
 }
 
-const lengthOf = (vector: Vector): number => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));
+const vectorNorm = (vector: Vector): number => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));

@@ -81,9 +81,9 @@ export type SignalKind = "run" | "events" | "thread" | "work" | "deliveries";
 /** Receives signals. */
 export interface SignalListener {
   /** Another process, or this one, has published this. */
-  heard(kind: SignalKind, id: string): void;
+  onSignal(kind: SignalKind, id: string): void;
   /** Signals may have been missed: look at everything. Called when the connection that brings them is back, too. */
-  missed(): void;
+  onGap(): void;
 }
 
 /** Publishes and receives signals between processes that share a database: they carry ids, never data, and may be lost, late or doubled. */

@@ -18,7 +18,7 @@ export interface Page {
 }
 
 /** How a list is sorted. */
-export interface Sorted<Field extends string> {
+export interface SortOptions<Field extends string> {
   readonly sort_by: Field;
   readonly sort_order: "asc" | "desc";
 }
@@ -27,7 +27,7 @@ export interface Sorted<Field extends string> {
 export const COUNT_ONLY = { limit: 0, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
 
 /** One page and the number of all rows that match. */
-export interface Found<Row> {
+export interface SearchPage<Row> {
   readonly rows: readonly Row[];
   readonly total: number;
 }
@@ -60,10 +60,10 @@ export interface AssistantVersionRow extends AssistantContent {
 }
 
 /** The status of a thread without an active run. */
-export type RestingStatus = "idle" | "interrupted" | "error";
+export type InactiveThreadStatus = "idle" | "interrupted" | "error";
 
 /** The status of a thread. */
-export type ThreadStatus = RestingStatus | "busy";
+export type ThreadStatus = InactiveThreadStatus | "busy";
 
 /** A thread as stored. */
 export interface ThreadRow {
@@ -86,7 +86,7 @@ export interface ThreadRow {
   /** The running run. */
   readonly running: string | null;
   /** The lease token that may execute a run of this thread, and until when. It outlives a run that was deleted while it executed. */
-  readonly slot: { readonly token: string; readonly until: number } | null;
+  readonly lock: { readonly token: string; readonly until: number } | null;
   /** The thread of a stateless run: only the verbs of runs show it. */
   readonly stateless: boolean;
   /** Its runs record events of all methods: a client of the event protocol has opened it. */
@@ -142,7 +142,7 @@ export interface RunRow {
   /** How often it was claimed, also by claims that do not count as attempts. */
   readonly claims: number;
   /** The turn that its latest claim took: each claim takes the next one of its thread. 0 before the first claim. */
-  readonly turn: number;
+  readonly claim_number: number;
   /** A stateless run whose checkpoints are deleted when it ends. */
   readonly stateless: boolean;
   readonly started_at: number | null;
@@ -201,7 +201,7 @@ export interface IdempotencyKey {
 }
 
 /** Which workspace and project a deployment's runs are billed to. */
-export interface TraceTerms {
+export interface BillingTerms {
   readonly workspace_id: string;
   readonly project_id: string;
   /** False while usage reporting is switched off: the trace is never reported. */
@@ -228,9 +228,9 @@ export interface ChannelValue extends Payload {
   /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
   readonly version: string;
   /** Of a value that was read: how much of `data` (in characters) is stored as tails behind its last whole copy. */
-  readonly tail_length?: number;
+  readonly delta_length?: number;
   /** Of a list that was read: `data` without its last character, where that is at hand. Reading `data` then copies it. */
-  readonly stem?: string;
+  readonly base?: string;
 }
 
 /** A checkpoint to be stored. */
@@ -313,28 +313,28 @@ export interface StoredFrame extends NewFrame {
 }
 
 /** What a save adds to a call. */
-export interface CallProgress {
+export interface DurableCallProgress {
   readonly call_id: string;
   /** The first save of an attempt: the run belongs to the call, and has made progress. `origin` creates the call. */
-  readonly opens?: { readonly graph_id: string; readonly origin?: string };
+  readonly start?: { readonly graph_id: string; readonly origin?: string };
   /** In the order of their `idx`. `entry` is JSON. Storing the same ones again changes nothing. */
-  readonly entries: readonly CallEntry[];
+  readonly entries: readonly StoredJournalEntry[];
   /** Addresses of events, by the hashes of their tokens. */
-  readonly tokens?: readonly CallToken[];
+  readonly tokens?: readonly WaitToken[];
   /** JSON: how far the function was with what this save has shown. */
   readonly position?: string;
   /** How the attempt leaves the call: the nearest time at which it continues by itself, or its end. */
-  readonly leaves?: { readonly due_at: number | null; readonly ended: boolean; readonly seen: number };
+  readonly release?: { readonly due_at: number | null; readonly ended: boolean; readonly last_event_seq: number };
 }
 
 /** An entry of a journal. */
-export interface CallEntry {
+export interface StoredJournalEntry {
   readonly idx: number;
   readonly entry: string;
 }
 
 /** The address of an event for one wait. */
-export interface CallToken {
+export interface WaitToken {
   readonly token_hash: string;
   readonly name: string;
   readonly occurrence: number;
@@ -349,7 +349,7 @@ export interface Progress {
   /** Events of the thread, by rising `seq`. Storing the same ones again changes nothing. */
   readonly events?: readonly ThreadEvent[];
   /** What the run adds to its call. */
-  readonly call?: CallProgress;
+  readonly call?: DurableCallProgress;
 }
 
 /** A cron as stored. */
@@ -426,10 +426,10 @@ export interface StoredThreadEvent extends ThreadEvent {
 }
 
 /** The first event of a turn. Lower numbers belong to runs of the thread that ended outside an attempt. */
-export const FIRST_EVENT: number = 2 ** 16;
+export const FIRST_EVENT_NUMBER: number = 2 ** 16;
 
 /** The event that ends a run, above all others of its turn. */
-export const END_EVENT: number = 2 ** 32 - 1;
+export const END_EVENT_NUMBER: number = 2 ** 32 - 1;
 
 /** The `seq` of event `n` of a turn. */
-export const eventSeq = (turn: number, n: number): number => turn * 2 ** 32 + n;
+export const toEventSeq = (claim_number: number, n: number): number => claim_number * 2 ** 32 + n;

@@ -4,20 +4,20 @@ import type { ListPosition } from "./cursor.ts";
 import type { NewPush } from "./deliveries.ts";
 import type { FeatureName } from "./features.ts";
 import type {
+  BillingTerms,
   IdempotencyKey,
+  InactiveThreadStatus,
   Lease,
   MultitaskStrategy,
   NewWebhook,
   Page,
   Progress,
-  RestingStatus,
   RunRow,
   RunStatus,
   Scope,
   StoredFrame,
   TerminalStatus,
   ThreadRow,
-  TraceTerms,
   TraceUsage,
 } from "./rows.ts";
 import type { Suspension } from "./steps.ts";
@@ -59,17 +59,17 @@ export interface NewRun {
 }
 
 /** The lease of a claim: the caller generates the token and decides how long lease and slot last. */
-export interface ClaimTerms {
+export interface LeaseTerms {
   readonly token: string;
   readonly lease_until: number;
   /** The name of the claiming process, for the run's `claim_log`. Default: the claim is not logged. */
   readonly worker?: string;
   /** Billing of the trace that a first attempt writes. Default: no trace. */
-  readonly trace?: TraceTerms;
+  readonly trace?: BillingTerms;
 }
 
 /** Which runs a worker claims, and for how long. */
-export interface ClaimRequest extends ClaimTerms {
+export interface ClaimRequest extends LeaseTerms {
   /** Only runs of these graphs. */
   readonly graph_ids: readonly string[];
   /** How many attempts a run of a graph may have. Default: any number. */
@@ -99,7 +99,7 @@ export interface ClaimedRun {
 }
 
 /** `blocked`: runs are due, but each waits for its thread. `none`: no run is due. */
-export type ClaimOutcome =
+export type ClaimRunResult =
   | { readonly kind: "claimed"; readonly claimed: ClaimedRun }
   | { readonly kind: "blocked" | "none" };
 
@@ -107,13 +107,13 @@ export type ClaimOutcome =
 export interface CreateRun {
   readonly run: NewRun;
   /** What the caller read. When the assistant or the thread's metadata or config changed since, the outcome is `stale`. */
-  readonly seen: { readonly assistant_revision: number; readonly thread_revision: number | null };
+  readonly expected: { readonly assistant_revision: number; readonly thread_revision: number | null };
   /** Creates the thread in the same batch. Required when `seen.thread_revision` is null. */
   readonly create_thread?: NewThread;
   /** Written to an existing thread in the same batch; absent when nothing changes. */
   readonly update_thread?: { readonly metadata: JsonObject; readonly config: JsonObject };
   /** Claims the run in the same batch for an idle local worker, if it is due, the thread's slot is free and no run waits before it. */
-  readonly claim?: ClaimTerms;
+  readonly claim?: LeaseTerms;
   /** Stored with the run: a second create with this route and key writes nothing. */
   readonly idempotency?: IdempotencyKey;
   /** How many runs may be pending, this one included. */
@@ -126,7 +126,7 @@ export interface CreateRun {
  * `repeated`: the idempotency key is known; `run` is null when its run was deleted. `interrupt_answered`: a pending or running run
  * of the thread answers one of `run.resume_targets`; `rollback` deletes such a run instead. `stale`: read again and retry.
  */
-export type CreateRunOutcome =
+export type CreateRunResult =
   | (CreatedRun & { readonly kind: "created" })
   | RepeatedRun
   | { readonly kind: "thread_not_found" }
@@ -153,13 +153,13 @@ export interface CreatedRun {
  * `refused`: nothing was created; `index` is the first request that could not be, `outcome` why. `repeated`: the idempotency keys of
  * all requests are known.
  */
-export type CreateRunsOutcome =
+export type CreateRunsResult =
   | { readonly kind: "created"; readonly created: readonly CreatedRun[] }
   | { readonly kind: "repeated"; readonly runs: readonly (RunRow | null)[]; readonly same_body: boolean }
   | {
       readonly kind: "refused";
       readonly index: number;
-      readonly outcome: Exclude<CreateRunOutcome, { readonly kind: "created" }>;
+      readonly result: Exclude<CreateRunResult, { readonly kind: "created" }>;
     };
 
 /** How runs are stopped: `interrupt` keeps what they have done, `rollback` deletes them and everything they left. */
@@ -176,7 +176,7 @@ export interface StoppedRun {
   /** Of a run that has ended: the id of its `end` frame. */
   readonly end_frame: number | null;
   /** Of a run that was running: the token of its thread's slot. */
-  readonly slot_token: string | null;
+  readonly lock_token: string | null;
 }
 
 /** Which active runs to stop. With `thread_id`, only those of this thread. */
@@ -200,7 +200,7 @@ export interface FinishRun {
   /** The thread's state after this run. `head` null keeps the present one; `status` null keeps status, interrupts and error. */
   readonly thread: {
     readonly head: string | null;
-    readonly status: RestingStatus | null;
+    readonly status: InactiveThreadStatus | null;
     readonly interrupts: JsonObject;
     readonly error: Json;
     /** Scalars of the state's values at the top, for searches; null when they are not known, absent where the head stays. */
@@ -218,7 +218,7 @@ export interface FinishRun {
   /** Claims the next run in the same batch, as claimRun does, but does not requeue expired leases. */
   readonly next?: ClaimRequest;
   /** Runs are known to wait for a worker slot or for their threads. Default false. */
-  readonly waiting?: boolean;
+  readonly has_waiting_runs?: boolean;
   readonly now: number;
 }
 
@@ -226,10 +226,10 @@ export interface FinishRun {
  * Null when the lease was lost: nothing was written. `next` is the claimed run; when it is null, `blocked` says whether runs wait for
  * their threads, if that is known.
  */
-export type FinishOutcome = { readonly next: ClaimedRun | null; readonly blocked?: boolean } | null;
+export type FinishRunResult = { readonly next: ClaimedRun | null; readonly blocked?: boolean } | null;
 
 /** What the runs of a deployment are doing. */
-export interface Activity {
+export interface RunActivity {
   /** Due, and waiting. */
   readonly pending: number;
   /** To be started later. */
@@ -240,7 +240,7 @@ export interface Activity {
 }
 
 /** Retention: rows older than these times are deleted. A kind without a time is kept. */
-export interface SweepTerms {
+export interface RetentionLimits {
   /**
    * Stateless runs that ended before, unless their frames or an idempotency key are kept; their threads are deleted too.
    * Frames are kept only if the request of the run is resumable.
@@ -296,11 +296,11 @@ export interface RunSearch extends RunFilter<number> {
 }
 
 /** A run as a list reads it: without the request, the result and other large members. */
-export type RunHead = Omit<RunRow, "kwargs" | "result" | "auth_user" | "feedback">;
+export type RunHeader = Omit<RunRow, "kwargs" | "result" | "auth_user" | "feedback">;
 
 /** A run with what is stored beside its row. */
 export interface ListedRun {
-  readonly run: RunHead;
+  readonly run: RunHeader;
   /** Until when its worker has leased it; null while it is not running. */
   readonly lease_until: number | null;
   readonly cancel_requested: boolean;
@@ -311,7 +311,7 @@ export interface ListedRun {
 }
 
 /** Which runs `runFigures` reads: those created since these times, and all active ones. */
-export interface RunFigureQuery {
+export interface RunTimesQuery {
   readonly counted_since: number;
   readonly timed_since: number;
   /** The limit of `times`. */
@@ -328,16 +328,16 @@ export interface RunStorage {
    * given and possible. Guard: assistant, thread and limits are as `request` says; otherwise the outcome says why nothing was
    * written. Idempotent with an idempotency key (`repeated`).
    */
-  createRun(scope: Scope, request: CreateRun): Promise<CreateRunOutcome>;
+  createRun(scope: Scope, request: CreateRun): Promise<CreateRunResult>;
   /** The run that an idempotency key refers to, as the outcome `repeated` has it; null for a key that is not known. */
-  findRepeated(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
+  findRepeatedRun(scope: Scope, key: IdempotencyKey): Promise<Pick<RepeatedRun, "run" | "same_body"> | null>;
   /** Creates all of these runs, as createRun does one after the other, or none of them. None may stop another run. */
-  createRuns(scope: Scope, requests: readonly CreateRun[]): Promise<CreateRunsOutcome>;
+  createRuns(scope: Scope, requests: readonly CreateRun[]): Promise<CreateRunsResult>;
   /**
    * Requeues runs whose lease has expired, then leases the oldest due run of the thread that is due longest and takes the slot of that
    * thread. Guard: the slot is free or expired, and no run of the thread is running. Each claim takes the next turn of its thread.
    */
-  claimRun(scope: Scope, request: ClaimRequest): Promise<ClaimOutcome>;
+  claimRun(scope: Scope, request: ClaimRequest): Promise<ClaimRunResult>;
   /**
    * Extends lease and slot, never shortens them. Guard: the lease token; null when the lease is lost. `cancelled`: a stop of the run
    * was requested. Idempotent.
@@ -350,7 +350,7 @@ export interface RunStorage {
    * lease token; null when the lease is lost. A repeated call whose first one took effect, recognized by `claims`, `status`,
    * `end_frame` and `now`, writes nothing but still claims the next run.
    */
-  finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<FinishOutcome>;
+  finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<FinishRunResult>;
   /**
    * Puts a claimed run back as pending and frees its slot, for a shut-down: the claim does not count as an attempt. Guard: the lease
    * token; false when the lease is lost.
@@ -370,7 +370,7 @@ export interface RunStorage {
    * Frees the slot of a run that was deleted or taken over, after its executor has settled. Guard: the slot has the lease's token;
    * otherwise nothing changes. Idempotent.
    */
-  releaseSlot(scope: Scope, lease: Lease): Promise<void>;
+  releaseThreadLock(scope: Scope, lease: Lease): Promise<void>;
   /**
    * Stops active runs in one batch and returns what happened to each. Runs that have ended are not changed and not returned. An
    * `interrupt` stores `reason`, unless a stop of the run was requested before. Idempotent.
@@ -395,9 +395,9 @@ export interface RunStorage {
     query: RunSearch,
   ): Promise<{ readonly rows: readonly ListedRun[]; readonly next: ListPosition | null }>;
   /** Counts visible runs by status, and reads the times of the newest, newest first. */
-  runFigures(
+  readRunTimes(
     scope: Scope,
-    query: RunFigureQuery,
+    query: RunTimesQuery,
   ): Promise<{ readonly counts: Readonly<Record<RunStatus, number>>; readonly times: readonly RunTimes[] }>;
   /**
    * Deletes a run; the thread's state does not change. Of its events only its end stays; a pending run gets one, as stopRuns leaves it.
@@ -407,7 +407,7 @@ export interface RunStorage {
   /** Reads the first stored frames with ids above `after`, in order, a bounded number at a time. Empty when there are no more. */
   readFrames(scope: Scope, run_id: string, after: number): Promise<readonly StoredFrame[]>;
   /** Counts the active runs of the deployment. */
-  activity(scope: Scope, now: number): Promise<Activity>;
+  countActiveRuns(scope: Scope, now: number): Promise<RunActivity>;
   /** Deletes rows whose retention is over. Returns the number of handled rows: call again until it is 0. */
-  sweep(scope: Scope, terms: SweepTerms): Promise<number>;
+  deleteExpired(scope: Scope, terms: RetentionLimits): Promise<number>;
 }

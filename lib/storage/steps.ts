@@ -1,9 +1,9 @@
 /** The storage of calls: executions of durable functions from their input to their end, with their journals. */
 import type { Json } from "../json.ts";
-import type { CallEntry, CallToken, Scope } from "./rows.ts";
+import type { Scope, StoredJournalEntry, WaitToken } from "./rows.ts";
 
 /** An event from outside. */
-export interface CallEvent {
+export interface ExternalEventRow {
   readonly seq: number;
   readonly name: string;
   /** Of the token that it came with: the wait that it is for. Null: the next wait with its name. */
@@ -12,7 +12,7 @@ export interface CallEvent {
 }
 
 /** A call as stored. */
-export interface CallRow {
+export interface DurableCallRow {
   readonly thread_id: string;
   readonly call_id: string;
   readonly graph_id: string;
@@ -34,28 +34,34 @@ export interface Suspension {
   readonly due_at: number | null;
   readonly waiting_for: Json;
   /** The last event that the attempt has seen: a later one continues the run at once. */
-  readonly seen: number;
+  readonly last_event_seq: number;
 }
 
 /** How many entries of a journal are read at once. */
-export const ENTRIES_AT_ONCE = 2_500;
+export const JOURNAL_PAGE_ROWS = 2_500;
 
 /** The verbs of calls. */
-export interface CallStorage {
+export interface DurableCallStorage {
   /** Reads a call of a visible thread. */
-  getCall(scope: Scope, thread_id: string, call_id: string): Promise<CallRow | null>;
+  getCall(scope: Scope, thread_id: string, call_id: string): Promise<DurableCallRow | null>;
   /** Reads the newest call of a thread. */
-  newestCall(scope: Scope, thread_id: string): Promise<CallRow | null>;
+  getNewestCall(scope: Scope, thread_id: string): Promise<DurableCallRow | null>;
   /** Reads a part of a journal: the entries from `idx` on, in order. Fewer than `ENTRIES_AT_ONCE`: there are no more. */
-  readEntries(scope: Scope, thread_id: string, call_id: string, idx: number): Promise<readonly CallEntry[]>;
+  readJournalEntries(
+    scope: Scope,
+    thread_id: string,
+    call_id: string,
+    idx: number,
+  ): Promise<readonly StoredJournalEntry[]>;
   /** Reads the events of a call after `seq`, in order. */
-  readCallEvents(scope: Scope, thread_id: string, call_id: string, seq: number): Promise<readonly CallEvent[]>;
+  readCallEvents(scope: Scope, thread_id: string, call_id: string, seq: number): Promise<readonly ExternalEventRow[]>;
   /** Reads the call and the wait of a token, and the event that came with it. */
   findToken(
     scope: Scope,
     token_hash: string,
   ): Promise<
-    (Pick<CallToken, "name" | "occurrence"> & { readonly call: CallRow; readonly answer: Json | undefined }) | null
+    | (Pick<WaitToken, "name" | "occurrence"> & { readonly call: DurableCallRow; readonly answer: Json | undefined })
+    | null
   >;
   /**
    * Stores an event and makes the call due: its suspended run, or the call itself. Guard: the call has not ended; with a token, none of
@@ -63,14 +69,14 @@ export interface CallStorage {
    */
   addCallEvent(
     scope: Scope,
-    to: Pick<CallRow, "thread_id" | "call_id">,
-    event: Omit<CallEvent, "seq">,
+    to: Pick<DurableCallRow, "thread_id" | "call_id">,
+    event: Omit<ExternalEventRow, "seq">,
     now: number,
   ): Promise<"stored" | null>;
   /** Counts suspended runs. */
   countSuspended(scope: Scope): Promise<number>;
   /** Reads calls that are due and have no active run. */
-  dueCalls(scope: Scope, now: number, limit: number): Promise<readonly CallRow[]>;
+  listDueCalls(scope: Scope, now: number, limit: number): Promise<readonly DurableCallRow[]>;
   /** Changes when a call is due, where it is due as seen. `ended`: also ends it. */
-  setCallDue(scope: Scope, seen: CallRow, due_at: number | null, ended_at: number | null): Promise<void>;
+  setCallDue(scope: Scope, expected: DurableCallRow, due_at: number | null, ended_at: number | null): Promise<void>;
 }

@@ -2,12 +2,12 @@
 import type { JsonObject } from "../json.ts";
 import type {
   EventMethod,
-  Found,
   Page,
   Progress,
   PruneStrategy,
   Scope,
-  Sorted,
+  SearchPage,
+  SortOptions,
   StoredThreadEvent,
   ThreadRow,
   ThreadStatus,
@@ -15,7 +15,7 @@ import type {
 } from "./rows.ts";
 
 /** Checkpoints that no run has made, and the head they lead to. */
-export interface NewState {
+export interface NewThreadState {
   /** The graph that they are of. */
   readonly graph_id: string;
   readonly progress: Progress;
@@ -31,7 +31,7 @@ export interface NewThread {
   readonly config: JsonObject;
   readonly stateless: boolean;
   readonly ttl?: ThreadTtl | null;
-  readonly state?: NewState;
+  readonly state?: NewThreadState;
 }
 
 /** Filters and page of a search for threads. */
@@ -65,7 +65,7 @@ export interface ThreadStorage {
    * Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches. With
    * `COUNT_ONLY` it reads only the number.
    */
-  searchThreads(scope: Scope, query: ThreadQuery & Page & Sorted<ThreadSort>): Promise<Found<ThreadRow>>;
+  searchThreads(scope: Scope, query: ThreadQuery & Page & SortOptions<ThreadSort>): Promise<SearchPage<ThreadRow>>;
   /**
    * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb
    * reads again and calls `next` again. Null when the thread does not exist or is not visible.
@@ -98,7 +98,7 @@ export interface StateStorage {
   writeState(
     scope: Scope,
     thread_id: string,
-    state: NewState & { readonly seen_head: string | null; readonly ends?: boolean },
+    state: NewThreadState & { readonly expected_head: string | null; readonly ends?: boolean },
     now: number,
   ): Promise<"written" | "busy" | "stale" | "not_found">;
   /** Merges members into a checkpoint's metadata, shallowly. False when there is no such checkpoint. Idempotent. */
@@ -116,7 +116,7 @@ export interface StateStorage {
     scope: Scope,
     copy: {
       readonly from: string;
-      readonly seen_revision: number;
+      readonly expected_revision: number;
       readonly thread_id: string;
       readonly metadata: JsonObject;
     },
@@ -137,7 +137,7 @@ export interface EventPage {
   /** Later events have a higher `seq`; null when the page is empty. */
   readonly read_to: number | null;
   /** There may be more now. */
-  readonly more: boolean;
+  readonly has_more: boolean;
 }
 
 /** The verbs of thread events. */
@@ -152,7 +152,7 @@ export interface EventStorage {
     query: { readonly after: number; readonly methods?: ReadonlySet<EventMethod> },
   ): Promise<EventPage>;
   /** The `seq` of the newest event; 0 without any. */
-  lastEvent(scope: Scope, thread_id: string): Promise<number>;
+  getLastEventSeq(scope: Scope, thread_id: string): Promise<number>;
   /** From now on the runs of the thread record events of all methods. Idempotent. False when there is no such visible thread. */
   recordAllEvents(scope: Scope, thread_id: string): Promise<boolean>;
 }

@@ -19,16 +19,16 @@ export interface Visibility {
 }
 
 /** The visibility of a call without a filter. */
-export const EVERYTHING: Visibility = {};
+export const NO_FILTER: Visibility = {};
 
 /** What both of them permit. */
-function both(one: Visibility, other: Visibility): Visibility {
-  const filter = [...(one.filter ?? []), ...(other.filter ?? [])];
-  return filter.length > 0 ? { filter } : EVERYTHING;
+function intersectFilters(first: Visibility, second: Visibility): Visibility {
+  const filter = [...(first.filter ?? []), ...(second.filter ?? [])];
+  return filter.length > 0 ? { filter } : NO_FILTER;
 }
 
 /** True where the filter lets a row with this metadata be seen. */
-export function permits(filter: Filter | undefined, metadata: JsonObject): boolean {
+export function matchesFilter(filter: Filter | undefined, metadata: JsonObject): boolean {
   return (filter ?? []).every((condition) => {
     const member: Json | undefined = Object.hasOwn(metadata, condition.key) ? metadata[condition.key] : undefined;
     if ("equals" in condition) return member === condition.equals;
@@ -37,20 +37,22 @@ export function permits(filter: Filter | undefined, metadata: JsonObject): boole
 }
 
 /** Refuses a change after which the caller would not see the row: users cannot give rows away. Errors: forbidden. */
-export function requireKept(visibility: Visibility | undefined, metadata: JsonObject): void {
-  refuse(visibility?.filter?.find((condition) => !permits([condition], metadata)));
+export function requireStillVisible(visibility: Visibility | undefined, metadata: JsonObject): void {
+  throwIfViolated(visibility?.filter?.find((condition) => !matchesFilter([condition], metadata)));
 }
 
 /** The same for a new row. Metadata without the filter's keys is allowed: the row then belongs to no other user. */
-export function refuseForOthers(visibility: Visibility | undefined, metadata: JsonObject): void {
-  refuse(
-    visibility?.filter?.find((condition) => Object.hasOwn(metadata, condition.key) && !permits([condition], metadata)),
+export function requireOwnMetadata(visibility: Visibility | undefined, metadata: JsonObject): void {
+  throwIfViolated(
+    visibility?.filter?.find(
+      (condition) => Object.hasOwn(metadata, condition.key) && !matchesFilter([condition], metadata),
+    ),
   );
 }
 
-function refuse(broken: Condition | undefined): void {
-  if (broken === undefined) return;
-  throw new ServiceError("forbidden", `metadata.${broken.key}: with this value you could not see it`);
+function throwIfViolated(violated: Condition | undefined): void {
+  if (violated === undefined) return;
+  throw new ServiceError("forbidden", `metadata.${violated.key}: with this value you could not see it`);
 }
 
 const isScalar = (value: unknown): value is Scalar =>
@@ -60,29 +62,29 @@ const isScalar = (value: unknown): value is Scalar =>
 const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
 
-function conditionsOf(key: string, wanted: unknown): readonly Condition[] | null {
+function parseConditions(key: string, wanted: unknown): readonly Condition[] | null {
   if (isScalar(wanted)) return [{ key, equals: wanted }];
   const operators = isPlainObject(wanted) ? Object.entries(wanted) : [];
   if (operators.length === 0) return null;
-  const found: Condition[] = [];
+  const conditions: Condition[] = [];
   for (const [operator, operand] of operators) {
     const list: readonly unknown[] = Array.isArray(operand) ? operand : [operand];
-    if (operator === "$eq" && isScalar(operand)) found.push({ key, equals: operand });
-    else if (operator === "$contains" && list.every(isScalar)) found.push({ key, contains: list });
+    if (operator === "$eq" && isScalar(operand)) conditions.push({ key, equals: operand });
+    else if (operator === "$contains" && list.every(isScalar)) conditions.push({ key, contains: list });
     else return null;
   }
-  return found;
+  return conditions;
 }
 
 /**
  * The filter that a handler has given: `{key: value}`, `{key: {$eq: value}}` and `{key: {$contains: value or list}}`, all of them
  * required; `{}` is none. Null for anything else: what is not understood must not let everything through.
  */
-export function readFilter(given: unknown): Filter | null {
-  if (!isPlainObject(given)) return null;
+export function readFilter(input: unknown): Filter | null {
+  if (!isPlainObject(input)) return null;
   const conditions: Condition[] = [];
-  for (const [key, wanted] of Object.entries(given)) {
-    const found = conditionsOf(key, wanted);
+  for (const [key, wanted] of Object.entries(input)) {
+    const found = parseConditions(key, wanted);
     if (!found) return null;
     conditions.push(...found);
   }
@@ -90,7 +92,7 @@ export function readFilter(given: unknown): Filter | null {
 }
 
 /** Metadata that the filter's equalities permit. */
-export function equalitiesOf(filter: Filter): JsonObject {
+export function toOwnerMetadata(filter: Filter): JsonObject {
   return Object.fromEntries(filter.flatMap((one) => ("equals" in one ? [[one.key, one.equals]] : [])));
 }
 
@@ -102,5 +104,5 @@ export const withVisibility = <Scope extends object>(
   visibility?.filter && visibility.filter.length > 0 ? { ...scope, filter: visibility.filter } : scope;
 
 /** The scope of a call, limited to rows that another scope shows too. */
-export const narrowed = <Narrow extends Visibility>(scope: Narrow, other: Visibility | undefined): Narrow =>
-  other?.filter ? { ...scope, ...both(scope, other) } : scope;
+export const intersectScope = <Narrow extends Visibility>(scope: Narrow, other: Visibility | undefined): Narrow =>
+  other?.filter ? { ...scope, ...intersectFilters(scope, other) } : scope;

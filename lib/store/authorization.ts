@@ -1,35 +1,35 @@
 /** Calls of the store: a handler may change the address and the value of an item, and the parts of a query. */
-import type { Binding, Directory, Permit } from "../auth/binding.ts";
+import type { AuthorizedCall, Authorizer, InternalResource } from "../auth/authorizer.ts";
 import { ServiceError } from "../errors.ts";
 import type { StorePut } from "../executor/contract.ts";
 import type { Scope } from "../storage/mod.ts";
-import { narrowed } from "../storage/visibility.ts";
+import { intersectScope } from "../storage/visibility.ts";
 import type { Store } from "./mod.ts";
 
 interface Directories {
-  readonly store: Directory<Store>;
+  readonly store: InternalResource<Store>;
 }
 
 type StoreKey = Pick<StorePut, "namespace" | "key">;
 
 /** Authorizes writing the item. */
 async function authorizePut(
-  { authorize }: Binding<"store:put">,
+  { authorize }: Authorizer<"store:put">,
   { namespace, key, value, index, ttl }: StorePut,
-): Promise<Permit<StorePut>> {
+): Promise<AuthorizedCall<StorePut>> {
   const item = { namespace, key, value, index: index ?? null, ...(ttl === undefined ? {} : { ttl }) };
-  const permit = await authorize("store:put", item);
-  const { index: fields, ...rest } = permit.value;
-  return { ...permit, value: { ...rest, ...present({ index: fields }) } };
+  const authorizedCall = await authorize("store:put", item);
+  const { index: fields, ...rest } = authorizedCall.value;
+  return { ...authorizedCall, value: { ...rest, ...present({ index: fields }) } };
 }
 
 const authorizeDelete = (
-  { authorize }: Binding<"store:delete">,
+  { authorize }: Authorizer<"store:delete">,
   { namespace, key }: StoreKey,
-): Promise<Permit<StoreKey>> => authorize("store:delete", { namespace, key });
+): Promise<AuthorizedCall<StoreKey>> => authorize("store:delete", { namespace, key });
 
 export const getItem =
-  ({ authorize }: Binding<"store:get">, { store }: Directories): Store["get"] =>
+  ({ authorize }: Authorizer<"store:get">, { store }: Directories): Store["get"] =>
   async (namespace, key, options) => {
     const { value, scope } = await authorize("store:get", { namespace, key });
     const item = await store.get(scope, value.namespace, value.key, options);
@@ -39,29 +39,37 @@ export const getItem =
   };
 
 export const putItem =
-  (binding: Binding<"store:put">, { store }: Directories): Store["put"] =>
+  (authorizer: Authorizer<"store:put">, { store }: Directories): Store["put"] =>
   async (namespace, key, value, options) => {
-    const permit = await authorizePut(binding, { ...options, namespace, key, value });
-    const { namespace: _namespace, key: _key, value: _value, ...rest } = permit.value;
-    await store.put(permit.scope, permit.value.namespace, permit.value.key, permit.value.value as typeof value, rest);
+    const authorizedCall = await authorizePut(authorizer, { ...options, namespace, key, value });
+    const { namespace: _namespace, key: _key, value: _value, ...rest } = authorizedCall.value;
+    await store.put(
+      authorizedCall.scope,
+      authorizedCall.value.namespace,
+      authorizedCall.value.key,
+      authorizedCall.value.value as typeof value,
+      rest,
+    );
   };
 
 /** Authorizes each item. The filters of all items apply to each of them. */
 export const putItems =
-  (binding: Binding<"store:put" | "store:delete">, { store }: Directories): Store["putMany"] =>
+  (authorizer: Authorizer<"store:put" | "store:delete">, { store }: Directories): Store["putMany"] =>
   async (items) => {
     const permitted: StorePut[] = [];
     let scope: Scope | undefined;
     for (const item of items) {
-      const permit = await (item.value === null ? authorizeDelete(binding, item) : authorizePut(binding, item));
-      permitted.push({ value: item.value, ...permit.value });
-      scope = narrowed(permit.scope, scope);
+      const authorizedCall = await (item.value === null
+        ? authorizeDelete(authorizer, item)
+        : authorizePut(authorizer, item));
+      permitted.push({ value: item.value, ...authorizedCall.value });
+      scope = intersectScope(authorizedCall.scope, scope);
     }
     if (scope) await store.putMany(scope, permitted);
   };
 
 export const searchItems =
-  ({ authorize }: Binding<"store:search">, { store }: Directories): Store["search"] =>
+  ({ authorize }: Authorizer<"store:search">, { store }: Directories): Store["search"] =>
   async (prefix, { refresh_ttl, ...query } = {}) => {
     const call = { filter: null, query: null, limit: 10, offset: 0, ...query, namespace: prefix };
     const { value, scope } = await authorize("store:search", call);
@@ -70,7 +78,7 @@ export const searchItems =
   };
 
 export const listNamespaces =
-  ({ authorize }: Binding<"store:list_namespaces">, { store }: Directories): Store["namespaces"] =>
+  ({ authorize }: Authorizer<"store:list_namespaces">, { store }: Directories): Store["namespaces"] =>
   async ({ prefix = [], ...query } = {}) => {
     const call = { suffix: null, max_depth: null, limit: 100, offset: 0, ...query, namespace: prefix };
     const { value, scope } = await authorize("store:list_namespaces", call);

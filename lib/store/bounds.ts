@@ -1,8 +1,8 @@
 /** Validates store input. Calls in process and authorization handlers bypass the HTTP validation, so every value is checked here. */
-import { invalidField, ServiceError } from "../errors.ts";
+import { invalidFieldError, ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { ItemCondition } from "../storage/items.ts";
-import { deeperThan, isStorable, isWhole, longerThan, NOT_STORABLE } from "../validation.ts";
+import { isDeeperThan, isIntegerBetween, isLongerThan, isStorable, NOT_STORABLE } from "../validation.ts";
 
 const MAX_LABELS = 32;
 /** Characters of a key, and of each label. */
@@ -22,16 +22,16 @@ const RESERVED = "langgraph";
 
 /** Checks a namespace, or with `min` 0 a prefix or suffix of one. Errors: invalid. */
 export function checkLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
-  if (!Array.isArray(labels)) throw invalidField(field, "must be a list of labels");
+  if (!Array.isArray(labels)) throw invalidFieldError(field, "must be a list of labels");
   const { length } = labels;
-  if (length < min || length > MAX_LABELS) throw invalidField(field, `must have ${min} to ${MAX_LABELS} labels`);
+  if (length < min || length > MAX_LABELS) throw invalidFieldError(field, `must have ${min} to ${MAX_LABELS} labels`);
   for (const [at, label] of labels.entries()) checkLabel(`${field}.${at}`, label);
   return labels as readonly string[];
 }
 
 function checkLabel(field: string, label: unknown): void {
   checkName(field, label);
-  if ((label as string).includes(".")) throw invalidField(field, "must not contain a dot");
+  if ((label as string).includes(".")) throw invalidFieldError(field, "must not contain a dot");
 }
 
 /** Errors: invalid. */
@@ -41,42 +41,43 @@ export function checkKey(key: unknown): string {
 }
 
 function checkName(field: string, name: unknown): void {
-  if (typeof name !== "string") throw invalidField(field, "must be a string");
-  if (name === "") throw invalidField(field, "must not be empty");
-  if (longerThan(name, MAX_NAME)) throw invalidField(field, `must have at most ${MAX_NAME} characters`);
-  if (!isStorable(name)) throw invalidField(field, NOT_STORABLE);
+  if (typeof name !== "string") throw invalidFieldError(field, "must be a string");
+  if (name === "") throw invalidFieldError(field, "must not be empty");
+  if (isLongerThan(name, MAX_NAME)) throw invalidFieldError(field, `must have at most ${MAX_NAME} characters`);
+  if (!isStorable(name)) throw invalidFieldError(field, NOT_STORABLE);
 }
 
 /** Checks a namespace to write to. Errors: invalid. */
 export function checkHome(namespace: unknown): readonly string[] {
   const labels = checkLabels("namespace", namespace, 1);
-  if (labels[0] === RESERVED) throw invalidField("namespace.0", `${RESERVED} is reserved as the first label`);
+  if (labels[0] === RESERVED) throw invalidFieldError("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
 /** Checks an item's value. Returns a copy, made by way of JSON. Errors: invalid. */
 export function checkValue(input: unknown): JsonObject {
-  if (!isObject(input)) throw invalidField("value", "must be an object");
+  if (!isObject(input)) throw invalidFieldError("value", "must be an object");
   let text: string | undefined;
   try {
     text = JSON.stringify(input, refuseNonFinite);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
-    throw invalidField("value", "is not JSON");
+    throw invalidFieldError("value", "is not JSON");
   }
   if (text !== undefined && hasMoreBytes(text, MAX_VALUE_BYTES)) {
-    throw invalidField("value", `must be at most ${MAX_VALUE_BYTES} bytes of JSON`);
+    throw invalidFieldError("value", `must be at most ${MAX_VALUE_BYTES} bytes of JSON`);
   }
   const value = JSON.parse(text ?? "null") as Json;
-  if (!isObject(value)) throw invalidField("value", "must be an object");
-  if (deeperThan(value, MAX_LEVELS)) throw invalidField("value", `must not nest deeper than ${MAX_LEVELS} levels`);
+  if (!isObject(value)) throw invalidFieldError("value", "must be an object");
+  if (isDeeperThan(value, MAX_LEVELS))
+    throw invalidFieldError("value", `must not nest deeper than ${MAX_LEVELS} levels`);
   return value;
 }
 
 function refuseNonFinite(_key: string, value: unknown): unknown {
   // JSON.stringify would write null for these.
   if (typeof value === "number" && !Number.isFinite(value))
-    throw invalidField("value", "must hold finite numbers only");
+    throw invalidFieldError("value", "must hold finite numbers only");
   return value;
 }
 
@@ -89,7 +90,7 @@ function hasMoreBytes(text: string, bytes: number): boolean {
 export function checkTtl(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
-    throw invalidField("ttl", `must be a number of minutes above 0 and up to ${MAX_TTL_MINUTES}`);
+    throw invalidFieldError("ttl", `must be a number of minutes above 0 and up to ${MAX_TTL_MINUTES}`);
   }
   return Math.max(1, Math.round(minutes * MINUTE_MS));
 }
@@ -99,8 +100,8 @@ export function checkIndex(index: unknown): false | readonly string[] | undefine
   if (index === undefined || index === null) return undefined;
   if (index === false) return false;
   const isList = Array.isArray(index) && index.every((field) => typeof field === "string" && field !== "");
-  if (!isList) throw invalidField("index", "must be false or a list of fields");
-  if (index.length > MAX_FIELDS) throw invalidField("index", `must have at most ${MAX_FIELDS} fields`);
+  if (!isList) throw invalidFieldError("index", "must be false or a list of fields");
+  if (index.length > MAX_FIELDS) throw invalidFieldError("index", `must have at most ${MAX_FIELDS} fields`);
   return index as readonly string[];
 }
 
@@ -112,8 +113,8 @@ export function checkWhole<Fallback>(
   fallback: Fallback,
 ): number | Fallback {
   if (value === undefined || value === null) return fallback;
-  if (isWhole(value, min, max)) return value as number;
-  throw invalidField(
+  if (isIntegerBetween(value, min, max)) return value as number;
+  throw invalidFieldError(
     field,
     max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`,
   );
@@ -122,7 +123,7 @@ export function checkWhole<Fallback>(
 /** Checks an optional string; null becomes undefined. Errors: invalid. */
 export function checkText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
-  if (typeof value !== "string") throw invalidField(field, "must be a string");
+  if (typeof value !== "string") throw invalidFieldError(field, "must be a string");
   return value;
 }
 
@@ -141,22 +142,23 @@ const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
  */
 export function conditionsOf(filter: unknown): readonly ItemCondition[] {
   if (filter === undefined || filter === null) return [];
-  if (!isObject(filter)) throw invalidField("filter", "must be an object");
-  if (deeperThan(filter, MAX_LEVELS)) throw invalidField("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
+  if (!isObject(filter)) throw invalidFieldError("filter", "must be an object");
+  if (isDeeperThan(filter, MAX_LEVELS))
+    throw invalidFieldError("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
   const members = Object.entries(filter);
-  if (members.length > MAX_FIELDS) throw invalidField("filter", `must have at most ${MAX_FIELDS} members`);
+  if (members.length > MAX_FIELDS) throw invalidFieldError("filter", `must have at most ${MAX_FIELDS} members`);
   return members.flatMap(([member, condition]) => {
     const at = `filter.${member}`;
-    if (member.startsWith("$")) throw invalidField(at, "operators belong in a condition of a member");
+    if (member.startsWith("$")) throw invalidFieldError(at, "operators belong in a condition of a member");
     const isOperators = isObject(condition) && Object.keys(condition).some((key) => key.startsWith("$"));
     const operators = isOperators ? condition : { $eq: condition };
     return Object.entries(operators).map(([name, operand]): ItemCondition => {
       const operator = OPERATORS.get(name);
-      if (!operator) throw invalidField(`${at}.${name}`, `must be one of ${[...OPERATORS.keys()].join(", ")}`);
+      if (!operator) throw invalidFieldError(`${at}.${name}`, `must be one of ${[...OPERATORS.keys()].join(", ")}`);
       checkOperand(at, operand);
       const ordered = operator !== "eq" && operator !== "ne";
       if (ordered && typeof operand === "object" && operand !== null) {
-        throw invalidField(`${at}.${name}`, "must be a number");
+        throw invalidFieldError(`${at}.${name}`, "must be a number");
       }
       return [member, operator, operand];
     });
@@ -165,13 +167,13 @@ export function conditionsOf(filter: unknown): readonly ItemCondition[] {
 
 function checkOperand(at: string, operand: Json | undefined): void {
   if (operand === undefined || typeof operand === "function" || typeof operand === "bigint") {
-    throw invalidField(at, "is not JSON");
+    throw invalidFieldError(at, "is not JSON");
   }
-  if (typeof operand === "number" && !Number.isFinite(operand)) throw invalidField(at, "must be a finite number");
+  if (typeof operand === "number" && !Number.isFinite(operand)) throw invalidFieldError(at, "must be a finite number");
   if (typeof operand !== "object" || operand === null) return;
   for (const [key, inner] of Object.entries(operand)) {
     if (!Array.isArray(operand) && key.startsWith("$"))
-      throw invalidField(`${at}.${key}`, "no operator is allowed here");
+      throw invalidFieldError(`${at}.${key}`, "no operator is allowed here");
     checkOperand(`${at}.${key}`, inner);
   }
 }

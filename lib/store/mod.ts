@@ -1,13 +1,13 @@
 /** The store: JSON items under namespaces, shared by all threads of a deployment, with semantic search. */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
-import { invalidField, ServiceError } from "../errors.ts";
+import { invalidFieldError, ServiceError } from "../errors.ts";
 import type { StoreHandle, StoreItem, StorePut } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { ItemRow, NewItem, Vector } from "../storage/items.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
-import { permits } from "../storage/visibility.ts";
+import { matchesFilter } from "../storage/visibility.ts";
 import {
   checkHome,
   checkIndex,
@@ -50,7 +50,7 @@ const PAGES: readonly [number, number] = [1, MAX_LIMIT];
 const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): Directory<Store> {
+export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): InternalResource<Store> {
   const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
   const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
@@ -68,7 +68,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       }
       const [namespace, key, value] = [checkHome(item.namespace), checkKey(item.key), checkValue(item.value)];
       const ttl_ms = checkTtl(item.ttl);
-      if (!permits(scope.filter, { ...value, namespace: [...namespace], key })) throw forbiddenItem();
+      if (!matchesFilter(scope.filter, { ...value, namespace: [...namespace], key })) throw forbiddenItem();
       const texts = itemTexts(item, value);
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
@@ -107,7 +107,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async put(scope, namespace, key, value, options = {}) {
-      if (value === null) throw invalidField("value", "must be an object");
+      if (value === null) throw invalidFieldError("value", "must be an object");
       await putMany(scope, [{ ...options, namespace, key, value }]);
     },
     putMany,
@@ -120,7 +120,11 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       const vector = await embedQuery(checkText("query", query.query));
       const refresh = refreshes(query.refresh_ttl);
       const filter = { namespace_prefix: prefix, conditions, refresh, limit, offset };
-      const rows = await storage.searchItems(scope, vector ? { ...filter, near: vector } : filter, environment.now());
+      const rows = await storage.searchItems(
+        scope,
+        vector ? { ...filter, query_vector: vector } : filter,
+        environment.now(),
+      );
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
     },
     async namespaces(scope, query = {}) {
@@ -142,8 +146,8 @@ function toItem({ namespace, key, value, created_at, updated_at }: ItemRow): Sto
     namespace,
     key,
     value,
-    created_at: isoTime(created_at),
-    updated_at: isoTime(updated_at),
+    created_at: formatIsoTime(created_at),
+    updated_at: formatIsoTime(updated_at),
   };
 }
 

@@ -1,6 +1,6 @@
 /** A reader's place in the events of a thread. */
 import type { Environment } from "../environment.ts";
-import { type EventMethod, eventSeq, type Scope, type StoredThreadEvent } from "../storage/mod.ts";
+import { type EventMethod, type Scope, type StoredThreadEvent, toEventSeq } from "../storage/mod.ts";
 import { Cursor, type Page } from "./log.ts";
 import { compileFilter, type EventFilter, methodsOf, type Passes, type SentEvent } from "./protocol.ts";
 import type { SentEvents } from "./sent-events.ts";
@@ -13,7 +13,7 @@ const REPLAYED_TURNS = 10;
 
 /** Where a replay from the beginning begins. `last`: the newest event. */
 export const beginningOf = (last: number): number =>
-  Math.max(0, eventSeq(Math.floor(last / eventSeq(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
+  Math.max(0, toEventSeq(Math.floor(last / toEventSeq(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
 
 interface CursorOptions {
   readonly environment: Environment;

@@ -2,7 +2,7 @@
  * The frames of runs, as values and as text. A frame is encoded once, when it is emitted: the store and all subscribers share its text.
  * The text is also a copy that its agent cannot change later, so what needs the value again decodes it.
  */
-import { isObject, type Json, textOf } from "../json.ts";
+import { isObject, type Json, stringifyShared } from "../json.ts";
 import type { NewFrame } from "../storage/mod.ts";
 import { LARGE } from "./shared-texts.ts";
 
@@ -43,7 +43,7 @@ export function encodeFrame({ event, namespace, data }: FrameContent): NewFrame 
 
 function encodeData(event: string, namespace: readonly string[], data: Json): string {
   // The last values are often the result too.
-  if (event === "values" && namespace.length === 0) return textOf(data).json ?? "null";
+  if (event === "values" && namespace.length === 0) return stringifyShared(data).json ?? "null";
   const [message, metadata] = Array.isArray(data) && data.length === 2 ? data : [];
   const isMessage = event === "messages" && message !== undefined && isObject(metadata);
   return isMessage ? `[${JSON.stringify(message)},${metadataText(metadata)}]` : (JSON.stringify(data) ?? "null");

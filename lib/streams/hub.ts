@@ -2,8 +2,8 @@
  * Delivers the frames of runs to subscribers in this process. Each run has one bounded ring and each subscriber only a cursor, so
  * a slow subscriber never blocks the run.
  */
-import type { Environment, KeepAlive, TickLimit } from "../environment.ts";
-import { type Json, textOf } from "../json.ts";
+import type { Environment, KeepAlive, TickBudget } from "../environment.ts";
+import { type Json, stringifyShared } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 import type { Frame } from "./frames.ts";
 import { Cursor, Log, type Page, type Reader, readLimit } from "./log.ts";
@@ -32,7 +32,7 @@ const PAGES = 4;
 
 /** The logs of runs. */
 export class StreamHub {
-  readonly limit: TickLimit;
+  readonly limit: TickBudget;
   readonly options: Required<StreamHubOptions>;
   closed = false;
   readonly keepAlive: KeepAlive | undefined;
@@ -194,7 +194,7 @@ export class RunEvents extends Log<Frame, StoredFrame> {
     this.change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
-    this.#hub.keep(this, this.size + textOf(outcome.result).json.length + LOG_OVERHEAD);
+    this.#hub.keep(this, this.size + stringifyShared(outcome.result).json.length + LOG_OVERHEAD);
   }
 
   /** It is kept for its readers alone: another log of the run would read and hold the same frames again. */

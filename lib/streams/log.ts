@@ -1,5 +1,5 @@
 /** What all streams are read from: the newest items of a run or a thread in memory, and behind them pages from the store. */
-import { type Environment, type KeepAlive, sharedCalls, type TickLimit, tickLimit } from "../environment.ts";
+import { coalesceCalls, createTickBudget, type Environment, type KeepAlive, type TickBudget } from "../environment.ts";
 import { SharedTexts } from "./shared-texts.ts";
 
 /** A subscription. Call `next` again only after its answer. */
@@ -70,7 +70,8 @@ export const READ_COST: number = 4 * 1024;
 const STORED_COST = 256;
 
 /** Stores that answer at once must not let the readers of much block the event loop. */
-export const readLimit = (environment: Pick<Environment, "defer">): TickLimit => tickLimit(environment, READ_PER_TICK);
+export const readLimit = (environment: Pick<Environment, "defer">): TickBudget =>
+  createTickBudget(environment, READ_PER_TICK);
 
 type Item = { readonly data: string | null };
 
@@ -85,13 +86,13 @@ export interface Page<Stored> {
 
 /** Pages of one log. One read at a time, and calls for the same page share a read that has not begun. */
 export class Pages<Stored extends Item> {
-  readonly #limit: TickLimit;
+  readonly #limit: TickBudget;
   readonly #placeOf: (item: Stored) => number;
-  readonly #shared = sharedCalls((cost) => this.#last.then(() => this.#limit.room(cost)));
+  readonly #shared = coalesceCalls((cost) => this.#last.then(() => this.#limit.waitForRoom(cost)));
   readonly #texts = new SharedTexts<Stored & { readonly data: string }>();
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(limit: TickLimit, placeOf: (item: Stored) => number) {
+  constructor(limit: TickBudget, placeOf: (item: Stored) => number) {
     this.#limit = limit;
     this.#placeOf = placeOf;
   }
@@ -128,10 +129,10 @@ export abstract class Log<Shown extends Item, Stored extends Item = Shown> {
   /** Readers may find something new, or have to end. */
   readonly change: Change = new Change();
   protected size = 0;
-  readonly #limit: TickLimit;
+  readonly #limit: TickBudget;
   #pages: Pages<Stored> | undefined;
 
-  constructor(limit: TickLimit) {
+  constructor(limit: TickBudget) {
     this.#limit = limit;
   }
 
@@ -145,7 +146,7 @@ export abstract class Log<Shown extends Item, Stored extends Item = Shown> {
    */
   pace(batch: readonly Shown[]): Promise<void> | undefined {
     const size = batch.reduce((sum, item) => sum + sizeOf(item), 0);
-    return size > BATCH_SIZE ? this.#limit.room(size) : undefined;
+    return size > BATCH_SIZE ? this.#limit.waitForRoom(size) : undefined;
   }
 
   /** Keeps the process alive while a reader waits for items. */

@@ -1,10 +1,10 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
-import { type Environment, loopTick } from "../environment.ts";
-import { StateUnreadable } from "../errors.ts";
+import { type Environment, waitForNextTick } from "../environment.ts";
+import { StateReadError } from "../errors.ts";
 import { ResumeRefused, type StateEvent, type ThreadState } from "../executor/contract.ts";
 import type { RunFeatures, TailFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { Bus } from "../storage/bus.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
 import { encodeFrame, type Frame } from "./frames.ts";
 import type { Outcome, RunEvents, StreamHub } from "./hub.ts";
@@ -103,7 +103,7 @@ export const refusedResume = ({ code, reason, interrupt_ids, pending_ids }: Resu
 
 interface RunSubscriptionOptions {
   readonly storage: Storage;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly hub: StreamHub;
@@ -127,7 +127,7 @@ async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promi
     const last = writer === run_id || typeof writer !== "string" ? run : await storage.getRun(scope, writer);
     return waitResult(state.values, state.next, state.interrupts as unknown as Json[], last?.status === "interrupted");
   } catch (error) {
-    if (!(error instanceof StateUnreadable)) throw error;
+    if (!(error instanceof StateReadError)) throw error;
     environment.log({ level: "error", message: "a state could not be read", run_id, thread_id, error });
     return { __error__: { error: "StateUnreadable", message: "The state could not be read" } };
   }
@@ -188,7 +188,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
         runEvents.skipTo(id - 1);
         if (id > runEvents.lastId) runEvents.publish(event, data);
       }
-      await loopTick(environment);
+      await waitForNextTick(environment);
     }
   }
 
@@ -229,8 +229,8 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     }
   }
 
-  bus.on("run", null, (run_id) => (run_id === undefined ? checkRuns() : runChanged(run_id)));
-  bus.on(
+  bus.subscribe("run", null, (run_id) => (run_id === undefined ? checkRuns() : runChanged(run_id)));
+  bus.subscribe(
     "thread",
     null,
     (thread_id, from) => void (thread_id !== undefined && from !== "here" && checkRuns(thread_id)),

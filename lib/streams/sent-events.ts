@@ -1,5 +1,5 @@
 /** The stored events of threads as they are sent, read for many readers at once. */
-import type { Environment, TickLimit } from "../environment.ts";
+import type { Environment, TickBudget } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import { type Page, type Pages, READ_COST } from "./log.ts";
@@ -35,11 +35,11 @@ export class SentEvents {
   readonly #options: SentEventOptions;
   /** The oldest first. */
   readonly #values = new Map<string, ValuesRead>();
-  readonly #limit: TickLimit;
+  readonly #limit: TickBudget;
   readonly #sent = new SharedTexts<SentEvent>();
   #size = 0;
 
-  constructor(options: SentEventOptions, limit: TickLimit) {
+  constructor(options: SentEventOptions, limit: TickBudget) {
     this.#options = options;
     this.#limit = limit;
   }
@@ -50,7 +50,7 @@ export class SentEvents {
     scope: Scope,
     thread_id: string,
     query: EventQuery,
-  ): Promise<Page<StoredThreadEvent> & { readonly more: boolean }> {
+  ): Promise<Page<StoredThreadEvent> & { readonly has_more: boolean }> {
     const key = JSON.stringify([scope, query.after, [...(query.methods ?? [])]]);
     return pages.read(key, async () => {
       const { events, ...page } = await this.#options.storage.readEvents(scope, thread_id, query);
@@ -82,7 +82,7 @@ export class SentEvents {
   async #read(thread_id: string, event: StoredThreadEvent, key: string): Promise<SentEvent | null> {
     const { checkpoint_id = "", namespace } = event;
     try {
-      await this.#limit.room(READ_COST);
+      await this.#limit.waitForRoom(READ_COST);
       const found = await this.#options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
       const sent = found === undefined ? null : this.#sent.share(key, serializeEvent(event, JSON.stringify(found)));
       if (sent) this.#keep(key, EVENT_COST + sent.data.length);

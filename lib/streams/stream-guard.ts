@@ -1,7 +1,7 @@
 /** Decides whether a response that stays open may go on: its caller still has access, and still sees the thread that it reads. */
 import type { Environment } from "../environment.ts";
-import { notFound, type ServiceError } from "../errors.ts";
-import type { Bus } from "../storage/bus.ts";
+import { notFoundError, type ServiceError } from "../errors.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 import { createReader, type Reader } from "./log.ts";
 
@@ -49,7 +49,7 @@ export interface StreamGuards {
 
 interface StreamGuardOptions {
   readonly storage: Pick<Storage, "getThread">;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly environment: Pick<Environment, "now" | "timer">;
 }
 
@@ -116,7 +116,7 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       const { result: unguarded, leave: leaveUnguarded } = pending;
       const { run_id } = pending.run;
       const lost = Promise.withResolvers<never>();
-      const guard = open(grant, thread, (reason) => lost.reject(reason ?? notFound("run", run_id)));
+      const guard = open(grant, thread, (reason) => lost.reject(reason ?? notFoundError("run", run_id)));
       if (!guard) return pending;
       async function guarded(waiting: StreamGuard): Promise<unknown> {
         try {
@@ -209,7 +209,7 @@ class VisibilityWatch {
     this.#thread_id = thread_id;
     this.#onClose = onClose;
     this.#checkedAt = options.environment.now();
-    this.#unsubscribe = options.bus.on("thread", thread_id, () => {
+    this.#unsubscribe = options.bus.subscribe("thread", thread_id, () => {
       this.#changes++;
       this.#checkedAt = Number.NEGATIVE_INFINITY;
     });

@@ -57,11 +57,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     while (after !== null && methods.size > 0) {
       const page: Awaited<ReturnType<typeof sent.page>> = await sent.page(pages, scope, thread_id, { after, methods });
       yield* page.items;
-      after = page.more ? page.read_to : null;
+      after = page.has_more ? page.read_to : null;
     }
   }
 
-  bus.on("events", null, (thread_id) => thread_id !== undefined && logs.get(thread_id)?.read());
+  bus.subscribe("events", null, (thread_id) => thread_id !== undefined && logs.get(thread_id)?.read());
 
   return {
     subscribe(scope, thread_id, filter) {
@@ -80,7 +80,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       const passes = compileFilter(filter);
       replays++;
       try {
-        const after = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
+        const after = filter.since || beginningOf(await storage.getLastEventSeq(scope, thread_id));
         for await (const stored of storedAfter(scope, thread_id, after, methodsOf(filter))) {
           const event = await sent.of(thread_id, stored, passes);
           if (event) yield event;
@@ -92,7 +92,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     },
 
     async count(scope, thread_id, filters) {
-      const last = await storage.lastEvent(scope, thread_id);
+      const last = await storage.getLastEventSeq(scope, thread_id);
       const all = filters.map((filter) => ({
         passes: compileFilter(filter),
         since: filter.since || beginningOf(last),
@@ -108,7 +108,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       return { counts: all.map(({ count }) => count), last };
     },
 
-    lastEventSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),
+    lastEventSeq: (scope, thread_id) => storage.getLastEventSeq(scope, thread_id),
     publish(thread_id, before, events) {
       const log = logs.get(thread_id);
       // Values that only their checkpoint has are read from the store.

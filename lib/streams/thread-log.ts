@@ -1,6 +1,6 @@
 /** The newest events of a thread in memory, for all its readers in this process. */
-import { type KeepAlive, loopTick, sharedCalls, type TickLimit } from "../environment.ts";
-import type { Bus } from "../storage/bus.ts";
+import { coalesceCalls, type KeepAlive, type TickBudget, waitForNextTick } from "../environment.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import type { Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { Log } from "./log.ts";
 import { Poller } from "./poller.ts";
@@ -9,7 +9,7 @@ import type { SentEventOptions, SentEvents } from "./sent-events.ts";
 
 export interface ThreadLogOptions extends SentEventOptions {
   readonly scope: Scope;
-  readonly bus: Bus;
+  readonly bus: EventBus;
 }
 
 /** The size limit of what is in memory, in characters. */
@@ -37,11 +37,11 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
   readonly #poller: Poller;
   readonly #onClose: () => void;
   #checkThread = false;
-  readonly #shared = sharedCalls();
+  readonly #shared = coalesceCalls();
 
   /** `onClose`: its last reader has left, or the service stops. */
   // biome-ignore lint/complexity/useMaxParams: the log of a thread is made at one place
-  constructor(thread_id: string, options: ThreadLogOptions, limit: TickLimit, sent: SentEvents, onClose: () => void) {
+  constructor(thread_id: string, options: ThreadLogOptions, limit: TickBudget, sent: SentEvents, onClose: () => void) {
     super(limit);
     this.#thread_id = thread_id;
     this.#options = options;
@@ -53,7 +53,7 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
       place: () => this.last,
       isNeeded: () => !this.closed,
     });
-    const unsubscribe = options.bus.on("thread", thread_id, () => this.read(true));
+    const unsubscribe = options.bus.subscribe("thread", thread_id, () => this.read(true));
     this.#onClose = () => {
       unsubscribe();
       onClose();
@@ -76,7 +76,7 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
 
   async #begin(): Promise<void> {
     const { storage, scope } = this.#options;
-    const newest = await storage.lastEvent(scope, this.#thread_id);
+    const newest = await storage.getLastEventSeq(scope, this.#thread_id);
     if (this.last === 0) this.clear(newest);
     if (!this.closed) this.#poller.start();
   }
@@ -137,8 +137,8 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
           const logged = this.#early.get(event.seq) ?? (await this.#sent.of(this.#thread_id, event));
           if (logged) this.#add(logged);
         }
-        after = page.more ? page.read_to : null;
-        if (after !== null) await loopTick(environment);
+        after = page.has_more ? page.read_to : null;
+        if (after !== null) await waitForNextTick(environment);
       }
     } catch (error) {
       const message = "reading the events of a thread failed";

@@ -2,7 +2,7 @@
 import { type Environment, keepAliveUntil } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
-import type { Bus } from "../storage/bus.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { decodeFrame, type Frame } from "./frames.ts";
 import type { StreamHub } from "./hub.ts";
@@ -176,7 +176,7 @@ export interface ThreadStreamQuery {
 
 export interface ThreadStreamOptions {
   readonly storage: Storage;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly hub: StreamHub;
@@ -297,7 +297,7 @@ export async function subscribeThread(
     runs.stale = true;
     change.notify();
   };
-  const unsubscribe = bus.on("thread", thread_id, refreshSoon);
+  const unsubscribe = bus.subscribe("thread", thread_id, refreshSoon);
 
   async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
     const { frames } = await options.read(run, entry.after);

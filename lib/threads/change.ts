@@ -1,7 +1,7 @@
 /** Changes the state of a thread without a run: updates, copies, pruning. */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
-import { invalidField, notFound, ServiceError } from "../errors.ts";
+import { invalidFieldError, notFoundError, ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
 import {
   type Command,
@@ -15,8 +15,8 @@ import {
   type WireCheckpoint,
 } from "../executor/contract.ts";
 import { stateConfigs } from "../executor/kwargs.ts";
-import { type Json, type JsonObject, scalarsOf } from "../json.ts";
-import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
+import { type Json, type JsonObject, pickScalars } from "../json.ts";
+import type { NewThreadState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { trackFailures } from "./checkpoint-state.ts";
 import type { CheckpointSelector } from "./history.ts";
 import { noCheckpoint, type States } from "./read.ts";
@@ -65,13 +65,13 @@ export interface StateChanges {
   patchState(thread_id: string, metadata: JsonObject): Promise<void>;
 }
 
-interface Changes extends Directory<StateChanges> {
+interface Changes extends InternalResource<StateChanges> {
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
   prune(scope: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
   /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
-  opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
+  opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewThreadState>;
 }
 
 interface ChangeOptions {
@@ -128,7 +128,7 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
       throw new ServiceError("bad_request", message);
     }
     const graph = states.of(graph_id);
-    if (!graph) throw notFound("graph", graph_id);
+    if (!graph) throw notFoundError("graph", graph_id);
     return [graph_id, graph];
   }
 
@@ -178,11 +178,11 @@ export function createChanges(options: ChangeOptions): Changes {
     });
     const head = added.ns === "" ? added.checkpoint_id : row.head;
     if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
-    const content = { graph_id, progress: checkpoints.drain(), head, scalars: scalarsOf(state.values) };
-    const written = { ...content, seen_head: row.head, ends: state.next.length === 0 };
+    const content = { graph_id, progress: checkpoints.drain(), head, scalars: pickScalars(state.values) };
+    const written = { ...content, expected_head: row.head, ends: state.next.length === 0 };
     const outcome = await storage.writeState(scope, row.thread_id, written, environment.now());
     if (outcome === "busy") throw busy(thread_id);
-    if (outcome === "not_found") throw notFound("thread", thread_id);
+    if (outcome === "not_found") throw notFoundError("thread", thread_id);
     if (outcome !== "written") return null;
     return {
       thread_id: row.thread_id,
@@ -221,7 +221,7 @@ export function createChanges(options: ChangeOptions): Changes {
         const { metadata } = await authorize({ thread_id: copy, metadata: { ...row.metadata, ...id } });
         const outcome = await storage.copyThread(
           scope,
-          { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },
+          { from: row.thread_id, expected_revision: row.revision, thread_id: copy, metadata },
           environment.now(),
         );
         if (outcome.kind === "copied") return outcome.thread;
@@ -234,12 +234,12 @@ export function createChanges(options: ChangeOptions): Changes {
     },
     async opening(thread_id, about, supersteps) {
       if (supersteps.length > MOST_SUPERSTEPS) {
-        throw invalidField("supersteps", `must be at most ${MOST_SUPERSTEPS}`);
+        throw invalidFieldError("supersteps", `must be at most ${MOST_SUPERSTEPS}`);
       }
       const { graph_id, assistant_id } = about;
       const graph = typeof graph_id === "string" ? states.of(graph_id) : null;
       if (!graph || typeof graph_id !== "string") {
-        throw invalidField("supersteps", "need metadata.graph_id, the id of a graph of this server");
+        throw invalidFieldError("supersteps", "need metadata.graph_id, the id of a graph of this server");
       }
       const checkpoints = collected(thread_id, null);
       const steps = supersteps.map(({ updates }) => updates.map(updateOf));
@@ -251,7 +251,7 @@ export function createChanges(options: ChangeOptions): Changes {
       );
       const updates = { at, steps, checkpoints, metadata, readConfig };
       const { checkpoint, state } = await applyUpdates([graph_id, graph], updates);
-      const scalars = scalarsOf(state.values);
+      const scalars = pickScalars(state.values);
       return { graph_id, progress: checkpoints.drain(), head: checkpoint.checkpoint_id, scalars };
     },
   };

@@ -1,6 +1,6 @@
 /** Reads the state of one checkpoint. */
-import { type Environment, loopTick } from "../environment.ts";
-import { StateUnreadable } from "../errors.ts";
+import { type Environment, waitForNextTick } from "../environment.ts";
+import { StateReadError } from "../errors.ts";
 import type {
   CheckpointReader,
   GraphState,
@@ -32,7 +32,7 @@ export async function readState(
 ): Promise<ThreadState | null> {
   const stored = await reader.get(at);
   if (!stored) return null;
-  if (storedSize(stored.values) > LARGE) await loopTick(environment);
+  if (storedSize(stored.values) > LARGE) await waitForNextTick(environment);
   const { graph_id } = stored.metadata;
   const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
   const config = configOf(String(graph_id), stored.run_id);
@@ -48,7 +48,7 @@ export async function readState(
       failure = error;
     }
   }
-  throw new StateUnreadable("The state could not be read", { cause: failure });
+  throw new StateReadError("The state could not be read", { cause: failure });
 }
 
 export const storedSize = (values: StoredCheckpoint["values"]): number =>

@@ -1,16 +1,16 @@
 /** The threads of a deployment: conversations with a persistent state. */
 import { nameBasedId } from "../assistants/mod.ts";
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import type { Worker } from "../engine/worker.ts";
-import { lazyCalls, uuidV5, uuidV7 } from "../environment.ts";
-import { notFound, ServiceError } from "../errors.ts";
+import { createLazyModule, uuidV5, uuidV7 } from "../environment.ts";
+import { notFoundError, ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
 import type { RunFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
-import type { Bus } from "../storage/bus.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import { UUID } from "../storage/identity.ts";
 import type { PruneStrategy, RunRow, RunStatus, Scope, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
-import { permits, refuseForOthers, requireKept } from "../storage/visibility.ts";
+import { matchesFilter, requireOwnMetadata, requireStillVisible } from "../storage/visibility.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
@@ -110,7 +110,7 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
 
 interface ThreadOptions extends ThreadSummaryOptions {
   readonly executor: Executor;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
   readonly features: Pick<RunFeatures, "thread">;
@@ -120,7 +120,7 @@ interface ThreadOptions extends ThreadSummaryOptions {
 
 /** Threads, with the methods that other modules of the service use. */
 export interface ThreadDirectory
-  extends Omit<Directory<Threads>, "copy" | "idOf">,
+  extends Omit<InternalResource<Threads>, "copy" | "idOf">,
     Pick<States, "visible" | "current"> {
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<Thread>;
   idOf(scope: Scope, chat_id: string, user_id?: string | null): Promise<string>;
@@ -150,12 +150,12 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       return user_id === null ? await nameBasedId(chat_id) : await uuidV5(await nameBasedId(user_id), chat_id);
     },
     ...createSearches(storage, states),
-    ...lazyCalls<Directory<ThreadSummaries>>({ list: true, inbox: true }, async () =>
+    ...createLazyModule<InternalResource<ThreadSummaries>>({ list: true, inbox: true }, async () =>
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
     async create(scope, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
-      refuseForOthers(scope, metadata);
+      requireOwnMetadata(scope, metadata);
       const thread_id = (request.thread_id ?? uuidV7(environment)).toLowerCase();
       const ttl = ttlOf(request.ttl);
       const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
@@ -172,7 +172,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       if (outcome.kind === "created") return await toThread(outcome.thread);
       // A thread that the caller cannot see is a conflict, also with if_exists `do_nothing`.
       const { stateless, metadata: stored } = outcome.thread;
-      if (if_exists === "raise" || stateless || !permits(scope.filter, stored)) {
+      if (if_exists === "raise" || stateless || !matchesFilter(scope.filter, stored)) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
       return await states.paced(() => toThread(outcome.thread));
@@ -186,11 +186,11 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       await visible(scope, thread_id);
       const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => {
         const metadata = { ...thread.metadata, ...patch.metadata };
-        requireKept(scope, metadata);
+        requireStillVisible(scope, metadata);
         return { metadata, ...(ttl ? { ttl } : {}) };
       };
       const row = await storage.updateThread(scope, thread_id.toLowerCase(), next, environment.now());
-      if (!row) throw notFound("thread", thread_id);
+      if (!row) throw notFoundError("thread", thread_id);
       return await states.paced(() => toThread(row));
     },
     async delete(scope, thread_id) {
@@ -198,7 +198,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const runsOf = (status: RunStatus): Promise<readonly RunRow[]> =>
         storage.listRuns(deploymentScope, row.thread_id, { status, limit: 1000, offset: 0 });
       const active = (await Promise.all([runsOf("pending"), runsOf("running")])).flat();
-      if (!(await storage.deleteThread(scope, row.thread_id))) throw notFound("thread", thread_id);
+      if (!(await storage.deleteThread(scope, row.thread_id))) throw notFoundError("thread", thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
         endGone(hub.find(run_id), "RunDeleted");
@@ -225,7 +225,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       await states.historyEach(await visible(scope, thread_id), query, add),
     async storage(scope, thread_id) {
       const { thread_id: id } = await visible(scope, thread_id);
-      const size = await storage.measureThread(deploymentScope, id);
+      const size = await storage.getThreadSize(deploymentScope, id);
       const { checkpoints, channel_values, pending_writes } = size;
       return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
     },

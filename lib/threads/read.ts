@@ -1,11 +1,11 @@
 /** Reads the states of threads. */
-import { createBudget, type Environment, loopTick } from "../environment.ts";
-import { notFound, ServiceError, StateUnreadable } from "../errors.ts";
+import { createSemaphore, type Environment, waitForNextTick } from "../environment.ts";
+import { notFoundError, ServiceError, StateReadError } from "../errors.ts";
 import type { Executor, GraphState, ThreadState } from "../executor/contract.ts";
 import { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 import { storedCheckpoints } from "../executor/stored-checkpoints.ts";
-import { firstItem, isObject, type Json } from "../json.ts";
+import { isObject, type Json, parseFirstItem } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { readState, type ThreadReads } from "./checkpoint-state.ts";
 import { type AddStates, type CheckpointSelector, type HistoryQuery, readHistory } from "./history.ts";
@@ -70,7 +70,7 @@ export function createStates({
 
   async function visible(scope: Scope, thread_id: string): Promise<ThreadRow> {
     const row = await storage.getThread(scope, thread_id.toLowerCase());
-    if (!row || (row.stateless && row.status !== "busy")) throw notFound("thread", thread_id);
+    if (!row || (row.stateless && row.status !== "busy")) throw notFoundError("thread", thread_id);
     return row;
   }
 
@@ -124,7 +124,7 @@ export function createStates({
       try {
         return await current(row);
       } catch (error) {
-        if (!(error instanceof StateUnreadable)) throw error;
+        if (!(error instanceof StateReadError)) throw error;
         environment.log({
           level: "error",
           message: "reading a thread's state failed",
@@ -165,9 +165,9 @@ async function firstMessageOf(
 ): Promise<Json> {
   const { thread_id, head, running } = row;
   const at = { checkpoint_id: head, ...(running === null ? {} : { run_id: running }) };
-  const opening = await storage.readOpening(scope, thread_id, at, "messages");
+  const opening = await storage.readValueStart(scope, thread_id, at, "messages");
   if (!opening) return null;
-  if (opening.start !== null) return firstItem(opening.start) ?? null;
+  if (opening.start !== null) return parseFirstItem(opening.start) ?? null;
   // The state is one value, of whatever form.
   if (!opening.channels.some((channel) => WHOLE.has(channel))) return null;
   const values = (await current(row))?.values;
@@ -176,11 +176,11 @@ async function firstMessageOf(
 
 /** See `States.paced`. */
 function pacer(environment: Environment, most: number): States["paced"] {
-  const budget = createBudget(most);
+  const budget = createSemaphore(most);
   const clock = environment.monotonic ?? environment.now;
   let busy_ms = 0;
   return async (work) => {
-    const release = await budget.take(1);
+    const release = await budget.acquire(1);
     const from = clock();
     try {
       return await work();
@@ -188,7 +188,7 @@ function pacer(environment: Environment, most: number): States["paced"] {
       busy_ms += Math.max(0, clock() - from);
       if (busy_ms >= BUSY_MS) {
         busy_ms = 0;
-        await loopTick(environment);
+        await waitForNextTick(environment);
       }
       release();
     }

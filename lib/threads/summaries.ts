@@ -1,18 +1,18 @@
 /** Threads with their titles, and the interrupts that wait for a person. */
 
 import type { AssistantDirectory } from "../assistants/mod.ts";
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import type { WaitingFor } from "../executor/journal.ts";
 import { type IsoTime, isObject, type Json, type JsonObject, type Uuid } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
-import { type Cursor, type Listing, offsetOf } from "../storage/cursor.ts";
+import { formatIsoTime } from "../rfc3339.ts";
+import { type CursorPage, type CursorQuery, decodeOffset } from "../storage/cursor.ts";
 import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
 import type { States } from "./read.ts";
 
 /** Filters and page of the list of threads. */
-export interface ThreadListQuery extends Cursor {
+export interface ThreadListQuery extends CursorQuery {
   /** Contained in the title; upper and lower case are the same. */
   readonly text?: string;
   readonly status?: ThreadStatus;
@@ -59,7 +59,7 @@ export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" |
 }
 
 /** `total`: the number of threads with open interrupts. */
-export interface Inbox extends Listing<InboxThread> {
+export interface Inbox extends CursorPage<InboxThread> {
   readonly total: number;
 }
 
@@ -68,9 +68,9 @@ export interface ThreadSummaries {
    * Threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call reads 200 threads. Errors:
    * invalid (the cursor).
    */
-  list(query?: ThreadListQuery): Promise<Listing<ThreadSummary>>;
+  list(query?: ThreadListQuery): Promise<CursorPage<ThreadSummary>>;
   /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Errors: invalid (the cursor). */
-  inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">): Promise<Inbox>;
+  inbox(query?: CursorQuery & Pick<ThreadListQuery, "assistant_id" | "graph_id">): Promise<Inbox>;
 }
 
 /** How many threads one search for a text looks at: each may need its state. */
@@ -96,7 +96,7 @@ export interface ThreadSummaryOptions {
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createThreadSummaries(options: ThreadSummaryOptions): Directory<ThreadSummaries> {
+export function createThreadSummaries(options: ThreadSummaryOptions): InternalResource<ThreadSummaries> {
   const { storage, environment, assistants, states } = options;
 
   /** What `read` gives; null where the state cannot be read, or the thread was deleted meanwhile. */
@@ -127,9 +127,9 @@ export function createThreadSummaries(options: ThreadSummaryOptions): Directory<
 
   /** A call that has ended for an ask may go on before it is answered. */
   async function continuesAt(scope: Scope, { thread_id, interrupts }: ThreadRow): Promise<Partial<InboxThread>> {
-    const call = await storage.newestCall(scope, thread_id);
+    const call = await storage.getNewestCall(scope, thread_id);
     if (!call || call.ended_at !== null || call.due_at === null || !Object.hasOwn(interrupts, call.call_id)) return {};
-    return { continues_at: isoTime(call.due_at) };
+    return { continues_at: formatIsoTime(call.due_at) };
   }
 
   /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
@@ -148,7 +148,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): Directory<
       const { text, status, cursor } = query;
       const limit = Math.min(query.limit ?? 50, MOST);
       const metadata = await metadataOf(query);
-      const offset = offsetOf(cursor);
+      const offset = decodeOffset(cursor);
       if (!metadata) return { items: [], next: null };
       const filter: ThreadQuery = { metadata, ...(status === undefined ? {} : { status }) };
       const most = text === undefined ? limit : LOOKED_AT;
@@ -169,7 +169,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): Directory<
 
     async inbox(scope, query = {}) {
       const limit = Math.min(query.limit ?? 20, MOST);
-      const offset = offsetOf(query.cursor);
+      const offset = decodeOffset(query.cursor);
       const metadata = await metadataOf(query);
       if (!metadata) return { items: [], total: 0, next: null };
       const page = { sort_by: "state_updated_at", sort_order: "asc", limit, offset } as const;
@@ -196,9 +196,9 @@ function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
     waiting: row.status === "interrupted" && Object.keys(row.interrupts).length > 0,
     graph_id: row.graph_id,
     assistant_id: typeof assistant_id === "string" ? assistant_id : null,
-    created_at: isoTime(row.created_at),
-    updated_at: isoTime(row.updated_at),
-    state_updated_at: isoTime(row.state_updated_at),
+    created_at: formatIsoTime(row.created_at),
+    updated_at: formatIsoTime(row.updated_at),
+    state_updated_at: formatIsoTime(row.state_updated_at),
     metadata: row.metadata,
   };
 }
@@ -213,7 +213,7 @@ function inboxThread(row: ThreadRow, state: InboxState | null, now: number): Inb
   );
   const since = row.state_updated_at;
   const age_ms = Math.max(0, now - since);
-  return { thread_id, title, graph_id, assistant_id, since: isoTime(since), age_ms, interrupts };
+  return { thread_id, title, graph_id, assistant_id, since: formatIsoTime(since), age_ms, interrupts };
 }
 
 const ownTitle = ({ metadata: { title } }: ThreadRow): string | null =>

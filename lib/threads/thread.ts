@@ -1,11 +1,11 @@
 /** Threads as the API shows them, and the search for them. */
 
 import type { PageOf } from "../assistants/mod.ts";
-import type { Directory } from "../auth/binding.ts";
-import { invalidField, ServiceError } from "../errors.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
+import { invalidFieldError, ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { contains, isObject, type Json, type JsonObject } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSort, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
 import type { States } from "./read.ts";
@@ -52,7 +52,7 @@ export const LONGEST_TTL = 52_560_000;
 /** Checks a time to live and converts it to milliseconds. Errors: invalid. */
 export function storedTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   if (!(ttl > 0 && ttl <= LONGEST_TTL)) {
-    throw invalidField("ttl", `must be a number of minutes above 0, at most ${LONGEST_TTL}`);
+    throw invalidFieldError("ttl", `must be a number of minutes above 0, at most ${LONGEST_TTL}`);
   }
   return { strategy, ttl_ms: Math.max(1, Math.round(ttl * MINUTE_MS)) };
 }
@@ -61,7 +61,7 @@ const shownTtl = (ttl: ThreadRow["ttl"]): ShownTtl | null =>
   ttl && {
     strategy: ttl.strategy,
     ttl_minutes: ttl.ttl_ms / MINUTE_MS,
-    expires_at: isoTime(ttl.expires_at),
+    expires_at: formatIsoTime(ttl.expires_at),
   };
 
 /** Parts of a thread that are returned only when `include` names them. */
@@ -79,9 +79,9 @@ export function withState(row: ThreadRow, state: ThreadState | null, include?: r
 export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
-    created_at: isoTime(row.created_at),
-    updated_at: isoTime(row.updated_at),
-    state_updated_at: isoTime(row.state_updated_at),
+    created_at: formatIsoTime(row.created_at),
+    updated_at: formatIsoTime(row.updated_at),
+    state_updated_at: formatIsoTime(row.state_updated_at),
     metadata: row.metadata,
     status: row.status,
     config: row.config,
@@ -134,7 +134,7 @@ export interface ThreadSearches {
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createSearches(storage: Storage, states: States): Directory<ThreadSearches> {
+export function createSearches(storage: Storage, states: States): InternalResource<ThreadSearches> {
   /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
   async function matching(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
@@ -168,7 +168,7 @@ export function createSearches(storage: Storage, states: States): Directory<Thre
     return { items: rows, total, next: nextOf(total) };
   }
 
-  const searchEach: Directory<ThreadSearches>["searchEach"] = async (scope, query, { begin, add, check }) => {
+  const searchEach: InternalResource<ThreadSearches>["searchEach"] = async (scope, query, { begin, add, check }) => {
     const { select, include = [] } = query;
     const extract = query.extract ? extractor(query.extract) : null;
     const selected = (name: string): boolean => !select || select.includes(name);
@@ -256,7 +256,7 @@ export function extractor(paths: Readonly<Record<string, string>>): {
   from(thread: Extractable): JsonObject;
 } {
   const named = Object.entries(paths).map(([alias, text]): [string, Path] => [alias, pathOf(alias, text)]);
-  if (named.length > MOST_PATHS) throw invalidField("extract", `must name at most ${MOST_PATHS} paths`);
+  if (named.length > MOST_PATHS) throw invalidFieldError("extract", `must name at most ${MOST_PATHS} paths`);
   return {
     values: named.some(([, { root }]) => root === "values"),
     from: (thread) =>

@@ -1,7 +1,7 @@
 /** Usage: hourly sums of what runs have used, for callers who may read them. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { type Caller, type IdentityStore, requireOfOrganization } from "../storage/identity.ts";
+import { type Caller, type IdentityStore, requireOrganizationPermission } from "../storage/identity.ts";
 import type { TraceUsage, UsageStorage } from "../storage/mod.ts";
 import type { UsageReport, UsageRequest } from "./report.ts";
 
@@ -24,7 +24,7 @@ export interface Usage {
 
 export interface UsageOptions {
   readonly storage: Pick<UsageStorage, "countUsage" | "sealUsage" | "getTrace">;
-  readonly identity: Pick<IdentityStore, "names">;
+  readonly identity: Pick<IdentityStore, "readNames">;
   readonly environment: Pick<Environment, "now">;
   readonly enabled: boolean;
   /** `refuse` rejects a request that lists a workspace the caller may not read; `omit` leaves the workspace out. */
@@ -38,7 +38,7 @@ const MARGIN = 120_000;
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
   function admit(by: Caller): void {
     if (!enabled) throw new ServiceError("usage_disabled", "Usage reporting is not enabled");
-    requireOfOrganization(by, "organization:read");
+    requireOrganizationPermission(by, "organization:read");
   }
 
   function readable(by: Caller, ids: readonly string[]): readonly string[] {

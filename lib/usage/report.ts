@@ -1,6 +1,6 @@
 /** Usage reports: counts traces per time bucket, by workspace, project, user or API key. */
 import { formatRfc3339 } from "../rfc3339.ts";
-import type { IdentityStore, Names } from "../storage/identity.ts";
+import type { EntityNames, IdentityStore } from "../storage/identity.ts";
 import type { TraceUsage, UsageGroup, UsageStorage } from "../storage/mod.ts";
 
 /** The width of the time buckets; one of the two members is 0. */
@@ -65,7 +65,7 @@ const roundDown = (moment: number, unit: number): number => Math.floor(moment / 
 
 export async function usageReport(
   storage: Pick<UsageStorage, "countUsage">,
-  identity: Pick<IdentityStore, "names">,
+  identity: Pick<IdentityStore, "readNames">,
   workspace_ids: readonly string[],
   request: UsageRequest,
 ): Promise<UsageReport> {
@@ -86,12 +86,12 @@ export async function usageReport(
 
 /** Looks up the current names of the ids. Returns a function from id to dimensions. */
 async function namesOf(
-  identity: Pick<IdentityStore, "names">,
+  identity: Pick<IdentityStore, "readNames">,
   group: UsageGroup,
   ids: readonly string[],
 ): Promise<(id: string | null) => UsageDimensions> {
-  const names = async (of: Parameters<IdentityStore["names"]>[0]): Promise<Names> =>
-    ids.length > 0 ? await identity.names(of) : { workspaces: new Map(), projects: new Map(), users: new Map() };
+  const names = async (of: Parameters<IdentityStore["readNames"]>[0]): Promise<EntityNames> =>
+    ids.length > 0 ? await identity.readNames(of) : { workspaces: new Map(), projects: new Map(), users: new Map() };
   const find = (byId: ReadonlyMap<string, string | null>, id: string | null): string | null =>
     id === null ? null : (byId.get(id) ?? null);
   switch (group) {

@@ -3,7 +3,7 @@ import { createPushNotification, type PushNotification } from "../a2a/status.ts"
 import type { Environment } from "../environment.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
+import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
 import { MAX_ANSWER_BYTES, SendError } from "./exchange.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
@@ -219,12 +219,12 @@ export function payload(row: DeliveryRow): string {
     thread_id: run.thread_id,
     assistant_id: run.assistant_id,
     status: run.status,
-    created_at: isoTime(run.created_at),
+    created_at: formatIsoTime(run.created_at),
     // A run does not change after its end.
-    updated_at: isoTime(run.ended_at),
-    run_started_at: isoTime(run.started_at),
-    run_ended_at: isoTime(run.ended_at),
-    webhook_sent_at: isoTime(row.sent_at),
+    updated_at: formatIsoTime(run.ended_at),
+    run_started_at: formatIsoTime(run.started_at),
+    run_ended_at: formatIsoTime(run.ended_at),
+    webhook_sent_at: formatIsoTime(row.sent_at),
     metadata: run.metadata,
     multitask_strategy: run.multitask_strategy,
     attempt: run.attempt,

@@ -2,10 +2,10 @@
  * Sends webhook deliveries from the outbox with retries (at-least-once). Several processes may send for one database. A failure here
  * never affects a run.
  */
-import type { Directory } from "../auth/binding.ts";
+import type { InternalResource } from "../auth/authorizer.ts";
 import { ServiceError } from "../errors.ts";
-import type { Bus } from "../storage/bus.ts";
-import type { Listing } from "../storage/cursor.ts";
+import type { CursorPage } from "../storage/cursor.ts";
+import type { EventBus } from "../storage/event-bus.ts";
 import type { DeliveryRow, DeliveryStorage, PushStorage, RunStorage, Scope } from "../storage/mod.ts";
 import type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./deliveries.ts";
 import { createPushes, type Pushes } from "./pushes.ts";
@@ -20,7 +20,7 @@ export function loadRecorder(): Promise<typeof import("./recorder.ts")> {
 }
 
 interface DeliveriesOptions extends RecorderOptions {
-  readonly bus: Bus;
+  readonly bus: EventBus;
   readonly storage: DeliveryStorage & PushStorage & Pick<RunStorage, "getRun">;
 }
 
@@ -37,7 +37,7 @@ export interface DeliveryCounters {
 /** The webhook deliveries of this deployment. The id of a webhook is its run's. URLs are shown with `?…` instead of their query. */
 export interface Webhooks extends Pushes {
   /** Newest first. Default limit: 50. Errors: invalid (the cursor). */
-  list(query?: DeliveryListQuery): Promise<Listing<DeliverySummary>>;
+  list(query?: DeliveryListQuery): Promise<CursorPage<DeliverySummary>>;
   /** The delivery of a run, or with this id, with its attempts, oldest first. Errors: not_found. */
   get(run_id: string): Promise<DeliveryDetail>;
   /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
@@ -45,7 +45,7 @@ export interface Webhooks extends Pushes {
 }
 
 /** Webhooks in any scope, and the loop that sends them. */
-export interface Deliveries extends Directory<Webhooks> {
+export interface Deliveries extends InternalResource<Webhooks> {
   counters(): DeliveryCounters;
   /** Stops claiming deliveries. Aborts those under way, which become due again. */
   stop(): Promise<void>;
@@ -112,7 +112,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     }
     // Each of them polls again when it ends.
     if (rows.length === limit) return POLL_MS;
-    const next = await storage.nextDelivery(deploymentScope);
+    const next = await storage.getNextDeliveryTime(deploymentScope);
     if (next === null) return POLL_MS;
     const wait = next - environment.now();
     return wait > 0 ? Math.min(wait, POLL_MS) : BLOCKED_MS;
@@ -142,14 +142,14 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   async function pollElsewhere(): Promise<void> {
     cancelElsewhere = null;
     try {
-      const next = await storage.nextDelivery(deploymentScope);
+      const next = await storage.getNextDeliveryTime(deploymentScope);
       if (next !== null && next <= environment.now()) poll();
     } catch {
       poll();
     }
   }
 
-  bus.on("deliveries", deploymentScope.deployment, (_, from) => {
+  bus.subscribe("deliveries", deploymentScope.deployment, (_, from) => {
     // The process in which the run ended sends first.
     if (from !== "elsewhere") environment.defer(poll);
     else if (!stopping) cancelElsewhere ??= environment.timer(ELSEWHERE_MS, () => void pollElsewhere());

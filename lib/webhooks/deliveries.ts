@@ -1,7 +1,7 @@
 /** Webhook deliveries, as the API shows them. */
 import type { IsoTime, Uuid } from "../json.ts";
-import { isoTime } from "../rfc3339.ts";
-import { type Cursor, cursorOf, type Listing, positionOf } from "../storage/cursor.ts";
+import { formatIsoTime } from "../rfc3339.ts";
+import { type CursorPage, type CursorQuery, decodeCursor, encodeCursor } from "../storage/cursor.ts";
 import type { DeliveryRow, DeliveryState, DeliveryStorage, Scope, TerminalStatus } from "../storage/mod.ts";
 import { shownUrl } from "./policy.ts";
 
@@ -38,7 +38,7 @@ export interface DeliveryDetail extends DeliverySummary {
 }
 
 /** Which deliveries are listed. */
-export interface DeliveryListQuery extends Cursor {
+export interface DeliveryListQuery extends CursorQuery {
   readonly state?: readonly DeliveryState[];
   readonly thread_id?: string;
 }
@@ -48,11 +48,11 @@ export async function listDeliveries(
   storage: DeliveryStorage,
   scope: Scope,
   { limit = 50, cursor, ...query }: DeliveryListQuery,
-): Promise<Listing<DeliverySummary>> {
-  const rows = await storage.listDeliveries(scope, { ...query, ...positionOf(cursor), limit });
+): Promise<CursorPage<DeliverySummary>> {
+  const rows = await storage.listDeliveries(scope, { ...query, ...decodeCursor(cursor), limit });
   const last = rows.length === limit ? rows.at(-1) : undefined;
   const next = last ? { created_at: last.created_at, id: last.delivery_id } : null;
-  return { items: rows.map(summaryOf), next: cursorOf(next) };
+  return { items: rows.map(summaryOf), next: encodeCursor(next) };
 }
 
 /** The delivery of a run with its attempts; null where there is none. */
@@ -67,7 +67,7 @@ export async function deliveryOf(
   return {
     ...summaryOf(row),
     attempt_list: attempts.map(({ number, at, status, error, duration_ms, address, answer = null }) => ({
-      ...{ number, at: isoTime(at), status, error, duration_ms, address, answer },
+      ...{ number, at: formatIsoTime(at), status, error, duration_ms, address, answer },
     })),
   };
 }
@@ -83,8 +83,8 @@ function summaryOf(row: DeliveryRow): DeliverySummary {
     host: row.host,
     state: row.state,
     attempts: row.attempts,
-    created_at: isoTime(row.created_at),
-    first_sent_at: isoTime(row.sent_at),
-    next_attempt_at: row.state === "pending" ? isoTime(row.due_at) : null,
+    created_at: formatIsoTime(row.created_at),
+    first_sent_at: formatIsoTime(row.sent_at),
+    next_attempt_at: row.state === "pending" ? formatIsoTime(row.due_at) : null,
   };
 }

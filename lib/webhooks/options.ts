@@ -5,14 +5,14 @@ import { isObject } from "../json.ts";
 import {
   anything,
   callable,
-  findings,
+  findIssues,
   flag,
-  isWhole,
-  rule,
-  section,
-  text,
-  UNKNOWN,
-  whole,
+  integerBetween,
+  isIntegerBetween,
+  strictSection,
+  stringMatching,
+  UNKNOWN_OPTION,
+  valueMatching,
   withDefaults,
 } from "../validation.ts";
 import { MAX_URL_LENGTH, normalisedDomain, policyOf, type WebhookPolicy, type WebhookUrlOptions } from "./policy.ts";
@@ -82,43 +82,45 @@ export const DELIVERY_DEFAULTS: {
 const WEEK_MS = 7 * 86_400_000;
 const MAX_WAITS = 20;
 
-const WEBHOOKS = section({
+const WEBHOOKS = strictSection({
   // Resolved by other functions, which report their problems.
   headers: anything,
   env_prefix: anything,
   signing_secret: anything,
-  url: section({
+  url: strictSection({
     allowed_domains: v.array(
-      text(
+      stringMatching(
         (entry) => normalisedDomain(entry) !== null,
         "must be a host or *.host, without scheme, port, path or other wildcards",
       ),
       "must be a list",
     ),
     require_https: flag,
-    allowed_ports: v.array(whole(1, 65_535), "must be a list"),
+    allowed_ports: v.array(integerBetween(1, 65_535), "must be a list"),
     disable_loopback: flag,
-    max_url_length: whole(1, MAX_URL_LENGTH),
+    max_url_length: integerBetween(1, MAX_URL_LENGTH),
     allow_private_network: flag,
   }),
-  delivery: section({
-    timeout_ms: whole(1, 600_000),
-    schedule_ms: rule(
+  delivery: strictSection({
+    timeout_ms: integerBetween(1, 600_000),
+    schedule_ms: valueMatching(
       (list) =>
-        Array.isArray(list) && list.length <= MAX_WAITS && Array.from(list).every((wait) => isWhole(wait, 0, WEEK_MS)),
+        Array.isArray(list) &&
+        list.length <= MAX_WAITS &&
+        Array.from(list).every((wait) => isIntegerBetween(wait, 0, WEEK_MS)),
       `must be a list of at most ${MAX_WAITS} whole numbers from 0 to ${WEEK_MS}`,
     ),
-    concurrency: whole(1, 1_000),
+    concurrency: integerBetween(1, 1_000),
   }),
   loopback: callable,
-  transport: section({ resolve: callable, send: callable }, ["resolve", "send"]),
+  transport: strictSection({ resolve: callable, send: callable }, ["resolve", "send"]),
 });
-const SCHEMA = section({ webhooks: WEBHOOKS, http: section({ disable_webhooks: flag }) });
+const SCHEMA = strictSection({ webhooks: WEBHOOKS, http: strictSection({ disable_webhooks: flag }) });
 
 /** The type of a finding: unknown_option, or made from the name of the option, such as invalid_allowed_port. */
 function typeOf({ loc, type }: InputIssue): string {
   const name = loc.findLast((part) => typeof part === "string");
-  return type === UNKNOWN ? type : `invalid_${name}`.replace(/^(invalid_allowed_.*)s$/, "$1");
+  return type === UNKNOWN_OPTION ? type : `invalid_${name}`.replace(/^(invalid_allowed_.*)s$/, "$1");
 }
 
 /**
@@ -130,7 +132,7 @@ export function checkWebhooks(
   disable_webhooks: unknown,
   env: EnvVars,
 ): { readonly settings: WebhookSettings | null; readonly problems: readonly InputIssue[] } {
-  const found = findings(SCHEMA, { webhooks, http: { disable_webhooks } });
+  const found = findIssues(SCHEMA, { webhooks, http: { disable_webhooks } });
   const problems = found.map((issue) => ({ ...issue, type: typeOf(issue) }));
   const report: Report = (loc, type, msg) => void problems.push({ loc, msg, type });
   const input = (isObject(webhooks) ? webhooks : {}) as WebhookOptions;

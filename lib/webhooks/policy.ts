@@ -1,5 +1,5 @@
 /** Decides where webhooks may go, by their URLs and the IP addresses of their hosts. */
-import { longerThan } from "../validation.ts";
+import { isLongerThan } from "../validation.ts";
 import { isPublicAddress, isPublicResolvedAddress } from "./addresses.ts";
 
 /** Restricts the URLs of webhooks. */
@@ -150,7 +150,7 @@ export function normalisedDomain(entry: string): string | null {
 
 function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason {
   if (raw === "") return "empty";
-  if (longerThan(raw, policy.max_url_length)) return "too_long";
+  if (isLongerThan(raw, policy.max_url_length)) return "too_long";
   if (INVALID_CHARACTER.test(raw)) return "invalid_characters";
   if (raw.startsWith("//")) return "scheme_relative";
   if (raw.startsWith("/")) {

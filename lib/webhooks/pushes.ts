@@ -68,6 +68,6 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
       await storage.removePush(scope, push);
     },
     tellCancelled: (scope: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
-      storage.tellCancelled(scope, task, environment.now()),
+      storage.notifyCancelled(scope, task, environment.now()),
   };
 }

@@ -128,7 +128,7 @@ describe("answers while the database is away", () => {
     assert.deepEqual([deleted.status, deleted.headers.get("retry-after")], [503, "1"]);
     w.store.away = false;
     await w.clock.advance(MINUTE);
-    const activity = await w.real.activity(here, w.clock.now());
+    const activity = await w.real.countActiveRuns(here, w.clock.now());
     assert.deepEqual([activity.pending, activity.running], [0, 0]);
   });
 

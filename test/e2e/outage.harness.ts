@@ -1,7 +1,7 @@
 /** A database that can be away, runs that take their time, and what their readers must have seen. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { isOutage, ServiceError, storageLost } from "../../lib/errors.ts";
+import { isOutage, ServiceError, toStorageError } from "../../lib/errors.ts";
 import type { AgentFunction, Frame, FunctionJob, RunCreate } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { Storage } from "../../lib/storage/types.ts";
@@ -40,13 +40,13 @@ export function breakable(real: Storage): Breakable {
         return async (...args: unknown[]) => {
           if (store.away) {
             store.refused++;
-            throw storageLost();
+            throw toStorageError();
           }
           const answer = await value.apply(target, args);
           if (name !== store.last) return answer;
           store.last = null;
           store.away = true;
-          throw storageLost({ unknown: true });
+          throw toStorageError({ unknown: true });
         };
       },
     });

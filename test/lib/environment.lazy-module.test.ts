@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { lazyCalls } from "../../lib/environment.ts";
+import { createLazyModule } from "../../lib/environment.ts";
 
 interface Calls {
   double(value: number): Promise<number>;
@@ -11,7 +11,7 @@ describe("calls that are loaded late", () => {
   it("load with the first call, once", async () => {
     let loads = 0;
     const answer = Promise.resolve("the same");
-    const calls = lazyCalls<Calls>({ double: true, other: true }, async () => {
+    const calls = createLazyModule<Calls>({ double: true, other: true }, async () => {
       loads += 1;
       return { double: async (value) => 2 * value, other: () => answer };
     });
@@ -24,7 +24,7 @@ describe("calls that are loaded late", () => {
 
   it("load again after a failure", async () => {
     let loads = 0;
-    const calls = lazyCalls<Pick<Calls, "other">>({ other: true }, async () => {
+    const calls = createLazyModule<Pick<Calls, "other">>({ other: true }, async () => {
       loads += 1;
       if (loads === 1) throw new Error("The file is not there");
       return { other: async () => "loaded" };

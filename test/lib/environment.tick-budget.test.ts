@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { tickLimit } from "../../lib/environment.ts";
+import { createTickBudget } from "../../lib/environment.ts";
 
 /** An event loop that ticks on demand. */
 function loop() {
@@ -20,9 +20,9 @@ function loop() {
 describe("a limit of work per tick", () => {
   it("lets so much through in each tick, first come, first served", async () => {
     const { environment, tick, idle } = loop();
-    const limit = tickLimit(environment, 4);
+    const limit = createTickBudget(environment, 4);
     const done: number[] = [];
-    for (let at = 0; at < 7; at += 1) void limit.room(2).then(() => done.push(at));
+    for (let at = 0; at < 7; at += 1) void limit.waitForRoom(2).then(() => done.push(at));
     await tick();
     assert.deepEqual(done, [0, 1, 2, 3]);
     await tick();
@@ -35,7 +35,7 @@ describe("a limit of work per tick", () => {
 
   it("puts who goes on behind those who wait", async () => {
     const { environment, tick } = loop();
-    const limit = tickLimit(environment, 1);
+    const limit = createTickBudget(environment, 1);
     const done: string[] = [];
     const work = (name: string): void => {
       if (limit.isReached()) {
@@ -53,11 +53,11 @@ describe("a limit of work per tick", () => {
 
   it("counts work whose cost is known only afterwards, and one that is larger than a tick", async () => {
     const { environment, tick } = loop();
-    const limit = tickLimit(environment, 4);
+    const limit = createTickBudget(environment, 4);
     limit.spend(100);
     assert.ok(limit.isReached());
     let went = false;
-    void limit.room(100).then(() => {
+    void limit.waitForRoom(100).then(() => {
       went = true;
     });
     await tick();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { contains, type Json, sameJson, scalarsOf } from "../../lib/json.ts";
+import { contains, type Json, pickScalars, sameJson } from "../../lib/json.ts";
 
 const parsed = (text: string): Json => JSON.parse(text) as Json;
 
@@ -64,10 +64,10 @@ describe("the same JSON", () => {
 describe("the scalars of a state", () => {
   it("are the members at its top that hold no others", () => {
     const text = '{"a":1,"b":"x","c":true,"d":null,"e":[],"f":{},"__proto__":2}';
-    assert.equal(JSON.stringify(scalarsOf(parsed(text))), '{"a":1,"b":"x","c":true,"d":null,"__proto__":2}');
+    assert.equal(JSON.stringify(pickScalars(parsed(text))), '{"a":1,"b":"x","c":true,"d":null,"__proto__":2}');
   });
 
   it("are none where it is no object", () => {
-    for (const values of [undefined, null, 1, "x", [1, 2]]) assert.deepEqual(scalarsOf(values as Json), {});
+    for (const values of [undefined, null, 1, "x", [1, 2]]) assert.deepEqual(pickScalars(values as Json), {});
   });
 });

@@ -3,28 +3,28 @@ import { describe, it } from "node:test";
 import * as v from "valibot";
 import {
   callable,
-  didYouMean,
-  findings,
+  findIssues,
+  findProblems,
   flag,
-  oneOf,
-  problemsIn,
-  section,
-  UNKNOWN,
-  whole,
+  integerBetween,
+  strictSection,
+  stringEnum,
+  suggestName,
+  UNKNOWN_OPTION,
 } from "../../lib/validation.ts";
 
-const schema = section({
-  worker: section({ concurrency: whole(0, 10), lease_ms: whole(1, 5) }),
-  ports: v.array(whole(1, 9), "must be a list"),
-  mode: oneOf(["on", "off"]),
-  transport: section({ resolve: callable, send: callable }, ["resolve", "send"]),
+const schema = strictSection({
+  worker: strictSection({ concurrency: integerBetween(0, 10), lease_ms: integerBetween(1, 5) }),
+  ports: v.array(integerBetween(1, 9), "must be a list"),
+  mode: stringEnum(["on", "off"]),
+  transport: strictSection({ resolve: callable, send: callable }, ["resolve", "send"]),
   enabled: flag,
 });
 
 describe("a section", () => {
   it("reports every finding with its place, in the order of the input", () => {
     assert.deepEqual(
-      findings(schema, { mode: "x", ports: [0, 1, 10], worker: { concurrency: -1, lease_ms: 1.5 } }, ["a"]),
+      findIssues(schema, { mode: "x", ports: [0, 1, 10], worker: { concurrency: -1, lease_ms: 1.5 } }, ["a"]),
       [
         { loc: ["a", "mode"], msg: "must be one of on, off", type: "picklist" },
         { loc: ["a", "ports", 0], msg: "must be a whole number from 1 to 9", type: "custom" },
@@ -36,8 +36,8 @@ describe("a section", () => {
   });
 
   it("takes undefined as absent, except for required members", () => {
-    assert.deepEqual(findings(schema, { worker: undefined, ports: undefined }), []);
-    assert.deepEqual(problemsIn(schema, { transport: { send: undefined } }), [
+    assert.deepEqual(findIssues(schema, { worker: undefined, ports: undefined }), []);
+    assert.deepEqual(findProblems(schema, { transport: { send: undefined } }), [
       "transport.resolve: must be a function",
       "transport.send: must be a function",
     ]);
@@ -47,26 +47,26 @@ describe("a section", () => {
     const sent = JSON.parse(
       '{"constructor": 1, "__proto__": {}, "toString": 1, "worker": {"hasOwnProperty": 1}}',
     ) as object;
-    const found = findings(schema, { ...sent, valueOf: undefined });
+    const found = findIssues(schema, { ...sent, valueOf: undefined });
     assert.deepEqual(
       found.map(({ loc, type }) => [loc.join("."), type]),
-      ["constructor", "__proto__", "toString", "worker.hasOwnProperty", "valueOf"].map((key) => [key, UNKNOWN]),
+      ["constructor", "__proto__", "toString", "worker.hasOwnProperty", "valueOf"].map((key) => [key, UNKNOWN_OPTION]),
     );
   });
 
   it("names what a misspelt member may mean, or all members if they are few", () => {
-    assert.deepEqual(problemsIn(schema, { worker: { concurency: 1, leaseMs: 1, size: 1 } }, "x"), [
+    assert.deepEqual(findProblems(schema, { worker: { concurency: 1, leaseMs: 1, size: 1 } }, "x"), [
       "x.worker.concurency: unknown option; did you mean concurrency?",
       "x.worker.leaseMs: unknown option; did you mean lease_ms?",
       "x.worker.size: unknown option; known: concurrency, lease_ms",
     ]);
     const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`option_${"abcdefghi"[i]}xyz`, flag]));
-    assert.deepEqual(problemsIn(section(many, [], "unknown key"), { other: 1 }), ["other: unknown key"]);
+    assert.deepEqual(findProblems(strictSection(many, [], "unknown key"), { other: 1 }), ["other: unknown key"]);
   });
 
   it("refuses values that are no objects", () => {
     for (const value of [null, [], "x", 5, () => {}]) {
-      assert.deepEqual(problemsIn(schema, { worker: value }), ["worker: must be an object"]);
+      assert.deepEqual(findProblems(schema, { worker: value }), ["worker: must be an object"]);
     }
   });
 });
@@ -82,10 +82,10 @@ describe("didYouMean", () => {
       ["--publicBaseUrl", "--public-base-url"],
       ["--post", "--port"],
     ] as const) {
-      assert.equal(didYouMean(word, known), `; did you mean ${meant}?`, word);
+      assert.equal(suggestName(word, known), `; did you mean ${meant}?`, word);
     }
     for (const word of ["--elsewhere", "--x", "", "--"])
-      assert.equal(didYouMean(word, known, "; see --help"), "; see --help");
-    assert.equal(didYouMean("runs", ["run", "runs"]), "; did you mean runs?");
+      assert.equal(suggestName(word, known, "; see --help"), "; see --help");
+    assert.equal(suggestName("runs", ["run", "runs"]), "; did you mean runs?");
   });
 });

@@ -266,12 +266,12 @@ export class SimulatedNode {
         world.count(`signal ${fate}`);
         if (fate === "in time" || fate === "doubled") arrive(ms);
         if (fate === "late" || fate === "doubled") arrive(dice.between(5, 3_000));
-        if (fate === "missed") arrive(dice.between(5, 2_000), (one) => one.missed());
+        if (fate === "missed") arrive(dice.between(5, 2_000), (one) => one.onGap());
       }
     };
     return {
       publish(kind, id) {
-        if (process.alive) bring(dice.below(4), (listener) => listener.heard(kind, id));
+        if (process.alive) bring(dice.below(4), (listener) => listener.onSignal(kind, id));
       },
       subscribe(listener) {
         listeners.set(listener, process);

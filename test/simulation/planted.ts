@@ -47,7 +47,7 @@ export const PLANTED: readonly PlantedFault[] = [
     find: "    this.#abort.abort(reason);\n",
     replace: `    this.#abort.abort(reason);
     const { options, claimed } = this.#parts;
-    if (!this.#state.mayWrite) void options.storage.releaseSlot(options.scope, claimed.lease).catch(() => {});\n`,
+    if (!this.#state.mayWrite) void options.storage.releaseThreadLock(options.scope, claimed.lease).catch(() => {});\n`,
   },
   {
     name: "a worker has one token for all its claims",

@@ -1,5 +1,5 @@
 /** What must hold of the events of threads when everything has ended. */
-import { FIRST_EVENT } from "../../lib/storage/rows.ts";
+import { FIRST_EVENT_NUMBER } from "../../lib/storage/rows.ts";
 import type { World } from "./world.ts";
 
 /** The size of an event that says nothing of a run but that it is over. */
@@ -7,7 +7,7 @@ const END_SIZE = 30;
 
 /** The rows that attempts have stored. Others say that a run was stopped or deleted. */
 export const ofAttempts = (row = ""): string =>
-  `${row}first_seq % ${2 ** 32} >= ${FIRST_EVENT} and ${row}size <> ${END_SIZE}`;
+  `${row}first_seq % ${2 ** 32} >= ${FIRST_EVENT_NUMBER} and ${row}size <> ${END_SIZE}`;
 
 type Entry = [offset: number, method: number, namespace: readonly string[], timestamp: number, data: string];
 

@@ -19,7 +19,7 @@ import { handlerOptionsSchema } from "../../lib/http/options.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
 import type { FeedbackTokenRow, Storage } from "../../lib/storage/mod.ts";
-import { problemsIn } from "../../lib/validation.ts";
+import { findProblems } from "../../lib/validation.ts";
 import { addTraces, type NewTrace } from "./traces.ts";
 
 /** The default lifetime of a feedback token: three hours. */
@@ -211,7 +211,7 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     ...conflict(rest, "executor", "agents", agents),
     ...conflict(rest, "storage", "database", database),
     ...(database === undefined ? [] : findDatabaseProblems(database)),
-    ...problemsIn(handlerOptionsSchema, handlerOptions, "http"),
+    ...findProblems(handlerOptionsSchema, handlerOptions, "http"),
   ];
   const settings = { ...rest, ...(http === undefined ? {} : { http: serviceHttp }) };
   const executor = rest.executor ?? (await createAgentsExecutor(agents, problems));

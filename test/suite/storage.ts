@@ -92,7 +92,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const { lease } = await claimed(storage, assistant, "t", "r1");
       assert.equal(await storage.becomeWorker(1200), true);
       assert.deepEqual(await storage.renewLease(here, lease, 6000), { cancelled: false });
-      assert.deepEqual((await storage.getThread(here, "t"))?.slot, { token: lease.token, until: 6000 });
+      assert.deepEqual((await storage.getThread(here, "t"))?.lock, { token: lease.token, until: 6000 });
     });
 
     test("can be proven to include writing", async (storage) => {
@@ -149,7 +149,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.equal(await storage.saveProgress(there, lease, progress([checkpoint("c2", {})]), 1200), false);
       assert.equal(await storage.finishRun(there, lease, finish()), null);
       assert.equal(await storage.requeueRun(there, lease, 1300), false);
-      await storage.releaseSlot(there, lease);
+      await storage.releaseThreadLock(there, lease);
       const named = { thread_id: "t", run_ids: ["r1", "r2"] };
       for (const action of ["interrupt", "rollback"] as const) {
         assert.deepEqual(await storage.stopRuns(there, named, action, 1300), []);
@@ -157,13 +157,18 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       }
       assert.deepEqual(await storage.listRuns(there, "t", { above: 0, limit: 10, offset: 0 }), []);
       assert.deepEqual(await storage.readFrames(there, "r1", 0), []);
-      assert.deepEqual(await storage.activity(there, 1300), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
+      assert.deepEqual(await storage.countActiveRuns(there, 1300), {
+        pending: 0,
+        scheduled: 0,
+        running: 0,
+        oldest_due: null,
+      });
       assert.equal(await storage.deleteRun(there, "t", "r2", 9_000), "not_found");
       assert.equal(await storage.deleteThread(there, "t"), true);
       assert.equal(await storage.deleteAssistant(there, "a", { delete_threads: true }), true);
       const ages = { stateless_before: 1e15, frames_before: 1e15, keys_before: 1e15 };
       const old = { ...ages, features: { feedback: 1e15, webhooks: 1e15 }, limit: 10, now: 1e15 };
-      assert.equal(await storage.sweep(there, old), 0);
+      assert.equal(await storage.deleteExpired(there, old), 0);
 
       assert.equal((await storage.getThread(here, "t"))?.running, "r1");
       assert.equal((await storage.getAssistant(here, "a"))?.version, 1);

@@ -19,13 +19,13 @@ export async function addTraces(storage: Storage, traces: readonly NewTrace[]): 
         ...{ multitask_strategy: "enqueue", stateless: trace.thread_id === null, resumable: false },
         ...{ created_at: now, user_id, api_key },
       },
-      seen: { assistant_revision: assistant.revision, thread_revision: null },
+      expected: { assistant_revision: assistant.revision, thread_revision: null },
       create_thread: { thread_id, metadata: {}, config: {}, stateless: true },
       claim: { token: run_id, lease_until: now + 1, trace },
       now,
     });
     if (outcome.kind !== "created") throw new Error(`The trace ${run_id} was not made: ${outcome.kind}`);
     await storage.stopRuns(TRACES, { run_ids: [run_id] }, "rollback", now);
-    await storage.releaseSlot(TRACES, lease);
+    await storage.releaseThreadLock(TRACES, lease);
   }
 }

@@ -142,7 +142,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
 
   const release = async (attempt: Attempt): Promise<void> => {
     attempt.release_sent = Math.min(attempt.release_sent, history.tick());
-    await storage.releaseSlot(scope, attempt.lease);
+    await storage.releaseThreadLock(scope, attempt.lease);
   };
 
   /** Ends the run; with `goOn`, it claims the next one in the same call. */
@@ -243,12 +243,12 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   /** Records the outcome of a stop. */
   const stopped = (outcome: Awaited<ReturnType<Storage["stopRuns"]>>, action: StopAction, sent: number): void => {
     const answered = history.tick();
-    for (const { run_id, thread_id, kind, end_frame, slot_token } of outcome) {
+    for (const { run_id, thread_id, kind, end_frame, lock_token } of outcome) {
       const run = history.run(run_id);
       assert.equal(run.thread_id, thread_id);
       assert.equal(kind === "deleted", action === "rollback", `${run_id} was ${kind} by ${action}`);
       assert.equal(end_frame === null, kind !== "ended");
-      const attempt = slot_token === null ? undefined : history.attemptOf(slot_token);
+      const attempt = lock_token === null ? undefined : history.attemptOf(lock_token);
       // The attempt is unknown here if its claim is answered at the same time.
       if (attempt) assert.equal(attempt.lease.run_id, run_id);
       if (kind === "flagged") {
@@ -260,7 +260,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         else {
           Object.assign(run, { rolled_back: true, deleted: answered, deletion_sent: sent });
           done.rolled_back++;
-          if (slot_token !== null) done.evicted++;
+          if (lock_token !== null) done.evicted++;
           // Without a signal, as for a worker in another process, it finds out at its next write.
           if (attempt && chance(60)) attempt.signalled = true;
         }
@@ -297,7 +297,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         resumable,
         created_at: due,
       },
-      seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
+      expected: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
       ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, stateless: false } }),
       ...(thread && chance(20) ? { update_thread: { metadata: { last: run_id }, config: {} } } : {}),
       ...(claimed ? { claim: claimed } : {}),
@@ -408,7 +408,12 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       assert.equal(await end(attempt, { frame: attempt.claimed.last_frame + 1 }, true), true);
     }
   }
-  assert.deepEqual(await storage.activity(scope, now), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
+  assert.deepEqual(await storage.countActiveRuns(scope, now), {
+    pending: 0,
+    scheduled: 0,
+    running: 0,
+    oldest_due: null,
+  });
 
   await checkAftermath(storage, { scope, history, now, assistant_revision: assistant.revision });
 }

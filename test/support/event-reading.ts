@@ -4,7 +4,7 @@ import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { Json, Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { EVENT_METHODS } from "../../lib/storage/mod.ts";
-import { EVERYTHING, type Visibility } from "../../lib/storage/visibility.ts";
+import { NO_FILTER, type Visibility } from "../../lib/storage/visibility.ts";
 import type { Reader } from "../../lib/streams/log.ts";
 import type { EventFilter, ProtocolEvent, SentEvent } from "../../lib/streams/protocol.ts";
 import { until } from "./until.ts";
@@ -23,9 +23,13 @@ export const subscribe = (
   service: Service,
   thread_id: string,
   filter: EventFilter = ALL,
-  visibility: Visibility = EVERYTHING,
+  visibility: Visibility = NO_FILTER,
 ): Reader<SentEvent> =>
-  serviceInternals(service).directories.protocol.subscribe({ deployment: "default", ...visibility }, thread_id, filter);
+  serviceInternals(service).internalResources.protocol.subscribe(
+    { deployment: "default", ...visibility },
+    thread_id,
+    filter,
+  );
 
 export interface Reading {
   readonly events: readonly ProtocolEvent[];
@@ -41,7 +45,7 @@ export function reading(
   service: Service,
   thread_id: string,
   filter: EventFilter = ALL,
-  visibility: Visibility = EVERYTHING,
+  visibility: Visibility = NO_FILTER,
 ): Reading {
   const iterator = subscribe(service, thread_id, filter, visibility)[Symbol.asyncIterator]();
   const events: ProtocolEvent[] = [];
@@ -66,10 +70,10 @@ export async function keptOf(
   service: Service,
   thread_id: string,
   filter: EventFilter = ALL,
-  visibility: Visibility = EVERYTHING,
+  visibility: Visibility = NO_FILTER,
 ): Promise<ProtocolEvent[]> {
   const events: ProtocolEvent[] = [];
-  for await (const event of serviceInternals(service).directories.protocol.readStored(
+  for await (const event of serviceInternals(service).internalResources.protocol.readStored(
     { deployment: "default", ...visibility },
     thread_id,
     filter,

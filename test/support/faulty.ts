@@ -51,7 +51,7 @@ export function kill({ faults }: Faulty): void {
     "saveProgress",
     "finishRun",
     "requeueRun",
-    "releaseSlot",
+    "releaseThreadLock",
   ] as const;
   for (const verb of verbs) faults[verb] = () => new Promise(() => {});
 }

@@ -1,11 +1,11 @@
 /** Guards of streams whose threads do not change. */
 import type { Environment } from "../../lib/environment.ts";
-import type { Bus } from "../../lib/storage/bus.ts";
+import type { EventBus } from "../../lib/storage/event-bus.ts";
 import { createStreamGuards, type StreamGuards } from "../../lib/streams/stream-guard.ts";
 
 export const idleGuards = (environment: Pick<Environment, "now" | "timer">): StreamGuards =>
   createStreamGuards({
     storage: { getThread: async () => null },
-    bus: { on: () => () => {} } as unknown as Bus,
+    bus: { on: () => () => {} } as unknown as EventBus,
     environment,
   });

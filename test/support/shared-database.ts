@@ -25,7 +25,7 @@ export function createHub(
     publish(kind, id) {
       published.push([kind, id]);
       const bring = (): void => {
-        for (const listener of listeners) listener.heard(kind, id);
+        for (const listener of listeners) listener.onSignal(kind, id);
       };
       if (mode === "normal" || mode === "doubled") setImmediate(bring);
       if (mode === "late" || mode === "doubled") timer(300, bring);
@@ -35,7 +35,7 @@ export function createHub(
       return () => listeners.delete(listener);
     },
     missed() {
-      for (const listener of listeners) listener.missed();
+      for (const listener of listeners) listener.onGap();
     },
   };
 }

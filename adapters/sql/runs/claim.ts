@@ -1,5 +1,5 @@
 /** Claims of runs. */
-import type { ClaimedRun, ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
+import type { ClaimedRun, ClaimRequest, ClaimRunResult } from "../../../lib/storage/mod.ts";
 import { type Database, ofThread, type RowsOf, rowsIn } from "../database.ts";
 import { whenClaimed } from "../features.ts";
 import type { ArgumentsFor } from "../parameters.ts";
@@ -73,7 +73,7 @@ export function claimAfter(
  *   slot is free, and add time and worker to its `claim_log` · give the thread's slot to the token, and count its claim ·
  *   trace of a first attempt. Retries up to 10 times with more candidates.
  */
-export async function claimRun(driver: Database, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {
+export async function claimRun(driver: Database, deployment: string, request: ClaimRequest): Promise<ClaimRunResult> {
   const args = toArguments(deployment, request);
   const { token, now } = args;
   for (let tries = 0; tries < TRIES; ) {

@@ -1,6 +1,6 @@
 /** The statements that create a run, in the order of their batch. */
-import { type JsonObject, plainCopy } from "../../../lib/json.ts";
-import type { ClaimTerms, CreatedRun, CreateRun } from "../../../lib/storage/mod.ts";
+import { copyPlainJson, type JsonObject } from "../../../lib/json.ts";
+import type { CreatedRun, CreateRun, LeaseTerms } from "../../../lib/storage/mod.ts";
 import { toText } from "../columns.ts";
 import { ofKey, ofThread, type RowsOf } from "../database.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS, whenClaimed, whenCreated } from "../features.ts";
@@ -53,7 +53,7 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
 /** What the creation of a run depends on beside its request. */
 interface Terms {
   /** Absent for a run that is not due yet. */
-  readonly claim: ClaimTerms | undefined;
+  readonly claim: LeaseTerms | undefined;
   /** The limit of pending runs of the deployment; null when the run is certain to fit. */
   readonly pending_limit: number | null;
   readonly fire_time: FireTime | undefined;
@@ -62,14 +62,14 @@ interface Terms {
 /** Returns what the first statement compares and stores. */
 function toDecision(
   deployment: string,
-  { run, seen, idempotency, limits, now }: CreateRun,
+  { run, expected, idempotency, limits, now }: CreateRun,
   { claim, pending_limit, fire_time }: Terms,
 ) {
   const { thread_id, run_id, assistant_id, graph_id } = run;
   return {
     ...{ cron_id: "", seen_next: 0, seen_revision: 0, scheduled_at: 0, ...fire_time },
     ...{ deployment, thread_id, run_id, assistant_id, graph_id, now },
-    assistant_revision: seen.assistant_revision,
+    assistant_revision: expected.assistant_revision,
     token: claim?.token ?? null,
     lease_until: claim?.lease_until ?? null,
     route: idempotency?.route ?? null,
@@ -157,18 +157,18 @@ export function createStatements(
   pending_limit: number | null,
   fire_time?: FireTime,
 ): CreateStatements {
-  const { run, seen, now, idempotency } = request;
+  const { run, expected, now, idempotency } = request;
   const { thread_id, run_id, created_at } = run;
   const claim = created_at <= now ? request.claim : undefined;
   const decision = toDecision(deployment, request, { claim, pending_limit, fire_time });
   const shape = { origin: toOrigin(request, fire_time), limited: pending_limit !== null };
   const { taken, labels, eviction } =
-    seen.thread_revision === null
+    expected.thread_revision === null
       ? newThread(request, decision, shape)
-      : existingThread(request, seen.thread_revision, decision, shape);
+      : existingThread(request, expected.thread_revision, decision, shape);
   const columns = toColumns(deployment, request);
   // Made now, because the caller may change its objects. To parse the text again would copy a large input.
-  const copy = columns.kwargs.length > LARGE_KWARGS ? (plainCopy(run.kwargs) as JsonObject | undefined) : undefined;
+  const copy = columns.kwargs.length > LARGE_KWARGS ? (copyPlainJson(run.kwargs) as JsonObject | undefined) : undefined;
   const insert = insertRun({ ...columns, token: decision.token, note: claimNote(claim?.worker, now), now });
   return {
     statements: [

@@ -2,8 +2,8 @@
 import type {
   CreatedRun,
   CreateRun,
-  CreateRunOutcome,
-  CreateRunsOutcome,
+  CreateRunResult,
+  CreateRunsResult,
   IdempotencyKey,
   RepeatedRun,
 } from "../../../lib/storage/mod.ts";
@@ -65,7 +65,7 @@ export async function createRun(
   deployment: string,
   request: CreateRun,
   pending_limit: number | null,
-): Promise<CreateRunOutcome> {
+): Promise<CreateRunResult> {
   const { statements, lock_keys, created } = createStatements(deployment, request, pending_limit);
   const run = created(rowsIn(statements, await driver.batch(statements, lock_keys)));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
@@ -82,7 +82,7 @@ export async function createRuns(
   deployment: string,
   requests: readonly CreateRun[],
   pending_limit: number | null,
-): Promise<CreateRunsOutcome> {
+): Promise<CreateRunsResult> {
   const creates = requests.map((request) => createStatements(deployment, request, pending_limit));
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
   try {
@@ -114,10 +114,10 @@ export async function createRuns(
     0,
     outcomes.findIndex(({ kind }) => kind !== "stale"),
   );
-  return { kind: "refused", index, outcome: outcomes[index] as Refusal };
+  return { kind: "refused", index, result: outcomes[index] as Refusal };
 }
 
-export type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
+export type Refusal = Exclude<CreateRunResult, { kind: "created" }>;
 
 /**
  * Why a run was not created. `stale` when the reason is gone by now: the caller reads again and retries. `ahead` are requests of the
@@ -130,7 +130,7 @@ export async function refusal(
   request: CreateRun,
   ahead: readonly CreateRun[] = [],
 ): Promise<Refusal> {
-  const { run, seen, idempotency, limits } = request;
+  const { run, expected, idempotency, limits } = request;
   const repeated = idempotency && (await findRepeated(driver, deployment, idempotency));
   if (repeated) return repeated;
   if (excludesOtherAnswers(run)) {
@@ -138,7 +138,7 @@ export async function refusal(
     const [other] = await driver.read(selectAnsweringRun(terms));
     if (other) return { kind: "interrupt_answered", run_id: other.run_id };
   }
-  if (seen.thread_revision === null) {
+  if (expected.thread_revision === null) {
     const pending = await countPending(driver, deployment);
     return limits && pending + ahead.length >= limits.pending
       ? { kind: "deployment_full", pending }

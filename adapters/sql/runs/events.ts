@@ -85,15 +85,15 @@ export function eventVerbs(driver: Database): EventStorage {
         .filter(({ seq, method }) => seq > after && methods?.has(method) !== false);
       // A stored text is longer than the size of its row.
       const size = chunks.reduce((sum, chunk) => sum + chunk.events.length, 0);
-      const more = chunks.length === PAGE_ROWS || size >= PAGE_SIZE;
-      return { events, read_to: chunks.at(-1)?.last_seq ?? null, more };
+      const has_more = chunks.length === PAGE_ROWS || size >= PAGE_SIZE;
+      return { events, read_to: chunks.at(-1)?.last_seq ?? null, has_more };
     },
 
     /**
      * @statements selectNewestEvent
      * @guards As readEvents.
      */
-    async lastEvent({ deployment, filter }, thread_id) {
+    async getLastEventSeq({ deployment, filter }, thread_id) {
       const [newest] = await driver.read(selectNewestEvent({ deployment, thread_id }, filter));
       return newest?.last_seq ?? 0;
     },

@@ -1,4 +1,4 @@
-import { pieceEnd } from "../../../lib/json.ts";
+import { surrogateSafeEnd } from "../../../lib/json.ts";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
 import type { Database } from "../database.ts";
 import type { Statement } from "../query.ts";
@@ -42,7 +42,7 @@ function commonEnd(text: string, other: string): string {
     if (text.slice(-length) === other.slice(-length)) low = length;
     else high = length - 1;
   }
-  return text.slice(pieceEnd(text, text.length - low));
+  return text.slice(surrogateSafeEnd(text, text.length - low));
 }
 
 function unpacked(row: string): NewFrame[] {

@@ -1,5 +1,5 @@
 /** The verbs of a lease's holder: renew, save, finish, requeue, release. */
-import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
+import type { ClaimRequest, FinishRun, FinishRunResult, Lease, Storage } from "../../../lib/storage/mod.ts";
 import { discardProgress, putProgress } from "../checkpoints.ts";
 import { toText } from "../columns.ts";
 import { type Database, ofThread, rowsIn } from "../database.ts";
@@ -81,7 +81,7 @@ async function finishRun(
   deployment: string,
   lease: Lease,
   finish: FinishRun,
-): Promise<FinishOutcome> {
+): Promise<FinishRunResult> {
   const { thread, progress, claims, status, end_frame, cron_id, now } = finish;
   const fence = { deployment, ...lease };
   const end = endStatements(deployment, lease, finish);
@@ -121,7 +121,7 @@ async function claimSeparately(
   driver: Database,
   deployment: string,
   request: ClaimRequest,
-): Promise<NonNullable<FinishOutcome>> {
+): Promise<NonNullable<FinishRunResult>> {
   const outcome = await claimRun(driver, deployment, request).catch(() => null);
   if (!outcome) return { next: null };
   return outcome.kind === "claimed" ? { next: outcome.claimed } : { next: null, blocked: outcome.kind === "blocked" };
@@ -132,7 +132,7 @@ const locksOf = (deployment: string, { thread_id }: Lease): string[] => [ofThrea
 /** The verbs of the holder of a lease. */
 export function leaseVerbs(
   driver: Database,
-): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "suspendRun" | "releaseSlot"> {
+): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "suspendRun" | "releaseThreadLock"> {
   return {
     /**
      * @statements extendSlot · extendLease
@@ -183,10 +183,10 @@ export function leaseVerbs(
      * @guards progress as saveProgress stores it · free the slot where held · *last* set `pending` where held, attempt not
      *   counted. Null without rows of the last statement.
      */
-    async suspendRun({ deployment }, lease, { progress, due_at, waiting_for, seen }, now) {
+    async suspendRun({ deployment }, lease, { progress, due_at, waiting_for, last_event_seq: after }, now) {
       const fence = { deployment, ...lease };
       const call_id = progress.call?.call_id ?? "";
-      const terms = { call_id, due_at: due_at ?? NEVER, after: seen, waiting_for: JSON.stringify(waiting_for), now };
+      const terms = { call_id, due_at: due_at ?? NEVER, after, waiting_for: JSON.stringify(waiting_for), now };
       const results = await driver.batch(
         [
           ...putProgress(deployment, lease, progress),
@@ -206,7 +206,7 @@ export function leaseVerbs(
      * @statements freeLostSlot · deleteOrphanedThreads
      * @guards free the slot where the token matches and the run is *not* held · delete stateless threads without runs.
      */
-    async releaseSlot({ deployment }, lease) {
+    async releaseThreadLock({ deployment }, lease) {
       await driver.batch(
         [freeLostSlot({ deployment, ...lease }), deleteOrphanedThreads({ deployment, now: 0 })],
         locksOf(deployment, lease),

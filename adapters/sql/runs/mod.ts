@@ -31,7 +31,7 @@ export function runVerbs(driver: Database): RunStorage {
         ? pending.create(deployment, Math.min(...limits), create, requests.length)
         : create(null);
     },
-    findRepeated: ({ deployment }, key) => findRepeated(driver, deployment, key),
+    findRepeatedRun: ({ deployment }, key) => findRepeated(driver, deployment, key),
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
     ...runSearchVerbs(driver),
@@ -91,7 +91,7 @@ export function runVerbs(driver: Database): RunStorage {
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
     /** @statements countActiveRuns */
-    async activity({ deployment }, now) {
+    async countActiveRuns({ deployment }, now) {
       const [counted] = await driver.read(countActiveRuns({ deployment, now }));
       const { immediate = 0, late = 0, scheduled = 0, running = 0 } = counted ?? {};
       const { oldest_immediate = null, oldest_late = null } = counted ?? {};
@@ -104,6 +104,6 @@ export function runVerbs(driver: Database): RunStorage {
       };
     },
 
-    sweep: ({ deployment }, terms) => sweep(driver, deployment, terms),
+    deleteExpired: ({ deployment }, terms) => sweep(driver, deployment, terms),
   };
 }

@@ -5,7 +5,7 @@ import type {
   Lease,
   ListedRun,
   MultitaskStrategy,
-  RunHead,
+  RunHeader,
   RunRow,
   RunStatus,
 } from "../../../lib/storage/mod.ts";
@@ -64,7 +64,7 @@ export function toRun(stored: StoredRun): RunRow {
   };
 }
 
-export function toRunHead(stored: StoredHead): RunHead {
+export function toRunHead(stored: StoredHead): RunHeader {
   return {
     run_id: stored.run_id,
     thread_id: stored.thread_id,
@@ -78,7 +78,7 @@ export function toRunHead(stored: StoredHead): RunHead {
     multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
     attempt: stored.attempt,
     claims: stored.claims,
-    turn: stored.claim_number,
+    claim_number: stored.claim_number,
     stateless: stored.stateless === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,

@@ -70,7 +70,7 @@ async function findLastTested(
 }
 
 /** The verbs that read the runs of all threads. */
-export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "runFigures"> {
+export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "readRunTimes"> {
   return {
     /**
      * @statements findLastTested · searchRuns
@@ -96,7 +96,7 @@ export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" 
     },
 
     /** @statements countRuns · selectRunTimes */
-    async runFigures({ deployment, filter }, { counted_since, timed_since, limit }) {
+    async readRunTimes({ deployment, filter }, { counted_since, timed_since, limit }) {
       const args = { ...STATUS_NAMES, deployment };
       const [counts] = await driver.read(countRuns({ ...args, since: counted_since }, filter));
       const times = await driver.read(selectRunTimes({ ...args, since: timed_since, limit }, filter));

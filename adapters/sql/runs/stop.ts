@@ -44,7 +44,7 @@ type Stored = Pick<Tables["runs"], "run_id" | "thread_id"> & Partial<Pick<Tables
 const toStopped = (
   { run_id, thread_id, end_frame = null, lease_token = null }: Stored,
   kind: StoppedRun["kind"],
-): StoppedRun => ({ kind, run_id, thread_id, end_frame, slot_token: lease_token });
+): StoppedRun => ({ kind, run_id, thread_id, end_frame, lock_token: lease_token });
 
 /** Returns the statements that end the runs which were never claimed, and flag the others for their workers. */
 export function interruptRuns(

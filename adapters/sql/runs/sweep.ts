@@ -1,5 +1,5 @@
 /** Retention of one deployment. */
-import type { SweepTerms } from "../../../lib/storage/mod.ts";
+import type { RetentionLimits } from "../../../lib/storage/mod.ts";
 import { sweepCrons } from "../crons.ts";
 import type { Database } from "../database.ts";
 import { SWEPT } from "../features.ts";
@@ -29,7 +29,7 @@ type Statements = Statement<unknown>[];
 type Old = { deployment: string; before: number; limit: number };
 
 /** Returns the statements that delete old frames. */
-async function sweepFrames(driver: Database, deployment: string, terms: SweepTerms): Promise<Statements> {
+async function sweepFrames(driver: Database, deployment: string, terms: RetentionLimits): Promise<Statements> {
   const { frames_before, stateless_before, limit } = terms;
   const read = async (select: (old: Old) => Statement<{ run_id: string }>, before: number | undefined) =>
     before === undefined ? [] : await driver.read(select({ deployment, before, limit }));
@@ -91,7 +91,7 @@ async function sweepThreads(driver: Database, orphans: { deployment: string; now
  * @guards Reads candidates, then one batch: runs that have ended stay so, and what is old stays old. Each kind only if its
  *   time is given.
  */
-export async function sweep(driver: Database, deployment: string, terms: SweepTerms): Promise<number> {
+export async function sweep(driver: Database, deployment: string, terms: RetentionLimits): Promise<number> {
   const { stateless_before, frames_before, keys_before, firings_before, items_expired_by, limit, now } = terms;
   const when = (before: number | undefined, read: (old: Old) => Promise<Statements>): Promise<Statements> =>
     before === undefined ? Promise.resolve([]) : read({ deployment, before, limit });

@@ -3,7 +3,7 @@ import { ServiceError } from "../../errors.ts";
 import { type Interrupt, ResumeRefused } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Run, RunOrigin } from "../../runs/mod.ts";
-import type { CallerNouns, RequestNouns } from "../../service/nouns.ts";
+import type { RequestResources, Resources } from "../../service/resources.ts";
 import type { Thread } from "../../threads/mod.ts";
 
 /** The protocol by which a run came: its `metadata.created_by`. */
@@ -28,7 +28,7 @@ export interface ProtocolRequestState {
   readonly thread: Thread;
 }
 
-type ProtocolResources = Pick<RequestNouns, "runs" | "threads">;
+type ProtocolResources = Pick<RequestResources, "runs" | "threads">;
 
 /** The most answers of one call that are looked at. */
 const MAX_RESUMING_RUNS = 1000;
@@ -147,7 +147,7 @@ export const readInterrupts = (result: Json): readonly Interrupt[] => {
 
 /** For a run that a request finds again. Errors: not_found (it is of another assistant, and there is none with this id). */
 export async function requireAssistant(
-  { assistants }: Pick<CallerNouns, "assistants">,
+  { assistants }: Pick<Resources, "assistants">,
   run: Run | undefined,
   assistant_id: string,
 ): Promise<void> {

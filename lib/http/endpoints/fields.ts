@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import type { InputIssue } from "../../errors.ts";
 import { isObject, type Json } from "../../json.ts";
-import { findingOf } from "../../validation.ts";
+import { toInputIssue } from "../../validation.ts";
 
 /** A schema whose values have the type. */
 export type InputSchema<Output> = v.GenericSchema<unknown, Output>;
@@ -33,7 +33,7 @@ export function parseInput<Output>(
   if (result.success) return result.output;
   const issue = findInnermostIssue(result.issues[0]);
   throw toError({
-    ...findingOf(issue),
+    ...toInputIssue(issue),
     msg: describeMissingMember(schema, issue) ?? issue.message,
     type: "value_error",
   });

@@ -1,6 +1,6 @@
 /** Who may answer the interrupts of agents: people, and clients that are models only where the host allows it. */
 import type { GraphInfo } from "../../executor/contract.ts";
-import { baseUrl } from "../../options.ts";
+import { getPublicBaseUrl } from "../../options.ts";
 import type { RequestContext } from "../route.ts";
 
 type ServiceContext = Pick<RequestContext, "service">;
@@ -21,6 +21,6 @@ export const canCallerApprove = (context: ServiceContext, agent: GraphReference)
 
 /** The address at which a person can answer the interrupts of a thread; null without the studio or `public_base_url`. */
 export function findAnswerUrl({ handler, service }: RequestContext, thread_id: string): string | null {
-  const base = handler.hasStudio ? baseUrl(service.options) : undefined;
+  const base = handler.hasStudio ? getPublicBaseUrl(service.options) : undefined;
   return base === undefined ? null : `${base}/studio/threads/${thread_id}`;
 }

@@ -3,9 +3,9 @@ import { ServiceError } from "../../errors.ts";
 import type { ThreadState } from "../../executor/contract.ts";
 import { messagesOf } from "../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { CallerNouns } from "../../service/nouns.ts";
+import type { Resources } from "../../service/resources.ts";
 
-type ThreadResources = Pick<CallerNouns, "threads">;
+type ThreadResources = Pick<Resources, "threads">;
 
 /** Most states that are looked at for the one before a message. */
 const MAX_SCANNED_STATES = 200;

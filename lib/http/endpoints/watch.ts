@@ -24,7 +24,7 @@ export function watchThreads({ service, resources }: RequestContext, threads: re
   let pollCount = 0;
   let isClosed = false;
   const unsubscribers = threads.map((id) =>
-    bus.on("thread", id, (changed) => {
+    bus.subscribe("thread", id, (changed) => {
       if (changed === undefined) wait_ms = SIGNAL_SETTLE_MS;
       changedIds.add(id);
       wakeUp.resolve();

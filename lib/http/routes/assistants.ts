@@ -1,7 +1,7 @@
 /** Assistants: requests and routes. */
 import * as v from "valibot";
 import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch } from "../../assistants/mod.ts";
-import { invalidField } from "../../errors.ts";
+import { invalidFieldError } from "../../errors.ts";
 import type { JsonObject } from "../../json.ts";
 import type { AssistantSort } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
@@ -98,7 +98,7 @@ const route = createRouteGroup({ tag: "Assistants", group: "assistants" });
 /** The version to activate: clients send it in the body, the published description has it in the query. */
 async function version(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
   const found = (await context.body()).version ?? context.query().version;
-  if (found === undefined) throw invalidField("version", "is required");
+  if (found === undefined) throw invalidFieldError("version", "is required");
   return found;
 }
 

@@ -5,7 +5,7 @@ import type { FeedbackCreate, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackConfig, FeedbackPatch } from "../../storage/mod.ts";
-import { BEYOND, deeperThan, isFiniteJson, longerThan } from "../../validation.ts";
+import { isDeeperThan, isFiniteJson, isLongerThan, NUMBER_OUT_OF_RANGE } from "../../validation.ts";
 import { encodeFinding, parseWithSchema, readObjectBody } from "../findings.ts";
 import { MAX_DEPTH } from "../json-scan.ts";
 import { type FieldSchema, passthroughObject, UUID, withDescription } from "../parse.ts";
@@ -20,7 +20,7 @@ const UUID_TEXT = encodeFinding("uuid_parsing", "must be a UUID");
 const uuid = v.pipe(v.string(UUID_TEXT), v.regex(UUID, UUID_TEXT), v.toLowerCase());
 
 /** Numbers such as 1e999 are no JSON. */
-const finite = <Value>(): v.CheckAction<Value, string> => v.check<Value, string>(isFiniteJson, BEYOND);
+const finite = <Value>(): v.CheckAction<Value, string> => v.check<Value, string>(isFiniteJson, NUMBER_OUT_OF_RANGE);
 
 /** The key of a record or a link. */
 const key: v.GenericSchema<string> = v.pipe(
@@ -48,7 +48,7 @@ const comment = v.nullish(
     v.metadata({ maxLength: MAX_COMMENT }),
     v.transform((sent) => sent.replaceAll("\0", "").toWellFormed()),
     v.check(
-      (sent) => !longerThan(sent, MAX_COMMENT),
+      (sent) => !isLongerThan(sent, MAX_COMMENT),
       encodeFinding("too_long", `must have at most ${MAX_COMMENT} characters`),
     ),
   ),
@@ -58,7 +58,7 @@ const comment = v.nullish(
 const correction: Nullish<Json> = v.nullish(
   v.pipe(
     v.custom<unknown>((sent) => isObject(sent) || v.is(v.string(), sent), "must be an object or a string"),
-    v.check((sent) => !deeperThan(sent, MAX_DEPTH), `must not nest deeper than ${MAX_DEPTH} levels`),
+    v.check((sent) => !isDeeperThan(sent, MAX_DEPTH), `must not nest deeper than ${MAX_DEPTH} levels`),
     finite(),
     v.metadata({ type: ["object", "string"] }),
   ),

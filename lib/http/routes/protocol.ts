@@ -107,10 +107,10 @@ const commandRuns =
  * authentication has no other permission.
  */
 const runsOfSocket = (context: RequestContext) => async (): Promise<CallerRuns> => {
-  const { access, bind } = context.service;
+  const { access, authorizeRequest } = context.service;
   if (context.principal.user) return context.resources.runs;
   const principal = await access.principal(context.request, "run");
-  return bind(() => principal).nouns.runs;
+  return authorizeRequest(() => principal).resources.runs;
 };
 
 /** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */

@@ -1,7 +1,7 @@
 /** Runs, on a thread and stateless: requests and routes. */
 import * as v from "valibot";
 import type { AccessLevel } from "../../auth/principal.ts";
-import { invalidField } from "../../errors.ts";
+import { invalidFieldError } from "../../errors.ts";
 import type { Json } from "../../json.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
 import type { CancelTarget } from "../../runs/stops.ts";
@@ -71,11 +71,11 @@ export const cancelMany: parse.FieldSchema<RunsCancel> = v.object({
 /** The runs that a bulk cancel stops: those of a status, or some of a thread. */
 function readTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
-    throw invalidField("status", "not together with thread_id and run_ids. Send one or the other");
+    throw invalidFieldError("status", "not together with thread_id and run_ids. Send one or the other");
   }
   if (status !== undefined) return { status };
   if (thread_id !== undefined && run_ids !== undefined) return { thread_id, run_ids };
-  throw invalidField("status", "is required, or thread_id and run_ids");
+  throw invalidFieldError("status", "is required, or thread_id and run_ids");
 }
 
 /** GET /threads/{thread_id}/runs */
@@ -191,7 +191,7 @@ async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
   const sent = parse.readList(bytes, runCreate, context);
   if (sent.length > MAX_BATCH) {
-    throw invalidField("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
+    throw invalidFieldError("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
   }
   await yieldAfterLargeBody(context, bytes);
   return jsonResponse(

@@ -1,6 +1,6 @@
 /** The store: requests and routes. The limits of items are in lib/store/bounds.ts. */
 import * as v from "valibot";
-import { invalidField, ServiceError } from "../../errors.ts";
+import { invalidFieldError, ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
 import {
   checkHome,
@@ -128,7 +128,7 @@ function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_
   const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
-  if (key === undefined) throw invalidField("key", "is required");
+  if (key === undefined) throw invalidFieldError("key", "is required");
   const namespace = checkLabels(
     "namespace",
     sent.flatMap((text) => parse.parseJsonList(text) ?? text.split(".")),

@@ -66,7 +66,7 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
       resumable: false,
       created_at: now,
     },
-    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    expected: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: {}, config: {}, stateless: false },
     now,
   });

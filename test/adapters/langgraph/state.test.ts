@@ -265,7 +265,7 @@ describe("a LangGraph state", () => {
     assert.ok(stored);
     const { run_id: _run, writes: _writes, ...checkpoint } = stored;
     const progress = { checkpoints: [{ ...checkpoint, checkpoint_id: ahead, values: [] }], writes: [] };
-    const state = { graph_id: "line", progress, head: ahead, seen_head: stored.checkpoint_id, scalars: {} };
+    const state = { graph_id: "line", progress, head: ahead, expected_head: stored.checkpoint_id, scalars: {} };
     const now = serviceInternals(at.service).environment.now();
     assert.equal(await storage.writeState({ deployment: "default" }, at.thread_id, state, now), "written");
     for (const node of steps) {

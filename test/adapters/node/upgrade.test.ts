@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import process from "node:process";
 import { describe, it } from "node:test";
 import { serve } from "../../../adapters/node/mod.ts";
-import { type Principal, unauthenticated } from "../../../lib/auth/principal.ts";
+import { anonymousPrincipal, type Principal } from "../../../lib/auth/principal.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { type Fake, type FakeOptions, fake, THREAD } from "../../lib/http/fake-service.ts";
 import { event, MemoryEvents } from "../../lib/protocol/protocol.harness.ts";
@@ -121,8 +121,8 @@ describe("WebSockets", () => {
   it("close with the status of a new request when their permission is lost, and answer no command from then on", async () => {
     let lost: "unauthenticated" | "forbidden" | "not_found" | null = null;
     const principal: Principal = {
-      ...unauthenticated,
-      again: async () => {
+      ...anonymousPrincipal,
+      refresh: async () => {
         if (lost) throw new ServiceError(lost, "lost");
         return principal;
       },

@@ -136,8 +136,8 @@ describe("Postgres by URL", () => {
     use(async (_driver, url) => {
       const named = `${url}?application_name=counted`;
       await withDriver({ url: named, pool_size: 3 }, async (driver) => {
-        await new Promise<void>((missed) => {
-          driver.signals?.subscribe({ heard() {}, missed });
+        await new Promise<void>((onGap) => {
+          driver.signals?.subscribe({ onSignal() {}, onGap });
         });
         await Promise.all(
           Array.from({ length: 40 }, (_, i) => (i % 2 ? driver.batch([insert(i)]) : driver.read(allItems))),
@@ -203,8 +203,8 @@ if (onNode || all) {
       await withDriver(pgliteOptions(db), async (driver) => {
         const heard = new Promise<unknown>((resolve) => {
           driver.signals?.subscribe({
-            heard: (kind, id) => resolve([kind, id]),
-            missed: () => driver.signals?.publish("run", "a"),
+            onSignal: (kind, id) => resolve([kind, id]),
+            onGap: () => driver.signals?.publish("run", "a"),
           });
         });
         assert.deepEqual(await heard, ["run", "a"]);

@@ -53,11 +53,11 @@ function ear(driver: SqlDriver): Ear {
     while (!holds()) await new Promise<void>((resolve) => wake.push(resolve));
   };
   signals.subscribe({
-    heard(kind, id) {
+    onSignal(kind, id) {
       heard.push(`${kind}:${id}`);
       changed();
     },
-    missed() {
+    onGap() {
       missed += 1;
       changed();
     },
@@ -191,12 +191,12 @@ describe("Signals of Postgres", () => {
     two(async (one, other) => {
       const late: string[] = [];
       other.signals.subscribe({
-        heard() {
+        onSignal() {
           throw new Error("broken");
         },
-        missed() {},
+        onGap() {},
       });
-      const leave = other.signals.subscribe({ heard: (_kind, id) => void late.push(id), missed() {} });
+      const leave = other.signals.subscribe({ onSignal: (_kind, id) => void late.push(id), onGap() {} });
       one.signals.publish("run", "first");
       await other.hears("run:first");
       leave();

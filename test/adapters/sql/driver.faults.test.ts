@@ -268,7 +268,7 @@ async function fill(storage: Storage): Promise<void> {
         resumable: true,
         created_at: 5,
       },
-      seen: { assistant_revision: assistant.revision, thread_revision: null },
+      expected: { assistant_revision: assistant.revision, thread_revision: null },
       create_thread: { thread_id: `t${t}`, metadata: { t }, config: {}, stateless: false },
       claim: { token: `k${t}`, lease_until: 100 },
       now: 5,

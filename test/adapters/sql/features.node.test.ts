@@ -78,13 +78,13 @@ describe("the statements of a run", () => {
 it("the rows of each feature that retention may sweep have an age", async () => {
   const storage = sqlStorage(nodeSqliteDriver(":memory:"));
   const swept = Promise.withResolvers<readonly string[]>();
-  const sweep: Storage["sweep"] = async (_scope, { features }) => {
+  const deleteExpired: Storage["deleteExpired"] = async (_scope, { features }) => {
     if (features) swept.resolve(Object.keys(features));
     return 0;
   };
   const clock = testClock();
   await using _kit = await testService({
-    storage: { ...storage, sweep },
+    storage: { ...storage, deleteExpired },
     agents: { echo: () => "" },
     environment: clock,
   });

@@ -55,7 +55,7 @@ async function fill(storage: Storage): Promise<void> {
         resumable: true,
         created_at: 3,
       },
-      seen: { assistant_revision: assistant.revision, thread_revision: revision },
+      expected: { assistant_revision: assistant.revision, thread_revision: revision },
       now: 3,
     });
     assert.equal(outcome.kind, "created");
@@ -133,7 +133,7 @@ describe("a database that a step has changed", () => {
     inPlanted(async (storage) => {
       const runs = await storage.listRuns(here, "t", { limit: 10, offset: 0 });
       assert.deepEqual(
-        runs.map(({ run_id, status, turn }) => [run_id, status, turn]),
+        runs.map(({ run_id, status, claim_number }) => [run_id, status, claim_number]),
         [
           ["r2", "pending", 0],
           ["r1", "success", 1],
@@ -146,7 +146,7 @@ describe("a database that a step has changed", () => {
       const claim = { graph_ids: ["g"], now: 5, token: "k2", lease_until: 50 };
       const outcome = await storage.claimRun(here, claim);
       assert.ok(outcome.kind === "claimed");
-      assert.deepEqual([outcome.claimed.run.run_id, outcome.claimed.run.turn], ["r2", 2]);
+      assert.deepEqual([outcome.claimed.run.run_id, outcome.claimed.run.claim_number], ["r2", 2]);
       assert.equal((await storage.getTrace("r1"))?.started_at, 3);
     }));
 
@@ -183,7 +183,7 @@ describe("a database that a step has changed", () => {
       assert.equal(await threads(storage, {}, { n: 7 }), "t");
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 9);
       const state = { graph_id: "g", progress: { checkpoints: [], writes: [] }, head: "c1", scalars: { n: 1 } };
-      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c2" }, 10), "written");
+      assert.equal(await storage.writeState(here, "t", { ...state, expected_head: "c2" }, 10), "written");
       assert.deepEqual([await threads(storage, {}, { n: 1 }), await threads(storage, {}, { n: 2 })], ["t", ""]);
     }));
 
@@ -228,8 +228,8 @@ describe("a database that a step has changed", () => {
         created_at: 11,
         auth_user: { identity: "ada" },
       } as const;
-      const seen = { assistant_revision: assistant.revision, thread_revision: thread.revision };
-      assert.equal((await storage.createRun(here, { run, seen, now: 11 })).kind, "created");
+      const expected = { assistant_revision: assistant.revision, thread_revision: thread.revision };
+      assert.equal((await storage.createRun(here, { run, expected, now: 11 })).kind, "created");
       assert.deepEqual((await storage.getRun(here, "r3"))?.auth_user, { identity: "ada" });
     }));
 

@@ -33,7 +33,7 @@ async function claimed(
       ...request,
       ...(webhook && { webhook }),
     },
-    seen: { assistant_revision: assistant.revision, thread_revision: thread.revision },
+    expected: { assistant_revision: assistant.revision, thread_revision: thread.revision },
     claim: { token: run_id, lease_until: 1e9 },
     now,
   });
@@ -84,10 +84,10 @@ describe("a process that takes over", () => {
     });
     const { storage, right } = world;
     const running = async () =>
-      (await Promise.all(scopes.map((scope) => storage.activity(scope, now)))).map((a) => a.running);
+      (await Promise.all(scopes.map((scope) => storage.countActiveRuns(scope, now)))).map((a) => a.running);
     const slots = async () => {
       const threads = ["running", "evicted", "removed"].map((id) => storage.getThread({ deployment: "one" }, id));
-      return (await Promise.all(threads)).map((thread) => thread?.slot !== null);
+      return (await Promise.all(threads)).map((thread) => thread?.lock !== null);
     };
     assert.equal(await storage.becomeWorker(now), false);
     assert.deepEqual(
@@ -170,10 +170,10 @@ describe("a process that takes over", () => {
     await claim(storage, "one");
     right.held = false;
     assert.equal(await storage.becomeWorker(now), false);
-    assert.equal((await storage.activity(scopes[0], now)).running, 1);
+    assert.equal((await storage.countActiveRuns(scopes[0], now)).running, 1);
     right.held = true;
     await storage.becomeWorker(now);
-    assert.equal((await storage.activity(scopes[0], now)).running, 0);
+    assert.equal((await storage.countActiveRuns(scopes[0], now)).running, 0);
   });
 
   it("tries again when the store failed", async () => {
@@ -190,7 +190,7 @@ describe("a process that takes over", () => {
     await assert.rejects(storage.becomeWorker(now), /not now/);
     failing = false;
     assert.equal(await storage.becomeWorker(now), true);
-    assert.equal((await storage.activity(scopes[0], now)).running, 0);
+    assert.equal((await storage.countActiveRuns(scopes[0], now)).running, 0);
   });
 });
 

@@ -142,7 +142,7 @@ for (const durability of ["async", "exit"] as const) {
           const row = await storage.getThread(scope, copied);
           const copy = {
             from: copied,
-            seen_revision: row?.revision ?? 0,
+            expected_revision: row?.revision ?? 0,
             thread_id: crypto.randomUUID(),
             metadata: {},
           };

@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { COMMANDS } from "../../../adapters/standalone/command-options.ts";
 import { formatUsage, runCommand } from "../../../adapters/standalone/commands.ts";
-import { checksumFits, hashKey } from "../../../lib/auth/keys.ts";
+import { hashKey, hasValidChecksum } from "../../../lib/auth/keys.ts";
 import type { ApiKeyRow } from "../../../lib/storage/identity.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
 
@@ -56,7 +56,7 @@ describe("greenroom commands", () => {
     const made = await desk.run("keys", "create", "--description", "for the shop", "--expires-in", "30d");
     assert.equal(made.code, 0, made.err);
     assert.match(made.out, /^gr_sk_[0-9a-f]{32}_[0-9a-f]{10}$/);
-    assert.equal(await checksumFits(made.out, "gr"), true);
+    assert.equal(await hasValidChecksum(made.out, "gr"), true);
     assert.match(made.err, /cannot be shown again/);
 
     const list = await desk.run("keys", "list");
@@ -102,7 +102,7 @@ describe("greenroom commands", () => {
     assert.deepEqual([token.kind, token.user_id], ["pt", ada.id]);
 
     const storage = nodeSqlite(desk.path);
-    await storage.identity.placeDeployment({ name: "agent", workspace: "Store" }, NOW);
+    await storage.identity.registerDeployment({ name: "agent", workspace: "Store" }, NOW);
     await storage.close();
     await desk.json("agents", "share", "agent");
     const moved = await desk.json("agents", "transfer", "agent", "ada@example.com");
@@ -143,8 +143,8 @@ describe("greenroom commands", () => {
       await one.migrate();
       const place = { name: "agent", workspace: "Store", project: "Bots" };
       const [a, b, c, d] = await Promise.all([
-        one.identity.placeDeployment(place, NOW),
-        two.identity.placeDeployment(place, NOW),
+        one.identity.registerDeployment(place, NOW),
+        two.identity.registerDeployment(place, NOW),
         one.identity.ensureDefaults(NOW),
         two.identity.ensureDefaults(NOW),
       ]);

@@ -3,7 +3,14 @@ import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { type Accounts, createAccounts, type KeyCreate } from "../../../lib/auth/accounts.ts";
-import { callerOf, checksumFits, hashKey, makeKey, owner, shortKey } from "../../../lib/auth/keys.ts";
+import {
+  generateKey,
+  hashKey,
+  hasValidChecksum,
+  loadOwnerCaller,
+  toCaller,
+  toShortKey,
+} from "../../../lib/auth/keys.ts";
 import { type ErrorCode, ServiceError } from "../../../lib/errors.ts";
 import { type Caller, type IdentityStore, PERMISSIONS, type Permission } from "../../../lib/storage/identity.ts";
 import { testIds } from "../../suite/kit.ts";
@@ -29,7 +36,7 @@ async function withAccounts(body: (setting: Setting) => Promise<void>): Promise<
     const caller = async (key: string): Promise<Caller> => {
       const grants = await identity.findKey(await hashKey(key));
       assert.ok(grants, "the key is known");
-      return callerOf(grants);
+      return toCaller(grants);
     };
     await body({ identity, accounts, caller });
   } finally {
@@ -56,19 +63,19 @@ describe("keys", () => {
       ["gr", "sk"],
       ["lsv2", "pt"],
     ] as const) {
-      const key = await makeKey(prefix, kind, () => crypto.randomUUID());
+      const key = await generateKey(prefix, kind, () => crypto.randomUUID());
       assert.match(key, new RegExp(`^${prefix}_${kind}_[0-9a-f]{32}_[0-9a-f]{10}$`));
       assert.equal(key.slice(-10), sha256(key.slice(0, -11)).slice(0, 10));
-      assert.equal(shortKey(key), `${prefix}_${kind}_...${key.slice(-4)}`);
-      assert.equal(shortKey(key, 6), `${prefix}_${kind}_...${key.slice(-6)}`);
+      assert.equal(toShortKey(key), `${prefix}_${kind}_...${key.slice(-4)}`);
+      assert.equal(toShortKey(key, 6), `${prefix}_${kind}_...${key.slice(-6)}`);
       assert.equal(await hashKey(key), sha256(key));
-      assert.equal(await checksumFits(key, prefix), true);
+      assert.equal(await hasValidChecksum(key, prefix), true);
     }
   });
 
   it("use both draws", async () => {
     const drawn = async (...ids: string[]): Promise<string> => {
-      const key = await makeKey("gr", "sk", () => ids.shift() ?? assert.fail("drawn too often"));
+      const key = await generateKey("gr", "sk", () => ids.shift() ?? assert.fail("drawn too often"));
       assert.equal(ids.length, 0);
       return key;
     };
@@ -77,15 +84,15 @@ describe("keys", () => {
   });
 
   it("are told from what was never made here", async () => {
-    const key = await makeKey("gr", "sk", () => crypto.randomUUID());
+    const key = await generateKey("gr", "sk", () => crypto.randomUUID());
     const other = key.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"));
     const bad = ["", " ", "gr", ` ${key}`, `${key} `, `${key}\n`, key.toUpperCase(), key.slice(1), `${key}0`, other];
     for (const text of [...bad, key.replace("_sk_", "_pt_"), key.replace("_sk_", "_xx_"), "gr_sk_", `x${key}`]) {
-      assert.equal(await checksumFits(text, "gr"), false, JSON.stringify(text));
+      assert.equal(await hasValidChecksum(text, "gr"), false, JSON.stringify(text));
     }
-    assert.equal(await checksumFits(key, "g"), false);
-    assert.equal(await checksumFits(key, "lsv2"), false);
-    assert.equal(await checksumFits(key, "gr"), true);
+    assert.equal(await hasValidChecksum(key, "g"), false);
+    assert.equal(await hasValidChecksum(key, "lsv2"), false);
+    assert.equal(await hasValidChecksum(key, "gr"), true);
   });
 });
 
@@ -94,8 +101,8 @@ describe("API keys", () => {
     withAccounts(async ({ accounts, identity }) => {
       const { key, row } = await accounts.createKey({ kind: "sk", description: "for the shop" });
       assert.equal(row.key_hash, sha256(key));
-      assert.equal(row.short_key, shortKey(key));
-      assert.equal(await checksumFits(key, "gr"), true);
+      assert.equal(row.short_key, toShortKey(key));
+      assert.equal(await hasValidChecksum(key, "gr"), true);
       assert.deepEqual(await accounts.listKeys(), [row]);
       const stored = JSON.stringify(await identity.findKey(row.key_hash));
       assert.ok(!stored.includes(key) && !stored.includes(key.split("_")[2] as string));
@@ -332,7 +339,7 @@ describe("workspaces, projects and users", () => {
   it("own agents", () =>
     withAccounts(async ({ accounts, identity }) => {
       const ada = await accounts.createUser({ email: "ada@example.com" });
-      await identity.placeDeployment({ name: "agent" }, NOW);
+      await identity.registerDeployment({ name: "agent" }, NOW);
       assert.equal((await accounts.shareAgent("agent")).shared, true);
       assert.equal((await accounts.transferAgent("agent", "ada@example.com")).owner_user_id, ada.id);
       const row = await accounts.unshareAgent("agent");
@@ -347,7 +354,7 @@ describe("the owner, where nobody is asked", () => {
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
       const later = await accounts.createWorkspace("A");
       await accounts.createProject("A");
-      const caller = await owner(identity);
+      const caller = await loadOwnerCaller(identity);
       assert.deepEqual(
         [caller.organization_id, caller.user_id, caller.api_key, caller.key_id],
         [organization.id, null, null, null],

@@ -1,6 +1,6 @@
 /** Each call of a service that is bound to its caller, about things that the caller names. */
 import type { ServiceError } from "../../../lib/errors.ts";
-import type { CallerNouns, RequestNouns } from "../../../lib/service/nouns.ts";
+import type { RequestResources, Resources } from "../../../lib/service/resources.ts";
 import type { Caller } from "../../../lib/storage/identity.ts";
 
 /** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
@@ -30,7 +30,7 @@ interface Call {
   readonly exception?: string;
 }
 
-type MakeCall = (nouns: CallerNouns, its: Things, by: Caller) => unknown;
+type MakeCall = (nouns: Resources, its: Things, by: Caller) => unknown;
 
 /** What a reader gives is walked by the routes. */
 const left = async (reader: PromiseLike<{ leave(): void }> | { leave(): void }): Promise<null> => {
@@ -125,23 +125,25 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "runs.stats": ({ runs }) => done(runs.stats()),
   "runs.inspect": ({ runs }, its) => runs.inspect(its.run_id),
   "runs.permit": ({ runs }, { thread_id, assistant_id }) =>
-    done((runs as RequestNouns["runs"]).permit(thread_id, { ...AGENT, assistant_id })),
+    done((runs as RequestResources["runs"]).permit(thread_id, { ...AGENT, assistant_id })),
   "runs.rerun": ({ runs }, its) => done(runs.rerun(its.run_id)),
   "runs.send": ({ runs }, its) => unawaited(runs.send(its.thread_id, its.run_id, "parcel", 1)),
   "runs.steps": ({ runs }, its) => runs.steps(its.thread_id, its.run_id),
   "threads.send": ({ threads }, its) => unawaited(threads.send(its.thread_id, "parcel", 1)),
-  "calls.send": (nouns, its) => unawaited((nouns as RequestNouns).calls.send(its.thread_id, "parcel", 1)),
+  "calls.send": (nouns, its) => unawaited((nouns as RequestResources).calls.send(its.thread_id, "parcel", 1)),
   "calls.sendToRun": (nouns, its) =>
-    unawaited((nouns as RequestNouns).calls.sendToRun(its.thread_id, its.run_id, "parcel", 1)),
-  "calls.steps": (nouns, its) => (nouns as RequestNouns).calls.steps(its.thread_id, its.run_id),
+    unawaited((nouns as RequestResources).calls.sendToRun(its.thread_id, its.run_id, "parcel", 1)),
+  "calls.steps": (nouns, its) => (nouns as RequestResources).calls.steps(its.thread_id, its.run_id),
 
   "protocol.subscribe": (nouns, its) =>
-    left((nouns as RequestNouns).protocol.subscribe(its.thread_id, { channels: ["values"] })),
+    left((nouns as RequestResources).protocol.subscribe(its.thread_id, { channels: ["values"] })),
   "protocol.command": (nouns, its) =>
-    (nouns as RequestNouns).protocol.command(its.thread_id, { id: 1, method: "state.get" }).then(({ type }) => type),
+    (nouns as RequestResources).protocol
+      .command(its.thread_id, { id: 1, method: "state.get" })
+      .then(({ type }) => type),
   "protocol.open": async (nouns, { thread_id }) => {
     const run = () => Promise.reject(new Error("no run is made"));
-    const thread = await (nouns as RequestNouns).protocol.open(thread_id, run);
+    const thread = await (nouns as RequestResources).protocol.open(thread_id, run);
     return [await thread.count([{ channels: ["values"] }]), await thread.findRevocation()].map(
       (one) => one === null || one,
     );

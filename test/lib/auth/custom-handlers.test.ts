@@ -5,21 +5,21 @@ import {
   type Auth,
   type AuthContext,
   type AuthEvent,
-  AuthRefusal,
   type AuthUser,
-  type Guard,
-  problemsOfAuth,
+  type CustomHandlers,
+  findAuthProblems,
+  HandlerRefusal,
 } from "../../../lib/auth/custom.ts";
-import { createGuard } from "../../../lib/auth/guard.ts";
+import { createCustomHandlers } from "../../../lib/auth/custom-handlers.ts";
 import type { LogRecord } from "../../../lib/environment.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { EVERYTHING, permits, readFilter } from "../../../lib/storage/visibility.ts";
+import { matchesFilter, NO_FILTER, readFilter } from "../../../lib/storage/visibility.ts";
 
 const ann: AuthUser = { identity: "ann", permissions: ["p"], display_name: "ann", is_authenticated: true };
 const request = (init?: RequestInit): Request => new Request("http://greenroom/threads?x=1", init);
 
 /** A guard, and what happens around it: `late` lets its timers fire. */
-function guarded(custom: Parameters<typeof createGuard>[0], merge_filter_on_create = false) {
+function guarded(custom: Parameters<typeof createCustomHandlers>[0], merge_filter_on_create = false) {
   const log: LogRecord[] = [];
   const timers = new Map<object, { ms: number; fn: () => void }>();
   const environment = {
@@ -30,7 +30,7 @@ function guarded(custom: Parameters<typeof createGuard>[0], merge_filter_on_crea
       return () => timers.delete(key);
     },
   };
-  const guard: Guard = createGuard(custom, { environment, merge_filter_on_create });
+  const guard: CustomHandlers = createCustomHandlers(custom, { environment, merge_filter_on_create });
   const late = (): void => {
     for (const [key, { ms, fn }] of timers) if (ms === 10_000 && timers.delete(key)) fn();
   };
@@ -105,7 +105,7 @@ describe("authenticate", () => {
       const thrown = Object.assign(new Error("Who are you?"), { status: 401, headers: given });
       const { guard, log } = throwing(thrown);
       const error = await guard.authenticate(request()).catch((error: unknown) => error);
-      assert.ok(error instanceof AuthRefusal);
+      assert.ok(error instanceof HandlerRefusal);
       assert.deepEqual([error.status, error.message], [401, "Who are you?"]);
       assert.deepEqual(error.headers, { "www-authenticate": "Bearer" });
       assert.deepEqual(log, []);
@@ -232,13 +232,13 @@ describe("handlers", () => {
     const { guard } = handling({ assistants: () => false });
     const answer = await guard.authorize(ann, "threads:create", value);
     assert.equal(answer.value, value);
-    assert.equal(answer.visibility, EVERYTHING);
+    assert.equal(answer.visibility, NO_FILTER);
   });
 
   for (const answer of [undefined, null, true, {}]) {
     it(`allow with ${JSON.stringify(answer)}`, async () => {
       const { guard } = handling({ threads: async () => answer });
-      assert.equal((await guard.authorize(ann, "threads:read", {})).visibility, EVERYTHING);
+      assert.equal((await guard.authorize(ann, "threads:read", {})).visibility, NO_FILTER);
     });
   }
 
@@ -320,7 +320,7 @@ describe("a filter", () => {
   const matches = (filter: unknown, metadata: JsonObject): boolean => {
     const read = readFilter(filter);
     assert.ok(read, JSON.stringify(filter));
-    return permits(read, metadata);
+    return matchesFilter(read, metadata);
   };
 
   it("asks for equal members, of the same type", () => {
@@ -349,23 +349,23 @@ describe("a filter", () => {
 describe("auth.custom", () => {
   const authenticate = () => "ann";
   it("is proven", () => {
-    assert.deepEqual(problemsOfAuth({ authenticate }), []);
-    assert.deepEqual(problemsOfAuth(new SdkAuth().authenticate(async () => "ann")), []);
+    assert.deepEqual(findAuthProblems({ authenticate }), []);
+    assert.deepEqual(findAuthProblems(new SdkAuth().authenticate(async () => "ann")), []);
     const names = ["*", "threads", "crons:update", "*:search", "*:list_namespaces", "store:put"];
     assert.deepEqual(
-      problemsOfAuth({ authenticate, on: Object.fromEntries(names.map((name) => [name, () => {}])) }),
+      findAuthProblems({ authenticate, on: Object.fromEntries(names.map((name) => [name, () => {}])) }),
       [],
     );
     for (const custom of [null, 7, () => "ann", {}, { authenticate: "ann" }, new SdkAuth()]) {
-      assert.match(problemsOfAuth(custom).join(), /^auth\.custom: must have a function authenticate/);
+      assert.match(findAuthProblems(custom).join(), /^auth\.custom: must have a function authenticate/);
     }
-    assert.match(problemsOfAuth({ authenticate, on: [] }).join(), /^auth\.custom\.on: must be an object/);
+    assert.match(findAuthProblems({ authenticate, on: [] }).join(), /^auth\.custom\.on: must be an object/);
     assert.match(
-      problemsOfAuth({ authenticate, on: { threads: true } }).join(),
+      findAuthProblems({ authenticate, on: { threads: true } }).join(),
       /^auth\.custom\.on\.threads: must be a f/,
     );
     for (const name of ["thread:create", "threads:put", "threads:create:x", "create", "*:*", "", "toString"]) {
-      assert.match(problemsOfAuth({ authenticate, on: { [name]: () => {} } }).join(), /there is no such event/, name);
+      assert.match(findAuthProblems({ authenticate, on: { [name]: () => {} } }).join(), /there is no such event/, name);
     }
   });
 });

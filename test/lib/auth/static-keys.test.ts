@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createAccounts } from "../../../lib/auth/accounts.ts";
-import { callerOf, hashKey } from "../../../lib/auth/keys.ts";
+import { hashKey, toCaller } from "../../../lib/auth/keys.ts";
 import { type StaticIdentityOptions, staticIdentity } from "../../../lib/auth/static-keys.ts";
 import { ConfigError, ServiceError } from "../../../lib/errors.ts";
 import { type Caller, type IdentityStore, PERMISSIONS } from "../../../lib/storage/identity.ts";
@@ -17,7 +17,7 @@ const uuid = (number: number): string => `00000000-0000-4000-8000-${String(numbe
 async function callerWith(identity: IdentityStore, text: string): Promise<Caller> {
   const grants = await identity.findKey(await hashKey(text));
   assert.ok(grants);
-  return callerOf(grants);
+  return toCaller(grants);
 }
 
 /** All that a caller may do, by workspace. */
@@ -50,7 +50,7 @@ describe("static identity", () => {
   it("gives the same ids in every process", async () => {
     const ids = async (): Promise<string> => {
       const identity = staticIdentity({ keys: [key] });
-      await identity.placeDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
+      await identity.registerDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
       const [made] = await identity.listKeys({ organization_id: organization.id });
       return JSON.stringify([organization, workspace, project, await identity.getDeployment("d"), made]);
@@ -91,7 +91,7 @@ describe("static identity", () => {
     });
     assert.equal(caller.projects.get("w1"), "p1");
     assert.ok(caller.projects.get("w2"));
-    const names = await identity.names({ workspaces: ["w2"], projects: ["p2"], users: ["u1", "u3"] });
+    const names = await identity.readNames({ workspaces: ["w2"], projects: ["p2"], users: ["u1", "u3"] });
     assert.deepEqual(
       [[...names.workspaces], [...names.projects], [...names.users]],
       [
@@ -134,7 +134,7 @@ describe("static identity", () => {
       { workspace: "two", project: uuid(3) },
       { workspace: uuid(2), project: "P" },
     ]) {
-      const outcome = await identity.placeDeployment({ name: JSON.stringify(place), ...place }, NOW);
+      const outcome = await identity.registerDeployment({ name: JSON.stringify(place), ...place }, NOW);
       assert.ok(outcome.kind === "made", outcome.kind);
       assert.deepEqual([outcome.row.workspace_id, outcome.row.project_id], [uuid(2), uuid(3)]);
     }
@@ -147,7 +147,7 @@ describe("static identity", () => {
       { workspace: uuid(9), project: "New" },
       { workspace: "New", owner_user_id: "nobody" },
     ]) {
-      const outcome = await identity.placeDeployment({ name: "none", ...place }, NOW);
+      const outcome = await identity.registerDeployment({ name: "none", ...place }, NOW);
       assert.deepEqual(outcome, { kind: "parent_not_found" }, JSON.stringify(place));
     }
     const { organization } = await identity.ensureDefaults(NOW);
@@ -155,9 +155,9 @@ describe("static identity", () => {
     assert.equal((await identity.listUnits("workspace", [organization.id])).length, 2);
     assert.equal((await identity.listUnits("project", [uuid(1), uuid(2)])).length, 2);
     // Without a workspace and a project, a deployment stays where it is, and a new one goes to the oldest.
-    const moved = await identity.placeDeployment({ name: "d", workspace: "two" }, NOW);
-    assert.deepEqual(await identity.placeDeployment({ name: "d" }, NOW), moved);
-    const first = await identity.placeDeployment({ name: "e" }, NOW);
+    const moved = await identity.registerDeployment({ name: "d", workspace: "two" }, NOW);
+    assert.deepEqual(await identity.registerDeployment({ name: "d" }, NOW), moved);
+    const first = await identity.registerDeployment({ name: "e" }, NOW);
     assert.equal(first.kind === "made" && first.row.workspace_id, uuid(1));
     const names = (await identity.listDeployments(organization.id)).map(({ name }) => name);
     assert.deepEqual([names.length, names], [7, [...names].sort()]);
@@ -165,7 +165,7 @@ describe("static identity", () => {
 
   it("gives no new row the id of a configured one", async () => {
     const derived = staticIdentity({ keys: [] });
-    const made = await derived.placeDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
+    const made = await derived.registerDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
     assert.ok(made.kind === "made");
     const { workspace_id, project_id } = made.row;
     const renamed = (): IdentityStore =>
@@ -175,7 +175,7 @@ describe("static identity", () => {
         projects: [{ id: project_id, name: "Robots", workspace: workspace_id }],
       });
     const again = async (place: { readonly workspace?: string; readonly project: string }): Promise<string> => {
-      const outcome = await renamed().placeDeployment({ name: "d", ...place }, NOW);
+      const outcome = await renamed().registerDeployment({ name: "d", ...place }, NOW);
       assert.ok(outcome.kind === "made");
       return JSON.stringify(outcome.row);
     };
@@ -235,10 +235,10 @@ describe("static identity", () => {
     const identity = staticIdentity({ keys: [], users: [{ id: "u1", email: "ada@example.com" }, { id: "u2" }] });
     const accounts = createAccounts({ identity, environment: { now: () => NOW, uuid: testIds() } });
     const agent = { name: "agent", owner_user_id: "u1", shared: true };
-    const made = await identity.placeDeployment(agent, NOW);
+    const made = await identity.registerDeployment(agent, NOW);
     assert.ok(made.kind === "made");
     assert.deepEqual([made.row.owner_user_id, made.row.shared], ["u1", true]);
-    assert.deepEqual(await identity.placeDeployment({ ...agent, owner_user_id: "u2", shared: false }, NOW), made);
+    assert.deepEqual(await identity.registerDeployment({ ...agent, owner_user_id: "u2", shared: false }, NOW), made);
     assert.equal((await accounts.unshareAgent("agent")).shared, false);
     assert.equal((await accounts.transferAgent("agent", "u2")).owner_user_id, "u2");
     assert.equal((await accounts.transferAgent("agent", "ada@example.com")).owner_user_id, "u1");
@@ -261,7 +261,7 @@ describe("static identity", () => {
     ];
     assert.equal(new Set([id, ...others]).size, 4);
     const emails = async (): Promise<unknown> => {
-      const { users } = await identity.names({ users: [id, others[0] as string] });
+      const { users } = await identity.readNames({ users: [id, others[0] as string] });
       return [users.get(id), users.get(others[0] as string)];
     };
     assert.deepEqual(await emails(), [null, null]);

@@ -131,7 +131,7 @@ class World {
           const cron_id = origin.cron_id as string;
           const plan: CreateRun = {
             run: newRun(own, run_id, { ...more, created_at: now, cron_id }),
-            seen: { assistant_revision: assistant?.revision ?? 0, thread_revision: thread?.revision ?? null },
+            expected: { assistant_revision: assistant?.revision ?? 0, thread_revision: thread?.revision ?? null },
             ...(thread ? {} : { create_thread: { thread_id: own, metadata: {}, config: {}, stateless: true } }),
             now,
           };
@@ -211,7 +211,7 @@ async function simulate(seed: number, minutes: number): Promise<number> {
     }
     const end = Math.ceil(world.now / MINUTE) * MINUTE;
     await world.pass(end - world.now);
-    while ((await world.real.enabledCrons(here, { due_by: end, limit: 1 })).length > 0) {
+    while ((await world.real.listEnabledCrons(here, { due_by: end, limit: 1 })).length > 0) {
       for (const machine of world.machines) if (!machine.life) world.start(machine);
       await world.pass(2_000);
     }
@@ -241,7 +241,7 @@ async function simulate(seed: number, minutes: number): Promise<number> {
       }
       ticks += all.length;
     }
-    const { pending, scheduled, running } = await world.real.activity(here, end + MINUTE);
+    const { pending, scheduled, running } = await world.real.countActiveRuns(here, end + MINUTE);
     assert.equal(pending + scheduled + running, runs.size, "there is no run but those of the ticks that fired");
     assert.ok(runs.size > ticks / 3);
     for (const reason of ["superseded", "missed", "thread_busy"]) assert.ok(reasons.get(reason), reason);

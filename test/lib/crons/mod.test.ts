@@ -65,7 +65,7 @@ describe("a cron", () => {
     assert.deepEqual(await crons.get(cron.cron_id.toUpperCase()), cron);
     assert.equal((await countCrons(w.storage, here, {})) as number, 1);
     assert.deepEqual(
-      await w.storage.enabledCrons(here, { due_by: Date.parse("2026-11-20T15:59:59Z"), limit: 9 }),
+      await w.storage.listEnabledCrons(here, { due_by: Date.parse("2026-11-20T15:59:59Z"), limit: 9 }),
       [],
       "it fires later",
     );

@@ -851,7 +851,7 @@ describe("a run that is stopped", () => {
     await clock.advance(1_000);
     // The store fails when the slot is to be freed: that is tried again.
     let failures = 0;
-    faults.releaseSlot = (call) => {
+    faults.releaseThreadLock = (call) => {
       if (failures++ < 2) throw new Error("disk hiccup");
       return call();
     };
@@ -1070,6 +1070,6 @@ describe("a lease", () => {
       read.list.slice(-2).map(({ event }) => event),
       ["error", "end"],
     );
-    assert.equal((await second.storage.getThread({ deployment: "default" }, thread_id))?.slot, null);
+    assert.equal((await second.storage.getThread({ deployment: "default" }, thread_id))?.lock, null);
   });
 });

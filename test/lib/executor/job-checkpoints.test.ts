@@ -38,7 +38,7 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
       resumable: false,
       created_at: NOW,
     },
-    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    expected: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: {}, config: {}, stateless: false },
     claim: { token: crypto.randomUUID(), lease_until: NOW + 10_000 },
     now: NOW,

@@ -1,16 +1,16 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
 
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { createRequestBinding, inScope } from "../../../lib/auth/binding.ts";
+import { createRequestAuthorizer, withFixedScope } from "../../../lib/auth/authorizer.ts";
 import type { Access } from "../../../lib/auth/principal.ts";
 import type { Environment } from "../../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions, type FeedbackTokens } from "../../../lib/feedback/mod.ts";
 import { createHandler, type Handler } from "../../../lib/http/handler.ts";
-import type { Directories, RequestNouns } from "../../../lib/service/nouns.ts";
+import type { InternalResources, RequestResources } from "../../../lib/service/resources.ts";
 import { type Service, type ServiceOptions, withInternals } from "../../../lib/service.ts";
 import type { Caller, Permission } from "../../../lib/storage/identity.ts";
 import type { FeedbackConfig, Storage } from "../../../lib/storage/mod.ts";
-import { EVERYTHING } from "../../../lib/storage/visibility.ts";
+import { NO_FILTER } from "../../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../../suite/kit.ts";
 import { addTraces } from "../../suite/traces.ts";
 import { idleGuards } from "../../support/guards.ts";
@@ -111,25 +111,25 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     ...options,
   });
   const { token, submit } = directory;
-  const feedback = { ...inScope<Feedback>(directory, scope), token, submit };
+  const feedback = { ...withFixedScope<Feedback>(directory, scope), token, submit };
   let sender = reader;
   // The routes of feedback use no more of a service than this.
   const service = { feedback } as unknown as Service;
   const access = {
     caller: async () => sender,
-    authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
+    authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: NO_FILTER }),
   } as unknown as Access;
   const handler = createHandler(
     withInternals(service, {
       access,
-      bind: (caller) => ({
-        ...createRequestBinding({ access, scope, environment, guards: idleGuards(environment) }, caller),
-        nouns: service as unknown as RequestNouns,
+      authorizeRequest: (caller) => ({
+        ...createRequestAuthorizer({ access, scope, environment, guards: idleGuards(environment) }, caller),
+        resources: service as unknown as RequestResources,
       }),
-      directories: {} as Directories,
+      internalResources: {} as InternalResources,
       options: {} as ServiceOptions,
       environment,
-      bus: { on: () => () => {} },
+      bus: { subscribe: () => () => {} },
     }),
   );
   const ids = new Map<string, string>();

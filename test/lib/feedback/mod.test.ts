@@ -392,7 +392,7 @@ describe("runs that are not known here", () => {
       const run = { run_id: UNKNOWN, thread_id: THREAD, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
       const outcome = await kit.storage.createRun(scope, {
         run: { ...run, multitask_strategy: "enqueue", stateless, resumable: false, created_at: NOW },
-        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        expected: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: THREAD, metadata: {}, config: {}, stateless },
         now: NOW,
       });

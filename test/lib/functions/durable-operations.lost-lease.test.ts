@@ -89,7 +89,7 @@ describe("a durable function", () => {
     const { run_id } = await runs.create(thread_id, request);
     await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).waiting_for !== undefined);
     let failures = 0;
-    faults.readEntries = (call) => {
+    faults.readJournalEntries = (call) => {
       if (++failures > 2) return call();
       throw new Error("the store could not be reached");
     };
@@ -190,7 +190,7 @@ describe("a durable function", () => {
     const { run_id } = await runs.create(thread_id, request);
     await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).waiting_for !== undefined);
     let deleted = false;
-    first.faults.readEntries = async (call) => {
+    first.faults.readJournalEntries = async (call) => {
       deleted ||= await second.storage.deleteThread({ deployment: "default" }, thread_id);
       return await call();
     };

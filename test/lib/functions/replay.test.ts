@@ -50,8 +50,8 @@ const status = async (
 /** Rows of the tables of calls. */
 async function rowsOf(kit: TestService, thread_id: string): Promise<{ calls: number; entries: number }> {
   const { storage } = serviceInternals(kit.service).options;
-  const call = await storage.newestCall({ deployment: "default" }, thread_id);
-  const entries = call ? await storage.readEntries({ deployment: "default" }, thread_id, call.call_id, 0) : [];
+  const call = await storage.getNewestCall({ deployment: "default" }, thread_id);
+  const entries = call ? await storage.readJournalEntries({ deployment: "default" }, thread_id, call.call_id, 0) : [];
   return { calls: call ? 1 : 0, entries: entries.length };
 }
 

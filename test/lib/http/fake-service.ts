@@ -1,14 +1,14 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
-import { createRequestBinding } from "../../../lib/auth/binding.ts";
-import { type Principal, unauthenticated } from "../../../lib/auth/principal.ts";
+import { createRequestAuthorizer } from "../../../lib/auth/authorizer.ts";
+import { anonymousPrincipal, type Principal } from "../../../lib/auth/principal.ts";
 import type { LogRecord } from "../../../lib/environment.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../../lib/http/handler.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../../lib/runs/mod.ts";
-import { requestNouns } from "../../../lib/service/callers.ts";
-import type { Directories } from "../../../lib/service/nouns.ts";
+import { createRequestResources } from "../../../lib/service/authorized-resources.ts";
 import { OPERATIONS } from "../../../lib/service/operations.ts";
+import type { InternalResources } from "../../../lib/service/resources.ts";
 import {
   type Metrics,
   type Readiness,
@@ -18,7 +18,7 @@ import {
 } from "../../../lib/service.ts";
 import type { Caller } from "../../../lib/storage/identity.ts";
 import type { Scope } from "../../../lib/storage/mod.ts";
-import { EVERYTHING } from "../../../lib/storage/visibility.ts";
+import { NO_FILTER } from "../../../lib/storage/visibility.ts";
 import { createReader } from "../../../lib/streams/log.ts";
 import { assertCode } from "../../support/error-codes.ts";
 import { idleGuards } from "../../support/guards.ts";
@@ -195,7 +195,7 @@ export function fake(options: FakeOptions = {}): Fake {
             if (key === "threads.searchEach") return await searchEach(...(args as Parameters<typeof searchEach>));
             if (key === "threads.historyEach") return await historyEach(...(args as Parameters<typeof historyEach>));
             // Of a call that nobody bounds nothing is said.
-            calls.push([key, ...(args.at(-1) === EVERYTHING ? args.slice(0, -1) : args)]);
+            calls.push([key, ...(args.at(-1) === NO_FILTER ? args.slice(0, -1) : args)]);
             return known[key]?.(...args) ?? {};
           },
       },
@@ -210,8 +210,8 @@ export function fake(options: FakeOptions = {}): Fake {
     return new Proxy({}, { get });
   };
   const access = {
-    principal: async () => options.principal ?? unauthenticated,
-    authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
+    principal: async () => options.principal ?? anonymousPrincipal,
+    authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: NO_FILTER }),
     caller: async () => ({}) as Caller,
     workspaces: async () => [],
     ...options.access,
@@ -234,7 +234,7 @@ export function fake(options: FakeOptions = {}): Fake {
     subscribe({ filter }: Scope, ...args: unknown[]) {
       calls.push(["protocol.subscribe", ...args]);
       const read = known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames);
-      return read(...args, filter ? { filter } : EVERYTHING);
+      return read(...args, filter ? { filter } : NO_FILTER);
     },
     recordAll: async () => {},
     kept: (_scope: Scope, ...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
@@ -243,11 +243,11 @@ export function fake(options: FakeOptions = {}): Fake {
   const directories = {
     ...Object.fromEntries(names.map((name) => [name, directory(name)])),
     protocol,
-  } as unknown as Directories;
-  const bind: ServiceInternals["bind"] = (caller) => {
+  } as unknown as InternalResources;
+  const bind: ServiceInternals["authorizeRequest"] = (caller) => {
     const guards = idleGuards(environment);
-    const binding = createRequestBinding({ access, scope: { deployment: "default" }, environment, guards }, caller);
-    return { guard: binding.guard, nouns: requestNouns(directories, binding) };
+    const binding = createRequestAuthorizer({ access, scope: { deployment: "default" }, environment, guards }, caller);
+    return { guardResponse: binding.guardResponse, resources: createRequestResources(directories, binding) };
   };
   const service = {
     feedback: noun("feedback"),

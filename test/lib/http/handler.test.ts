@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { type Principal, unauthenticated } from "../../../lib/auth/principal.ts";
+import { anonymousPrincipal, type Principal } from "../../../lib/auth/principal.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { type App, createHandler, type HandlerOptions } from "../../../lib/http/handler.ts";
 import { createHeaderCopier } from "../../../lib/http/request.ts";
 import { loadAllRoutes } from "../../../lib/http/routes/mod.ts";
 import { GROUP_OPTIONS, httpSchema } from "../../../lib/options/http.ts";
-import { problemsIn } from "../../../lib/validation.ts";
+import { findProblems } from "../../../lib/validation.ts";
 import { testAccounts, testService } from "../../suite/kit.ts";
 import { type Fake, type FakeOptions, fake, THREAD } from "./fake-service.ts";
 
@@ -328,7 +328,7 @@ describe("http.configurable_headers", () => {
   it("takes lists of names", () => {
     for (const name of ["includes", "excludes"]) {
       const found = (value: unknown): string =>
-        problemsIn(httpSchema, { configurable_headers: { [name]: value } }).join();
+        findProblems(httpSchema, { configurable_headers: { [name]: value } }).join();
       assert.equal(found(["x-*", "Accept"]), "");
       for (const wrong of ["x-*", [5], ["a b"], [""], { 0: "x" }]) assert.match(found(wrong), /must be a list/);
     }
@@ -421,7 +421,7 @@ describe("log records", () => {
   });
 
   it("say nothing of refusals", async () => {
-    const principal: Principal = unauthenticated;
+    const principal: Principal = anonymousPrincipal;
     const refused = (): never => {
       throw new ServiceError("not_found", "Thread not found");
     };

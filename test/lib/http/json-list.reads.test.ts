@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { type SqlDriver, sqlStorage } from "../../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../../adapters/sqlite/node.ts";
 import { createHandler } from "../../../lib/http/handler.ts";
-import { firstItem } from "../../../lib/json.ts";
+import { parseFirstItem } from "../../../lib/json.ts";
 import type { RunCreate } from "../../../lib/mod.ts";
 import type { ItemCondition } from "../../../lib/storage/items.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
@@ -266,19 +266,19 @@ describe("firstItem", () => {
   const text = JSON.stringify([item, { g: 1 }]).replaceAll("ü", "\\u00fc");
 
   it("gives the first item of a list", () => {
-    assert.deepEqual(firstItem(text), item);
-    assert.deepEqual(firstItem("[1]"), 1);
-    assert.deepEqual(firstItem('["a","b"]'), "a");
-    assert.deepEqual(firstItem(" [1]"), undefined);
-    assert.deepEqual(firstItem("[]"), undefined);
-    assert.deepEqual(firstItem("{}"), undefined);
+    assert.deepEqual(parseFirstItem(text), item);
+    assert.deepEqual(parseFirstItem("[1]"), 1);
+    assert.deepEqual(parseFirstItem('["a","b"]'), "a");
+    assert.deepEqual(parseFirstItem(" [1]"), undefined);
+    assert.deepEqual(parseFirstItem("[]"), undefined);
+    assert.deepEqual(parseFirstItem("{}"), undefined);
   });
 
   it("gives what is left of it, wherever the text is cut off", () => {
     const end = text.indexOf(',{"g"');
     const rest = text.indexOf(',"c"');
     for (let at = text.indexOf("b"); at <= end; at += 1) {
-      const found = firstItem(text.slice(0, at)) as { a: string };
+      const found = parseFirstItem(text.slice(0, at)) as { a: string };
       if (at < rest) assert.ok(item.a.startsWith(found.a), `${at}: ${found.a}`);
       else assert.equal(found.a, item.a, `${at}`);
     }

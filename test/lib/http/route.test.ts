@@ -1,7 +1,7 @@
 /** The route table agrees with itself, and with what its handlers do. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { unauthenticated } from "../../../lib/auth/principal.ts";
+import { anonymousPrincipal } from "../../../lib/auth/principal.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import { resolveAccess } from "../../../lib/http/access.ts";
 import type { Handler } from "../../../lib/http/handler.ts";
@@ -11,7 +11,7 @@ import { GROUP_OPTIONS } from "../../../lib/options/http.ts";
 import type { CommandCaller } from "../../../lib/protocol/mod.ts";
 import { OPERATIONS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
 import type { ServiceInternals } from "../../../lib/service.ts";
-import { EVERYTHING } from "../../../lib/storage/visibility.ts";
+import { NO_FILTER } from "../../../lib/storage/visibility.ts";
 import { until } from "../../support/until.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake-service.ts";
 
@@ -96,13 +96,15 @@ let changesFound = 0;
 /** The calls that the last request made, as `threads.copy: create`. */
 const operations: string[] = [];
 for (const [noun, rows] of [...Object.entries(OPERATIONS), ...Object.entries(ROUTE_OPERATIONS)]) {
-  for (const [name, row] of Object.entries<{ readonly kind: string; bind(...args: unknown[]): unknown }>(rows)) {
-    const { kind, bind } = row;
+  for (const [name, row] of Object.entries<{ readonly kind: string; withAuthorization(...args: unknown[]): unknown }>(
+    rows,
+  )) {
+    const { kind, withAuthorization } = row;
     const noted = (...args: unknown[]): unknown => {
       operations.push(`${noun}.${name}: ${kind}`);
-      return bind(...args);
+      return withAuthorization(...args);
     };
-    Object.assign(row, { bind: noted });
+    Object.assign(row, { withAuthorization: noted });
   }
 }
 
@@ -171,7 +173,7 @@ describe("the route table", () => {
       const access: Partial<ServiceInternals["access"]> = {
         async authorize(_caller, event, value) {
           events.add(event);
-          return { value, visibility: EVERYTHING };
+          return { value, visibility: NO_FILTER };
         },
       };
       const user = { identity: "ann", is_authenticated: true, display_name: "ann", permissions: [] };
@@ -196,7 +198,7 @@ describe("the route table", () => {
         answers,
         // The run of a chat.
         run: { stream_mode: ["messages-tuple"], input: { messages: [{ type: "human", id: "u" }] } },
-        principal: { ...unauthenticated, user },
+        principal: { ...anonymousPrincipal, user },
       });
       if (!route.upgrades) runEvents.stop();
       result.resolve({});

@@ -55,7 +55,7 @@ async function world(test: (world: World) => Promise<void>): Promise<void> {
   const { service } = made;
   const events = new MemoryEvents();
   const protocol = createProtocol({
-    ...serviceInternals(service).directories,
+    ...serviceInternals(service).internalResources,
     events,
     scope,
     environment: { log: () => {} },

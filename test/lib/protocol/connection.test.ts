@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createBunSocket } from "../../../adapters/node/bun-socket.ts";
-import { createBudget, tickLimit } from "../../../lib/environment.ts";
+import { createSemaphore, createTickBudget } from "../../../lib/environment.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import { until } from "../../support/until.ts";
 import { event } from "./protocol.harness.ts";
@@ -88,7 +88,7 @@ describe("a session whose client does not read", () => {
   });
 
   it("shares the room for whole messages with all sockets that cannot send parts", async () => {
-    const largeMessageBudget = createBudget(500_000);
+    const largeMessageBudget = createSemaphore(500_000);
     const [stalled, other] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
     const large = event(1, "values", { data: { text: "x".repeat(400_000) } });
     for (const { send, events, socket } of [stalled, other]) {
@@ -140,7 +140,7 @@ describe("a session whose client does not read", () => {
 describe("the commands of sockets", () => {
   it("take turns", async () => {
     const deferred: (() => void)[] = [];
-    const commandBudget = tickLimit({ defer: (fn) => void deferred.push(fn) }, 1);
+    const commandBudget = createTickBudget({ defer: (fn) => void deferred.push(fn) }, 1);
     const [one, other] = [world({ commandBudget }), world({ commandBudget })];
     for (const id of [1, 2]) for (const { session } of [one, other]) session.onMessage(command(id));
     const counts: number[] = [];

@@ -1,7 +1,7 @@
 /** A WebSocket session with a socket and events in memory. */
 
 import { createRevocationCheck } from "../../../lib/auth/revocation.ts";
-import { createBudget, systemEnvironment, tickLimit } from "../../../lib/environment.ts";
+import { createSemaphore, createTickBudget, systemEnvironment } from "../../../lib/environment.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AuthorizedThreadStream } from "../../../lib/protocol/authorization.ts";
@@ -75,9 +75,9 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
   const guards = idleGuards(environment);
   const session = createSocketSession({
     ...{ environment, thread, socket, thread_id: THREAD, max_bytes: 1_000, ids: {} },
-    sendBudget: tickLimit(environment, 64),
-    commandBudget: tickLimit(environment, 1),
-    largeMessageBudget: createBudget(1024 * 1024),
+    sendBudget: createTickBudget(environment, 64),
+    commandBudget: createTickBudget(environment, 1),
+    largeMessageBudget: createSemaphore(1024 * 1024),
     async parse(text) {
       try {
         return JSON.parse(text);

@@ -1,7 +1,7 @@
 /** WebSocket sessions of the thread event protocol, with a socket and events in memory. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { tickLimit } from "../../../lib/environment.ts";
+import { createTickBudget } from "../../../lib/environment.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { CommandAnswer } from "../../../lib/protocol/mod.ts";
@@ -307,7 +307,7 @@ describe("a session", () => {
 
   it("sends when other sessions leave it room in the tick", async () => {
     const ticks: (() => void)[] = [];
-    const sendBudget = tickLimit({ defer: (fn) => void ticks.push(fn) }, 1);
+    const sendBudget = createTickBudget({ defer: (fn) => void ticks.push(fn) }, 1);
     const { events, send, seqs } = world({ sendBudget });
     await send("subscription.subscribe", { channels: ["values"] });
     sendBudget.spend(1);

@@ -1,7 +1,7 @@
 /** The table of operations: it has each call of a service, and each call asks about the events of its row alone. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { OPEN_OPERATIONS, OPERATIONS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
+import { OPERATIONS, OPERATIONS_WITHOUT_HANDLERS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
 import { userNamed } from "../../support/users.ts";
@@ -42,8 +42,8 @@ describe("the table of operations", () => {
   after(() => kit[Symbol.asyncDispose]());
 
   function callerNouns() {
-    const { access, bind } = serviceInternals(kit.service);
-    const { runs, protocol } = bind(() => access.user(user)).nouns;
+    const { access, authorizeRequest } = serviceInternals(kit.service);
+    const { runs, protocol } = authorizeRequest(() => access.user(user)).resources;
     const nouns = kit.service.as({ user });
     return { ...nouns, runs: { ...runs, ...nouns.runs }, protocol };
   }
@@ -58,16 +58,16 @@ describe("the table of operations", () => {
     });
     assert.ok(methods.length > 100, `only ${methods.length} methods were found`);
     // All calls of `accounts` are alike.
-    const { accounts, ...others } = OPEN_OPERATIONS;
+    const { accounts, ...others } = OPERATIONS_WITHOUT_HANDLERS;
     assert.equal(accounts, "host");
     const named = [...callsOf(OPERATIONS), ...callsOf(others)];
     assert.deepEqual(named.sort(), methods.filter((name) => !name.startsWith("accounts.")).sort());
   });
 
   it("has each method of the nouns behind it, but those that only the service itself calls", () => {
-    const { directories } = serviceInternals(kit.service);
-    const named = [...callsOf(OPERATIONS), ...callsOf(OPEN_OPERATIONS), ...callsOf(ROUTE_OPERATIONS)];
-    const unnamed = callsOf(directories).filter((call) => !named.includes(call));
+    const { internalResources } = serviceInternals(kit.service);
+    const named = [...callsOf(OPERATIONS), ...callsOf(OPERATIONS_WITHOUT_HANDLERS), ...callsOf(ROUTE_OPERATIONS)];
+    const unnamed = callsOf(internalResources).filter((call) => !named.includes(call));
     assert.deepEqual(unnamed.sort(), INTERNAL);
   });
 

@@ -1,7 +1,7 @@
 /** What is published about a verb that has succeeded, and who hears it, here and in other processes. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Bus, createBus, type Origin, withBus } from "../../../lib/storage/bus.ts";
+import { type ChangeOrigin, createEventBus, type EventBus, publishChanges } from "../../../lib/storage/event-bus.ts";
 import type { SignalKind, Signals, Storage } from "../../../lib/storage/mod.ts";
 import { type Sent, ticks, until, world } from "../webhooks/webhooks.harness.ts";
 
@@ -27,8 +27,8 @@ function storageOf(answers: Readonly<Record<string, unknown>>): {
 } {
   const published: Published = [];
   const here: Published = [];
-  const bus: Bus = {
-    ...createBus(undefined, "own", environment),
+  const bus: EventBus = {
+    ...createEventBus(undefined, "own", environment),
     publish(kind, id, to) {
       if (to !== "here") published.push([kind, id]);
       if (to !== "elsewhere") here.push([kind, id]);
@@ -42,7 +42,7 @@ function storageOf(answers: Readonly<Record<string, unknown>>): {
     },
   ]);
   const storage = { single_process: false, ...Object.fromEntries(verbs) } as unknown as Storage;
-  return { storage: withBus(storage, bus), published, here };
+  return { storage: publishChanges(storage, bus), published, here };
 }
 
 /** Calls one verb and gives what it published to other processes, in order. */
@@ -64,15 +64,15 @@ async function told(
 }
 
 /** A bus, and what its listeners hear. */
-function listening(signals?: Signals, origin = "own"): { readonly bus: Bus; readonly heard: string[] } {
-  const bus = createBus(signals, origin, environment);
+function listening(signals?: Signals, origin = "own"): { readonly bus: EventBus; readonly heard: string[] } {
+  const bus = createEventBus(signals, origin, environment);
   const heard: string[] = [];
   const hear =
     (name: string) =>
-    (id: string | undefined, from: Origin): void =>
+    (id: string | undefined, from: ChangeOrigin): void =>
       void heard.push(`${name} ${id ?? "?"} ${from}`);
-  for (const kind of ["run", "work", "thread"] as const) bus.on(kind, null, hear(kind));
-  bus.on("thread", "t", hear("that thread"));
+  for (const kind of ["run", "work", "thread"] as const) bus.subscribe(kind, null, hear(kind));
+  bus.subscribe("thread", "t", hear("that thread"));
   return { bus, heard };
 }
 
@@ -91,12 +91,12 @@ describe("a bus", () => {
 
   it("tells all listeners that anything may have changed, and nobody who has left", async () => {
     const { bus, heard } = listening();
-    const leave = bus.on("deliveries", "d", (id) => void heard.push(`deliveries ${id}`));
+    const leave = bus.subscribe("deliveries", "d", (id) => void heard.push(`deliveries ${id}`));
     leave();
     leave();
     bus.publish("deliveries", "d");
     await ticks();
-    bus.checkAll();
+    bus.notifyAll();
     const all = ["run ? unknown", "work ? unknown", "thread ? unknown", "that thread ? unknown"];
     assert.deepEqual(heard, all);
   });
@@ -105,7 +105,7 @@ describe("a bus", () => {
     const listeners = new Set<Parameters<Signals["subscribe"]>[0]>();
     const hub: Signals = {
       publish: (kind, id) => {
-        for (const listener of listeners) listener.heard(kind, id);
+        for (const listener of listeners) listener.onSignal(kind, id);
       },
       subscribe(listener) {
         listeners.add(listener);
@@ -128,7 +128,7 @@ describe("a bus", () => {
     assert.deepEqual(one.heard, ["run r elsewhere", ...thread, "run s here"]);
     assert.deepEqual(two.heard, ["work me@home elsewhere", ...thread, "run r here"]);
     one.heard.length = 0;
-    for (const listener of listeners) listener.missed();
+    for (const listener of listeners) listener.onGap();
     assert.equal(one.heard.length, 4);
     for (const { bus } of [one, two]) bus.close();
     assert.equal(listeners.size, 0);
@@ -189,7 +189,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, {}), [...over, "deliveries d"]);
     assert.deepEqual(await publishedBy("requeueRun", true, lease), ["work d"]);
     assert.deepEqual(await publishedBy("requeueRun", false, lease), []);
-    assert.deepEqual(await publishedBy("releaseSlot", undefined, lease), ["work d"]);
+    assert.deepEqual(await publishedBy("releaseThreadLock", undefined, lease), ["work d"]);
     assert.deepEqual(await publishedBy("redeliver", true, "r"), ["deliveries d"]);
   });
 
@@ -206,7 +206,14 @@ describe("a storage with a bus", () => {
 
   it("tells nothing of what has failed", async () => {
     const failure = new Error("the store cannot be reached");
-    for (const verb of ["createRun", "stopRuns", "saveProgress", "finishRun", "releaseSlot", "deleteThread"] as const) {
+    for (const verb of [
+      "createRun",
+      "stopRuns",
+      "saveProgress",
+      "finishRun",
+      "releaseThreadLock",
+      "deleteThread",
+    ] as const) {
       assert.deepEqual(await publishedBy(verb, failure, lease, {}), []);
     }
   });
@@ -216,7 +223,7 @@ describe("a storage with a bus", () => {
     assert.deepEqual((await told("saveProgress", true, lease, progress)).here, []);
     assert.deepEqual((await told("finishRun", { next: null }, lease, { waiting: true })).here, ["thread t"]);
     assert.deepEqual((await told("createRun", { kind: "created", ...made("r") }, {})).here, ["thread t"]);
-    assert.deepEqual((await told("releaseSlot", undefined, lease)).here, ["work d"]);
+    assert.deepEqual((await told("releaseThreadLock", undefined, lease)).here, ["work d"]);
     assert.deepEqual((await told("deleteThread", true, "t")).here, ["thread t", "work d"]);
   });
 
@@ -227,14 +234,14 @@ describe("a storage with a bus", () => {
       async getRun(): Promise<string | undefined> {
         return this.#rows[0];
       }
-      async releaseSlot(): Promise<void> {
+      async releaseThreadLock(): Promise<void> {
         this.#rows.pop();
       }
     }
-    const bus = createBus(undefined, "own", environment);
-    const storage = withBus(new Own() as unknown as Storage, bus);
+    const bus = createEventBus(undefined, "own", environment);
+    const storage = publishChanges(new Own() as unknown as Storage, bus);
     assert.equal(await storage.getRun(SCOPE, "r"), "row");
-    await storage.releaseSlot(SCOPE, lease);
+    await storage.releaseThreadLock(SCOPE, lease);
     assert.equal(await storage.getRun(SCOPE, "r"), undefined);
     assert.equal(storage.single_process, false);
     assert.equal(storage.now, undefined);

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { inScope } from "../../../lib/auth/binding.ts";
+import { withFixedScope } from "../../../lib/auth/authorizer.ts";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../../lib/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";
-import { type ItemCondition, meets } from "../../../lib/storage/items.ts";
-import type { SweepTerms } from "../../../lib/storage/mod.ts";
+import { type ItemCondition, matchesConditions } from "../../../lib/storage/items.ts";
+import type { RetentionLimits } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { conditionsOf } from "../../../lib/store/bounds.ts";
 import { createStore, type Store } from "../../../lib/store/mod.ts";
@@ -169,7 +169,7 @@ describe("filters of the store", () => {
 
   it("never fail on what a value holds", () => {
     const odd = { valueOf: 1, toString: 1, n: null, l: [5], o: { toString: 2, valueOf: 2 }, b: true, s: " 7 " };
-    const is = (...condition: ItemCondition): boolean => meets(odd, [condition]);
+    const is = (...condition: ItemCondition): boolean => matchesConditions(odd, [condition]);
     assert.equal(is("o", "gt", 1), false);
     assert.equal(is("o", "lte", 1), false);
     assert.equal(is("n", "gte", 0), true, "as LangGraph's: Number(null) is 0");
@@ -233,8 +233,8 @@ describe("the lives of items", () => {
     const environment = testClock();
     const { storage, faults } = faulty();
     let sweeps = 0;
-    faults.sweep = (call, [, terms]) => {
-      if ((terms as SweepTerms).items_expired_by === undefined) return call();
+    faults.deleteExpired = (call, [, terms]) => {
+      if ((terms as RetentionLimits).items_expired_by === undefined) return call();
       if (++sweeps === 1) throw new Error("the disk is on fire");
       return call();
     };
@@ -246,7 +246,7 @@ describe("the lives of items", () => {
     assert.equal(failures.length, 1);
     await environment.advance(MINUTE);
     assert.ok(sweeps >= 2);
-    const left = await storage.sweep(
+    const left = await storage.deleteExpired(
       { deployment: "default" },
       { items_expired_by: environment.now(), limit: 10, now: environment.now() },
     );
@@ -258,7 +258,10 @@ describe("the visibility of a caller of the store", () => {
   /** The store in the scope of a filter. */
   function limited({ service }: TestService, filter: Filter): Store {
     const { options, environment } = serviceInternals(service);
-    return inScope<Store>(createStore({ storage: options.storage, environment }), { deployment: "default", filter });
+    return withFixedScope<Store>(createStore({ storage: options.storage, environment }), {
+      deployment: "default",
+      filter,
+    });
   }
 
   it("bounds every call", async () => {

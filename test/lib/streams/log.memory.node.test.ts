@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { setImmediate as tick } from "node:timers/promises";
-import { tickLimit } from "../../../lib/environment.ts";
+import { createTickBudget } from "../../../lib/environment.ts";
 import { Cursor, Log, type Page } from "../../../lib/streams/log.ts";
 import { collect } from "../../support/heap.ts";
 
@@ -49,7 +49,7 @@ async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
 }
 
 it("is not what it was given of a page", async () => {
-  const cursor = new Reading(new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 1_000_000)), 0);
+  const cursor = new Reading(new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 1_000_000)), 0);
   const refs = await readFirst(cursor);
   for (let tries = 0; tries < 50 && refs[0]?.deref(); tries++) {
     await tick();

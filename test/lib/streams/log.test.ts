@@ -1,7 +1,7 @@
 /** Readers of a log, where what they read from the store meets what is in memory. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { tickLimit } from "../../../lib/environment.ts";
+import { createTickBudget } from "../../../lib/environment.ts";
 import { Cursor, Log, type Page } from "../../../lib/streams/log.ts";
 
 interface Item {
@@ -57,7 +57,7 @@ class Reading extends Cursor<Item> {
 it("a page of which nothing is shown does not keep its reader from what is in memory already", {
   timeout: 5_000,
 }, async () => {
-  const ring = new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 1_000_000));
+  const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 1_000_000));
   ring.add(1, 2);
   const reader = new Reading(ring, 4, () => {
     // Stored and announced while the page is read.
@@ -96,7 +96,7 @@ class Behind extends Cursor<Item> {
 
 it("a reader that falls behind again reads what the rest of its last page had", { timeout: 5_000 }, async () => {
   const largeAt = (place: number): Item => ({ place, data: `${place}`.padEnd(40_000, "x") });
-  const ring = new Ring(tickLimit({ defer: (call) => void setImmediate(call) }, 10_000_000));
+  const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 10_000_000));
   const stored = Array.from({ length: 60 }, (_, n) => largeAt(n + 1));
   ring.addAll(stored.slice(0, 3));
   const reader = new Behind(ring, stored).reader();

@@ -4,7 +4,7 @@ import process from "node:process";
 import { describe, it } from "node:test";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import { fromFunctions } from "../../../lib/mod.ts";
-import type { Bus } from "../../../lib/storage/bus.ts";
+import type { EventBus } from "../../../lib/storage/event-bus.ts";
 import type { Scope } from "../../../lib/storage/mod.ts";
 import type { Frame } from "../../../lib/streams/frames.ts";
 import { StreamHub } from "../../../lib/streams/hub.ts";
@@ -167,7 +167,7 @@ describe("many readers", () => {
 
   it("leave when their thread cannot be read", async () => {
     const clock = testClock();
-    const bus = { on: () => () => {} } as unknown as Bus;
+    const bus = { on: () => () => {} } as unknown as EventBus;
     const getThread = (): never => {
       throw new Error("down");
     };

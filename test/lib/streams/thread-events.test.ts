@@ -338,7 +338,7 @@ describe("the events of a thread", () => {
     const { thread_id, live } = await opened(service);
     for (let n = 0; n < 12; n++) await finished(service, thread_id, ask("talker"));
     await live.ends(12);
-    const { protocol } = serviceInternals(service).directories;
+    const { protocol } = serviceInternals(service).internalResources;
     const scope = { deployment: "default" };
     const since = live.events.at(-5)?.seq ?? 0;
     const filters = [ALL, { channels: ["messages"] }, { ...ALL, since }, { channels: ["tools"] }, { ...ALL, since: 1 }];

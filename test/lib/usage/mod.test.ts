@@ -73,7 +73,7 @@ describe("sealing", () => {
       },
     };
     let now = 10 * HOUR + 119_999;
-    const identity = { names: () => assert.fail("nothing is to be named") };
+    const identity = { readNames: () => assert.fail("nothing is to be named") };
     const terms = { storage, identity, enabled: true, unreadable_workspaces: "refuse" } as const;
     const usage = createUsage({ ...terms, environment: { now: () => now } });
     await usage.seal();

@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
-import { createBus } from "../../../lib/storage/bus.ts";
+import { createEventBus } from "../../../lib/storage/event-bus.ts";
 import { createDeliveries } from "../../../lib/webhooks/deliver.ts";
 import type { DeliveryDetail } from "../../../lib/webhooks/deliveries.ts";
 import { SendError } from "../../../lib/webhooks/exchange.ts";
@@ -157,7 +157,7 @@ describe("a webhook to an address that is not public", () => {
       });
       await storage.finishRun(here, lease, finish());
     }
-    const bus = createBus(undefined, "", systemEnvironment());
+    const bus = createEventBus(undefined, "", systemEnvironment());
     const deliveries = createDeliveries({
       storage,
       bus,
@@ -176,7 +176,7 @@ describe("a webhook to an address that is not public", () => {
       user_agent: "greenroom",
     });
     try {
-      bus.checkAll();
+      bus.notifyAll();
       await until(() => deliveries.counters().failed === urls.length);
       const { attempts, delivered, retried } = deliveries.counters();
       assert.deepEqual([attempts, delivered, retried], [urls.length, 0, 0], "the first refusal is the last word");

@@ -1,9 +1,15 @@
 /** Runs that have ended, a clock that jumps, and requests that the test answers. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { inScope } from "../../../lib/auth/binding.ts";
+import { withFixedScope } from "../../../lib/auth/authorizer.ts";
 import type { Environment, LogRecord } from "../../../lib/environment.ts";
-import { type Bus, type BusListener, createBus, type Origin, withBus } from "../../../lib/storage/bus.ts";
+import {
+  type ChangeListener,
+  type ChangeOrigin,
+  createEventBus,
+  type EventBus,
+  publishChanges,
+} from "../../../lib/storage/event-bus.ts";
 import type { DeliveryRow, Storage } from "../../../lib/storage/mod.ts";
 import { createDeliveries, type Deliveries, type Webhooks } from "../../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../../lib/webhooks/options.ts";
@@ -30,7 +36,7 @@ export interface Sent {
 }
 
 /** `wake`: runs with webhooks have ended, here or in another process. */
-export type Sender = Webhooks & Pick<Deliveries, "counters" | "stop"> & { wake(from?: Origin): void };
+export type Sender = Webhooks & Pick<Deliveries, "counters" | "stop"> & { wake(from?: ChangeOrigin): void };
 
 export interface World extends AsyncDisposable {
   readonly storage: Storage;
@@ -107,15 +113,15 @@ export async function world(options: WorldOptions = {}): Promise<World> {
     },
     open(more = {}) {
       const settings = { policy: policyOf(), headers: [], secrets: [], loopback: null, transport: null };
-      let heard: BusListener = () => {};
-      const bus = createBus(undefined, "", environment);
-      const on: Bus["on"] = (kind, id, listener) => {
+      let heard: ChangeListener = () => {};
+      const bus = createEventBus(undefined, "", environment);
+      const subscribe: EventBus["subscribe"] = (kind, id, listener) => {
         heard = listener;
-        return bus.on(kind, id, listener);
+        return bus.subscribe(kind, id, listener);
       };
       const deliveries = createDeliveries({
-        storage: withBus(storage, bus),
-        bus: { ...bus, on },
+        storage: publishChanges(storage, bus),
+        bus: { ...bus, subscribe },
         scope: here,
         environment,
         settings: { ...settings, ...DELIVERY_DEFAULTS, ...more },
@@ -128,7 +134,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       const wake: Sender["wake"] = (from = "here") => heard(here.deployment, from);
       wake();
       const { counters, stop } = deliveries;
-      return { ...inScope<Webhooks>(deliveries, here), counters, stop, wake };
+      return { ...withFixedScope<Webhooks>(deliveries, here), counters, stop, wake };
     },
     async row(id) {
       return (await deliveryOf(storage, here, id)) ?? assert.fail(`there is no delivery ${id}`);

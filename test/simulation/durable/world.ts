@@ -143,7 +143,7 @@ export class World {
         ? {
             multi_process: true,
             signals: {
-              publish: (kind, id) => bring((listener) => listener.heard(kind, id)),
+              publish: (kind, id) => bring((listener) => listener.onSignal(kind, id)),
               subscribe: (listener) => {
                 this.listeners.set(listener, life);
                 return () => void this.listeners.delete(listener);

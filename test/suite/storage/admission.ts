@@ -77,7 +77,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const again = await create(storage, assistant, "t", "r3", rollback);
       assert.ok(again.kind === "repeated" && again.run?.run_id === "r2");
       assert.equal(await statuses(storage, "t"), "r2 pending", "a repeated rollback removes nothing");
-      await storage.releaseSlot(here, lease);
+      await storage.releaseThreadLock(here, lease);
       await storage.deleteThread(here, "t");
       await aThread(storage, "t");
       assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency: second }), gone);
@@ -95,7 +95,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const { run } = await stateless(storage, assistant, "r4", { idempotency: key });
       const outcome = await storage.createRun(here, {
         run: newRun("thread-r5", "r5", { stateless: true }),
-        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        expected: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "thread-r5", metadata: {}, config: {}, stateless: true },
         idempotency: key,
         now: 1100,
@@ -110,9 +110,9 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
       const terms = { ...ages, limit: 10, now: 9000 };
       await created(storage, assistant, "t", "r1", { idempotency });
-      assert.equal(await storage.sweep(here, { ...terms, keys_before: 1100 }), 0);
+      assert.equal(await storage.deleteExpired(here, { ...terms, keys_before: 1100 }), 0);
       assert.equal((await create(storage, assistant, "t", "r2", { idempotency })).kind, "repeated");
-      assert.equal(await storage.sweep(here, { ...terms, keys_before: 1101 }), 1);
+      assert.equal(await storage.deleteExpired(here, { ...terms, keys_before: 1101 }), 1);
       await created(storage, assistant, "t", "r2", { idempotency });
     });
   });
@@ -146,11 +146,11 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "1" };
       const first = await created(storage, assistant, "t", "r1", { ...answer("a"), idempotency });
-      assert.equal(await storage.findRepeated(here, { ...idempotency, key: "l" }), null);
+      assert.equal(await storage.findRepeatedRun(here, { ...idempotency, key: "l" }), null);
       const { run } = first;
-      const known = await storage.findRepeated(here, idempotency);
+      const known = await storage.findRepeatedRun(here, idempotency);
       assert.deepEqual([known?.run, known?.same_body], [run, true]);
-      assert.equal((await storage.findRepeated(here, { ...idempotency, body_hash: "2" }))?.same_body, false);
+      assert.equal((await storage.findRepeatedRun(here, { ...idempotency, body_hash: "2" }))?.same_body, false);
       const again = await create(storage, assistant, "t", "r2", { ...answer("a"), idempotency });
       assert.deepEqual(again, { kind: "repeated", run, same_body: true });
       const replacing = { run: { resume_targets: ["a"], multitask_strategy: "rollback" } } as const;
@@ -191,7 +191,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await create(storage, assistant, "v", "v1", { limits, idempotency }), full);
       const outcome = await storage.createRun(here, {
         run: newRun("w", "w1"),
-        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        expected: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "w", metadata: {}, config: {}, stateless: false },
         limits,
         now: 1100,
@@ -284,15 +284,30 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
   api.describe("activity", () => {
     test("counts due, scheduled and running runs", async (storage) => {
       const assistant = await anAssistant(storage);
-      assert.deepEqual(await storage.activity(here, 1000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
+      assert.deepEqual(await storage.countActiveRuns(here, 1000), {
+        pending: 0,
+        scheduled: 0,
+        running: 0,
+        oldest_due: null,
+      });
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await created(storage, assistant, "t", "r2", { run: { created_at: 1500 } });
       await created(storage, assistant, "t", "r3", { run: { created_at: 1200 }, now: 1200 });
-      assert.deepEqual(await storage.activity(here, 1400), { pending: 1, scheduled: 1, running: 1, oldest_due: 1200 });
-      assert.deepEqual(await storage.activity(here, 1500), { pending: 2, scheduled: 0, running: 1, oldest_due: 1200 });
+      assert.deepEqual(await storage.countActiveRuns(here, 1400), {
+        pending: 1,
+        scheduled: 1,
+        running: 1,
+        oldest_due: 1200,
+      });
+      assert.deepEqual(await storage.countActiveRuns(here, 1500), {
+        pending: 2,
+        scheduled: 0,
+        running: 1,
+        oldest_due: 1200,
+      });
       await storage.finishRun(here, lease, finish());
-      assert.equal((await storage.activity(here, 1500)).running, 0);
+      assert.equal((await storage.countActiveRuns(here, 1500)).running, 0);
     });
 
     test("lists the runs of a thread after one of them", async (storage) => {

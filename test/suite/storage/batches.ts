@@ -1,7 +1,7 @@
 /** Tests of `createRuns`: it creates all runs or none. */
 
 import assert from "node:assert/strict";
-import type { AssistantRow, CreateRun, CreateRunsOutcome, NewRun, Storage } from "../../../lib/storage/mod.ts";
+import type { AssistantRow, CreateRun, CreateRunsResult, NewRun, Storage } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
 import {
   anAssistant,
@@ -30,7 +30,7 @@ function alone(
   const thread_id = `thread-${run_id}`;
   return {
     run: newRun(thread_id, run_id, { stateless: true, ...run }),
-    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    expected: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: { of: run_id }, config: {}, stateless: true },
     now: 1100,
     ...more,
@@ -65,7 +65,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         assert.deepEqual(stopped, []);
         assert.equal(claimed?.lease.token, i === 1 ? "w" : undefined);
         assert.equal(run.status, i === 1 ? "running" : "pending");
-        if (claimed) assert.deepEqual([claimed.run, claimed.thread.slot], [run, { token: "w", until: 5000 }]);
+        if (claimed) assert.deepEqual([claimed.run, claimed.thread.lock], [run, { token: "w", until: 5000 }]);
       }
       assert.equal(await countThreads(storage, here, { metadata: { a: 1 } }), 1);
       const next = await claimNext(storage, here, claimTerms("x"));
@@ -77,10 +77,10 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const thread = await storage.getThread(here, "t");
-      const seen = { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? 0 };
+      const expected = { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? 0 };
       const onThread = (run_id: string, more: Partial<CreateRun> = {}, run?: Partial<NewRun>): CreateRun => ({
         run: newRun("t", run_id, run),
-        seen,
+        expected,
         now: 1100,
         ...more,
       });
@@ -88,13 +88,13 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       const update_thread = { metadata: { lost: 1 }, config: { lost: 1 } };
       const limits = { pending_per_thread: 10, pending: 2 };
       const refused = (index: number, outcome: unknown): unknown => ({ kind: "refused", index, outcome });
-      const cases: readonly (readonly [string, CreateRunsOutcome | unknown, CreateRun[]])[] = [
+      const cases: readonly (readonly [string, CreateRunsResult | unknown, CreateRun[]])[] = [
         [
           "the assistant changed",
           refused(0, { kind: "stale" }),
           [
             alone(assistant, "r1", { claim, idempotency: key("k") }),
-            alone(assistant, "r2", { seen: { assistant_revision: assistant.revision - 1, thread_revision: null } }),
+            alone(assistant, "r2", { expected: { assistant_revision: assistant.revision - 1, thread_revision: null } }),
           ],
         ],
         [
@@ -129,7 +129,12 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         assert.deepEqual(await storage.getThread(here, "t"), thread, why);
         assert.equal(await countThreads(storage, here, { metadata: { lost: 1 } }), 0);
       }
-      assert.deepEqual(await storage.activity(here, 9000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
+      assert.deepEqual(await storage.countActiveRuns(here, 9000), {
+        pending: 0,
+        scheduled: 0,
+        running: 0,
+        oldest_due: null,
+      });
       // A failed batch keeps no idempotency key.
       const keyed = ["r1", "r2"].map((id) => alone(assistant, id, { limits, idempotency: key(id) }));
       assert.equal((await storage.createRuns(here, keyed)).kind, "created");
@@ -141,7 +146,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const batch = (name: string): CreateRun[] =>
         ["a", "b"].map((of) => alone(assistant, `${name}-${of}`, { idempotency: key(of) }));
-      const broken = alone(assistant, "never", { seen: { assistant_revision: -1, thread_revision: null } });
+      const broken = alone(assistant, "never", { expected: { assistant_revision: -1, thread_revision: null } });
       const outcomes = await Promise.all(
         Array.from({ length: 6 }, (_, i) =>
           i % 2 === 0
@@ -159,7 +164,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         outcomes.filter((_, i) => i % 2 === 1).map(({ kind }) => kind),
         ["refused", "created", "created"],
       );
-      assert.equal((await storage.activity(here, 2000)).pending, 4);
+      assert.equal((await storage.countActiveRuns(here, 2000)).pending, 4);
     });
 
     test("knows its keys again, and refuses them where only some are known", async (storage) => {
@@ -199,7 +204,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         }),
       );
       assert.equal(kinds.filter((kind) => kind === "created").length, 12);
-      assert.equal((await storage.activity(here, 2000)).pending, 48);
+      assert.equal((await storage.countActiveRuns(here, 2000)).pending, 48);
     });
   });
 }

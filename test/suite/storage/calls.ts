@@ -1,6 +1,6 @@
 /** Tests of the calls of durable functions: journals, suspended runs, events. */
 import assert from "node:assert/strict";
-import type { AssistantRow, CallProgress, ClaimedRun, Progress, Storage } from "../../../lib/storage/mod.ts";
+import type { AssistantRow, ClaimedRun, DurableCallProgress, Progress, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,
@@ -18,9 +18,9 @@ import {
   there,
 } from "./material.ts";
 
-const opens = { graph_id: "echo", origin: '{"input":1}' };
+const start = { graph_id: "echo", origin: '{"input":1}' };
 
-const added = (call: Partial<CallProgress>): Progress => ({
+const added = (call: Partial<DurableCallProgress>): Progress => ({
   ...progress([]),
   call: { call_id: "c1", entries: [], ...call },
 });
@@ -32,7 +32,7 @@ async function opened(storage: Storage): Promise<ClaimedRun> {
   const assistant = await anAssistant(storage);
   await aThread(storage, "t");
   const run = await claimed(storage, assistant, "t", "r1");
-  const first = { ...added({ opens, entries: [entry(0)] }), ...progress([checkpoint("k1", { x: "v" })]) };
+  const first = { ...added({ start, entries: [entry(0)] }), ...progress([checkpoint("k1", { x: "v" })]) };
   assert.equal(await storage.saveProgress(here, run.lease, first, 2000), true);
   return run;
 }
@@ -41,17 +41,17 @@ const suspend = (
   storage: Storage,
   { lease }: ClaimedRun,
   due_at: number | null,
-  seen = 0,
+  last_event_seq = 0,
 ): Promise<{ due_at: number } | null> =>
   storage.suspendRun(
     here,
     lease,
-    { progress: added({ entries: [entry(1)] }), due_at, waiting_for: [{ kind: "wait" }], seen },
+    { progress: added({ entries: [entry(1)] }), due_at, waiting_for: [{ kind: "wait" }], last_event_seq },
     3000,
   );
 
 const journalOf = async (storage: Storage, thread_id = "t", call_id = "c1"): Promise<number[]> =>
-  (await storage.readEntries(here, thread_id, call_id, 0)).map(({ idx }) => idx);
+  (await storage.readJournalEntries(here, thread_id, call_id, 0)).map(({ idx }) => idx);
 
 export function callTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a call", () => {
@@ -60,22 +60,22 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       const call = await storage.getCall(here, "t", "c1");
       assert.deepEqual(
         [call?.run_id, call?.graph_id, call?.origin, call?.due_at, call?.ended_at],
-        ["r1", "echo", opens.origin, null, null],
+        ["r1", "echo", start.origin, null, null],
       );
       assert.equal((await storage.getRun(here, "r1"))?.call_id, "c1");
-      assert.equal((await storage.newestCall(here, "t"))?.call_id, "c1");
+      assert.equal((await storage.getNewestCall(here, "t"))?.call_id, "c1");
       const more = added({ entries: [entry(1), entry(2)] });
       assert.equal(await storage.saveProgress(here, lease, more, 2000), true);
       assert.equal(await storage.saveProgress(here, lease, more, 2000), true, "again");
       const stranger = { ...lease, token: "other" };
       assert.equal(await storage.saveProgress(here, stranger, added({ entries: [entry(3)] }), 2000), false);
       assert.deepEqual(await journalOf(storage), [0, 1, 2]);
-      assert.deepEqual(await storage.readEntries(here, "t", "c1", 2), [entry(2)]);
+      assert.deepEqual(await storage.readJournalEntries(here, "t", "c1", 2), [entry(2)]);
       assert.equal(await storage.getCall(there, "t", "c1"), null);
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ leaves: { due_at: null, ended: true, seen: 0 } }), now: 5000 }),
+        finish({ progress: added({ release: { due_at: null, ended: true, last_event_seq: 0 } }), now: 5000 }),
       );
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 5000);
     });
@@ -84,8 +84,8 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await opened(storage);
       const entries = Array.from({ length: 2_600 }, (_, i) => entry(i + 1));
       await storage.saveProgress(here, lease, added({ entries }), 2000);
-      const first = await storage.readEntries(here, "t", "c1", 0);
-      const rest = await storage.readEntries(here, "t", "c1", first.length);
+      const first = await storage.readJournalEntries(here, "t", "c1", 0);
+      const rest = await storage.readJournalEntries(here, "t", "c1", first.length);
       assert.deepEqual(
         [...first, ...rest].map(({ idx }) => idx),
         Array.from({ length: 2_601 }, (_, i) => i),
@@ -103,7 +103,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
         ["pending", 0, 1, [{ kind: "wait" }]],
       );
       const thread = await storage.getThread(here, "t");
-      assert.deepEqual([thread?.status, thread?.slot, thread?.running], ["busy", null, null]);
+      assert.deepEqual([thread?.status, thread?.lock, thread?.running], ["busy", null, null]);
       assert.equal(await storage.countSuspended(here), 1);
       assert.equal(await suspend(storage, run, 9_000), null, "the lease is gone");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 8_999 }), null);
@@ -177,7 +177,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ leaves: { due_at: null, ended: true, seen: 0 } }) }),
+        finish({ progress: added({ release: { due_at: null, ended: true, last_event_seq: 0 } }) }),
       );
       assert.equal(
         await storage.addCallEvent(here, to, { name: "go", occurrence: null, payload: 3 }, 9000),
@@ -191,10 +191,10 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ leaves: { due_at: 9000, ended: false, seen: 0 } }) }),
+        finish({ progress: added({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
       );
-      assert.deepEqual(await storage.dueCalls(here, 8999, 10), []);
-      const [due] = await storage.dueCalls(here, 9000, 10);
+      assert.deepEqual(await storage.listDueCalls(here, 8999, 10), []);
+      const [due] = await storage.listDueCalls(here, 9000, 10);
       assert.equal(due?.call_id, "c1");
       await storage.addCallEvent(
         here,
@@ -202,23 +202,23 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
         { name: "go", occurrence: null, payload: 1 },
         4000,
       );
-      const [now] = await storage.dueCalls(here, 4000, 10);
+      const [now] = await storage.listDueCalls(here, 4000, 10);
       assert.equal(now?.due_at, 4000);
       await storage.setCallDue(here, due as NonNullable<typeof due>, null, null);
-      assert.equal((await storage.dueCalls(here, 4000, 10)).length, 1, "it is not due as seen");
+      assert.equal((await storage.listDueCalls(here, 4000, 10)).length, 1, "it is not due as seen");
       await storage.setCallDue(here, now as NonNullable<typeof now>, null, 4500);
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 4500);
     });
 
     test("hide no due call by those of busy threads", async (storage) => {
       const { lease } = await opened(storage);
-      const leaves = { due_at: 9000, ended: false, seen: 0 };
-      await storage.finishRun(here, lease, finish({ progress: added({ leaves }) }));
+      const release = { due_at: 9000, ended: false, last_event_seq: 0 };
+      await storage.finishRun(here, lease, finish({ progress: added({ release }) }));
       const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
       const { lease: other } = await claimed(storage, assistant, "t", "r2");
-      assert.deepEqual(await storage.dueCalls(here, 9000, 10), []);
+      assert.deepEqual(await storage.listDueCalls(here, 9000, 10), []);
       await storage.finishRun(here, other, finish());
-      assert.equal((await storage.dueCalls(here, 9000, 10)).length, 1);
+      assert.equal((await storage.listDueCalls(here, 9000, 10)).length, 1);
     });
   });
 
@@ -227,8 +227,8 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await opened(storage);
       const copy = async (thread_id: string): Promise<void> => {
         const thread = await storage.getThread(here, "t");
-        const seen_revision = thread?.revision as number;
-        const outcome = await storage.copyThread(here, { from: "t", seen_revision, thread_id, metadata: {} }, 6000);
+        const expected_revision = thread?.revision as number;
+        const outcome = await storage.copyThread(here, { from: "t", expected_revision, thread_id, metadata: {} }, 6000);
         assert.equal(outcome.kind, "copied");
       };
       await copy("early");
@@ -236,7 +236,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(
         here,
         lease,
-        finish({ progress: added({ leaves: { due_at: 9000, ended: false, seen: 0 } }) }),
+        finish({ progress: added({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
       );
       await copy("late");
       assert.deepEqual(await journalOf(storage, "late"), [0]);

@@ -22,9 +22,9 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     test("are measured as they are stored, channel by channel", async (storage) => {
       const nothing = { count: 0, bytes: 0 };
       const none = { checkpoints: nothing, channel_values: { ...nothing, by_channel: {} }, pending_writes: nothing };
-      assert.deepEqual(await storage.measureThread(here, "t"), none);
+      assert.deepEqual(await storage.getThreadSize(here, "t"), none);
       const lease = await aLease(storage);
-      assert.deepEqual(await storage.measureThread(here, "t"), none);
+      assert.deepEqual(await storage.getThreadSize(here, "t"), none);
       const blob = new Uint8Array([0, 255, 1]);
       const first: SavedCheckpoint = {
         ...checkpoint("c1", {}),
@@ -44,7 +44,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       };
       const writes = [{ ...write("c1", "task", 0, "x"), ns: "" }];
       await storage.saveProgress(here, lease, progress([first, second], writes), 1200);
-      const size = await storage.measureThread(here, "t");
+      const size = await storage.getThreadSize(here, "t");
       // 3 of the payload, {"é":1}, and {"a":"v1"} or {}.
       assert.deepEqual(size.checkpoints, { count: 2, bytes: 3 + 8 + 10 + 3 + 8 + 2 });
       assert.deepEqual(Object.entries(size.channel_values.by_channel), [
@@ -53,7 +53,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       ]);
       assert.deepEqual([size.channel_values.count, size.channel_values.bytes], [3, 9]);
       assert.deepEqual(size.pending_writes, { count: 1, bytes: 3 });
-      assert.deepEqual(await storage.measureThread({ deployment: "elsewhere" }, "t"), none);
+      assert.deepEqual(await storage.getThreadSize({ deployment: "elsewhere" }, "t"), none);
     });
 
     test("show how a channel begins", async (storage) => {
@@ -77,7 +77,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       const second: SavedCheckpoint = { ...checkpoint("c2", {}), parent_id: "c1", versions, values };
       await storage.saveProgress(here, lease, progress([first, second]), 1200);
       const opening = async (checkpoint_id: string | null, channel: string, more: { run_id?: string } = {}) =>
-        await storage.readOpening(here, "t", { checkpoint_id, ...more }, channel);
+        await storage.readValueStart(here, "t", { checkpoint_id, ...more }, channel);
       const [channels, older] = [
         ["list", "long", "none"],
         ["list", "long", "blob"],
@@ -92,8 +92,11 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await opening("c1", "list", { run_id: "other" }), { channels: older, start: "[1,2]" });
       assert.equal(await opening(null, "list"), null);
       assert.equal(await opening("c3", "list"), null);
-      assert.equal(await storage.readOpening(here, "u", { checkpoint_id: "c1" }, "list"), null);
-      assert.equal(await storage.readOpening({ deployment: "elsewhere" }, "t", { checkpoint_id: "c1" }, "list"), null);
+      assert.equal(await storage.readValueStart(here, "u", { checkpoint_id: "c1" }, "list"), null);
+      assert.equal(
+        await storage.readValueStart({ deployment: "elsewhere" }, "t", { checkpoint_id: "c1" }, "list"),
+        null,
+      );
     });
 
     test("give back what was put, text and bytes, in the order it was put", async (storage) => {
@@ -279,14 +282,14 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       );
       for (const { checkpoint_id, values } of all) {
         const alone = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id });
-        const { stem, ...listed } = values[0] as ChannelValue;
+        const { base, ...listed } = values[0] as ChannelValue;
         assert.deepEqual(alone?.values, [listed]);
-        if (stem !== undefined) assert.equal(`${stem}]`, listed.data);
+        if (base !== undefined) assert.equal(`${base}]`, listed.data);
         assert.equal(alone?.values[0] && "extends_version" in alone.values[0], false);
-        const { data, tail_length = 0 } = values[0] as ChannelValue;
+        const { data, delta_length = 0 } = values[0] as ChannelValue;
         const alwaysWhole = checkpoint_id === "c1" || checkpoint_id === "c6";
         assert.equal(
-          tail_length,
+          delta_length,
           alwaysWhole ? 0 : data.length,
           "everything outside the last whole copy, here an empty one",
         );

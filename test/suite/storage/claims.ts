@@ -89,7 +89,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         await storage.createRun(here, { ...terms, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
       }
       const now = 2000;
-      const { oldest_due, pending, scheduled } = await storage.activity(here, now);
+      const { oldest_due, pending, scheduled } = await storage.countActiveRuns(here, now);
       assert.deepEqual([pending, scheduled, oldest_due], [1, 1, 5000]);
       const claim = await claimNext(storage, here, { ...claimTerms("back"), now });
       assert.equal(claim?.run.run_id, "t1");
@@ -161,33 +161,33 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const turns = async (...run_ids: readonly string[]) =>
-        Promise.all(run_ids.map(async (run_id) => (await storage.getRun(here, run_id))?.turn));
+        Promise.all(run_ids.map(async (run_id) => (await storage.getRun(here, run_id))?.claim_number));
       const first = await claimed(storage, assistant, "t", "t1");
-      assert.equal(first.run.turn, 1);
+      assert.equal(first.run.claim_number, 1);
       for (const id of ["t2", "t3"]) await aRun(storage, assistant, "t", id);
       assert.deepEqual(await turns("t1", "t2", "t3"), [1, 0, 0]);
       const next = (await storage.finishRun(here, first.lease, finish({ next: claimTerms("w2") })))?.next as ClaimedRun;
-      assert.deepEqual([next.run.run_id, next.run.turn], ["t2", 2]);
+      assert.deepEqual([next.run.run_id, next.run.claim_number], ["t2", 2]);
       assert.equal(await storage.requeueRun(here, next.lease, 2000), true);
       assert.deepEqual(await turns("t2"), [2]);
       const again = (await claimNext(storage, here, claimTerms("w3"))) as ClaimedRun;
-      assert.deepEqual([again.run.run_id, again.run.attempt, again.run.turn], ["t2", 1, 3]);
+      assert.deepEqual([again.run.run_id, again.run.attempt, again.run.claim_number], ["t2", 1, 3]);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["t2"] }, "interrupt", 2100);
       const late = { ...claimTerms("w4"), now: 9e9, lease_until: 1e10 };
       const stopped = (await claimNext(storage, here, late)) as ClaimedRun;
-      assert.deepEqual([stopped.cancelled, stopped.run.turn], [true, 4]);
-      assert.equal((await claimed(storage, assistant, "u", "u1")).run.turn, 1);
+      assert.deepEqual([stopped.cancelled, stopped.run.claim_number], [true, 4]);
+      assert.equal((await claimed(storage, assistant, "u", "u1")).run.claim_number, 1);
       const outcome = await storage.createRun(here, {
         run: newRun("v", "v1"),
-        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        expected: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "v", metadata: {}, config: {}, stateless: false },
         claim: { token: "w5", lease_until: 5000 },
         now: 1100,
       });
       assert.ok(outcome.kind === "created");
-      assert.deepEqual([outcome.run.turn, outcome.claimed?.run.turn], [1, 1]);
+      assert.deepEqual([outcome.run.claim_number, outcome.claimed?.run.claim_number], [1, 1]);
       await storage.finishRun(here, (outcome.claimed as ClaimedRun).lease, finish());
-      assert.equal((await claimed(storage, assistant, "v", "v2")).run.turn, 2);
+      assert.equal((await claimed(storage, assistant, "v", "v2")).run.claim_number, 2);
     });
 
     test("is logged with its worker, wherever it is made", async (storage) => {
@@ -262,7 +262,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
       // A renewal that was sent earlier arrives later.
       assert.deepEqual(await storage.renewLease(here, lease, 6500), { cancelled: false });
-      assert.equal((await storage.getThread(here, lease.thread_id))?.slot?.until, 7000);
+      assert.equal((await storage.getThread(here, lease.thread_id))?.lock?.until, 7000);
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 6999 }), null);
       const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 7000 })) as ClaimedRun;
       assert.equal(second.run.run_id, "r1");
@@ -276,7 +276,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.finishRun(here, lease, finish({ progress: late })), null);
       assert.equal(await storage.finishRun(here, lease, finish({ discard: true })), null);
       assert.equal(await storage.requeueRun(here, lease, 7100), false);
-      await storage.releaseSlot(here, lease);
+      await storage.releaseThreadLock(here, lease);
       assert.deepEqual(await storage.listCheckpoints(here, "t", { limit: 10 }), []);
       assert.equal((await storage.getThread(here, "t"))?.running, "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w3"), now: 7200 }), null, "the slot is still taken");

@@ -1,7 +1,7 @@
 /** Tests of thread copies, and a thread with a random history to copy and prune. */
 import assert from "node:assert/strict";
 import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
-import type { NewState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
+import type { NewThreadState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,
@@ -24,8 +24,8 @@ import {
 import { allOf, aState, found, ids, only, shown, thread } from "./states.ts";
 export function copyTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a copy of a thread", () => {
-    const copy = (storage: Storage, seen_revision: number, to = "copy", scope = here) =>
-      storage.copyThread(scope, { from: "t", seen_revision, thread_id: to, metadata: { copied: true } }, 4000);
+    const copy = (storage: Storage, expected_revision: number, to = "copy", scope = here) =>
+      storage.copyThread(scope, { from: "t", expected_revision, thread_id: to, metadata: { copied: true } }, 4000);
 
     test("has all of its state and nothing of its runs", async (storage) => {
       const assistant = await anAssistant(storage);
@@ -109,7 +109,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       const update = {
         ...aState("e", {}, { progress: progress([checkpoint("e", {})], [write("c-r5", "task", 0, "u")]) }),
       };
-      assert.equal(await storage.writeState(here, "copy", { ...update, seen_head: "c-r7" }, 1400), "written");
+      assert.equal(await storage.writeState(here, "copy", { ...update, expected_head: "c-r7" }, 1400), "written");
       assert.equal(await shown(storage, "copy", "c-r5"), 'task0="u"');
       assert.equal(await storage.deleteThread(here, "t"), true);
       assert.equal(await ids(storage, "copy"), "e,c-r7,c-r6,c-r5");
@@ -167,7 +167,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await stateless(storage, assistant, "r9");
       await storage.finishRun(here, lease, finish());
       const hidden = await thread(storage, "thread-r9");
-      const from = { from: "thread-r9", seen_revision: hidden.revision, thread_id: "copy", metadata: {} };
+      const from = { from: "thread-r9", expected_revision: hidden.revision, thread_id: "copy", metadata: {} };
       assert.equal((await storage.copyThread(here, from, 4000)).kind, "not_found");
       const now = (await thread(storage, "t")).revision;
       const outcomes = await Promise.all([1, 2, 3].map(() => copy(storage, now, "copy", only("ada"))));
@@ -250,12 +250,12 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
     const { progress, head: reached, added } = steps(from);
     const fate = below(4);
     if (fate === 0) {
-      const state: NewState & { seen_head: string | null } = {
+      const state: NewThreadState & { expected_head: string | null } = {
         graph_id: "echo",
         progress,
         head: reached,
         scalars: {},
-        seen_head: head,
+        expected_head: head,
       };
       assert.equal(await storage.writeState(here, thread_id, state, 1000 + i), "written");
     } else {
@@ -270,7 +270,7 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
       await storage.saveProgress(here, lease, progress, 1200);
       if (fate === 1) {
         await storage.stopRuns(here, { thread_id, run_ids: [run_id] }, "rollback", 1300);
-        await storage.releaseSlot(here, lease);
+        await storage.releaseThreadLock(here, lease);
         for (const one of added) versions.delete(one.checkpoint_id);
         continue;
       }

@@ -1,7 +1,7 @@
 /** Tests of the creation of runs. */
 
 import assert from "node:assert/strict";
-import type { CreateRunOutcome, ThreadRow } from "../../../lib/storage/mod.ts";
+import type { CreateRunResult, ThreadRow } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
 import {
   anAssistant,
@@ -69,7 +69,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const create = (run_id: string, assistant_revision = assistant.revision) =>
         storage.createRun(here, {
           run: newRun("t", run_id),
-          seen: { assistant_revision, thread_revision: null },
+          expected: { assistant_revision, thread_revision: null },
           create_thread: { thread_id: "t", metadata: { made: run_id }, config: { c: 1 }, stateless: false },
           claim: { token: `token-${run_id}`, lease_until: 5000 },
           now: 1100,
@@ -79,7 +79,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const outcomes = await Promise.all(["r1", "r2", "r3"].map((id) => create(id)));
       // The database decides which of them is first.
       const won = outcomes.findIndex((outcome) => outcome.kind === "created");
-      const winner = outcomes[won] as Extract<CreateRunOutcome, { kind: "created" }>;
+      const winner = outcomes[won] as Extract<CreateRunResult, { kind: "created" }>;
       const stale = outcomes.toSpliced(won, 1);
       assert.deepEqual(stale, [{ kind: "stale" }, { kind: "stale" }]);
       const thread = (await storage.getThread(here, "t")) as ThreadRow;

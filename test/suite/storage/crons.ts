@@ -6,7 +6,7 @@ import type {
   CreateRun,
   CronRow,
   FireCron,
-  FireOutcome,
+  FireCronResult,
   NewCron,
   Storage,
   ThreadRow,
@@ -68,17 +68,17 @@ async function runOf(
   const run = newRun(own, run_id, { created_at: 5100, cron_id: "c", stateless: thread_id === null, ...options });
   if (thread_id === null) {
     const create_thread = { thread_id: own, metadata: { cron_id: "c" }, config: {}, stateless: true };
-    return { run, seen: { ...seen, thread_revision: null }, create_thread, now: 5100 };
+    return { run, expected: { ...seen, thread_revision: null }, create_thread, now: 5100 };
   }
   const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
-  return { run, seen: { ...seen, thread_revision: thread.revision }, now: 5100 };
+  return { run, expected: { ...seen, thread_revision: thread.revision }, now: 5100 };
 }
 
 function tick(cron: CronRow, run: CreateRun | null, options: Partial<FireCron> = {}): FireCron {
   const scheduled_at = cron.next_run_date as number;
   return {
     cron_id: cron.cron_id,
-    seen: { next_run_date: scheduled_at, revision: cron.revision },
+    expected: { next_run_date: scheduled_at, revision: cron.revision },
     next_run_date: 65000,
     skipped: [],
     firing: run ? { scheduled_at, run } : null,
@@ -95,7 +95,7 @@ const firings = async (storage: Storage, cron_id = "c"): Promise<string[]> =>
 const get = async (storage: Storage, cron_id = "c"): Promise<CronRow> =>
   (await storage.getCron(here, cron_id)) ?? assert.fail(`there is no cron ${cron_id}`);
 
-const kinds = (outcomes: readonly FireOutcome[]): string[] => outcomes.map(({ kind }) => kind).sort();
+const kinds = (outcomes: readonly FireCronResult[]): string[] => outcomes.map(({ kind }) => kind).sort();
 
 export function cronTests(api: SuiteApi, test: StorageTest): void {
   api.describe("crons", () => {
@@ -222,7 +222,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const run = await runOf(storage, assistant, "r1");
-      let firing: Promise<FireOutcome> | undefined;
+      let firing: Promise<FireCronResult> | undefined;
       const changed = await storage.updateCron(
         here,
         "c",
@@ -232,7 +232,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         },
         2000,
       );
-      const { kind } = await (firing as Promise<FireOutcome>);
+      const { kind } = await (firing as Promise<FireCronResult>);
       // The database decides which of the two is first.
       const next_run_date = kind === "fired" ? 65000 : 5000;
       assert.deepEqual([changed?.next_run_date, changed?.metadata], [next_run_date, { seen: next_run_date }]);
@@ -271,31 +271,31 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getRun(here, "r1"))?.status, "pending", "its runs stay");
       assert.equal(await countCrons(storage, here, { metadata: { its: "c4" } }), 1);
       // First labels of the deleted c1 and c2, then no labels.
-      assert.equal(await storage.sweep(here, { firings_before: 0, limit: 100, now: 9000 }), 2);
-      assert.equal(await storage.sweep(here, { firings_before: 0, limit: 100, now: 9000 }), 0);
+      assert.equal(await storage.deleteExpired(here, { firings_before: 0, limit: 100, now: 9000 }), 2);
+      assert.equal(await storage.deleteExpired(here, { firings_before: 0, limit: 100, now: 9000 }), 0);
       assert.deepEqual(await firings(storage, "c4"), ["5000 missed"]);
-      assert.equal(await storage.sweep(there, { firings_before: 6000, limit: 100, now: 9000 }), 0);
-      assert.equal(await storage.sweep(here, { firings_before: 5101, limit: 100, now: 9000 }), 1);
+      assert.equal(await storage.deleteExpired(there, { firings_before: 6000, limit: 100, now: 9000 }), 0);
+      assert.equal(await storage.deleteExpired(here, { firings_before: 5101, limit: 100, now: 9000 }), 1);
       assert.deepEqual(await firings(storage, "c4"), []);
       assert.equal(await countCrons(storage, here, { metadata: { its: "c4" } }), 1);
     });
 
     test("are due at their time while they are enabled", async (storage) => {
       await anAssistant(storage);
-      assert.equal((await storage.enabledCrons(here, { due_by: 1e15, limit: 1 }))[0], undefined);
+      assert.equal((await storage.listEnabledCrons(here, { due_by: 1e15, limit: 1 }))[0], undefined);
       await aCron(storage, "c1", { next_run_date: 7000 });
       await aCron(storage, "c2", { next_run_date: 6000 });
       await aCron(storage, "c3", { next_run_date: null });
       await aCron(storage, "c4", { next_run_date: 5000, enabled: false });
       const due = async (now: number, limit = 10, scope = here) =>
-        (await storage.enabledCrons(scope, { due_by: now, limit: limit })).map(({ cron_id }) => cron_id).join();
+        (await storage.listEnabledCrons(scope, { due_by: now, limit: limit })).map(({ cron_id }) => cron_id).join();
       assert.equal(await due(5999), "");
       assert.equal(await due(6000), "c2");
       assert.equal(await due(9000), "c2,c1");
       assert.equal(await due(9000, 1), "c2");
       assert.equal(await due(9000, 10, there), "");
-      assert.equal((await storage.enabledCrons(here, { due_by: 1e15, limit: 1 }))[0]?.next_run_date, 6000);
-      assert.equal((await storage.enabledCrons(there, { due_by: 1e15, limit: 1 }))[0], undefined);
+      assert.equal((await storage.listEnabledCrons(here, { due_by: 1e15, limit: 1 }))[0]?.next_run_date, 6000);
+      assert.equal((await storage.listEnabledCrons(there, { due_by: 1e15, limit: 1 }))[0], undefined);
     });
   });
 
@@ -499,17 +499,17 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await end("error"), 2);
       assert.equal(await end("error", "d"), 2);
       assert.deepEqual(
-        (await storage.enabledCrons(here, { failures: 2, limit: 10 })).map(({ cron_id }) => cron_id),
+        (await storage.listEnabledCrons(here, { failures: 2, limit: 10 })).map(({ cron_id }) => cron_id),
         ["c"],
       );
-      assert.equal((await storage.enabledCrons(here, { failures: 1, limit: 10 })).length, 2);
-      assert.deepEqual(await storage.enabledCrons(there, { failures: 1, limit: 10 }), []);
+      assert.equal((await storage.listEnabledCrons(here, { failures: 1, limit: 10 })).length, 2);
+      assert.deepEqual(await storage.listEnabledCrons(there, { failures: 1, limit: 10 }), []);
       assert.equal((await storage.updateCron(here, "c", (cron) => cron, 3000))?.failures, 2);
       assert.equal(await end("success", "c"), 0);
       assert.equal(await end("error", "c"), 1);
       await storage.updateCron(here, "c", (cron) => ({ ...cron, enabled: false, next_run_date: null }), 3000);
       assert.deepEqual(
-        (await storage.enabledCrons(here, { failures: 1, limit: 10 })).map(({ cron_id }) => cron_id),
+        (await storage.listEnabledCrons(here, { failures: 1, limit: 10 })).map(({ cron_id }) => cron_id),
         ["d"],
         "a disabled cron is not read",
       );

@@ -174,7 +174,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     test("whose claim is over are due again, and the old claim writes nothing", async (storage) => {
       await endWithWebhooks(storage, { r1: hook() });
       await storage.claimDeliveries(here, claim("dead", 3000));
-      assert.equal(await storage.nextDelivery(here), null);
+      assert.equal(await storage.getNextDeliveryTime(here), null);
       assert.deepEqual(await storage.claimDeliveries(here, claim("c", 3999)), []);
       const [again] = await storage.claimDeliveries(here, claim("c", 4000));
       assert.deepEqual([again?.attempts, again?.series_attempts, again?.sent_at], [2, 2, 3000]);
@@ -199,18 +199,18 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
 
     test("wait for the next attempt, or come to their end", async (storage) => {
       await endWithWebhooks(storage, { r1: hook(), r2: hook("b.example:80") });
-      assert.equal(await storage.nextDelivery(here), 2000);
-      assert.equal(await storage.nextDelivery(there), null);
+      assert.equal(await storage.getNextDeliveryTime(here), 2000);
+      assert.equal(await storage.getNextDeliveryTime(there), null);
       await storage.claimDeliveries(here, claim("c", 3000));
       const retry = { state: "pending", due_at: 8000 } as const;
       await storage.finishDelivery(here, "c", attempt("r1", 1, "timeout"), retry);
       await storage.finishDelivery(here, "c", attempt("r2", 1, "bad_status"), { state: "failed" });
-      assert.equal(await storage.nextDelivery(here), 8000);
+      assert.equal(await storage.getNextDeliveryTime(here), 8000);
       assert.deepEqual(await storage.claimDeliveries(here, claim("d", 7999)), []);
       const [second] = await storage.claimDeliveries(here, claim("d", 8000));
       assert.deepEqual([second?.delivery_id, second?.attempts, second?.sent_at], ["r1", 2, 3000]);
       await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "delivered" });
-      assert.equal(await storage.nextDelivery(here), null);
+      assert.equal(await storage.getNextDeliveryTime(here), null);
       assert.deepEqual(await storage.claimDeliveries(here, claim("e", 99000)), []);
       assert.equal((await deliveryOf(storage, here, "r1"))?.state, "delivered");
       assert.equal((await deliveryOf(storage, here, "r2"))?.state, "failed");
@@ -253,7 +253,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.redeliver(here, "r1", 3001), false, "an attempt is under way");
       await storage.finishDelivery(here, "c", attempt("r1", 1, "gone"), { state: "failed" });
       assert.equal(await storage.redeliver(here, "r1", 3002), true);
-      assert.equal(await storage.nextDelivery(here), 3002);
+      assert.equal(await storage.getNextDeliveryTime(here), 3002);
       const [again] = await storage.claimDeliveries(here, claim("d", 3002));
       assert.deepEqual(
         [again?.state, again?.attempts, again?.series_attempts, again?.sent_at],
@@ -261,7 +261,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       );
       await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "pending", due_at: 9000 });
       assert.equal(await storage.redeliver(here, "r1", 4000), true, "one that waits need not wait");
-      assert.equal(await storage.nextDelivery(here), 4000);
+      assert.equal(await storage.getNextDeliveryTime(here), 4000);
       await storage.claimDeliveries(here, claim("dead", 4000));
       assert.equal(await storage.redeliver(here, "r1", 5000), true, "its claim is over");
       assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 3), { state: "delivered" }), false);

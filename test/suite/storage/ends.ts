@@ -124,7 +124,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
         );
         assert.deepEqual(run, await storage.getRun(here, run.run_id));
         assert.deepEqual(thread, await storage.getThread(here, run.thread_id));
-        assert.deepEqual(thread.slot, { token, until: 90000 });
+        assert.deepEqual(thread.lock, { token, until: 90000 });
       }
       assert.deepEqual(order, ["u1", "t2"], "what was due longest is first, whatever its thread");
     });
@@ -184,12 +184,12 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
-      await storage.releaseSlot(here, lease);
+      await storage.releaseThreadLock(here, lease);
       await aRun(storage, assistant, "t", "r2");
       assert.equal(await claimNext(storage, here, claimTerms("w2")), null, "a running run keeps its slot");
       await storage.finishRun(here, lease, finish());
       await claimNext(storage, here, claimTerms("w2"));
-      await storage.releaseSlot(here, lease);
+      await storage.releaseThreadLock(here, lease);
       await aRun(storage, assistant, "t", "r3");
       assert.equal(await claimNext(storage, here, claimTerms("w3")), null, "the slot is w2's");
     });

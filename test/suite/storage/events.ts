@@ -1,6 +1,12 @@
 /** Tests of thread events: what saves store, what stopped runs leave, and what a reader gets. */
 import assert from "node:assert/strict";
-import { type EventMethod, FIRST_EVENT, type Lease, type Storage, type ThreadEvent } from "../../../lib/storage/mod.ts";
+import {
+  type EventMethod,
+  FIRST_EVENT_NUMBER,
+  type Lease,
+  type Storage,
+  type ThreadEvent,
+} from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,
@@ -78,7 +84,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await shown(storage, TURN + 10), "");
       assert.equal(await shown(storage, 0, new Set(["values"])), "1.2 r1 values");
       assert.equal(await shown(storage, 0, new Set(["tools"])), "");
-      assert.equal(await storage.lastEvent(here, "t"), TURN + 10);
+      assert.equal(await storage.getLastEventSeq(here, "t"), TURN + 10);
     });
 
     test("are read in bounded pages", async (storage) => {
@@ -104,7 +110,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
         read_to: null,
         more: false,
       });
-      assert.equal(await storage.lastEvent({ ...here, filter }, "t"), 0);
+      assert.equal(await storage.getLastEventSeq({ ...here, filter }, "t"), 0);
       assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null, more: false });
       assert.equal(await storage.recordAllEvents({ ...here, filter }, "t"), false);
       assert.equal(await storage.recordAllEvents(here, "unknown"), false);
@@ -124,14 +130,14 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
-      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_EVENT)] }, 1200);
-      const events = [event(TURN + FIRST_EVENT + 1), event(TURN + END, "lifecycle")];
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + FIRST_EVENT_NUMBER)] }, 1200);
+      const events = [event(TURN + FIRST_EVENT_NUMBER + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
       assert.equal(await shown(storage), "1.end r1 lifecycle");
       for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
       const second = (await claimNext(storage, here, claimTerms("second")))?.lease as Lease;
-      await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_EVENT)] }, 3200);
+      await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_EVENT_NUMBER)] }, 3200);
       assert.equal(await storage.deleteRun(here, "t", "r2", 9_100), "running");
       await storage.requeueRun(here, second, 1300);
       for (const id of ["r2", "r3"]) assert.equal(await storage.deleteRun(here, "t", id, 9_200), "deleted");
@@ -167,14 +173,14 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r3"] }, "rollback", 1300);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1400);
       assert.equal(await shown(storage), "1.1 r1 messages", "the run that executes may store more before them");
-      assert.equal(await storage.lastEvent(here, "t"), TURN + 1);
+      assert.equal(await storage.getLastEventSeq(here, "t"), TURN + 1);
       const end = [event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events: end } }));
       assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle,2.2 r2 lifecycle,3.3 r3 lifecycle");
       const { claimed: next } = await created(storage, assistant, "t", "r4", {
         claim: { token: "token-r4", lease_until: 5000 },
       });
-      assert.equal(next?.run.turn, 4, "a claim takes a later turn");
+      assert.equal(next?.run.claim_number, 4, "a claim takes a later turn");
     });
 
     test("of a run that is stopped before its first attempt come behind what readers may have", async (storage) => {
@@ -201,10 +207,10 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
         claim: { token: "token-r2", lease_until: 5000 },
       });
       assert.ok(run);
-      const { turn } = run.run;
-      const events = [event(turn * TURN + 65_536)];
+      const { claim_number } = run.run;
+      const events = [event(claim_number * TURN + 65_536)];
       await storage.saveProgress(here, run.lease, { ...NOTHING, events }, 1200);
-      assert.equal(await shown(storage), `${turn}.1 r1 lifecycle,${turn}.65536 r2 messages`);
+      assert.equal(await shown(storage), `${claim_number}.1 r1 lifecycle,${claim_number}.65536 r2 messages`);
     });
 
     test("of a retried run follow those of the attempt before", async (storage) => {
@@ -212,7 +218,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.requeueRun(here, lease, 1300);
       const again = await claimNext(storage, here, claimTerms("token-again"));
-      assert.equal(again?.run.turn, 2);
+      assert.equal(again?.run.claim_number, 2);
       await storage.saveProgress(here, again?.lease as Lease, { ...NOTHING, events: [event(2 * TURN + 1)] }, 1500);
       assert.equal(await shown(storage), "1.1 r1 messages,2.1 r1 messages");
     });
@@ -231,16 +237,16 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const creations: Record<string, () => Promise<unknown>> = {
         "by itself": () => storage.createThread(here, thread, 1000),
         "as a copy": async () => {
-          const { revision: seen_revision } = await aThread(storage, "u", metadata);
-          return await storage.copyThread(here, { from: "u", seen_revision, thread_id: "t", metadata }, 1000);
+          const { revision: expected_revision } = await aThread(storage, "u", metadata);
+          return await storage.copyThread(here, { from: "u", expected_revision, thread_id: "t", metadata }, 1000);
         },
         "by a run": async () => {
-          const seen = { assistant_revision: assistant.revision, thread_revision: null };
+          const expected = { assistant_revision: assistant.revision, thread_revision: null };
           const run = newRun("t", `first ${turn}`);
           const claim = { token: `first ${turn}`, lease_until: 5000 };
-          const outcome = await storage.createRun(here, { run, seen, create_thread: thread, claim, now: 1100 });
+          const outcome = await storage.createRun(here, { run, expected, create_thread: thread, claim, now: 1100 });
           assert.ok(outcome.kind === "created" && outcome.claimed);
-          assert.equal(outcome.claimed.run.turn, ++turn, "the run that creates the thread");
+          assert.equal(outcome.claimed.run.claim_number, ++turn, "the run that creates the thread");
           await storage.finishRun(here, outcome.claimed.lease, finish());
         },
       };
@@ -252,7 +258,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
             await storage.updateThread(here, "t", () => ({ metadata, ttl }), 1000);
           }
           const { run, lease } = await claimed(storage, assistant, "t", `run ${turn}`);
-          assert.equal(run.turn, ++turn, `made ${made}, to be deleted ${deleted}`);
+          assert.equal(run.claim_number, ++turn, `made ${made}, to be deleted ${deleted}`);
           await storage.finishRun(here, lease, finish());
           await remove();
           assert.equal(await storage.getThread(here, "t"), null, deleted);
@@ -272,9 +278,9 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
         limit: 10,
         now: 9000,
       };
-      assert.equal(await storage.sweep(here, { ...ages, frames_before: 1200 }), 0);
-      assert.equal(await storage.sweep(there, { ...ages, frames_before: 1e15 }), 0);
-      assert.equal(await storage.sweep(here, { ...ages, frames_before: 1201 }), 1);
+      assert.equal(await storage.deleteExpired(here, { ...ages, frames_before: 1200 }), 0);
+      assert.equal(await storage.deleteExpired(there, { ...ages, frames_before: 1e15 }), 0);
+      assert.equal(await storage.deleteExpired(here, { ...ages, frames_before: 1201 }), 1);
       assert.equal(await shown(storage), "");
     });
   });

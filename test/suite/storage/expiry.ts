@@ -54,7 +54,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       const terms = { thread_id: "t", metadata: { owner: "ada" }, config: {}, stateless: false };
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r1"),
-        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        expected: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { ...terms, ttl: ttl("delete", 500) },
         now: 1100,
       });
@@ -80,7 +80,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await expire(storage, 2000), "fresh,updated");
       await expiring(storage, "updated", life, 2000);
       assert.equal(
-        await storage.writeState(here, "updated", { ...aState("c1", {}), seen_head: null }, 2900),
+        await storage.writeState(here, "updated", { ...aState("c1", {}), expected_head: null }, 2900),
         "written",
       );
       assert.equal(await expire(storage, 5000, 1), "updated");
@@ -133,7 +133,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       for (const [i, strategy] of (["delete", "keep_latest"] as const).entries()) {
         const id = `t${i}`;
         await expiring(storage, id, ttl(strategy, 1000));
-        const state = { ...aState("c1", {}), seen_head: null };
+        const state = { ...aState("c1", {}), expected_head: null };
         const [outcome, gone] = await Promise.all([
           storage.writeState(here, id, state, 9000),
           storage.pruneThreads(here, { expired: 10 }, 9000),

@@ -9,7 +9,7 @@ import type {
   NewRun,
   Scope,
   Storage,
-  SubmitOutcome,
+  SubmitFeedbackResult,
 } from "../../../lib/storage/mod.ts";
 import { getFeedback } from "../records.ts";
 import {
@@ -70,7 +70,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       now = 2000,
     }: { key?: string; body_hash?: string; limit?: number; now?: number } = {},
     scope = here,
-  ): Promise<SubmitOutcome> => {
+  ): Promise<SubmitFeedbackResult> => {
     const idempotency = key === undefined ? {} : { idempotency: { route: `tokens/${token_id}`, key, body_hash } };
     return await storage.submitFeedback(scope, { token_id, feedback: aRecord(id), limit, now, ...idempotency });
   };
@@ -152,7 +152,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const before = (await storage.getThread(here, "t"))?.revision as number;
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r2", { feedback }),
-        seen: { assistant_revision: assistant.revision, thread_revision: before },
+        expected: { assistant_revision: assistant.revision, thread_revision: before },
         idempotency,
         now: 1100,
       });
@@ -190,7 +190,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await stateless(storage, assistant, "r1", { run: { feedback } });
       await storage.finishRun(here, lease, finish());
       const ages = { stateless_before: 9000, frames_before: 9000, keys_before: 9000 };
-      await storage.sweep(here, { ...ages, features: { feedback: 0, webhooks: 0 }, limit: 10, now: 9000 });
+      await storage.deleteExpired(here, { ...ages, features: { feedback: 0, webhooks: 0 }, limit: 10, now: 9000 });
       assert.equal(await storage.getRun(here, "r1"), null);
       assert.equal(await tokensOf(storage, "r1"), "t1 2500,t2 2500");
     });
@@ -243,7 +243,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       await storage.createFeedbackTokens(here, [aToken("t1", { expires_at: 1e9 })]);
       assert.equal((await submit(storage, "t1", "f1", { key: "k", now: 2000 })).kind, "recorded");
       const ages = { stateless_before: 0, frames_before: 0, features: { feedback: 0, webhooks: 0 } };
-      await storage.sweep(here, { ...ages, keys_before: 2001, limit: 10, now: 9000 });
+      await storage.deleteExpired(here, { ...ages, keys_before: 2001, limit: 10, now: 9000 });
       assert.equal((await submit(storage, "t1", "f2", { key: "k", now: 9000 })).kind, "recorded");
     });
 

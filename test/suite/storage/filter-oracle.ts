@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { Page, Scope, Sorted, Storage } from "../../../lib/storage/mod.ts";
+import type { Page, Scope, SortOptions, Storage } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
 import { countAssistants, countCrons, countThreads } from "../counts.ts";
 import { dice } from "../workload.ts";
@@ -109,7 +109,7 @@ interface Noun {
   remove(id: string): Promise<unknown>;
   search(
     scope: Scope,
-    query: { metadata?: JsonObject } & Page & Sorted<"created_at" | "updated_at">,
+    query: { metadata?: JsonObject } & Page & SortOptions<"created_at" | "updated_at">,
   ): Promise<{ rows: readonly object[]; total: number }>;
   count(scope: Scope, query: { metadata?: JsonObject }): Promise<number>;
 }

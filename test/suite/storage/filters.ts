@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { Scope, Storage } from "../../../lib/storage/mod.ts";
-import { type Condition, type Filter, permits, type Scalar } from "../../../lib/storage/visibility.ts";
+import { type Condition, type Filter, matchesFilter, type Scalar } from "../../../lib/storage/visibility.ts";
 import { countAssistants, countThreads } from "../counts.ts";
 import {
   anAssistant,
@@ -116,7 +116,7 @@ async function waiting(storage: Storage): Promise<void> {
   await aRun(storage, assistant, "t", "r2");
   await storage.createRun(here, {
     run: newRun("h", "r3", { stateless: true }),
-    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    expected: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id: "h", metadata: { owner: "ann" }, config: {}, stateless: true },
     now: 1100,
   });
@@ -137,7 +137,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         for (let round = 0; round < 60; round++) {
           const filter = randomFilter(roll, rows);
           const scope = { ...here, filter };
-          const expected = rows.flatMap((metadata, i) => (permits(filter, metadata) ? [i] : []));
+          const expected = rows.flatMap((metadata, i) => (matchesFilter(filter, metadata) ? [i] : []));
           permitted += expected.length;
           const about = `${JSON.stringify(filter)} over ${JSON.stringify(rows)}`;
           const threads = await storage.searchThreads(scope, page);
@@ -183,7 +183,7 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
         [{ key: "value", contains: [scalar] }],
       ]);
       for (const filter of filters) {
-        const expected = values.flatMap((value, i) => (permits(filter, { value }) ? [`t${i}`] : []));
+        const expected = values.flatMap((value, i) => (matchesFilter(filter, { value }) ? [`t${i}`] : []));
         const all = values.map((_, i) => storage.getThread({ ...here, filter }, `t${i}`));
         const found = (await Promise.all(all)).flatMap((row) => (row ? [row.thread_id] : []));
         assert.deepEqual(found, expected, JSON.stringify(filter));

@@ -1,6 +1,6 @@
 /** Tests of frames and of retention. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, Lease, Storage, SweepTerms } from "../../../lib/storage/mod.ts";
+import type { ClaimedRun, Lease, RetentionLimits, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aThread,
@@ -129,7 +129,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("sweep", () => {
     const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, features: { feedback: 0, webhooks: 0 } };
-    const nothing: SweepTerms = { ...ages, limit: 10, now: 9000 };
+    const nothing: RetentionLimits = { ...ages, limit: 10, now: 9000 };
 
     test("deletes temporary runs and their hidden threads when their time is over", async (storage) => {
       const assistant = await anAssistant(storage);
@@ -144,7 +144,8 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       const claim = { token: "w", lease_until: 5000 };
       const kept = await created(storage, assistant, "thread-kept", "kept", { claim });
       await storage.finishRun(here, (kept.claimed as ClaimedRun).lease, finish());
-      const sweep = (stateless_before: number) => storage.sweep(here, { ...nothing, stateless_before, limit: 2 });
+      const sweep = (stateless_before: number) =>
+        storage.deleteExpired(here, { ...nothing, stateless_before, limit: 2 });
       assert.equal(await sweep(2000), 0);
       assert.equal(await sweep(3000), 2);
       assert.equal(await sweep(3000), 1);
@@ -176,27 +177,27 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
         (await storage.getRun(here, "framed")) !== null,
         (await storage.getRun(here, "keyed")) !== null,
       ];
-      while ((await storage.sweep(here, late)) > 0);
+      while ((await storage.deleteExpired(here, late)) > 0);
       assert.equal(await storage.getRun(here, "passing"), null);
       assert.deepEqual(await left(), [true, true]);
-      for (let i = 0; i < 3; i++) await storage.sweep(here, { ...late, frames_before: 9000 });
+      for (let i = 0; i < 3; i++) await storage.deleteExpired(here, { ...late, frames_before: 9000 });
       assert.deepEqual(await left(), [false, true]);
-      for (let i = 0; i < 3; i++) await storage.sweep(here, { ...late, keys_before: 9000 });
+      for (let i = 0; i < 3; i++) await storage.deleteExpired(here, { ...late, keys_before: 9000 });
       assert.deepEqual(await left(), [false, false]);
       assert.equal(await storage.getThread(here, "thread-keyed"), null);
-      assert.equal(await storage.sweep(here, { ...late, frames_before: 9000, keys_before: 9000 }), 0);
+      assert.equal(await storage.deleteExpired(here, { ...late, frames_before: 9000, keys_before: 9000 }), 0);
     });
 
     test("deletes frames of runs that have ended, and says so on the run", async (storage) => {
       const lease = await resumableLease(storage);
       await storage.saveProgress(here, lease, frames(1, "a", "b"), 1200);
       const late = { ...nothing, frames_before: 3000 };
-      assert.equal(await storage.sweep(here, late), 0, "it has not ended");
+      assert.equal(await storage.deleteExpired(here, late), 0, "it has not ended");
       await storage.finishRun(here, lease, finish({ end_frame: 3 }));
-      assert.equal(await storage.sweep(here, { ...late, frames_before: 2000 }), 0);
+      assert.equal(await storage.deleteExpired(here, { ...late, frames_before: 2000 }), 0);
       assert.equal((await storage.getRun(here, "r1"))?.resumable, true);
-      assert.ok((await storage.sweep(here, late)) > 0);
-      assert.equal(await storage.sweep(here, late), 0);
+      assert.ok((await storage.deleteExpired(here, late)) > 0);
+      assert.equal(await storage.deleteExpired(here, late), 0);
       assert.deepEqual(await storage.readFrames(here, "r1", 0), []);
       const run = await storage.getRun(here, "r1");
       assert.deepEqual([run?.resumable, run?.end_frame], [false, 3]);
@@ -218,7 +219,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       });
       await storage.saveProgress(here, (claimed as ClaimedRun).lease, frames(1, "a"), 1200);
       let sweeps = 0;
-      while ((await storage.sweep(here, { ...nothing, frames_before: 3000 })) > 0) sweeps++;
+      while ((await storage.deleteExpired(here, { ...nothing, frames_before: 3000 })) > 0) sweeps++;
       assert.ok(sweeps > 1);
       assert.deepEqual(await storage.readFrames(here, "r1", 0), []);
       assert.equal((await storage.getRun(here, "r1"))?.resumable, false);

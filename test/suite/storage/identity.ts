@@ -59,7 +59,7 @@ export function placementCases(api: SuiteApi, test: IdentityTest): void {
     });
 
     test("place a deployment in the default project, once", async (store) => {
-      const outcomes = await Promise.all(times(6, (i) => store.placeDeployment({ name: "d" }, 1000 + i)));
+      const outcomes = await Promise.all(times(6, (i) => store.registerDeployment({ name: "d" }, 1000 + i)));
       const { organization, workspace, project } = await store.ensureDefaults(2000);
       const row = {
         name: "d",
@@ -77,9 +77,9 @@ export function placementCases(api: SuiteApi, test: IdentityTest): void {
     });
 
     test("are created by name, and a deployment moves there", async (store) => {
-      await store.placeDeployment({ name: "d" }, 1000);
+      await store.registerDeployment({ name: "d" }, 1000);
       const placement = { name: "d", workspace: "Blue", project: "Bots" };
-      const outcomes = await Promise.all(times(6, () => store.placeDeployment(placement, 2000)));
+      const outcomes = await Promise.all(times(6, () => store.registerDeployment(placement, 2000)));
       const [first] = outcomes;
       assert.ok(first?.kind === "made");
       for (const outcome of outcomes) assert.deepEqual(outcome, first);
@@ -95,10 +95,10 @@ export function placementCases(api: SuiteApi, test: IdentityTest): void {
         [[first.row.project_id, "Bots"]],
       );
       // Without a workspace and project, the deployment stays in place.
-      assert.deepEqual(await store.placeDeployment({ name: "d" }, 3000), first);
-      assert.deepEqual(await store.placeDeployment({ name: "d", workspace: "Blue" }, 3000), first);
+      assert.deepEqual(await store.registerDeployment({ name: "d" }, 3000), first);
+      assert.deepEqual(await store.registerDeployment({ name: "d", workspace: "Blue" }, 3000), first);
       // Other deployments with these names join the same project.
-      const other = await store.placeDeployment({ name: "e", workspace: "Blue" }, 3000);
+      const other = await store.registerDeployment({ name: "e", workspace: "Blue" }, 3000);
       assert.ok(other.kind === "made" && other.row.project_id === first.row.project_id);
     });
   });
@@ -128,7 +128,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       const project = { id: uuid(3), workspace_id: w2.id, name: "P", created_at: 2000, deleted_at: null };
       assert.equal((await store.createUnit("project", project)).kind, "made");
       for (const place of [{ workspace: uuid(2) }, { project: uuid(3) }, { workspace: w2.name, project: uuid(3) }]) {
-        const outcome = await store.placeDeployment({ name: `by ${JSON.stringify(place)}`, ...place }, 3000);
+        const outcome = await store.registerDeployment({ name: `by ${JSON.stringify(place)}`, ...place }, 3000);
         assert.deepEqual(outcome.kind === "made" && [outcome.row.workspace_id, outcome.row.project_id], [
           w2.id,
           uuid(3),
@@ -144,7 +144,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
         { workspace: "New", owner_user_id: "nobody" },
       ]) {
         assert.deepEqual(
-          await store.placeDeployment({ name: "none", ...place }, 3000),
+          await store.registerDeployment({ name: "none", ...place }, 3000),
           { kind: "parent_not_found" },
           JSON.stringify(place),
         );
@@ -156,8 +156,8 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       );
       // The workspace is deleted, and its project with it.
       await store.deleteUnit("workspace", w2.id, 4000);
-      assert.equal((await store.placeDeployment({ name: "d", project: uuid(3) }, 4000)).kind, "parent_not_found");
-      assert.equal((await store.placeDeployment({ name: "d", workspace: w2.id }, 4000)).kind, "parent_not_found");
+      assert.equal((await store.registerDeployment({ name: "d", project: uuid(3) }, 4000)).kind, "parent_not_found");
+      assert.equal((await store.registerDeployment({ name: "d", workspace: w2.id }, 4000)).kind, "parent_not_found");
     });
 
     test("create no new default in place of a renamed one", async (store) => {
@@ -166,7 +166,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       await store.renameUnit("project", project.id, "Main");
       const w2 = await aWorkspace(store, "w2");
       for (const place of [{}, { workspace: "First" }, { workspace: "w2" }, { project: "Bots" }]) {
-        const outcome = await store.placeDeployment({ name: `in ${JSON.stringify(place)}`, ...place }, 3000);
+        const outcome = await store.registerDeployment({ name: `in ${JSON.stringify(place)}`, ...place }, 3000);
         const wanted = place.workspace === "w2" ? w2.id : workspace.id;
         assert.equal(outcome.kind === "made" && outcome.row.workspace_id, wanted);
       }
@@ -182,10 +182,10 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("keep owner and sharing until they are changed", async (store) => {
       for (const id of ["u1", "u2"]) await store.createUser(aUser(id));
-      const placed = await store.placeDeployment({ name: "d", owner_user_id: "u1", shared: true }, 1000);
+      const placed = await store.registerDeployment({ name: "d", owner_user_id: "u1", shared: true }, 1000);
       assert.ok(placed.kind === "made");
       assert.deepEqual([placed.row.owner_user_id, placed.row.shared], ["u1", true]);
-      assert.deepEqual(await store.placeDeployment({ name: "d", owner_user_id: "u2", shared: false }, 2000), placed);
+      assert.deepEqual(await store.registerDeployment({ name: "d", owner_user_id: "u2", shared: false }, 2000), placed);
       assert.deepEqual(await store.updateDeployment("d", { shared: false }), { ...placed.row, shared: false });
       assert.deepEqual(await store.updateDeployment("d", { owner_user_id: "u2" }), {
         ...placed.row,
@@ -417,7 +417,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       await store.createUser(aUser("u1"));
       await store.deleteUser("u1", 3000);
       await store.createUser(aUser("u2", { email: null }));
-      const names = await store.names({
+      const names = await store.readNames({
         workspaces: ["w2", "w9"],
         projects: [project.id, project.id],
         users: ["u1", "u2", "u9"],
@@ -428,7 +428,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
         ["u1", "u1@example.com"],
         ["u2", null],
       ]);
-      const none = await store.names({});
+      const none = await store.readNames({});
       assert.deepEqual([none.workspaces.size, none.projects.size, none.users.size], [0, 0, 0]);
     });
 
@@ -445,7 +445,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       ];
       assert.equal(new Set([id, ...others]).size, 4);
       const emails = async (): Promise<unknown> => {
-        const { users } = await store.names({ users: [id, others[0] as string] });
+        const { users } = await store.readNames({ users: [id, others[0] as string] });
         return [users.get(id), users.get(others[0] as string)];
       };
       assert.deepEqual(await emails(), [null, null]);

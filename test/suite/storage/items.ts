@@ -4,7 +4,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import {
   type ItemCondition,
   type ItemQuery,
-  meets,
+  matchesConditions,
   type NamespaceQuery,
   type NewItem,
 } from "../../../lib/storage/items.ts";
@@ -98,7 +98,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       await storage.putItems(there, [gone("a", "k")], 1000);
       assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
       await put(storage, [item("x", "k", {}, { ttl_ms: 1 })]);
-      assert.equal(await storage.sweep(there, { items_expired_by: 9000, limit: 10, now: 9000 }), 0);
+      assert.equal(await storage.deleteExpired(there, { items_expired_by: 9000, limit: 10, now: 9000 }), 0);
     });
 
     test("expire, and live on where a read refreshes them", async (storage) => {
@@ -106,7 +106,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await value(storage, "a", "k", 1099), { n: 1 });
       assert.equal(await value(storage, "a", "k", 1100), undefined);
       assert.equal(await keys(storage, {}, 1100), "other");
-      assert.equal(await keys(storage, { near: [1, 0] }, 1100), "");
+      assert.equal(await keys(storage, { query_vector: [1, 0] }, 1100), "");
       await storage.putItems(here, [gone("a", "other")], 1000);
       assert.equal(await namespaces(storage, {}, 1099), "a");
       assert.equal(await namespaces(storage, {}, 1100), "");
@@ -114,7 +114,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       const read = await storage.getItem(here, ["a"], "k", { refresh: true }, 1090);
       assert.equal(read?.updated_at, 1000, "a read changes nothing else");
       assert.deepEqual(await value(storage, "a", "k", 1189), { n: 1 });
-      assert.equal(await keys(storage, { refresh: true, near: [1, 1] }, 1180), "k");
+      assert.equal(await keys(storage, { refresh: true, query_vector: [1, 1] }, 1180), "k");
       assert.deepEqual(await value(storage, "a", "k", 1279), { n: 1 });
       assert.equal(
         await keys(storage, { refresh: true, offset: 1 }, 1270),
@@ -133,11 +133,11 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     test("are swept once they have expired, so many at a time", async (storage) => {
       const expiring = Array.from({ length: 5 }, (_, n) => item("a", `k${n}`, {}, { ttl_ms: 10 + n }));
       await put(storage, [...expiring, item("a", "for good"), item("a", "later", {}, { ttl_ms: 5000 })]);
-      assert.equal(await storage.sweep(here, { items_expired_by: 1009, limit: 2, now: 1009 }), 0);
-      assert.equal(await storage.sweep(here, { items_expired_by: 1012, limit: 2, now: 1012 }), 2);
-      assert.equal(await storage.sweep(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 2);
-      assert.equal(await storage.sweep(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 1);
-      assert.equal(await storage.sweep(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 0);
+      assert.equal(await storage.deleteExpired(here, { items_expired_by: 1009, limit: 2, now: 1009 }), 0);
+      assert.equal(await storage.deleteExpired(here, { items_expired_by: 1012, limit: 2, now: 1012 }), 2);
+      assert.equal(await storage.deleteExpired(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 2);
+      assert.equal(await storage.deleteExpired(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 1);
+      assert.equal(await storage.deleteExpired(here, { items_expired_by: 2000, limit: 2, now: 2000 }), 0);
       assert.equal(await keys(storage), "for good,later");
     });
 
@@ -232,7 +232,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
           const operator = pick(operators);
           return [pick(members), operator, pick(operator === "eq" || operator === "ne" ? operands : scalars)];
         });
-        const met = all.filter(({ value }) => meets(value, conditions)).map(({ key }) => key);
+        const met = all.filter(({ value }) => matchesConditions(value, conditions)).map(({ key }) => key);
         const found = (await search(storage, { conditions, limit: 200 })).map(({ key }) => key);
         assert.deepEqual(found.sort(), met.sort(), JSON.stringify(conditions));
       }
@@ -306,7 +306,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
         item("b", "elsewhere", {}, { vectors: [[1, 0]] }),
       ]);
       const near = async (query: Partial<ItemQuery> & { readonly limit?: number; readonly offset?: number } = {}) =>
-        (await search(storage, { namespace_prefix: ["a"], near: [1, 0], ...query })).map(
+        (await search(storage, { namespace_prefix: ["a"], query_vector: [1, 0], ...query })).map(
           ({ key, score = Number.NaN }) => `${key} ${score.toFixed(3)}`,
         );
       assert.deepEqual(await near(), [
@@ -374,7 +374,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await value(storage, "a", "hers", 1000, ann), { owner: "ann", n: 1 });
       assert.equal(await keys(storage, {}, 1000, ann), "hers");
       assert.equal(await keys(storage, { conditions: [["n", "eq", 1]] }, 1000, ann), "hers");
-      assert.equal(await keys(storage, { near: [1, 0] }, 1000, ann), "hers");
+      assert.equal(await keys(storage, { query_vector: [1, 0] }, 1000, ann), "hers");
       assert.equal(await namespaces(storage, {}, 1000, ann), "a");
     });
 

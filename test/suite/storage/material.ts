@@ -7,7 +7,7 @@ import type {
   AssistantRow,
   ClaimedRun,
   CreateRun,
-  CreateRunOutcome,
+  CreateRunResult,
   DeliveryRow,
   FinishRun,
   Lease,
@@ -101,7 +101,7 @@ export async function request(
   const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
   return {
     run: newRun(thread_id, run_id),
-    seen: { assistant_revision: assistant.revision, thread_revision: thread.revision },
+    expected: { assistant_revision: assistant.revision, thread_revision: thread.revision },
     now: 1100,
   };
 }
@@ -111,7 +111,7 @@ export async function aRun(
   assistant: AssistantRow,
   thread: string,
   id: string,
-): Promise<CreateRunOutcome> {
+): Promise<CreateRunResult> {
   return await storage.createRun(here, await request(storage, assistant, thread, id));
 }
 
@@ -221,7 +221,7 @@ export async function create(
   thread_id: string,
   run_id: string,
   { run, ...rest }: RunOptions = {},
-): Promise<CreateRunOutcome> {
+): Promise<CreateRunResult> {
   const made = newRun(thread_id, run_id, run);
   return await storage.createRun(here, {
     ...(await request(storage, assistant, thread_id, run_id)),
@@ -233,7 +233,7 @@ export async function create(
 /** The same, but fails the test unless the run is created. */
 export async function created(
   ...args: Parameters<typeof create>
-): Promise<Extract<CreateRunOutcome, { kind: "created" }>> {
+): Promise<Extract<CreateRunResult, { kind: "created" }>> {
   const outcome = await create(...args);
   assert.ok(outcome.kind === "created", `${args[3]} is ${outcome.kind}`);
   return outcome;
@@ -249,7 +249,7 @@ export async function stateless(
   const thread_id = `thread-${run_id}`;
   const outcome = await storage.createRun(here, {
     run: newRun(thread_id, run_id, { stateless: true, ...run }),
-    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    expected: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: {}, config: {}, stateless: true },
     claim: { token: `token-${run_id}`, lease_until: 5000 },
     now: 1100,

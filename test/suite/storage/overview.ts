@@ -51,7 +51,7 @@ function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
 
 /** Of runs created at a time or later. */
 const figures = (storage: Storage, scope: Scope, since: number, limit = 9) =>
-  storage.runFigures(scope, { counted_since: since, timed_since: since, limit });
+  storage.readRunTimes(scope, { counted_since: since, timed_since: since, limit });
 
 export function overviewTests(api: SuiteApi, test: StorageTest): void {
   api.describe("runs of all threads", () => {

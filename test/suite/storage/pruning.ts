@@ -59,7 +59,7 @@ async function stored(
     if (probe?.values.length) there.push(version);
   }
   await storage.stopRuns(here, { thread_id, run_ids: [lease.run_id] }, "rollback", 1300);
-  await storage.releaseSlot(here, lease);
+  await storage.releaseThreadLock(here, lease);
   return there.join();
 }
 

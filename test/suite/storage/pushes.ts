@@ -85,10 +85,10 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await outbox(storage), ["2,b,interrupted,0"]);
       await storage.finishRun(here, first.lease, finish({ now: 2000 }));
       const task = { thread_id: "t", task_id: FIRST };
-      await storage.tellCancelled({ ...here, filter: [NOBODY] }, task, 2100);
-      await storage.tellCancelled(there, task, 2100);
+      await storage.notifyCancelled({ ...here, filter: [NOBODY] }, task, 2100);
+      await storage.notifyCancelled(there, task, 2100);
       assert.deepEqual(await outbox(storage), ["1,a,success,0", "2,b,interrupted,0"]);
-      for (let times = 0; times < 2; times++) await storage.tellCancelled(here, task, 2100);
+      for (let times = 0; times < 2; times++) await storage.notifyCancelled(here, task, 2100);
       assert.deepEqual(await outbox(storage), ["1,a,interrupted,0", "1,a,success,0", "2,b,interrupted,0"]);
     });
 

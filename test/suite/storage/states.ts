@@ -4,7 +4,7 @@ import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import type {
   FinishRun,
-  NewState,
+  NewThreadState,
   Progress,
   SavedCheckpoint,
   Scope,
@@ -32,7 +32,7 @@ import {
 export const only = (owner: string): Scope => ({ ...here, filter: [{ key: "owner", equals: owner }] });
 
 /** A state with one checkpoint. */
-export function aState(id: string, values: JsonObject, options: Partial<NewState> = {}): NewState {
+export function aState(id: string, values: JsonObject, options: Partial<NewThreadState> = {}): NewThreadState {
   return { graph_id: "g", progress: progress([checkpoint(id, values)]), head: id, scalars: values, ...options };
 }
 
@@ -94,7 +94,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       );
       assert.equal(outcomes.filter(({ kind }) => kind === "created").length, 1);
       assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
-      const again = { ...terms, thread_id: "u", state: states[0] as NewState };
+      const again = { ...terms, thread_id: "u", state: states[0] as NewThreadState };
       assert.equal((await storage.createThread(here, again, 1000)).kind, "exists");
       assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
     });
@@ -125,7 +125,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       await finished(storage, assistant, "t", "r1", end, { progress: progress([checkpoint("c1", { n: 1 })]) });
       const before = await thread(storage, "t");
       const update = aState("c2", { n: 2 }, { progress: progress([checkpoint("c2", { n: 2 }, "c1")]) });
-      assert.equal(await storage.writeState(here, "t", { ...update, seen_head: "c1" }, 3000), "written");
+      assert.equal(await storage.writeState(here, "t", { ...update, expected_head: "c1" }, 3000), "written");
       const changed = { head: "c2", graph_id: "g", updated_at: 3000, state_updated_at: 3000 };
       assert.deepEqual(await thread(storage, "t"), { ...before, ...changed });
       const newest = await storage.getCheckpoint(here, "t", { ns: "" });
@@ -134,7 +134,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([await found(storage, {}, { n: 2 }), await found(storage, {}, { n: 1 })], ["t", ""]);
       // The first update of a thread without a head.
       await aThread(storage, "u");
-      assert.equal(await storage.writeState(here, "u", { ...aState("d1", {}), seen_head: null }, 3000), "written");
+      assert.equal(await storage.writeState(here, "u", { ...aState("d1", {}), expected_head: null }, 3000), "written");
       assert.equal((await thread(storage, "u")).head, "d1");
     });
 
@@ -146,7 +146,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         await aThread(storage, id);
         const first = { progress: progress([checkpoint("c1", { n: 1 })]) };
         await finished(storage, assistant, id, `r-${id}`, { head: "c1", interrupts, ...end }, first);
-        const state = { ...aState("c2", {}), seen_head: "c1", ends };
+        const state = { ...aState("c2", {}), expected_head: "c1", ends };
         assert.equal(await storage.writeState(here, id, state, 3000), "written");
         const row = await thread(storage, id);
         return [row.status, row.interrupts, row.error];
@@ -175,11 +175,11 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const before = await thread(storage, "t");
       const first = await allOf(storage, "t");
       const steps = progress([checkpoint("x", { n: 9 }, "c1")], [write("c1", "b", 0, "x")]);
-      const state = { ...aState("x", { n: 9 }, { progress: steps }), seen_head: "c1" };
+      const state = { ...aState("x", { n: 9 }, { progress: steps }), expected_head: "c1" };
       const untouched = async (): Promise<void> => assert.deepEqual(await allOf(storage, "t"), first);
 
-      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c0" }, 3000), "stale");
-      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: null }, 3000), "stale");
+      assert.equal(await storage.writeState(here, "t", { ...state, expected_head: "c0" }, 3000), "stale");
+      assert.equal(await storage.writeState(here, "t", { ...state, expected_head: null }, 3000), "stale");
       assert.equal(await storage.writeState(there, "t", state, 3000), "not_found");
       assert.equal(await storage.writeState(here, "u", state, 3000), "not_found");
       assert.equal(await storage.writeState(only("eve"), "t", state, 3000), "not_found");
@@ -188,7 +188,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
 
       assert.equal((await aRun(storage, assistant, "t", "r2")).kind, "created");
       assert.equal(await storage.writeState(here, "t", state, 3000), "busy");
-      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c0" }, 3000), "busy");
+      assert.equal(await storage.writeState(here, "t", { ...state, expected_head: "c0" }, 3000), "busy");
       assert.equal(await storage.writeState(only("eve"), "t", state, 3000), "not_found");
       const terms = { token: "k", lease_until: 5000, graph_ids: ["echo"], now: 1200 };
       const outcome = await storage.claimRun(here, terms);
@@ -201,9 +201,9 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "t"), "x,c1");
 
       const hidden = await stateless(storage, assistant, "r9");
-      assert.equal(await storage.writeState(here, "thread-r9", { ...state, seen_head: null }, 3000), "not_found");
+      assert.equal(await storage.writeState(here, "thread-r9", { ...state, expected_head: null }, 3000), "not_found");
       await storage.finishRun(here, hidden.lease, finish());
-      assert.equal(await storage.writeState(here, "thread-r9", { ...state, seen_head: null }, 3000), "not_found");
+      assert.equal(await storage.writeState(here, "thread-r9", { ...state, expected_head: null }, 3000), "not_found");
       assert.equal(await ids(storage, "thread-r9"), "");
     });
 
@@ -211,7 +211,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "t");
       const outcomes = await Promise.all(
         Array.from({ length: 10 }, (_, i) => {
-          const state = { ...aState(`c${i}`, { i }), seen_head: null };
+          const state = { ...aState(`c${i}`, { i }), expected_head: null };
           return storage.writeState(here, "t", state, 3000);
         }),
       );
@@ -225,9 +225,9 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const answer = (data: string): Progress => progress([], [write("c1", "b", 0, data)]);
       const first = progress([checkpoint("c1", {})], [write("c1", "b", 0, "first"), write("c1", "a", 0, "kept")]);
       await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
-      const update = async (data: string, id: string, seen_head: string): Promise<void> => {
-        const steps = progress([checkpoint(id, {}, seen_head)], [write("c1", "b", 0, data)]);
-        const state = { ...aState(id, {}, { progress: steps }), seen_head };
+      const update = async (data: string, id: string, expected_head: string): Promise<void> => {
+        const steps = progress([checkpoint(id, {}, expected_head)], [write("c1", "b", 0, data)]);
+        const state = { ...aState(id, {}, { progress: steps }), expected_head };
         assert.equal(await storage.writeState(here, "t", state, 3000), "written");
       };
       await update("update", "c2", "c1");
@@ -237,7 +237,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         await storage.saveProgress(here, lease, { ...answer("later"), checkpoints: [checkpoint("x", {})] }, 1200);
         assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="later"');
         await storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, "rollback", 1300);
-        await storage.releaseSlot(here, lease);
+        await storage.releaseThreadLock(here, lease);
         assert.equal(await ids(storage, "t"), (await thread(storage, "t")).head === "c2" ? "c2,c1" : "c3,c2,c1");
       };
       await rollback("r2");
@@ -265,8 +265,8 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
-      assert.notEqual((await thread(storage, "t")).slot, null);
-      assert.equal(await storage.writeState(here, "t", { ...aState("c1", {}), seen_head: null }, 1400), "written");
+      assert.notEqual((await thread(storage, "t")).lock, null);
+      assert.equal(await storage.writeState(here, "t", { ...aState("c1", {}), expected_head: null }, 1400), "written");
       assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("x", {})]), 1500), false);
       assert.equal(await ids(storage, "t"), "c1");
     });

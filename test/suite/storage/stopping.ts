@@ -124,11 +124,11 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       );
       assert.equal(await statuses(storage, "t"), "r1 success,r4 pending");
       await assertAsBefore(storage, r2);
-      assert.deepEqual((await storage.getThread(here, "t"))?.slot, { token: "token-r2", until: 5000 });
+      assert.deepEqual((await storage.getThread(here, "t"))?.lock, { token: "token-r2", until: 5000 });
       assert.equal((await storage.getThread(here, "t"))?.status, "busy");
       assert.equal((await storage.claimRun(here, claimTerms("early"))).kind, "blocked");
-      await storage.releaseSlot(here, r2.lease);
-      assert.equal((await storage.getThread(here, "t"))?.slot, null);
+      await storage.releaseThreadLock(here, r2.lease);
+      assert.equal((await storage.getThread(here, "t"))?.lock, null);
       const next = (await claimNext(storage, here, claimTerms("w"))) as ClaimedRun;
       assert.equal(next.run.run_id, "r4");
       await assertNoValueLeft(storage, next);
@@ -140,8 +140,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await claimNext(storage, here, { ...claimTerms("w"), now: 4999 }), null);
       const next = await claimNext(storage, here, { ...claimTerms("w"), now: 5000 });
       assert.equal(next?.run.run_id, "r3");
-      await storage.releaseSlot(here, r2.lease);
-      assert.equal((await storage.getThread(here, "t"))?.slot?.token, "w", "the slot is another's now");
+      await storage.releaseThreadLock(here, r2.lease);
+      assert.equal((await storage.getThread(here, "t"))?.lock?.token, "w", "the slot is another's now");
     });
 
     test("is claimed at once where nothing ran", async (storage) => {
@@ -284,11 +284,11 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await aRun(storage, assistant, "t", "r4");
       const stopped = await named(storage, "rollback", "r1", "r2", "r3");
       assert.equal(fates(stopped), "r2 deleted,r3 deleted");
-      assert.equal(stopped.find(({ run_id }) => run_id === "r2")?.slot_token, "token-r2");
+      assert.equal(stopped.find(({ run_id }) => run_id === "r2")?.lock_token, "token-r2");
       assert.equal(await statuses(storage, "t"), "r1 success,r4 pending");
       await assertAsBefore(storage, r2);
       assert.equal((await storage.claimRun(here, claimTerms("early"))).kind, "blocked");
-      await storage.releaseSlot(here, r2.lease);
+      await storage.releaseThreadLock(here, r2.lease);
       const next = (await claimNext(storage, here, claimTerms("w"))) as ClaimedRun;
       assert.equal(next.run.run_id, "r4");
       await assertNoValueLeft(storage, next);
@@ -306,11 +306,11 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await stop("interrupt", "tb", "ub", "unknown"), "tb ended,ub ended");
       assert.equal(await stop("interrupt", "ta", "tb"), "ta flagged");
       assert.equal(await stop("rollback", "va", "vb", "ub"), "va deleted,vb deleted");
-      assert.equal((await storage.getThread(here, "v"))?.slot?.token, "token-va");
+      assert.equal((await storage.getThread(here, "v"))?.lock?.token, "token-va");
       assert.equal(await stop("rollback", "ta", "ua"), "ta deleted,ua deleted");
       assert.equal(await stop("rollback"), "");
       assert.equal(await statuses(storage, "t"), "tb interrupted");
-      assert.equal((await storage.activity(here, 9000)).running, 0);
+      assert.equal((await storage.countActiveRuns(here, 9000)).running, 0);
     });
 
     test("leaves no hidden thread behind", async (storage) => {
@@ -321,16 +321,16 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       await storage.requeueRun(here, r2.lease, 1300);
       await storage.stopRuns(here, { run_ids: ["r1", "r2"] }, "rollback", 2000);
       assert.deepEqual([await there("r1"), await there("r2")], [true, false], "the executor of r1 still has the slot");
-      await storage.releaseSlot(here, r1.lease);
+      await storage.releaseThreadLock(here, r1.lease);
       assert.equal(await there("r1"), false);
 
       await stateless(storage, assistant, "r3");
       await storage.stopRuns(here, { thread_id: "thread-r3", run_ids: ["r3"] }, "rollback", 2000);
       const ages = { stateless_before: 0, frames_before: 0, keys_before: 0, features: { feedback: 0, webhooks: 0 } };
       const terms = { ...ages, limit: 10 };
-      assert.equal(await storage.sweep(here, { ...terms, now: 4999 }), 0);
+      assert.equal(await storage.deleteExpired(here, { ...terms, now: 4999 }), 0);
       assert.equal(await there("r3"), true);
-      assert.equal(await storage.sweep(here, { ...terms, now: 5000 }), 1, "its worker is dead");
+      assert.equal(await storage.deleteExpired(here, { ...terms, now: 5000 }), 1, "its worker is dead");
       assert.equal(await there("r3"), false);
 
       const r4 = await stateless(storage, assistant, "r4");

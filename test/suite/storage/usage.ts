@@ -1,6 +1,6 @@
 /** Tests of traces and usage: counts equal the stored rows, before and after sealing, also for late rows. */
 import assert from "node:assert/strict";
-import type { Storage, TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/mod.ts";
+import type { BillingTerms, Storage, TraceRow, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/mod.ts";
 import { addTraces } from "../traces.ts";
 import { dice } from "../workload.ts";
 import {
@@ -21,7 +21,7 @@ import {
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
-const trace: TraceTerms = { workspace_id: "w1", project_id: "p1", counted: true };
+const trace: BillingTerms = { workspace_id: "w1", project_id: "p1", counted: true };
 
 function aTrace(trace_id: string, started_at: number, more: Partial<TraceRow> = {}): TraceRow {
   const defaults = {
@@ -101,7 +101,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const outcome = await storage.createRun(here, {
         run: newRun("hidden", "r1", { stateless: true }),
-        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        expected: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "hidden", metadata: {}, config: {}, stateless: true },
         claim: { token: "w", lease_until: 5000, trace },
         now: 1100,

@@ -1,7 +1,7 @@
 /** Tests of filters on values: they find every thread that may match, and exclude others by their stored scalars. */
 
 import assert from "node:assert/strict";
-import { contains, type Json, type JsonObject, scalarsOf } from "../../../lib/json.ts";
+import { contains, type Json, type JsonObject, pickScalars } from "../../../lib/json.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 import { countThreads } from "../counts.ts";
 import { dice } from "../workload.ts";
@@ -96,7 +96,7 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
       for (let i = 0; i < rounds; i++) {
         const thread = pick(threads);
         thread.values = values();
-        await leave(storage, assistant, thread.id, scalarsOf(thread.values));
+        await leave(storage, assistant, thread.id, pickScalars(thread.values));
         const filter = below(2) ? values() : (pick(threads).values ?? {});
         const candidates = (await ids(storage, filter)).split(",");
         const wanted = threads.filter((one) => one.values && contains(one.values, filter));

@@ -30,7 +30,7 @@ export interface Aftermath {
 export async function checkAftermath(storage: Storage, aftermath: Aftermath): Promise<void> {
   const { scope, history, now } = aftermath;
   const idle = { pending: 0, scheduled: 0, running: 0, oldest_due: null };
-  assert.deepEqual(await storage.activity(scope, now), idle);
+  assert.deepEqual(await storage.countActiveRuns(scope, now), idle);
   history.checkExclusion();
   history.checkAttempts();
   history.checkTurns();
@@ -75,7 +75,7 @@ async function checkRemains(storage: Storage, aftermath: Aftermath, thread_id: s
     assert.deepEqual([values, writes], [[], []], `left of ${checkpoint_id}`);
   }
   await storage.stopRuns(scope, { thread_id, run_ids: [lease.run_id] }, "rollback", now);
-  await storage.releaseSlot(scope, lease);
+  await storage.releaseThreadLock(scope, lease);
 }
 
 async function createRun(
@@ -89,7 +89,7 @@ async function createRun(
   const run = { run_id, thread_id, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
   const outcome = await storage.createRun(scope, {
     run: { ...run, multitask_strategy: "enqueue", stateless: false, resumable: true, created_at },
-    seen: { assistant_revision, thread_revision: thread?.revision ?? null },
+    expected: { assistant_revision, thread_revision: thread?.revision ?? null },
     ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, stateless: false } }),
     now,
   });

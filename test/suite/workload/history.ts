@@ -121,7 +121,7 @@ export class History {
     const { lease, run, thread } = claimed;
     assert.equal(run.status, "running");
     assert.equal(thread.running, run.run_id);
-    assert.equal(thread.slot?.token, lease.token);
+    assert.equal(thread.lock?.token, lease.token);
     assert.ok(run.created_at <= latest || this.run(run.run_id).at_once, `${run.run_id} was claimed before it was due`);
     assert.equal(run.end_frame, null);
     const times = { now, sent, answered: this.tick(), accepted: 0, slot_until: lease_until, release_sent: NEVER };
@@ -221,14 +221,17 @@ export class History {
   checkTurns(): void {
     for (const [run_id, inOrder] of grouped(this.attempts, ({ lease }) => lease.run_id)) {
       for (const [i, { claimed }] of inOrder.entries()) {
-        const before = inOrder[i - 1]?.claimed.run.turn ?? 0;
-        assert.ok(claimed.run.turn > before, `${run_id} had turn ${before}, and then ${claimed.run.turn}`);
+        const before = inOrder[i - 1]?.claimed.run.claim_number ?? 0;
+        assert.ok(
+          claimed.run.claim_number > before,
+          `${run_id} had turn ${before}, and then ${claimed.run.claim_number}`,
+        );
       }
     }
     for (const [thread_id, all] of grouped(this.attempts, ({ lease }) => lease.thread_id)) {
       // A recreated thread counts from 1 again.
       if (this.#threadsDeleted.has(thread_id)) continue;
-      const turns = all.map(({ claimed }) => claimed.run.turn);
+      const turns = all.map(({ claimed }) => claimed.run.claim_number);
       assert.equal(new Set(turns).size, turns.length, `turns of ${thread_id}: ${turns}`);
     }
   }
@@ -292,8 +295,8 @@ export class History {
     assert.notEqual(thread.status, "busy");
     assert.equal(thread.running, null);
     assert.ok(
-      thread.slot === null || thread.slot.until <= now,
-      `the slot of ${thread_id} belongs to ${thread.slot?.token}`,
+      thread.lock === null || thread.lock.until <= now,
+      `the slot of ${thread_id} belongs to ${thread.lock?.token}`,
     );
     const last = thread.metadata.last as string | undefined;
     assert.ok(last === undefined || this.created.has(last), `${last} changed ${thread_id}, but was not created`);

@@ -12,7 +12,7 @@ export type { RunDetail, RunSummary } from "../../../../lib/runs/search.ts";
 export type { RunStats } from "../../../../lib/runs/stats.ts";
 export type { ServerReport } from "../../../../lib/service/report.ts";
 export type { RunSteps, StepRecord } from "../../../../lib/steps/calls.ts";
-export type { Listing } from "../../../../lib/storage/cursor.ts";
+export type { CursorPage as Listing } from "../../../../lib/storage/cursor.ts";
 export type { RunStatus } from "../../../../lib/storage/mod.ts";
 export type { Inbox, InboxThread, ThreadSummary } from "../../../../lib/threads/summaries.ts";
 export type { UsageRecord, UsageReport } from "../../../../lib/usage/mod.ts";

@@ -3,7 +3,7 @@
 import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/wire.ts";
 import type { Assistant } from "../../../assistants/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import { baseUrl } from "../../../options.ts";
+import { getPublicBaseUrl } from "../../../options.ts";
 import { jsonResponse } from "../../respond.ts";
 import type { RequestContext } from "../../route.ts";
 import { HISTORY_SCOPE, SCOPE_HEADER } from "./options.ts";
@@ -46,7 +46,7 @@ function createSecurity({ service: { options } }: RequestContext, version: A2aVe
 /** `version`: the one that the client asks for; without it the card serves both. */
 function createCard(context: RequestContext, assistant: Assistant, version: A2aVersion | null): JsonObject {
   const { request, handler, service } = context;
-  const base = baseUrl(service.options) ?? new URL(request.url).origin + handler.base;
+  const base = getPublicBaseUrl(service.options) ?? new URL(request.url).origin + handler.base;
   const url = `${base.replace(/\/$/, "")}/a2a/${assistant.assistant_id}`;
   const { name } = assistant;
   const description = assistant.description || `Agent \`${name}\``;

@@ -10,7 +10,7 @@ import {
   toEventJson,
 } from "../../../a2a/wire.ts";
 import { nullIfNotFound } from "../../../errors.ts";
-import { isoTime } from "../../../rfc3339.ts";
+import { formatIsoTime } from "../../../rfc3339.ts";
 import type { Frame, RunStream } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
@@ -180,7 +180,7 @@ class TaskStream {
     if (last) this.#ready.push({ ...last, last: true });
   }
 
-  #pushState(state: A2aTaskState, timestamp = isoTime(this.#environment.now())): void {
+  #pushState(state: A2aTaskState, timestamp = formatIsoTime(this.#environment.now())): void {
     this.#push({ statusUpdate: { ...this.#ids, status: { state, timestamp } } });
   }
 

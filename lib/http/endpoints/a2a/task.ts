@@ -5,7 +5,7 @@ import { nullIfNotFound } from "../../../errors.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import type { RequestNouns } from "../../../service/nouns.ts";
+import type { RequestResources } from "../../../service/resources.ts";
 import { UUID } from "../../../storage/identity.ts";
 import {
   isCancelled,
@@ -18,7 +18,7 @@ import {
 import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 import { taskNotFoundError } from "./protocol.ts";
 
-export type TaskResources = Pick<RequestNouns, "runs" | "threads">;
+export type TaskResources = Pick<RequestResources, "runs" | "threads">;
 
 /** Which messages are shown with a task. */
 export interface HistoryChoice {

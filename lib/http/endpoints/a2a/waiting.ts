@@ -2,7 +2,7 @@
 
 import { type A2aTask, type A2aTaskStatus, isTerminal } from "../../../a2a/wire.ts";
 import { ServiceError } from "../../../errors.ts";
-import { isoTime } from "../../../rfc3339.ts";
+import { formatIsoTime } from "../../../rfc3339.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
@@ -35,7 +35,7 @@ export function createInputRequiredFrames(
   /** A task that is deleted has ended too. */
   const createDeletedStatus = (): A2aTaskStatus => ({
     state: "CANCELED",
-    timestamp: isoTime(service.environment.now()),
+    timestamp: formatIsoTime(service.environment.now()),
   });
 
   async function startRunFrames({ newestRun }: ProtocolRequestState): Promise<Reader<Frame>> {

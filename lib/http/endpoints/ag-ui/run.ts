@@ -5,7 +5,7 @@ import { messagesOf } from "../../../executor/messages.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
-import type { CallerNouns } from "../../../service/nouns.ts";
+import type { Resources } from "../../../service/resources.ts";
 import { createReader } from "../../../streams/log.ts";
 import {
   conflictError,
@@ -31,7 +31,7 @@ import { toAguiMessages } from "./messages.ts";
 import type { AguiRequest, AguiResumeEntry } from "./requests.ts";
 
 /** The nouns of the caller. */
-export type AguiResources = Pick<CallerNouns, "assistants" | "runs" | "threads">;
+export type AguiResources = Pick<Resources, "assistants" | "runs" | "threads">;
 
 /** What a host can set. */
 export interface AguiSettings {

@@ -1,6 +1,6 @@
 /** Requests of the AI SDK's chat transport: what is used of them. The rest of the history that clients send is ignored. */
 import * as v from "valibot";
-import { InputError, type InputIssue, invalidField, ServiceError } from "../../../errors.ts";
+import { InputError, type InputIssue, invalidFieldError, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RunCreate } from "../../../runs/mod.ts";
 import { anyJson, type FieldSchema, name, validateFields, withDescription } from "../../parse.ts";
@@ -147,20 +147,20 @@ export function parseChatRequest(body: unknown): ChatRequest {
 /** Errors: invalid. */
 function readAction({ messages, trigger, messageId, resume = null }: ChatBody): ChatAction {
   const last = messages.at(-1);
-  if (!last) throw invalidField("messages", "must hold a message");
+  if (!last) throw invalidFieldError("messages", "must hold a message");
   if (trigger === "regenerate-message") {
     const user_id = messages.findLast(({ role }) => role === "user")?.id;
-    if (user_id === undefined) throw invalidField("messages", "must hold a user message with an id");
+    if (user_id === undefined) throw invalidFieldError("messages", "must hold a user message with an id");
     return { type: "regenerate", user_id };
   }
   const namedMessage = messageId === undefined ? undefined : messages.find(({ id }) => id === messageId);
   const target = namedMessage?.role === "assistant" ? namedMessage : last;
   if (target.role === "assistant") {
     if (resume !== null && !isObject(resume))
-      throw invalidField("resume", "must be an object of answers by interrupt id");
+      throw invalidFieldError("resume", "must be an object of answers by interrupt id");
     return { type: "answer", resume: resume ?? {}, approvals: readApprovals(target) };
   }
-  if (last.role !== "user") throw invalidField("messages", "must end with a message of the user or the assistant");
+  if (last.role !== "user") throw invalidFieldError("messages", "must end with a message of the user or the assistant");
   return { type: "submit", user: readUserMessage(messages) };
 }
 

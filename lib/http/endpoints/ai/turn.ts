@@ -3,7 +3,7 @@ import { nullIfNotFound } from "../../../errors.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run } from "../../../runs/mod.ts";
-import type { CallerNouns } from "../../../service/nouns.ts";
+import type { Resources } from "../../../service/resources.ts";
 import { createReader } from "../../../streams/log.ts";
 import { endsRun, type FrameEvents, readRunEvents } from "../run-events.ts";
 import { findLastHumanMessageId, getStateMessages } from "../states.ts";
@@ -11,7 +11,7 @@ import { type AiVersion, type AnsweredInterrupt, type UIMessageChunk, UIMessageM
 import { type AnswerPoint, buildTurns, createReplyId, type UIMessage } from "./messages.ts";
 
 /** The nouns of the caller. */
-export type ChatResources = Pick<CallerNouns, "assistants" | "runs" | "threads">;
+export type ChatResources = Pick<Resources, "assistants" | "runs" | "threads">;
 
 /** A run that answers questions, in its metadata: what a replay cannot know from the state. */
 export interface StoredAnswerPoint extends AnswerPoint {

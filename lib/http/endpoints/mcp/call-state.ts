@@ -3,7 +3,7 @@ import type { Principal } from "../../../auth/principal.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import type { Json } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import type { RequestNouns } from "../../../service/nouns.ts";
+import type { RequestResources } from "../../../service/resources.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { McpError } from "./protocol.ts";
 import { createCallerDigest, decodeUrlSafe, encodeUrlSafe } from "./session.ts";
@@ -29,7 +29,7 @@ export function parseRequestState(state: string | undefined): readonly string[] 
 }
 
 /** A run that began a call by MCP; null for any other, and for one that the caller cannot see. */
-export async function findFirstRun({ runs }: Pick<RequestNouns, "runs">, run_id: string): Promise<Run | null> {
+export async function findFirstRun({ runs }: Pick<RequestResources, "runs">, run_id: string): Promise<Run | null> {
   const run = await runs.get(null, run_id).catch(nullIfNotFound);
   const isFirst = run?.metadata.created_by === "mcp" && run.metadata.task_id === undefined;
   return isFirst ? run : null;
@@ -37,7 +37,7 @@ export async function findFirstRun({ runs }: Pick<RequestNouns, "runs">, run_id:
 
 /** The call that a state names, and the run whose questions it answers. Errors: one for all that does not fit. */
 export async function requireRunOfState(
-  resources: Pick<RequestNouns, "runs" | "threads">,
+  resources: Pick<RequestResources, "runs" | "threads">,
   state: string,
   digest: string,
 ): Promise<{ readonly firstRun: Run; readonly interrupted_run_id: string }> {

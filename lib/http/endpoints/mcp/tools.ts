@@ -2,7 +2,7 @@
 import type { Assistant } from "../../../assistants/mod.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
-import type { RequestNouns } from "../../../service/nouns.ts";
+import type { RequestResources } from "../../../service/resources.ts";
 
 /** What `metadata.mcp` of an assistant says. */
 export interface ToolSettings {
@@ -30,7 +30,7 @@ export interface ToolSignature {
   readonly output: ReadonlySet<string> | null;
 }
 
-type AssistantResources = Pick<RequestNouns, "assistants">;
+type AssistantResources = Pick<RequestResources, "assistants">;
 
 const getMcpMetadata = ({ metadata }: Assistant): JsonObject => (isObject(metadata.mcp) ? metadata.mcp : {});
 

@@ -79,7 +79,7 @@ describe("searches over many runs", () => {
       () => search({ status: ["error"] }),
       () => search({ assistant_id: "a", metadata: { a: 1 }, after: { created_at: 500, id: "r" } }),
       () => search({}, ann),
-      () => storage.runFigures(scope, { counted_since: 10, timed_since: 10, limit: 100 }),
+      () => storage.readRunTimes(scope, { counted_since: 10, timed_since: 10, limit: 100 }),
     ];
     for (const call of calls) {
       const plan = await planOf(call);

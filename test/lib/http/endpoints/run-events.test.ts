@@ -198,12 +198,12 @@ describe("calls", () => {
         },
       },
     });
-    const nouns = serviceInternals(test.service).bind(() => ({
+    const nouns = serviceInternals(test.service).authorizeRequest(() => ({
       user_id: null,
       api_key: null,
       threads: {},
       user: null,
-    })).nouns;
+    })).resources;
     const { thread_id } = await nouns.threads.create();
     const send = async (request: object) => {
       const { run, result } = await nouns.runs.wait(thread_id, { assistant_id: "asks", ...request });

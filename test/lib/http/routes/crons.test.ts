@@ -1,7 +1,7 @@
 /** The routes of crons: what they take, what they ask and what they answer. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { unauthenticated } from "../../../../lib/auth/principal.ts";
+import { anonymousPrincipal } from "../../../../lib/auth/principal.ts";
 import type { Json, JsonObject } from "../../../../lib/json.ts";
 import { testClock, testService } from "../../../suite/kit.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "../fake-service.ts";
@@ -127,7 +127,7 @@ describe("the routes of crons", () => {
 
   it("tell who asks, and not with which key", async () => {
     const user = { identity: "ann", permissions: [], display_name: "ann", is_authenticated: true };
-    const { send, calls } = fake({ principal: { ...unauthenticated, user_id: "u", api_key: "lsv2…abcd", user } });
+    const { send, calls } = fake({ principal: { ...anonymousPrincipal, user_id: "u", api_key: "lsv2…abcd", user } });
     await send("POST", "/runs/crons", asked, { "x-own": "header" });
     const made = calls.filter(([name]) => name === "crons.create");
     assert.deepEqual(made, [["crons.create", null, asked, { user_id: "u", user }]]);

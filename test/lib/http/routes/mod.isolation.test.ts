@@ -407,8 +407,8 @@ describe("another tenant's things", () => {
   function nounsOfBob() {
     const { service } = world.it;
     const user = { ...userNamed("bob"), permissions: PERMISSIONS };
-    const { access, bind } = serviceInternals(service);
-    const { runs, protocol } = bind(() => access.user(user)).nouns;
+    const { access, authorizeRequest } = serviceInternals(service);
+    const { runs, protocol } = authorizeRequest(() => access.user(user)).resources;
     const nouns = service.as({ user });
     return { ...nouns, runs: { ...runs, ...nouns.runs }, protocol };
   }

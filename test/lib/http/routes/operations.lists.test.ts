@@ -302,7 +302,7 @@ describe("what is no longer kept", () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const asked: unknown[] = [];
-    faults.sweep = (_call, args) => {
+    faults.deleteExpired = (_call, args) => {
       asked.push(args[1]);
       return Promise.resolve(asked.length % 3 === 0 ? 0 : 500);
     };

@@ -287,7 +287,8 @@ describe("the stack of an error and the name of a worker", () => {
     const filter = [{ key: "assistant_id", equals: metadata.assistant_id }];
     await it.ask("PATCH", `/threads/${thread_id}`, { metadata: { assistant_id: metadata.assistant_id } });
     assert.equal(
-      (await serviceInternals(it.service).directories.runs.inspect({ deployment: "default", filter }, run_id)).stack,
+      (await serviceInternals(it.service).internalResources.runs.inspect({ deployment: "default", filter }, run_id))
+        .stack,
       null,
     );
   });
@@ -430,8 +431,8 @@ describe("crons under /greenroom", () => {
     assert.ok(row?.next_run_date);
     const { next_run_date, revision } = row;
     const skipped = [{ scheduled_at: 1000, reason: "missed" as const }];
-    const seen = { next_run_date, revision };
-    await storage.fireCron(scope, { cron_id, seen, next_run_date, skipped, firing: null, now: 2000 });
+    const expected = { next_run_date, revision };
+    await storage.fireCron(scope, { cron_id, expected, next_run_date, skipped, firing: null, now: 2000 });
     const { firings } = await it.ask("GET", `/greenroom/crons/${cron_id}`);
     const times = { scheduled_at: "1970-01-01T00:00:01.000Z", fired_at: "1970-01-01T00:00:02.000Z" };
     assert.deepEqual(firings, [

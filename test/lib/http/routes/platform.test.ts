@@ -86,8 +86,8 @@ function known<Value>(of: Readonly<Record<string, Value>>, name: string): Value 
 const WORKSPACES = Object.values(dataset.workspaces);
 const [W1, W2, W3] = WORKSPACES.map(({ id }) => id) as [string, string, string];
 
-const identity: Pick<IdentityStore, "names"> = {
-  async names({ workspaces = [], projects = [], users = [] }) {
+const identity: Pick<IdentityStore, "readNames"> = {
+  async readNames({ workspaces = [], projects = [], users = [] }) {
     const pick = <Value>(ids: readonly string[], all: readonly (readonly [string, Value])[]): Map<string, Value> =>
       new Map(all.filter(([id]) => ids.includes(id)));
     return {
@@ -409,7 +409,7 @@ describe("a usage report", () => {
         assert.ok(records.length > 0);
         assert.ok(records.every(({ dimensions }) => dimensions.project_name === null));
       },
-      { identity: { names: async () => ({ workspaces: new Map(), projects: new Map(), users: new Map() }) } },
+      { identity: { readNames: async () => ({ workspaces: new Map(), projects: new Map(), users: new Map() }) } },
     ));
 
   it("tells what a run has reported", () =>

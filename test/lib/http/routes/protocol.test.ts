@@ -1,7 +1,7 @@
 /** The routes of the thread event protocol. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { unauthenticated } from "../../../../lib/auth/principal.ts";
+import { anonymousPrincipal } from "../../../../lib/auth/principal.ts";
 import { ServiceError } from "../../../../lib/errors.ts";
 import type { CommandCaller } from "../../../../lib/protocol/mod.ts";
 import { testService } from "../../../suite/kit.ts";
@@ -131,7 +131,7 @@ describe("commands", () => {
   });
 
   it("validate the runs that they create, and name their caller", async () => {
-    const principal = { ...unauthenticated, user_id: "u1", api_key: "gr_1" };
+    const principal = { ...anonymousPrincipal, user_id: "u1", api_key: "gr_1" };
     const { send, calls } = fake({ principal });
     await send("POST", COMMANDS, { id: 1, method: "run.start" }, { "x-color": "red" });
     const caller = calls[0]?.[3] as CommandCaller;
@@ -198,7 +198,7 @@ describe("the WebSocket route", () => {
       principal: async (_request: Request, use: unknown) => {
         uses.push(use);
         if (use === "run") throw new ServiceError("forbidden", "This needs the permission runs:create");
-        return unauthenticated;
+        return anonymousPrincipal;
       },
     };
     let caller: CommandCaller | undefined;

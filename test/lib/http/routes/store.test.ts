@@ -1,13 +1,13 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createBinding } from "../../../../lib/auth/binding.ts";
-import { type Access, unauthenticated } from "../../../../lib/auth/principal.ts";
+import { createAuthorizer } from "../../../../lib/auth/authorizer.ts";
+import { type Access, anonymousPrincipal } from "../../../../lib/auth/principal.ts";
 import type { RequestContext } from "../../../../lib/http/route.ts";
 import { STORE_ROUTES } from "../../../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../../../lib/mod.ts";
-import { requestNouns } from "../../../../lib/service/callers.ts";
-import type { Directories } from "../../../../lib/service/nouns.ts";
+import { createRequestResources } from "../../../../lib/service/authorized-resources.ts";
+import type { InternalResources } from "../../../../lib/service/resources.ts";
 import { serviceInternals } from "../../../../lib/service.ts";
 import type { Visibility } from "../../../../lib/storage/visibility.ts";
 import { createStore } from "../../../../lib/store/mod.ts";
@@ -248,7 +248,7 @@ describe("authorization of the store's routes", () => {
       authorize: async (_caller, event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
     };
     const options = { access, scope: { deployment: "default" }, environment, guards: idleGuards(environment) };
-    const binding = createBinding(options, () => unauthenticated);
+    const binding = createAuthorizer(options, () => anonymousPrincipal);
     const routes = {
       put: `put ${I}`,
       get: `get ${I}`,
@@ -263,7 +263,7 @@ describe("authorization of the store's routes", () => {
     ): Promise<Response> => {
       const route = STORE_ROUTES.find(({ method, path }) => `${method} ${path}` === routes[name]);
       const context: Partial<RequestContext> = {
-        resources: requestNouns({ store } as Directories, binding),
+        resources: createRequestResources({ store } as InternalResources, binding),
         rawQuery,
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
       };

@@ -2,17 +2,17 @@
 import { type Clock, startClock } from "../engine/clock.ts";
 import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
 import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
-import { type Environment, guardedLog, systemEnvironment, withTimeout } from "../environment.ts";
+import { createSafeLog, type Environment, systemEnvironment, withTimeout } from "../environment.ts";
 import { ConfigError, isOutage } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
-import { type ServiceOptions, settingsOf } from "../options.ts";
-import { type Bus, createBus, withBus } from "../storage/bus.ts";
+import { resolveSettings, type ServiceOptions } from "../options.ts";
+import { createEventBus, type EventBus, publishChanges } from "../storage/event-bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 
 export interface OpenStorage {
   readonly storage: Storage;
-  readonly bus: Bus;
+  readonly bus: EventBus;
   /** The host's environment, with the database's clock and the log of the storage health. */
   readonly environment: Environment;
   readonly health: StorageHealth;
@@ -22,29 +22,36 @@ export interface OpenStorage {
 /** `cleanups` gets what must be stopped if the service cannot be created. */
 export async function openStorage(options: ServiceOptions, cleanups: (() => void)[]): Promise<OpenStorage> {
   const { now } = options.environment ?? {};
-  const given: Environment = {
+  const hostEnvironment: Environment = {
     ...systemEnvironment(),
     ...(now ? { monotonic: now } : {}),
     ...options.environment,
   };
   const { signals } = options.storage;
-  const bus = createBus(signals, signals ? given.uuid() : "", given);
-  const storage = withBus(options.storage, bus);
-  const local: Environment = { ...given, log: guardedLog((record) => given.log(record)) };
+  const bus = createEventBus(signals, signals ? hostEnvironment.uuid() : "", hostEnvironment);
+  const storage = publishChanges(options.storage, bus);
+  const localEnvironment: Environment = {
+    ...hostEnvironment,
+    log: createSafeLog((record) => hostEnvironment.log(record)),
+  };
   const health = watchStorageHealth({
-    environment: local,
-    probe: () => storage.probe(local.now()),
+    environment: localEnvironment,
+    probe: () => storage.probe(localEnvironment.now()),
     ...(storage.check && { check: () => (storage.check as () => Promise<void>)() }),
-    onRecovered: bus.checkAll,
+    onRecovered: bus.notifyAll,
   });
   cleanups.push(health.stop);
   // The process's own clock, until the database's time is known.
-  let clock: Clock = { now: local.now, stop() {} };
-  const environment: Environment = { ...local, now: storage.now ? () => clock.now() : local.now, log: health.log };
+  let clock: Clock = { now: localEnvironment.now, stop() {} };
+  const environment: Environment = {
+    ...localEnvironment,
+    now: storage.now ? () => clock.now() : localEnvironment.now,
+    log: health.log,
+  };
   await storage.migrate();
   if (storage.now) {
     const databaseTime = (): Promise<number> => (storage.now as () => Promise<number>)();
-    clock = await startClock({ environment: { ...local, log: health.log }, now: databaseTime });
+    clock = await startClock({ environment: { ...localEnvironment, log: health.log }, now: databaseTime });
     cleanups.push(clock.stop);
   }
   return {
@@ -61,19 +68,19 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
 
 /** Throws a ConfigError if the workspace, the project or the owner does not exist. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent option leaves a member out, and each refusal has its text
-export async function placeDeployment(
+export async function registerDeployment(
   identity: IdentityStore,
   options: ServiceOptions,
   environment: Environment,
 ): Promise<DeploymentRow> {
   const { name = "default", project, workspace } = options.deployment ?? {};
-  const { mode, owner, shared } = options.auth ?? {};
+  const { mode, owner, coalesce: shared } = options.auth ?? {};
   await identity.ensureDefaults(environment.now());
   const user = mode === "agent_builder" && owner !== undefined ? await identity.getUser(owner) : null;
   if (mode === "agent_builder" && !user) {
     throw new ConfigError([`auth.owner: there is no user ${owner}; make one with greenroom users create`]);
   }
-  const outcome = await identity.placeDeployment(
+  const result = await identity.registerDeployment(
     {
       name,
       ...(project === undefined ? {} : { project }),
@@ -83,38 +90,38 @@ export async function placeDeployment(
     },
     environment.now(),
   );
-  if (outcome.kind !== "made") {
+  if (result.kind !== "made") {
     throw new ConfigError([
       `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
     ]);
   }
-  const { owner_user_id } = outcome.row;
-  if (!user || owner_user_id === user.id) return outcome.row;
+  const { owner_user_id } = result.row;
+  if (!user || owner_user_id === user.id) return result.row;
   if (owner_user_id !== null) {
     const message = "auth.owner does not own this agent: it was transferred; see greenroom agents list";
     environment.log({ level: "warn", message, deployment: name, owner_user_id });
-    return outcome.row;
+    return result.row;
   }
   // The deployment was created before it had an owner.
   const change = { owner_user_id: user.id, ...(shared === undefined ? {} : { shared }) };
-  return (await identity.updateDeployment(name, change)) ?? outcome.row;
+  return (await identity.updateDeployment(name, change)) ?? result.row;
 }
 
 /** Whether requests should be sent here; `detail` says why not. */
 export type Readiness = { readonly ok: true } | { readonly ok: false; readonly detail: string };
 
 /** The answer of a probe is used for this time. */
-const PROBE_EVERY_MS = 1_000;
-const PROBE_WITHIN_MS = 5_000;
+const PROBE_TTL_MS = 1_000;
+const PROBE_TIMEOUT_MS = 5_000;
 
 /** A probe of the database that is shared by all callers within a second. */
 export function createWriteProbe(storage: Storage, environment: Environment): () => Promise<Readiness> {
-  let latest: { readonly answer: Promise<Readiness>; until: number; ok: boolean } | null = null;
+  let latest: { readonly readiness: Promise<Readiness>; until: number; ok: boolean } | null = null;
 
   async function probe(): Promise<Readiness> {
     try {
       const written = storage.probe(environment.now());
-      await withTimeout(environment, PROBE_WITHIN_MS, written, new Error("The storage does not answer"));
+      await withTimeout(environment, PROBE_TIMEOUT_MS, written, new Error("The storage does not answer"));
       return { ok: true };
     } catch (error) {
       environment.log({ level: "error", message: "the storage takes no writes", error });
@@ -129,14 +136,14 @@ export function createWriteProbe(storage: Storage, environment: Environment): ()
     // A write has failed since the last probe.
     if (storage.failure?.() && latest?.ok) latest = null;
     if (!latest || environment.now() >= latest.until) {
-      const check = { answer: probe(), until: Number.POSITIVE_INFINITY, ok: false };
+      const check = { readiness: probe(), until: Number.POSITIVE_INFINITY, ok: false };
       latest = check;
-      void check.answer.then(({ ok }) => {
+      void check.readiness.then(({ ok }) => {
         check.ok = ok;
-        check.until = environment.now() + PROBE_EVERY_MS;
+        check.until = environment.now() + PROBE_TTL_MS;
       });
     }
-    return await latest.answer;
+    return await latest.readiness;
   };
 }
 
@@ -145,36 +152,40 @@ interface RetentionJobsOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly options: ServiceOptions;
-  readonly nouns: { readonly features: readonly Feature[] };
+  readonly parts: { readonly features: readonly Feature[] };
 }
 
-const EVERY_MS = 5_000;
+const RETENTION_INTERVAL_MS = 5_000;
 const MINUTE_MS = 60_000;
-const MOST_ROWS = 500;
+const MAX_RETENTION_ROWS = 500;
 
-export function startRetentionJobs(given: RetentionJobsOptions): readonly RetentionJob[] {
-  const { storage, scope, environment, options, nouns } = given;
-  const { features } = nouns;
-  const { retention } = settingsOf(options);
+export function startRetentionJobs(context: RetentionJobsOptions): readonly RetentionJob[] {
+  const { storage, scope, environment, options, parts } = context;
+  const { features } = parts;
+  const { retention } = resolveSettings(options);
   const { sweep_interval_minutes: item_minutes = 5 } = options.store?.ttl ?? {};
   const start = (every_ms: number, failure: string, step: () => Promise<number>): RetentionJob =>
     startRetentionJob({ environment, every_ms, failure, step });
   const ages = features.flatMap(({ name, keep_ms }) => (keep_ms === undefined ? [] : [[name, keep_ms] as const]));
   return [
-    start(EVERY_MS, "retention job failed", () => {
+    start(RETENTION_INTERVAL_MS, "retention job failed", () => {
       const now = environment.now();
-      return storage.sweep(scope, {
+      return storage.deleteExpired(scope, {
         stateless_before: now - retention.stateless_ms,
         frames_before: now - retention.frames_ms,
         keys_before: now - retention.idempotency_ms,
         features: Object.fromEntries(ages.map(([name, keep_ms]) => [name, now - keep_ms])),
-        limit: MOST_ROWS,
+        limit: MAX_RETENTION_ROWS,
         now,
       });
     }),
     start(item_minutes * MINUTE_MS, "deleting expired store items failed", () =>
-      storage.sweep(scope, { items_expired_by: environment.now(), limit: MOST_ROWS, now: environment.now() }),
+      storage.deleteExpired(scope, {
+        items_expired_by: environment.now(),
+        limit: MAX_RETENTION_ROWS,
+        now: environment.now(),
+      }),
     ),
-    ...features.flatMap(({ job }) => (job ? [start(job.every_ms, job.failure, () => job.step(nouns))] : [])),
+    ...features.flatMap(({ job }) => (job ? [start(job.every_ms, job.failure, () => job.step(parts))] : [])),
   ];
 }

@@ -9,54 +9,57 @@ import type { Access, Principal } from "./principal.ts";
 import { createRevocationCheck } from "./revocation.ts";
 
 /** A noun for any scope, without authorization: for workers, crons and other nouns. Each method takes the scope first. */
-export type Directory<Noun> = {
-  readonly [Name in keyof Noun]: Noun[Name] extends (...args: infer Args) => infer Result
+export type InternalResource<Resource> = {
+  readonly [Name in keyof Resource]: Resource[Name] extends (...args: infer Args) => infer Result
     ? (scope: Scope, ...args: Args) => Result
     : never;
 };
 
 /** The noun in one scope. */
-export const inScope = <Noun extends object>(directory: Directory<Noun>, scope: Scope): Noun =>
+export const withFixedScope = <Resource extends object>(
+  internalResource: InternalResource<Resource>,
+  scope: Scope,
+): Resource =>
   Object.fromEntries(
-    Object.entries(directory).map(([name, call]) => [
+    Object.entries(internalResource).map(([name, method]) => [
       name,
-      (...args: unknown[]) => (call as (scope: Scope, ...args: unknown[]) => unknown)(scope, ...args),
+      (...args: unknown[]) => (method as (scope: Scope, ...args: unknown[]) => unknown)(scope, ...args),
     ]),
-  ) as Noun;
+  ) as Resource;
 
 /** One permitted call. */
-export interface Permit<Value> extends AccessGrant {
+export interface AuthorizedCall<Value> extends AccessGrant {
   /** As the host's handler leaves it. */
   readonly value: Value;
 }
 
 /** The caller of bound nouns. `Event`: the events that may be asked about. */
-export interface Binding<Event extends AuthEvent = AuthEvent> {
+export interface Authorizer<Event extends AuthEvent = AuthEvent> {
   readonly caller: () => Principal | Promise<Principal>;
   /** The deployment. */
   readonly scope: Scope;
-  readonly environment: BindingEnvironment;
+  readonly environment: AuthorizerEnvironment;
   /** False: every caller may do everything, so `authorize` changes nothing. */
-  readonly guarded: boolean;
+  readonly isEnforced: boolean;
   /** Runs the authorization of a call. Errors: forbidden, unavailable, internal. */
-  readonly authorize: <Value extends object>(event: Event, value: Value) => Promise<Permit<Value>>;
+  readonly authorize: <Value extends object>(event: Event, value: Value) => Promise<AuthorizedCall<Value>>;
   /** Guards everything that stays open for the caller. */
   readonly guards: StreamGuards;
 }
 
-type BindingEnvironment = Pick<Environment, "now" | "uuid">;
+type AuthorizerEnvironment = Pick<Environment, "now" | "uuid">;
 
 /** A binding for the calls of one request. */
-export interface RequestBinding extends Binding {
+export interface RequestAuthorizer extends Authorizer {
   /** Calls `onLost` once when the caller loses the access to what the response sends. Undefined if that cannot happen. */
-  guard(onLost: (revocation: ServiceError | null) => void): StreamGuard | undefined;
+  guardResponse(onLost: (revocation: ServiceError | null) => void): StreamGuard | undefined;
 }
 
-interface BindingOptions {
+interface AuthorizerOptions {
   /** Null: every caller may do everything. */
   readonly access: Pick<Access, "authorize"> | null;
   readonly scope: Scope;
-  readonly environment: BindingEnvironment;
+  readonly environment: AuthorizerEnvironment;
   readonly guards: StreamGuards;
 }
 
@@ -64,54 +67,54 @@ interface BindingOptions {
 const authorizeAgain =
   (access: Pick<Access, "authorize">, principal: Principal, event: AuthEvent, value: object) =>
   async (): Promise<Visibility> => {
-    const now = (await principal.again?.()) ?? principal;
-    return (await access.authorize(now, event, value)).visibility;
+    const current = (await principal.refresh?.()) ?? principal;
+    return (await access.authorize(current, event, value)).visibility;
   };
 
-export function createBinding(
-  { access, scope: deploymentScope, environment, guards }: BindingOptions,
-  caller: Binding["caller"],
+export function createAuthorizer(
+  { access, scope: deploymentScope, environment, guards }: AuthorizerOptions,
+  caller: Authorizer["caller"],
   onAuthorized: (grant: AccessGrant) => void = () => {},
-): Binding {
+): Authorizer {
   return {
-    ...{ caller, scope: deploymentScope, environment, guards, guarded: access !== null },
+    ...{ caller, scope: deploymentScope, environment, guards, isEnforced: access !== null },
     async authorize(event, value) {
       if (!access) return { value, scope: deploymentScope };
       const principal = await caller();
-      const { value: left, visibility } = await access.authorize(principal, event, value);
+      const { value: handlerValue, visibility } = await access.authorize(principal, event, value);
       const scope = withVisibility(deploymentScope, visibility);
       // The handler of a new run is called once: its caller can see the run.
-      const isFixed = !principal.again && (!principal.user || event === "threads:create_run");
+      const isFixed = !principal.refresh && (!principal.user || event === "threads:create_run");
       // Without a user no handler reads the value, which may be large.
       const findVisibility = authorizeAgain(access, principal, event, principal.user ? value : {});
       const grant = isFixed ? { scope } : { scope, findRevocation: createRevocationCheck(scope, findVisibility) };
       onAuthorized(grant);
-      return { ...grant, value: left };
+      return { ...grant, value: handlerValue };
     },
   };
 }
 
 /** The response itself checks the grant, not the readers of the request: it also drops what it has taken and not sent. */
-export function createRequestBinding(options: BindingOptions, caller: Binding["caller"]): RequestBinding {
+export function createRequestAuthorizer(options: AuthorizerOptions, caller: Authorizer["caller"]): RequestAuthorizer {
   const { guards } = options;
-  let sent: AccessGrant | undefined;
-  let newest: AccessGrant | undefined;
-  const binding = createBinding(options, caller, (grant) => {
-    newest = grant;
+  let readerGrant: AccessGrant | undefined;
+  let latestGrant: AccessGrant | undefined;
+  const authorizer = createAuthorizer(options, caller, (grant) => {
+    latestGrant = grant;
   });
-  const ofThread = ({ scope, findRevocation }: AccessGrant): AccessGrant => {
-    sent = { scope, ...(findRevocation ? { findRevocation } : {}) };
+  const moveGrantToResponse = ({ scope, findRevocation }: AccessGrant): AccessGrant => {
+    readerGrant = { scope, ...(findRevocation ? { findRevocation } : {}) };
     return { scope };
   };
   return {
-    ...binding,
+    ...authorizer,
     guards: {
       open: guards.open,
-      reader: (grant, reader, thread) => guards.reader(ofThread(grant), reader, thread),
-      result: (grant, pending, thread) => guards.result(ofThread(grant), pending, thread),
+      reader: (grant, reader, thread) => guards.reader(moveGrantToResponse(grant), reader, thread),
+      result: (grant, pending, thread) => guards.result(moveGrantToResponse(grant), pending, thread),
     },
-    guard(onLost) {
-      const grant = sent ?? newest;
+    guardResponse(onLost) {
+      const grant = readerGrant ?? latestGrant;
       return grant && guards.open(grant, undefined, onLost);
     },
   };

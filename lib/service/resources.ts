@@ -1,14 +1,14 @@
 /** Creates the nouns of a service and the worker that executes its runs, and connects them. */
 import { type AssistantDirectory, type Assistants, createAssistants } from "../assistants/mod.ts";
-import { type Directory, inScope } from "../auth/binding.ts";
+import { type InternalResource, withFixedScope } from "../auth/authorizer.ts";
 import { type CronLoop, createCronLoop } from "../crons/loop.ts";
 import type { CronDirectory, Crons } from "../crons/mod.ts";
 import { Slots } from "../engine/claims.ts";
 import { createRunFinishedHook } from "../engine/finished-runs.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
-import { ServiceError, StateUnreadable } from "../errors.ts";
+import { ServiceError, StateReadError } from "../errors.ts";
 import type { Feature } from "../features/mod.ts";
-import { baseUrl, settingsOf } from "../options.ts";
+import { getPublicBaseUrl, resolveSettings } from "../options.ts";
 import type { AuthorizedProtocol } from "../protocol/authorization.ts";
 import { createProtocol, type InternalProtocol, type ThreadProtocol } from "../protocol/mod.ts";
 import type { PermitRun } from "../runs/authorization.ts";
@@ -24,19 +24,19 @@ import { createThreads, type ThreadDirectory, type Threads } from "../threads/mo
 import { createStates } from "../threads/read.ts";
 import {
   createFeatures,
-  type FeatureCallerNouns,
-  type FeatureDirectories,
-  type FeatureNouns,
+  type FeatureParts,
+  type FeatureResources,
+  type InternalFeatureResources,
   type ServiceContext,
 } from "./features.ts";
 
-interface NounOptions extends Omit<ServiceContext, "settings" | "base_url"> {
+interface ServicePartsOptions extends Omit<ServiceContext, "settings" | "base_url"> {
   /** Calls that `stop` waits for. */
-  readonly openCalls: Set<Promise<unknown>>;
+  readonly inFlightCalls: Set<Promise<unknown>>;
 }
 
 /** The nouns that `service.as` and requests use. */
-export interface CallerNouns extends FeatureCallerNouns {
+export interface Resources extends FeatureResources {
   readonly assistants: Assistants;
   /** Threads with their states, commands and events. */
   readonly threads: Threads & ThreadProtocol & ThreadDurableCalls;
@@ -46,28 +46,28 @@ export interface CallerNouns extends FeatureCallerNouns {
 }
 
 /** The same nouns for any scope, without authorization. */
-export interface Directories extends FeatureDirectories {
+export interface InternalResources extends InternalFeatureResources {
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   readonly runs: RunDirectory;
   readonly crons: CronDirectory;
   readonly protocol: InternalProtocol;
-  readonly store: Directory<Store>;
+  readonly store: InternalResource<Store>;
 }
 
 /** The nouns for the caller of a request, with the calls that only routes use. */
-export interface RequestNouns extends CallerNouns {
+export interface RequestResources extends Resources {
   readonly runs: Runs & RunDurableCalls & { readonly permit: PermitRun };
   readonly protocol: AuthorizedProtocol;
 }
 
-export interface Nouns extends FeatureNouns {
+export interface ServiceParts extends FeatureParts {
   readonly features: readonly Feature[];
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   readonly runs: RunDirectory;
   readonly crons: CronLoop;
-  readonly store: Directory<Store>;
+  readonly store: InternalResource<Store>;
   readonly worker: Worker;
   readonly hub: StreamHub;
   readonly events: ThreadEventLogs;
@@ -76,15 +76,19 @@ export interface Nouns extends FeatureNouns {
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export async function createNouns(given: NounOptions): Promise<Nouns> {
-  const { options, storage, bus, scope, environment, deployment, openCalls } = given;
+export async function createServiceParts(context: ServicePartsOptions): Promise<ServiceParts> {
+  const { options, storage, bus, scope, environment, deployment, inFlightCalls } = context;
   const { executor } = options;
   const shared = { storage, bus, scope, executor, environment };
   const guards = createStreamGuards(shared);
   const { workspace_id } = deployment;
-  const settings = settingsOf(options);
-  const base_url = (): string | undefined => baseUrl(options);
-  const { list, all: features, nouns } = createFeatures({ ...given, settings, base_url });
+  const settings = resolveSettings(options);
+  const base_url = (): string | undefined => getPublicBaseUrl(options);
+  const {
+    list: featureList,
+    combined: features,
+    parts: featureParts,
+  } = createFeatures({ ...context, settings, base_url });
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const slots = new Slots(settings.worker.concurrency);
   const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
@@ -96,7 +100,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
       try {
         return (await states.at(await states.visible(scope, thread_id), checkpoint)).values;
       } catch (error) {
-        if (error instanceof ServiceError || error instanceof StateUnreadable) return undefined;
+        if (error instanceof ServiceError || error instanceof StateReadError) return undefined;
         throw error;
       }
     },
@@ -107,8 +111,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const storeOptions = { ...(index ? { index } : {}), ...(itemTtl ? { ttl: itemTtl } : {}) };
   const store = createStore({ storage, environment, ...storeOptions });
   const onFinished = createRunFinishedHook(environment, options.onRunFinished, (call) => {
-    openCalls.add(call);
-    void call.then(() => openCalls.delete(call));
+    inFlightCalls.add(call);
+    void call.then(() => inFlightCalls.delete(call));
   });
   const subscriptions = createRunSubscriptions({
     ...shared,
@@ -124,7 +128,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     worker: environment.uuid().slice(0, 8),
     hub,
     events,
-    store: inScope<Store>(store, scope),
+    store: withFixedScope<Store>(store, scope),
     features,
     onFinished,
     onAttemptLeft: subscriptions.watch,
@@ -171,8 +175,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     max_failures: options.crons?.max_failures ?? null,
   });
   const protocol = createProtocol({ runs, threads, events, scope, environment });
-  const resources = { assistants, threads, runs, crons, store, worker, hub, events, protocol };
-  const all = { ...nouns, ...resources, features: list, guards };
-  for (const feature of list) feature.connect?.(all);
-  return all;
+  const coreParts = { assistants, threads, runs, crons, store, worker, hub, events, protocol };
+  const parts = { ...featureParts, ...coreParts, features: featureList, guards };
+  for (const feature of featureList) feature.connect?.(parts);
+  return parts;
 }

@@ -6,17 +6,17 @@ import type { Environment } from "../environment.ts";
 import type { CreatedRun, SignalKind, Signals, Storage } from "./mod.ts";
 
 /** Where a change happened. `unknown`: news may have been missed, so everything must be read again; it comes without an id. */
-export type Origin = "here" | "elsewhere" | "unknown";
+export type ChangeOrigin = "here" | "elsewhere" | "unknown";
 
-export type BusListener = (id: string | undefined, from: Origin) => void;
+export type ChangeListener = (id: string | undefined, from: ChangeOrigin) => void;
 
-export interface Bus {
+export interface EventBus {
   /** Reaches listeners here in a later tick, once even if it was published twice. Default: `to` both. Never throws. */
   publish(kind: SignalKind, id: string, to?: "here" | "elsewhere"): void;
   /** The changes of one id, or of all. The result unsubscribes. */
-  on(kind: SignalKind, id: string | null, listener: BusListener): () => void;
+  subscribe(kind: SignalKind, id: string | null, listener: ChangeListener): () => void;
   /** Everything may have changed: calls all listeners at once. */
-  checkAll(): void;
+  notifyAll(): void;
   /** Begins to hear other processes. */
   connect(): void;
   /** Hears no other process any more, and calls all listeners for the last time. */
@@ -24,33 +24,39 @@ export interface Bus {
 }
 
 /** `origin` goes out with each id, as `<id>@<origin>`: a process does not hear its own signals. */
-export function createBus(signals: Signals | undefined, origin: string, environment: Pick<Environment, "defer">): Bus {
+export function createEventBus(
+  signals: Signals | undefined,
+  origin: string,
+  environment: Pick<Environment, "defer">,
+): EventBus {
   /** By kind and id; those of null hear all changes of the kind. */
-  const listeners = new Map<SignalKind, Map<string | null, Set<BusListener>>>();
-  let due = new Map<SignalKind, Set<string>>();
+  const listeners = new Map<SignalKind, Map<string | null, Set<ChangeListener>>>();
+  let pendingIds = new Map<SignalKind, Set<string>>();
   let disconnect = (): void => {};
 
-  function tell(kind: SignalKind, id: string, from: Origin): void {
-    const ofKind = listeners.get(kind);
-    const [all, own] = [ofKind?.get(null), ofKind?.get(id)];
+  function notify(kind: SignalKind, id: string, from: ChangeOrigin): void {
+    const kindListeners = listeners.get(kind);
+    const [all, idListeners] = [kindListeners?.get(null), kindListeners?.get(id)];
     if (all) for (const listener of [...all]) listener(id, from);
-    if (own) for (const listener of [...own]) listener(id, from);
+    if (idListeners) for (const listener of [...idListeners]) listener(id, from);
   }
 
-  function deliver(): void {
-    const all = due;
-    due = new Map();
-    for (const [kind, ids] of all) for (const id of ids) tell(kind, id, "here");
+  function deliverPending(): void {
+    const all = pendingIds;
+    pendingIds = new Map();
+    for (const [kind, ids] of all) for (const id of ids) notify(kind, id, "here");
   }
 
-  function heard(kind: SignalKind, tagged: string): void {
+  function onSignal(kind: SignalKind, tagged: string): void {
     const at = tagged.lastIndexOf("@");
-    if (at < 0) tell(kind, tagged, "elsewhere");
-    else if (tagged.slice(at + 1) !== origin) tell(kind, tagged.slice(0, at), "elsewhere");
+    if (at < 0) notify(kind, tagged, "elsewhere");
+    else if (tagged.slice(at + 1) !== origin) notify(kind, tagged.slice(0, at), "elsewhere");
   }
 
-  function checkAll(): void {
-    const all = [...listeners.values()].flatMap((ofKind) => [...ofKind.values()]).flatMap((own) => [...own]);
+  function notifyAll(): void {
+    const all = [...listeners.values()]
+      .flatMap((kindListeners) => [...kindListeners.values()])
+      .flatMap((idListeners) => [...idListeners]);
     for (const listener of all) listener(undefined, "unknown");
   }
 
@@ -58,43 +64,43 @@ export function createBus(signals: Signals | undefined, origin: string, environm
     publish(kind, id, to) {
       if (to !== "here") signals?.publish(kind, `${id}@${origin}`);
       if (to === "elsewhere") return;
-      if (due.size === 0) environment.defer(deliver);
-      const ids = due.get(kind);
+      if (pendingIds.size === 0) environment.defer(deliverPending);
+      const ids = pendingIds.get(kind);
       if (ids) ids.add(id);
-      else due.set(kind, new Set([id]));
+      else pendingIds.set(kind, new Set([id]));
     },
-    on(kind, id, listener) {
-      const ofKind = listeners.get(kind) ?? new Map<string | null, Set<BusListener>>();
-      listeners.set(kind, ofKind);
-      const own = ofKind.get(id) ?? new Set();
-      ofKind.set(id, own.add(listener));
+    subscribe(kind, id, listener) {
+      const kindListeners = listeners.get(kind) ?? new Map<string | null, Set<ChangeListener>>();
+      listeners.set(kind, kindListeners);
+      const idListeners = kindListeners.get(id) ?? new Set();
+      kindListeners.set(id, idListeners.add(listener));
       return () => {
-        own.delete(listener);
-        if (own.size === 0 && ofKind.get(id) === own) ofKind.delete(id);
+        idListeners.delete(listener);
+        if (idListeners.size === 0 && kindListeners.get(id) === idListeners) kindListeners.delete(id);
       };
     },
-    checkAll,
+    notifyAll,
     connect() {
-      disconnect = signals?.subscribe({ heard, missed: checkAll }) ?? disconnect;
+      disconnect = signals?.subscribe({ onSignal, onGap: notifyAll }) ?? disconnect;
     },
     close() {
       disconnect();
-      checkAll();
+      notifyAll();
     },
   };
 }
 
 /** Wraps a storage: each verb that succeeds publishes what has changed. */
-export function withBus(storage: Storage, bus: Bus): Storage {
-  const members = new Map<PropertyKey, unknown>(Object.entries(publishing(storage, bus)));
+export function publishChanges(storage: Storage, bus: EventBus): Storage {
+  const members = new Map<PropertyKey, unknown>(Object.entries(createPublishingOperations(storage, bus)));
   return new Proxy(storage, {
     get(target, name) {
       if (members.has(name)) return members.get(name);
       const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== "function") return value;
-      const verb: unknown = value.bind(target);
-      members.set(name, verb);
-      return verb;
+      const method: unknown = value.bind(target);
+      members.set(name, method);
+      return method;
     },
   });
 }
@@ -104,9 +110,9 @@ export function withBus(storage: Storage, bus: Bus): Storage {
  * is left to it: only other processes hear of that.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
+function createPublishingOperations(storage: Storage, { publish }: EventBus): Partial<Storage> {
   /** The creating worker announces waiting runs itself, when it has no slot for them. */
-  function made(deployment: string, { run, stopped }: CreatedRun): void {
+  function publishCreated(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
     for (const { run_id } of stopped) publish("run", run_id);
     if (stopped.some(({ kind }) => kind === "ended")) publish("deliveries", deployment);
@@ -114,21 +120,21 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
 
   return {
     async createRun(scope, request) {
-      const outcome = await storage.createRun(scope, request);
-      if (outcome.kind === "created") made(scope.deployment, outcome);
-      return outcome;
+      const result = await storage.createRun(scope, request);
+      if (result.kind === "created") publishCreated(scope.deployment, result);
+      return result;
     },
     async createRuns(scope, requests) {
-      const outcome = await storage.createRuns(scope, requests);
-      if (outcome.kind === "created") {
-        for (const created of outcome.created) made(scope.deployment, created);
+      const result = await storage.createRuns(scope, requests);
+      if (result.kind === "created") {
+        for (const created of result.created) publishCreated(scope.deployment, created);
       }
-      return outcome;
+      return result;
     },
     async fireCron(scope, fire) {
-      const outcome = await storage.fireCron(scope, fire);
-      if (outcome.kind === "fired") made(scope.deployment, outcome.created);
-      return outcome;
+      const result = await storage.fireCron(scope, fire);
+      if (result.kind === "fired") publishCreated(scope.deployment, result.created);
+      return result;
     },
     // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     async stopRuns(scope, target, action, now, reason) {
@@ -142,13 +148,13 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       return stopped;
     },
     async deleteRun(scope, thread_id, run_id, now) {
-      const outcome = await storage.deleteRun(scope, thread_id, run_id, now);
-      if (outcome === "deleted") {
+      const result = await storage.deleteRun(scope, thread_id, run_id, now);
+      if (result === "deleted") {
         publish("run", run_id);
         publish("thread", thread_id);
         publish("work", scope.deployment);
       }
-      return outcome;
+      return result;
     },
     async updateThread(scope, thread_id, next, now) {
       const updated = await storage.updateThread(scope, thread_id, next, now);
@@ -177,15 +183,15 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       return saved;
     },
     async finishRun(scope, lease, finish) {
-      const outcome = await storage.finishRun(scope, lease, finish);
-      if (!outcome) return outcome;
+      const result = await storage.finishRun(scope, lease, finish);
+      if (!result) return result;
       publish("run", lease.run_id, "elsewhere");
       publish("thread", lease.thread_id);
       if (finish.features?.includes("webhooks") ?? true) publish("deliveries", scope.deployment, "elsewhere");
       // Who looked for the next run and found none has looked for all. Who took another thread's leaves this one to the others.
-      const left = finish.next ? outcome.next !== null && outcome.next.lease.thread_id !== lease.thread_id : true;
-      if (finish.waiting && left) publish("work", scope.deployment, "elsewhere");
-      return outcome;
+      const mayLeaveRuns = finish.next ? result.next !== null && result.next.lease.thread_id !== lease.thread_id : true;
+      if (finish.has_waiting_runs && mayLeaveRuns) publish("work", scope.deployment, "elsewhere");
+      return result;
     },
     async requeueRun(scope, lease, now) {
       const requeued = await storage.requeueRun(scope, lease, now);
@@ -207,17 +213,17 @@ function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
       }
       return stored;
     },
-    async releaseSlot(scope, lease) {
-      await storage.releaseSlot(scope, lease);
+    async releaseThreadLock(scope, lease) {
+      await storage.releaseThreadLock(scope, lease);
       publish("work", scope.deployment);
     },
     async redeliver(scope, delivery_id, now) {
-      const due = await storage.redeliver(scope, delivery_id, now);
-      if (due) publish("deliveries", scope.deployment);
-      return due;
+      const isDue = await storage.redeliver(scope, delivery_id, now);
+      if (isDue) publish("deliveries", scope.deployment);
+      return isDue;
     },
-    async tellCancelled(scope, key, now) {
-      await storage.tellCancelled(scope, key, now);
+    async notifyCancelled(scope, key, now) {
+      await storage.notifyCancelled(scope, key, now);
       publish("deliveries", scope.deployment);
     },
   };

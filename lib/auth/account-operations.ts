@@ -5,8 +5,8 @@ import {
   type ApiKeyRow,
   type DeploymentRow,
   type IdentityStore,
-  idOf,
   type MembershipRow,
+  normalizeId,
   type Permission,
   type ProjectRow,
   type UserRow,
@@ -14,18 +14,18 @@ import {
 } from "../storage/identity.ts";
 import { isName } from "../validation.ts";
 import {
-  checkKeyRequest,
-  checkName,
-  existing,
   findByIdOrName,
   type KeyCreate,
-  laterThan,
-  missing,
+  nextCreationTime,
+  notFoundRowError,
+  parsePermissions,
   refuseOrganizationPermissions,
-  rowOf,
-  validPermissions,
+  requireRow,
+  requireWrittenRow,
+  validateKeyRequest,
+  validateName,
 } from "./account-checks.ts";
-import { grantsOn, hashKey, makeKey, SERVICE_PERMISSIONS, shortKey } from "./keys.ts";
+import { createMemberships, generateKey, hashKey, SERVICE_PERMISSIONS, toShortKey } from "./keys.ts";
 
 export type { KeyCreate } from "./account-checks.ts";
 
@@ -96,18 +96,18 @@ export interface AccountOptions {
 }
 
 /** Draws of keys whose short form of four digits is taken, before short forms get six digits. */
-const SHORT_DRAWS = 20;
+const SHORT_FORM_ATTEMPTS = 20;
 /** Draws in total. Only with millions of keys is every drawn short form taken. */
-const MAX_DRAWS = 40;
+const MAX_KEY_ATTEMPTS = 40;
 
-export function accountCalls(options: Required<AccountOptions>): Accounts {
+export function createAccountOperations(options: Required<AccountOptions>): Accounts {
   const context: AccountContext = { ...options, find: createLookup(options.identity, options.environment) };
   return {
-    ...keyVerbs(context),
-    ...workspaceVerbs(context),
-    ...projectVerbs(context),
-    ...userVerbs(context),
-    ...agentVerbs(context),
+    ...createKeyOperations(context),
+    ...createWorkspaceOperations(context),
+    ...createProjectOperations(context),
+    ...createUserOperations(context),
+    ...createAgentOperations(context),
   };
 }
 
@@ -119,59 +119,67 @@ type Lookup = ReturnType<typeof createLookup>;
 
 /** Finds rows by id or name. Errors: not_found; the text names the missing row. */
 function createLookup(identity: IdentityStore, environment: AccountOptions["environment"]) {
-  const organizationOf = async (id?: string): Promise<string> =>
+  const resolveOrganizationId = async (id?: string): Promise<string> =>
     id?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
-  async function workspacesOf(names: readonly string[], organization_id: string): Promise<readonly WorkspaceRow[]> {
+  async function requireWorkspaces(
+    names: readonly string[],
+    organization_id: string,
+  ): Promise<readonly WorkspaceRow[]> {
     const rows = await identity.listUnits("workspace", [organization_id]);
     const pairs = names.map((name) => [name, findByIdOrName(rows, name)] as const);
-    const unknown = pairs.filter(([, row]) => !row).map(([name]) => name);
-    if (unknown.length > 0) throw missing("Workspace", unknown.join(", "));
+    const unknownNames = pairs.filter(([, row]) => !row).map(([name]) => name);
+    if (unknownNames.length > 0) throw notFoundRowError("Workspace", unknownNames.join(", "));
     return pairs.map(([, row]) => row as WorkspaceRow);
   }
 
-  const workspaceOf = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
-    (await workspacesOf([name], organization_id ?? (await organizationOf())))[0] as WorkspaceRow;
+  const requireWorkspace = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
+    (await requireWorkspaces([name], organization_id ?? (await resolveOrganizationId())))[0] as WorkspaceRow;
 
-  async function projectsOf(workspace?: string): Promise<readonly ProjectRow[]> {
+  async function findProjects(workspace?: string): Promise<readonly ProjectRow[]> {
     const rows =
       workspace === undefined
-        ? await identity.listUnits("workspace", [await organizationOf()])
-        : [await workspaceOf(workspace)];
+        ? await identity.listUnits("workspace", [await resolveOrganizationId()])
+        : [await requireWorkspace(workspace)];
     return identity.listUnits(
       "project",
       rows.map(({ id }) => id),
     );
   }
 
-  async function projectOf(name: string, workspace?: string): Promise<ProjectRow> {
-    const rows = await projectsOf(workspace);
+  async function requireProject(name: string, workspace?: string): Promise<ProjectRow> {
+    const rows = await findProjects(workspace);
     const rowById = rows.find((row) => row.id === name.toLowerCase());
     if (rowById) return rowById;
     const [first, second] = rows.filter((row) => row.name === name);
     if (second) throw new ServiceError("invalid", `Project ${name} is in several workspaces: name the workspace too`);
-    return existing(first, "Project", name);
+    return requireRow(first, "Project", name);
   }
 
-  const userOf = async (name: string): Promise<UserRow> => existing(await identity.getUser(idOf(name)), "User", name);
+  const requireUser = async (name: string): Promise<UserRow> =>
+    requireRow(await identity.getUser(normalizeId(name)), "User", name);
 
-  return { organizationOf, workspacesOf, workspaceOf, projectsOf, projectOf, userOf };
+  return { resolveOrganizationId, requireWorkspaces, requireWorkspace, findProjects, requireProject, requireUser };
 }
 
-function keyVerbs({
+function createKeyOperations({
   identity,
   environment,
   key_prefix,
   find,
 }: AccountContext): Pick<Accounts, "createKey" | "listKeys" | "revokeKey"> {
-  const { organizationOf, workspacesOf, userOf } = find;
+  const { resolveOrganizationId, requireWorkspaces, requireUser } = find;
 
   /** The memberships of a service key. A personal token has those of its user. */
-  async function grantsOf(request: KeyCreate, key: string, organization_id: string): Promise<readonly MembershipRow[]> {
+  async function resolveMemberships(
+    request: KeyCreate,
+    key: string,
+    organization_id: string,
+  ): Promise<readonly MembershipRow[]> {
     if (request.kind === "pt") return [];
-    const permissions = validPermissions(request.permissions ?? SERVICE_PERMISSIONS);
-    const rows = request.workspaces && (await workspacesOf(request.workspaces, organization_id));
-    return grantsOn(
+    const permissions = parsePermissions(request.permissions ?? SERVICE_PERMISSIONS);
+    const rows = request.workspaces && (await requireWorkspaces(request.workspaces, organization_id));
+    return createMemberships(
       key,
       permissions,
       organization_id,
@@ -183,20 +191,20 @@ function keyVerbs({
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent member of the request has a default
     async createKey(request) {
       const now = environment.now();
-      checkKeyRequest(request, now);
-      const organization_id = await organizationOf(request.organization_id);
-      const user = request.user === undefined ? null : await userOf(request.user);
+      validateKeyRequest(request, now);
+      const organization_id = await resolveOrganizationId(request.organization_id);
+      const user = request.user === undefined ? null : await requireUser(request.user);
       const id = environment.uuid();
-      const memberships = await grantsOf(request, id, organization_id);
-      for (let draws = 0; draws < MAX_DRAWS; draws++) {
-        const key = await makeKey(key_prefix, request.kind, () => environment.uuid());
+      const memberships = await resolveMemberships(request, id, organization_id);
+      for (let attempt = 0; attempt < MAX_KEY_ATTEMPTS; attempt++) {
+        const key = await generateKey(key_prefix, request.kind, () => environment.uuid());
         const row: ApiKeyRow = {
           id,
           organization_id,
           user_id: user?.id ?? null,
           kind: request.kind,
           key_hash: await hashKey(key),
-          short_key: shortKey(key, draws < SHORT_DRAWS ? 4 : 6),
+          short_key: toShortKey(key, attempt < SHORT_FORM_ATTEMPTS ? 4 : 6),
           description: request.description ?? null,
           created_at: now,
           expires_at: request.expires_at ?? null,
@@ -206,36 +214,36 @@ function keyVerbs({
         const { kind } = await identity.createKey(row, memberships);
         if (kind === "made") return { key, row };
         // The workspaces and the user were just read.
-        if (kind === "parent_not_found") throw missing("Organization", organization_id);
+        if (kind === "parent_not_found") throw notFoundRowError("Organization", organization_id);
       }
       throw new ServiceError("conflict", "No free short form was found for the key: retry");
     },
 
     async listKeys(organization_id) {
-      return identity.listKeys({ organization_id: await organizationOf(organization_id) });
+      return identity.listKeys({ organization_id: await resolveOrganizationId(organization_id) });
     },
 
     async revokeKey(key, organization_id) {
-      const row = await identity.revokeKey(await organizationOf(organization_id), key, environment.now());
-      return existing(row, "API key", key);
+      const row = await identity.revokeKey(await resolveOrganizationId(organization_id), key, environment.now());
+      return requireRow(row, "API key", key);
     },
   };
 }
 
-function workspaceVerbs({
+function createWorkspaceOperations({
   identity,
   environment,
   find,
 }: AccountContext): Pick<Accounts, "createWorkspace" | "renameWorkspace" | "deleteWorkspace" | "listWorkspaces"> {
-  const { organizationOf, workspaceOf } = find;
+  const { resolveOrganizationId, requireWorkspace } = find;
   return {
     async createWorkspace(name, organization) {
-      checkName("Workspace", name);
-      const organization_id = await organizationOf(organization);
-      const created_at = laterThan(await identity.listUnits("workspace", [organization_id]), environment.now());
-      const terms = { id: environment.uuid(), organization_id, name, created_at, deleted_at: null };
-      const row = rowOf(
-        await identity.createUnit("workspace", terms),
+      validateName("Workspace", name);
+      const organization_id = await resolveOrganizationId(organization);
+      const created_at = nextCreationTime(await identity.listUnits("workspace", [organization_id]), environment.now());
+      const workspaceRow = { id: environment.uuid(), organization_id, name, created_at, deleted_at: null };
+      const row = requireWrittenRow(
+        await identity.createUnit("workspace", workspaceRow),
         "Workspace",
         name,
         `Organization ${organization_id}`,
@@ -246,69 +254,78 @@ function workspaceVerbs({
     },
 
     async renameWorkspace(workspace, name) {
-      checkName("Workspace", name);
-      const { id } = await workspaceOf(workspace);
-      return rowOf(await identity.renameUnit("workspace", id, name), "Workspace", name, `Workspace ${workspace}`);
+      validateName("Workspace", name);
+      const { id } = await requireWorkspace(workspace);
+      return requireWrittenRow(
+        await identity.renameUnit("workspace", id, name),
+        "Workspace",
+        name,
+        `Workspace ${workspace}`,
+      );
     },
 
     async deleteWorkspace(workspace) {
-      const row = await identity.deleteUnit("workspace", (await workspaceOf(workspace)).id, environment.now());
-      return existing(row, "Workspace", workspace);
+      const row = await identity.deleteUnit("workspace", (await requireWorkspace(workspace)).id, environment.now());
+      return requireRow(row, "Workspace", workspace);
     },
 
     async listWorkspaces(organization_id) {
-      return identity.listUnits("workspace", [await organizationOf(organization_id)]);
+      return identity.listUnits("workspace", [await resolveOrganizationId(organization_id)]);
     },
   };
 }
 
-function projectVerbs({
+function createProjectOperations({
   identity,
   environment,
   find,
 }: AccountContext): Pick<Accounts, "createProject" | "renameProject" | "deleteProject" | "listProjects"> {
-  const { workspaceOf, projectsOf, projectOf } = find;
+  const { requireWorkspace, findProjects, requireProject } = find;
   return {
     async createProject(name, workspace) {
-      checkName("Project", name);
+      validateName("Project", name);
       const { id: workspace_id } =
         workspace === undefined
           ? (await identity.ensureDefaults(environment.now())).workspace
-          : await workspaceOf(workspace);
-      const created_at = laterThan(await identity.listUnits("project", [workspace_id]), environment.now());
+          : await requireWorkspace(workspace);
+      const created_at = nextCreationTime(await identity.listUnits("project", [workspace_id]), environment.now());
       const row = { id: environment.uuid(), workspace_id, name, created_at, deleted_at: null };
-      return rowOf(await identity.createUnit("project", row), "Project", name, `Workspace ${workspace_id}`);
+      return requireWrittenRow(await identity.createUnit("project", row), "Project", name, `Workspace ${workspace_id}`);
     },
 
     async renameProject(project, name, workspace) {
-      checkName("Project", name);
-      const { id } = await projectOf(project, workspace);
-      return rowOf(await identity.renameUnit("project", id, name), "Project", name, `Project ${project}`);
+      validateName("Project", name);
+      const { id } = await requireProject(project, workspace);
+      return requireWrittenRow(await identity.renameUnit("project", id, name), "Project", name, `Project ${project}`);
     },
 
     async deleteProject(project, workspace) {
-      const row = await identity.deleteUnit("project", (await projectOf(project, workspace)).id, environment.now());
-      return existing(row, "Project", project);
+      const row = await identity.deleteUnit(
+        "project",
+        (await requireProject(project, workspace)).id,
+        environment.now(),
+      );
+      return requireRow(row, "Project", project);
     },
 
-    listProjects: projectsOf,
+    listProjects: findProjects,
   };
 }
 
-function userVerbs({
+function createUserOperations({
   identity,
   environment,
   find,
 }: AccountContext): Pick<Accounts, "createUser" | "deleteUser" | "listUsers" | "grant" | "listMemberships"> {
-  const { organizationOf, workspaceOf, userOf } = find;
+  const { resolveOrganizationId, requireWorkspace, requireUser } = find;
   return {
     async createUser({ email, name, permissions = ["organization:read"] }) {
       if (!/^[^\s@]+@[^\s@]+$/.test(email) || !isName(email)) {
         throw new ServiceError("invalid", `email: ${JSON.stringify(email)} is not an email address`);
       }
-      if (name !== undefined) checkName("User", name);
-      const granted = validPermissions(permissions);
-      const scope_id = await organizationOf();
+      if (name !== undefined) validateName("User", name);
+      const grantedPermissions = parsePermissions(permissions);
+      const scope_id = await resolveOrganizationId();
       const user: UserRow = {
         id: environment.uuid(),
         email,
@@ -316,55 +333,56 @@ function userVerbs({
         created_at: environment.now(),
         deleted_at: null,
       };
-      const row = rowOf(await identity.createUser(user), "User", email, "User");
-      await identity.setMembership({ subject_id: row.id, scope_id, permissions: granted });
+      const row = requireWrittenRow(await identity.createUser(user), "User", email, "User");
+      await identity.setMembership({ subject_id: row.id, scope_id, permissions: grantedPermissions });
       return row;
     },
 
     async deleteUser(user) {
-      return existing(await identity.deleteUser((await userOf(user)).id, environment.now()), "User", user);
+      return requireRow(await identity.deleteUser((await requireUser(user)).id, environment.now()), "User", user);
     },
 
     async listUsers() {
-      return identity.listUsers(await organizationOf());
+      return identity.listUsers(await resolveOrganizationId());
     },
 
     async grant({ user, workspace, permissions }) {
-      const granted = validPermissions(permissions, true);
-      const { id: subject_id } = await userOf(user);
-      const organization_id = await organizationOf();
-      if (workspace !== undefined) refuseOrganizationPermissions(granted);
-      const scope_id = workspace === undefined ? organization_id : (await workspaceOf(workspace, organization_id)).id;
-      const membership = { subject_id, scope_id, permissions: granted };
+      const grantedPermissions = parsePermissions(permissions, true);
+      const { id: subject_id } = await requireUser(user);
+      const organization_id = await resolveOrganizationId();
+      if (workspace !== undefined) refuseOrganizationPermissions(grantedPermissions);
+      const scope_id =
+        workspace === undefined ? organization_id : (await requireWorkspace(workspace, organization_id)).id;
+      const membership = { subject_id, scope_id, permissions: grantedPermissions };
       await identity.setMembership(membership);
       return membership;
     },
 
     async listMemberships(user) {
-      return identity.listMemberships((await userOf(user)).id);
+      return identity.listMemberships((await requireUser(user)).id);
     },
   };
 }
 
-function agentVerbs({
+function createAgentOperations({
   identity,
   find,
 }: AccountContext): Pick<Accounts, "listAgents" | "shareAgent" | "unshareAgent" | "transferAgent"> {
-  const { organizationOf, userOf } = find;
+  const { resolveOrganizationId, requireUser } = find;
 
   const changeAgent = async (
     name: string,
     change: { readonly owner_user_id?: string; readonly shared?: boolean },
-  ): Promise<DeploymentRow> => existing(await identity.updateDeployment(name, change), "Agent", name);
+  ): Promise<DeploymentRow> => requireRow(await identity.updateDeployment(name, change), "Agent", name);
 
   return {
     async listAgents() {
-      return identity.listDeployments(await organizationOf());
+      return identity.listDeployments(await resolveOrganizationId());
     },
     shareAgent: (name) => changeAgent(name, { shared: true }),
     unshareAgent: (name) => changeAgent(name, { shared: false }),
     async transferAgent(name, user) {
-      const { id } = await userOf(user);
+      const { id } = await requireUser(user);
       return changeAgent(name, { owner_user_id: id });
     },
   };

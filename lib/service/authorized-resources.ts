@@ -1,0 +1,197 @@
+/** Makes the nouns of a service, and those of its callers, from the table of operations, and counts their open calls. */
+import { type Authorizer, withFixedScope } from "../auth/authorizer.ts";
+import type { KeepAlive } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
+import type { DurableCalls, DurableCallTokens } from "../steps/calls.ts";
+import type { Scope } from "../storage/mod.ts";
+import type { Usage } from "../usage/mod.ts";
+import type { Operation } from "./operation.ts";
+import { OPERATIONS, ROUTE_OPERATIONS } from "./operations.ts";
+import type { InternalResources, RequestResources, Resources, ServiceParts } from "./resources.ts";
+
+export interface InFlightCalls {
+  readonly promises: Set<Promise<unknown>>;
+  /** From now on calls that create runs are refused. */
+  stopping: boolean;
+  /** From now on all calls are refused. */
+  closed: boolean;
+  /** A noun whose calls are tracked. `operations`: its rows in the table. */
+  track<Resource extends object>(
+    resource: Resource,
+    operations?: Readonly<Record<string, { readonly kind: string }>>,
+  ): Resource;
+}
+
+export const STOPPING = "The server is stopping";
+
+export function createInFlightCalls({ keepAlive }: { readonly keepAlive?: KeepAlive }): InFlightCalls {
+  const promises = new Set<Promise<unknown>>();
+  const stopping = (): ServiceError => new ServiceError("server_stopping", STOPPING);
+
+  const calls: InFlightCalls = {
+    promises,
+    stopping: false,
+    closed: false,
+    track(resource, operations = {}) {
+      const tracked =
+        (call: (...args: unknown[]) => Promise<unknown>, creates_runs = false) =>
+        // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: what a stopping service answers depends on the moment and on the kind of the call
+        async (...args: unknown[]): Promise<unknown> => {
+          if (calls.closed || (calls.stopping && creates_runs)) throw stopping();
+          const promise = call(...args);
+          promises.add(promise);
+          keepAlive?.acquire();
+          try {
+            return await promise;
+          } catch (error) {
+            // A run may have been created: clients must not be told to try again.
+            const keepsError = creates_runs || error instanceof ServiceError;
+            throw calls.closed && !keepsError ? stopping() : error;
+          } finally {
+            promises.delete(promise);
+            keepAlive?.release();
+          }
+        };
+      return Object.fromEntries(
+        Object.entries(resource).map(([name, call]) => [name, tracked(call, operations[name]?.kind === "create")]),
+      ) as typeof resource;
+    },
+  };
+  return calls;
+}
+
+type AuthorizedMethod = (...args: readonly unknown[]) => unknown;
+type ScopedMethod = (scope: Scope, ...args: readonly unknown[]) => unknown;
+type NamedOperations = readonly (readonly [name: string, row: Operation<readonly unknown[], unknown>])[];
+
+const listOperations = (operations: object): NamedOperations => Object.entries(operations);
+
+const RESOURCE_OPERATIONS: readonly (readonly [noun: keyof Resources, rows: NamedOperations])[] = (
+  Object.keys(OPERATIONS) as (keyof Resources)[]
+).map((resource) => [resource, listOperations(OPERATIONS[resource])]);
+
+const REQUEST_OPERATIONS = new Map<string, NamedOperations>(RESOURCE_OPERATIONS);
+for (const [resource, operations] of Object.entries(ROUTE_OPERATIONS)) {
+  REQUEST_OPERATIONS.set(resource, [...(REQUEST_OPERATIONS.get(resource) ?? []), ...listOperations(operations)]);
+}
+
+/** Returns the nouns for any scope. `stop` waits for their calls. */
+export function trackInternalResources(resources: ServiceParts, { track }: InFlightCalls): InternalResources {
+  const { protocol } = resources;
+  const tracked = RESOURCE_OPERATIONS.map(([resource]) => [
+    resource,
+    track<object>(resources[resource], OPERATIONS[resource]),
+  ]);
+  const { command } = track({ command: protocol.command }, ROUTE_OPERATIONS.protocol);
+  // Readers of events end by themselves.
+  return { ...Object.fromEntries(tracked), protocol: { ...protocol, command } };
+}
+
+const getScopedMethod = (
+  internalResources: InternalResources,
+  resource: string,
+  name: string,
+  { internalMethod: of }: NamedOperations[number][1],
+): ScopedMethod =>
+  of
+    ? of(internalResources)
+    : ((internalResources as unknown as Record<string, Record<string, ScopedMethod>>)[resource]?.[
+        name
+      ] as ScopedMethod);
+
+/** The nouns of the service itself, with the calls that no handler is asked about. */
+export interface ServiceResources extends Resources {
+  readonly feedback: Feedback & FeedbackTokens;
+  readonly calls: DurableCalls & DurableCallTokens;
+  readonly usage: Usage;
+}
+
+/** Makes the nouns of the service: their calls have the fixed scope, and nothing is authorized. */
+export function createServiceResources(
+  internalResources: InternalResources,
+  usage: Usage,
+  scope: Scope,
+  { track }: InFlightCalls,
+): ServiceResources {
+  const methods = RESOURCE_OPERATIONS.map(([resource, operations]) => [
+    resource,
+    withFixedScope<object>(
+      Object.fromEntries(
+        operations.map(([name, operation]) => [name, getScopedMethod(internalResources, resource, name, operation)]),
+      ),
+      scope,
+    ),
+  ]);
+  const resources: Resources = Object.fromEntries(methods);
+  const { token, submit } = internalResources.feedback;
+  const { deliver } = internalResources.calls;
+  return {
+    ...resources,
+    feedback: { ...resources.feedback, token, submit },
+    calls: { ...resources.calls, deliver },
+    // It uses no storage.
+    usage: { ...track<Usage>(usage), admit: usage.admit },
+  };
+}
+
+function createAuthorizedResource(
+  resource: string,
+  operations: NamedOperations,
+  internalResources: InternalResources,
+  authorizer: Authorizer,
+): object {
+  const calls: Record<string, AuthorizedMethod> = {};
+  for (const [name, operation] of operations) {
+    calls[name] = (...args) =>
+      operation.withAuthorization(
+        authorizer,
+        internalResources,
+        getScopedMethod(internalResources, resource, name, operation),
+      )(...args);
+  }
+  return calls;
+}
+
+/** Makes the nouns for a caller of `service.as`. */
+export const createAuthorizedResources = (internalResources: InternalResources, authorizer: Authorizer): Resources =>
+  Object.fromEntries(
+    RESOURCE_OPERATIONS.map(([resource, operations]) => [
+      resource,
+      createAuthorizedResource(resource, operations, internalResources, authorizer),
+    ]),
+  ) as never;
+
+/** The nouns for the caller of a request. Each is made when it is first used: a request needs few. */
+class LazyResources {
+  readonly internalResources: InternalResources;
+  readonly authorizer: Authorizer;
+  readonly created: Record<string, object> = {};
+
+  constructor(internalResources: InternalResources, authorizer: Authorizer) {
+    this.internalResources = internalResources;
+    this.authorizer = authorizer;
+  }
+
+  static {
+    for (const [resource, operations] of REQUEST_OPERATIONS) {
+      Object.defineProperty(LazyResources.prototype, resource, {
+        get(this: LazyResources): object {
+          this.created[resource] ??= createAuthorizedResource(
+            resource,
+            operations,
+            this.internalResources,
+            this.authorizer,
+          );
+          return this.created[resource];
+        },
+      });
+    }
+  }
+}
+
+/** Makes the nouns for the caller of a request. */
+export const createRequestResources = (
+  internalResources: InternalResources,
+  authorizer: Authorizer,
+): RequestResources => new LazyResources(internalResources, authorizer) as unknown as RequestResources;
