@@ -92,7 +92,7 @@ const route = createRouteGroup({ tag: "Crons", group: "crons" });
 const newCron = {
   events: ["crons:create", "assistants:read", "threads:create_run"],
   body: cronCreate,
-  answer: "Cron",
+  response: "Cron",
   errors: [404, 507],
   async handle(context: RequestContext<CronCreate>) {
     const thread_id = readOptionalThreadId(context);

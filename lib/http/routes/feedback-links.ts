@@ -210,7 +210,7 @@ const submitting = {
   idempotency_key: true,
   max_body_bytes: MAX_PUBLIC_BYTES,
   public_headers: PUBLIC_HEADERS,
-  answer: "Submitted",
+  response: "Submitted",
   errors: [404, 409, 410, 422, 429],
   handle: submit,
 } as const;

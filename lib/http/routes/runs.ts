@@ -238,18 +238,18 @@ const newRun = {
 const newStream = {
   ...newRun,
   query: streamQuery,
-  answer: "stream",
-  answer_headers: ["Content-Location", "Location"],
+  response: "stream",
+  response_headers: ["Content-Location", "Location"],
   handle: streamRun,
 } as const;
-const newWait = { ...newRun, answer: "Result", handle: waitForRun } as const;
+const newWait = { ...newRun, response: "Result", handle: waitForRun } as const;
 const join = { access: joinUse, events: ["threads:read", "threads:update"], errors: [404] } as const;
 const joinedStream = {
   ...join,
   query: joinStreamQuery,
   request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are stored" },
-  answer: "stream",
-  answer_headers: ["Location"],
+  response: "stream",
+  response_headers: ["Location"],
   handle: joinStream,
 } as const;
 
