@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { DeltaValue, END, interrupt, START, StateGraph, StateSchema } from "@langchain/langgraph";
+import type { JsonObject } from "../../../lib/json.ts";
+import { asks, chat, host, Log, log, steps } from "./execute.harness.ts";
+
+describe("langgraph: runs that leave nothing", () => {
+  const bare = { stateless: true, durability: "exit" } as const;
+
+  it("write no checkpoint, and end with their state alone", async () => {
+    const { run, thread } = host(chat());
+    const { state } = await run({ ...bare, input: { messages: ["Hi"] } });
+    assert.deepEqual(
+      ((state.values as JsonObject).messages as JsonObject[]).map(({ type, content }) => [type, content]),
+      [
+        ["human", "Hi"],
+        ["ai", "Hello"],
+      ],
+    );
+    assert.ok(!("checkpoint" in state));
+    assert.deepEqual(thread.checkpoints.puts, []);
+  });
+
+  it("show their interrupts, those of subgraphs too", async () => {
+    const child = new StateGraph(Log)
+      .addNode("inner", () => ({ log: [`inner ${interrupt("in?")}`] }))
+      .addEdge(START, "inner")
+      .compile();
+    const nested = new StateGraph(Log).addNode("child", child).addEdge(START, "child").compile();
+    for (const [graph, node, value] of [
+      [asks(), "ask", { question: "ok?" }],
+      [nested, "child", "in?"],
+    ] as const) {
+      const { run, thread } = host(graph);
+      const { state } = await run({ ...bare, input: { log: ["in"] } });
+      assert.deepEqual([state.next, state.values], [[node], { log: ["in"] }]);
+      assert.deepEqual(
+        state.tasks.map((task) => task.interrupts.map((one) => one.value)),
+        [[value]],
+      );
+      assert.ok(!("checkpoint" in state));
+      assert.deepEqual(thread.checkpoints.puts, []);
+    }
+  });
+
+  it("remember what a stateful subgraph did within the run", async () => {
+    const child = new StateGraph(Log)
+      .addNode("inner", (state) => ({ log: [`inner ${state.log.length}`] }))
+      .addEdge(START, "inner")
+      .compile({ checkpointer: true });
+    const graph = new StateGraph(Log)
+      .addNode("child", child)
+      .addEdge(START, "child")
+      .addConditionalEdges("child", ({ log }) => (log.length < 4 ? "child" : END))
+      .compile();
+    const kept = await host(graph).run({ input: {} });
+    const { run, thread } = host(graph);
+    const { state } = await run({ ...bare, input: {} });
+    assert.deepEqual(state.values, kept.state.values);
+    // The second time it has its own first log and, from its input, the same again.
+    assert.deepEqual(log(state.values), ["inner 0", "inner 0", "inner 0", "inner 2"]);
+    assert.deepEqual(thread.checkpoints.puts, []);
+  });
+
+  it("put channels together that are kept as their writes", async () => {
+    const { z } = await import("zod");
+    const items = new DeltaValue(z.array(z.string()).default([]), {
+      inputSchema: z.array(z.string()),
+      reducer: (state, writes) => [...state, ...writes.flat()],
+      snapshotFrequency: 3,
+    });
+    const graph = new StateGraph(new StateSchema({ items }))
+      .addNode("a", () => ({ items: ["a"] }))
+      .addNode("ask", () => ({ items: [String(interrupt("?"))] }))
+      .addEdge(START, "a")
+      .addEdge("a", "ask")
+      .compile();
+    const { state } = await host(graph).run({ ...bare, input: { items: ["1"] } });
+    assert.deepEqual([state.next, state.values], [["ask"], { items: ["1", "a"] }]);
+  });
+
+  it("write checkpoints where the request asks for them, and read those of an attempt before", async () => {
+    const { run, thread } = host(steps().compile());
+    const { state } = await run({ ...bare, durability: "async", input: {} });
+    assert.equal(state.checkpoint?.checkpoint_id, thread.checkpoints.puts.at(-1)?.checkpoint_id);
+    const again = await run({ ...bare, resumed: true });
+    assert.deepEqual(again.state.values, state.values);
+  });
+});

@@ -1,0 +1,178 @@
+import { BaseChatModel } from "@langchain/core/language_models/chat_models";
+import { AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
+import { ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
+import { Annotation, type LangGraphRunnableConfig, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { langgraph } from "../../../adapters/langgraph/mod.ts";
+import { systemEnvironment } from "../../../lib/environment.ts";
+import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../../../lib/json.ts";
+import { aJob, aThread, type JobChanges } from "./executor.harness.ts";
+
+export type Graph = Parameters<typeof langgraph>[0][string];
+
+export type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
+
+export interface Shown {
+  readonly events: readonly ProtocolEvent[];
+  readonly frames: readonly ExecutorEvent[];
+  readonly error?: unknown;
+}
+
+/** A thread, and runs of a graph on it; what they show is kept also where they fail. */
+export function host(graph: Graph) {
+  const executor = langgraph({ graph });
+  const thread = aThread();
+  return async (
+    changes: JobChanges,
+    onEvent?: (event: ProtocolEvent) => void,
+    stop = new AbortController(),
+  ): Promise<Shown> => {
+    const events: ProtocolEvent[] = [];
+    const frames: ExecutorEvent[] = [];
+    try {
+      for await (const event of executor.execute(
+        aJob(thread, "graph", { events: "all", ...changes }),
+        stop.signal,
+        systemEnvironment(),
+      )) {
+        if (event.type !== "event") frames.push(event);
+        else {
+          events.push(event);
+          onEvent?.(event);
+        }
+      }
+      return { events, frames };
+    } catch (error) {
+      return { events, frames, error };
+    }
+  };
+}
+
+export const dataOf = (event?: ProtocolEvent): JsonObject => (event?.data ?? {}) as JsonObject;
+
+/** Names of tasks in the order they are met: their ids are a matter of chance. */
+export function namer(): (namespace: readonly string[]) => string {
+  const ids: string[] = [];
+  return (namespace) =>
+    namespace
+      .join("|")
+      .replace(/[0-9a-f-]{36}/g, (id) =>
+        String.fromCharCode(65 + (ids.includes(id) ? ids.indexOf(id) : ids.push(id) - 1)),
+      );
+}
+
+/** One line for each event: its method, its namespace, and what tells it from others. Series of deltas are one line. */
+export function lines(events: readonly ProtocolEvent[], methods?: readonly string[]): string[] {
+  const name = namer();
+  const all = events.map(({ method, namespace, node, data }) => {
+    const at = `${method} [${name(namespace)}]${node === undefined ? "" : ` ${node}`}`;
+    return { method, line: `${at} ${about(method, data as JsonObject)}`.trimEnd() };
+  });
+  const wanted = all.filter(({ method }) => methods?.includes(method) ?? true).map(({ line }) => line);
+  return wanted.filter((line, at) => !line.includes("delta") || line !== wanted[at - 1]);
+}
+
+export function about(method: string, data: JsonObject): string {
+  switch (method) {
+    case "checkpoints":
+      return `step ${data.step} ${data.source}`;
+    case "values":
+      if (data === null) return "of the checkpoint";
+      return Object.entries(data)
+        .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : JSON.stringify(value)}`)
+        .join(" ");
+    case "tasks":
+      return `${"input" in data ? "start" : "end"} ${data.name}${(data.interrupts as Json[])?.length ? " interrupted" : ""}`;
+    case "updates":
+      return Object.keys(data.values as JsonObject).join(" ");
+    case "lifecycle": {
+      const { event, ...more } = data;
+      return `${event} ${JSON.stringify(more)}`;
+    }
+    case "messages": {
+      const { event, index, content, id, reason } = data;
+      const what = isObject(content) ? JSON.stringify(content) : (reason ?? (event === "message-start" ? "" : id));
+      return [event, index, event === "content-block-finish" ? what : reason]
+        .filter((part) => part !== undefined)
+        .join(" ");
+    }
+    case "tools":
+      return [data.event, data.tool_call_id, data.tool_name, data.input, data.message].filter(Boolean).join(" ");
+    default:
+      return JSON.stringify(data.payload === undefined ? data : { name: data.name, payload: data.payload });
+  }
+}
+
+/** A model that streams these chunks, and then fails if there is an error. */
+export class Streams extends BaseChatModel {
+  private readonly pieces: readonly AIMessageChunk[];
+  private readonly error: Error | undefined;
+  private readonly onPiece: (() => unknown) | undefined;
+
+  constructor(pieces: readonly (AIMessageChunk | string)[], error?: Error, onPiece?: () => unknown) {
+    super({ maxRetries: 0 });
+    this.pieces = pieces.map((piece) => (typeof piece === "string" ? new AIMessageChunk({ content: piece }) : piece));
+    this.error = error;
+    this.onPiece = onPiece;
+  }
+
+  override _llmType(): string {
+    return "streams";
+  }
+
+  override async *_streamResponseChunks(
+    _messages: BaseMessage[],
+    _options: this["ParsedCallOptions"],
+    runManager?: Parameters<BaseChatModel["_streamResponseChunks"]>[2],
+  ): AsyncGenerator<ChatGenerationChunk> {
+    for (const message of this.pieces) {
+      const chunk = new ChatGenerationChunk({ text: message.text, message });
+      yield chunk;
+      await runManager?.handleLLMNewToken(message.text, undefined, undefined, undefined, undefined, { chunk });
+      await this.onPiece?.();
+      // LangGraph drops what is not read yet when it fails.
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+    if (this.error) throw this.error;
+  }
+
+  override async _generate(messages: BaseMessage[], options: this["ParsedCallOptions"]): Promise<ChatResult> {
+    const chunks: ChatGenerationChunk[] = [];
+    for await (const chunk of this._streamResponseChunks(messages, options)) chunks.push(chunk);
+    return { generations: [chunks.reduce((whole, chunk) => whole.concat(chunk))] };
+  }
+}
+
+export const Log = Annotation.Root({
+  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+});
+
+export type State = typeof MessagesAnnotation.State;
+
+/** A node that calls a model. */
+export const calls =
+  (...pieces: readonly (AIMessageChunk | string)[]) =>
+  async (_state: State, config: LangGraphRunnableConfig): Promise<{ messages: BaseMessage[] }> => ({
+    messages: [await new Streams(pieces).invoke("x", config)],
+  });
+
+/** A graph of one node, or of several side by side. */
+export function beside(nodes: Readonly<Record<string, unknown>>, schema: unknown = MessagesAnnotation, options = {}) {
+  const graph = new StateGraph(schema as typeof MessagesAnnotation) as unknown as {
+    addNode(name: string, body: unknown): void;
+    addEdge(from: string, to: string): void;
+    compile(options: object): {
+      readonly nodes: object;
+      readonly channels: object;
+      stream(): never;
+      invoke(...parts: unknown[]): Promise<unknown>;
+    };
+  };
+  for (const [name, body] of Object.entries(nodes)) {
+    graph.addNode(name, body);
+    graph.addEdge(START, name);
+  }
+  return graph.compile(options);
+}
+
+export const hello = { messages: [{ type: "human", content: "hello", id: "u1" }] };

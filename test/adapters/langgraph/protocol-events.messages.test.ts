@@ -1,0 +1,175 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { AIMessage, AIMessageChunk, HumanMessage } from "@langchain/core/messages";
+import type { LangGraphRunnableConfig } from "@langchain/langgraph";
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import {
+  beside,
+  calls,
+  dataOf,
+  hello,
+  host,
+  lines,
+  type ProtocolEvent,
+  type State,
+  Streams,
+} from "./protocol-events.harness.ts";
+
+describe("langgraph: protocol events of messages", () => {
+  const chunk = (fields: object): AIMessageChunk => new AIMessageChunk(fields as never);
+  const finished = (events: readonly ProtocolEvent[]): Json[] =>
+    events.flatMap(({ data }) => {
+      const { event, content } = data as JsonObject;
+      return event === "content-block-finish" ? [content ?? null] : [];
+    });
+
+  it("that reason, speak and call tools", async () => {
+    const call = (args: string, more = {}): object => ({
+      content: "",
+      tool_call_chunks: [{ index: 2, args, type: "tool_call_chunk", ...more }],
+    });
+    const graph = beside({
+      agent: calls(
+        chunk({
+          id: "msg_1",
+          content: [{ type: "thinking", thinking: "Hm", index: 0 }],
+          response_metadata: { model_provider: "anthropic" },
+        }),
+        chunk({ content: [{ type: "thinking", thinking: "m", index: 0 }] }),
+        chunk({ content: [{ type: "text", text: "Wait", index: 1 }] }),
+        chunk(call("", { id: "c1", name: "search" })),
+        chunk(call('{"q":')),
+        chunk(call('"a"}')),
+        chunk({
+          content: "",
+          usage_metadata: { input_tokens: 1, output_tokens: 2, total_tokens: 3 },
+          response_metadata: { stop_reason: "tool_use" },
+        }),
+      ),
+    });
+    const { events } = await host(graph)({ input: hello });
+    const messages = events.filter(({ method }) => method === "messages");
+    assert.deepEqual(finished(messages), [
+      { type: "reasoning", reasoning: "Hmm" },
+      { type: "text", text: "Wait" },
+      { type: "tool_call", id: "c1", name: "search", args: { q: "a" } },
+    ]);
+    const [first, last] = [messages[0], messages.at(-1)].map(dataOf);
+    assert.deepEqual([first?.id, first?.role, first?.run_id], ["msg_1", "ai", "msg_1"]);
+    assert.deepEqual(
+      [last?.event, last?.reason, (last?.usage as JsonObject | undefined)?.total_tokens],
+      ["message-finish", "tool_use", 3],
+    );
+    assert.deepEqual(new Set(messages.map(({ data }) => (data as JsonObject).run_id)).size, 1);
+  });
+
+  it("of nodes that run side by side are told apart", async () => {
+    const graph = beside({ a: calls("A", "a"), b: calls("B", "b") });
+    const { events } = await host(graph)({ input: hello });
+    for (const [node, text] of [
+      ["a", "Aa"],
+      ["b", "Bb"],
+    ]) {
+      const own = events.filter((event) => event.method === "messages" && event.node === node);
+      assert.deepEqual(
+        own.map(({ data }) => (data as JsonObject).event),
+        [
+          "message-start",
+          "content-block-start",
+          "content-block-delta",
+          "content-block-delta",
+          "content-block-finish",
+          "message-finish",
+        ],
+      );
+      assert.deepEqual(finished(own), [{ type: "text", text }]);
+      assert.equal(new Set(own.map(({ namespace }) => namespace.join("|"))).size, 1);
+    }
+  });
+
+  it("of models that one node calls side by side have different run ids", async () => {
+    const both = async (_state: State, config: LangGraphRunnableConfig) => ({
+      messages: await Promise.all(["x", "y"].map((text) => new Streams([text, text]).invoke("x", config))),
+    });
+    const { events } = await host(beside({ both }))({ input: hello });
+    const messages = events.filter(({ method }) => method === "messages");
+    const runs = Map.groupBy(messages, ({ data }) => (data as JsonObject).run_id);
+    assert.deepEqual(
+      [...runs.values()]
+        .flatMap(finished)
+        .toSorted((one, other) => JSON.stringify(one).localeCompare(JSON.stringify(other))),
+      [
+        { type: "text", text: "xx" },
+        { type: "text", text: "yy" },
+      ],
+    );
+  });
+
+  it("that a node returns whole, or does not return, or hides", async () => {
+    const node = async (_state: State, config: LangGraphRunnableConfig) => {
+      await new Streams(["not kept"]).invoke("x", config);
+      await new Streams(["hidden"]).invoke("x", { ...config, tags: ["nostream"] });
+      return { messages: [new HumanMessage({ id: "h", content: "a" }), new AIMessage({ id: "i", content: "b" })] };
+    };
+    const { events } = await host(beside({ node }))({ input: hello });
+    const messages = events.filter(({ method }) => method === "messages");
+    const starts = messages.map(({ data }) => data as JsonObject).filter(({ event }) => event === "message-start");
+    assert.deepEqual(
+      starts.slice(1).map(({ id, role }) => [id, role]),
+      [
+        ["h", "human"],
+        ["i", "ai"],
+      ],
+    );
+    const texts = finished(messages).map((content) => (content as JsonObject).text);
+    assert.deepEqual(texts.toSorted(), ["a", "b", "not kept"]);
+    const ends = messages.filter(({ data }) => (data as JsonObject).event === "message-finish");
+    assert.equal(ends.length, 3);
+    const taskEnd = events.findIndex(({ method, data }) => method === "tasks" && "result" in (data as JsonObject));
+    assert.ok(events.lastIndexOf(ends.at(-1) as ProtocolEvent) < taskEnd);
+  });
+
+  it("that are broken off by a failure end with it", async () => {
+    const node = async (_state: State, config: LangGraphRunnableConfig) => ({
+      messages: [await new Streams(["Hi ", "y"], new Error("boom")).invoke("x", config)],
+    });
+    const inside = beside({ inner: node });
+    const { events, error } = await host(beside({ outer: inside }))({ input: hello });
+    assert.equal((error as Error).message, "boom");
+    assert.deepEqual(lines(events, ["messages", "lifecycle"]), [
+      'lifecycle [outer:A] started {"graph_name":"outer"}',
+      'lifecycle [outer:A|inner:B] started {"graph_name":"inner"}',
+      "messages [outer:A|inner:B] inner message-start",
+      "messages [outer:A|inner:B] inner content-block-start 0",
+      "messages [outer:A|inner:B] inner content-block-delta 0",
+      "messages [outer:A|inner:B] inner error",
+      'lifecycle [outer:A|inner:B] failed {"graph_name":"inner","error":"boom"}',
+      'lifecycle [outer:A] failed {"graph_name":"outer","error":"boom"}',
+    ]);
+    assert.equal(dataOf(events.find(({ data }) => (data as JsonObject).event === "error")).message, "boom");
+  });
+
+  it("that are broken off by a stop show nothing more", async () => {
+    const stop = new AbortController();
+    const waits = Promise.withResolvers<void>();
+    const node = async (_state: State, config: LangGraphRunnableConfig) => ({
+      messages: [await new Streams(["Hi ", "you"], undefined, () => waits.promise).invoke("x", config)],
+    });
+    const { events, error } = await host(beside({ node }))(
+      { input: hello },
+      ({ data }) => {
+        if ((data as JsonObject).event !== "content-block-delta") return;
+        stop.abort(new Error("cancelled"));
+        waits.resolve();
+      },
+      stop,
+    );
+    assert.ok(error);
+    assert.deepEqual(lines(events, ["messages", "lifecycle"]), [
+      'lifecycle [node:A] started {"graph_name":"node"}',
+      "messages [node:A] node message-start",
+      "messages [node:A] node content-block-start 0",
+      "messages [node:A] node content-block-delta 0",
+    ]);
+  });
+});

@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
+import type { JsonObject } from "../../../lib/mod.ts";
+import type { FinishRun, Progress } from "../../../lib/storage/mod.ts";
+import { testClock } from "../../suite/kit.ts";
+import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
+import { ask, graph, state } from "./attempt.harness.ts";
+
+describe("a recorded state", () => {
+  it("that has what is not JSON fails the run at once", async () => {
+    const clock = testClock();
+    await using kit = await clockedService(clock, {
+      executor: graph(async function* () {
+        yield state({ kept: 1, gone: undefined } as unknown as JsonObject);
+      }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    const { result } = await kit.service.runs.wait(thread_id, ask("g"));
+    let values: unknown;
+    void result.then((given) => {
+      values = given;
+    });
+    await advanceUntil(clock, () => values !== undefined);
+    const message = "values.gone: is undefined, which JSON does not have";
+    assert.deepEqual(values, { __error__: { error: "TypeError", message } });
+  });
+
+  it("is the newest alone where a run of durability exit is put back", async () => {
+    const clock = testClock();
+    const first = faulty();
+    const second = first.share();
+    let taken = false;
+    const executor = graph(async function* ({ resumed }, signal) {
+      for (const n of resumed ? [3, 4] : [0, 1, 2]) yield state({ n }, ["more"]);
+      taken = true;
+      if (!resumed) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    const stopped = await clockedService(clock, { storage: second.storage, executor });
+    const { thread_id } = await stopped.service.threads.create();
+    const { run_id } = await stopped.service.runs.create(thread_id, { ...ask("g"), durability: "exit" });
+    await advanceUntil(clock, () => taken);
+    await stopped[Symbol.asyncDispose]();
+    await using kit = await clockedService(clock, { storage: first.storage, executor });
+    await advanceUntil(clock, async () => (await kit.service.runs.get(thread_id, run_id)).status === "success");
+    const history = await kit.service.threads.history(thread_id);
+    assert.deepEqual(
+      history.map(({ values }) => values),
+      [{ n: 4 }, { n: 2 }],
+    );
+  });
+
+  it("is kept with durability exit when its executor ignores the time limit, and dropped when it ignores a cancel", async () => {
+    for (const [timeout_ms, expected] of [
+      [1_000, { n: 1 }],
+      [60_000, null],
+    ] as const) {
+      const clock = testClock();
+      let asked = false;
+      const executor = graph(
+        async function* () {
+          for (const n of [0, 1]) yield state({ n }, ["more"]);
+          asked = true;
+          await new Promise(() => {});
+        },
+        { timeout_ms, abandon_ms: 500 },
+      );
+      await using kit = await clockedService(clock, { executor });
+      const { threads, runs } = kit.service;
+      const { thread_id } = await threads.create();
+      const { run_id } = await runs.create(thread_id, { ...ask("g"), durability: "exit" });
+      await advanceUntil(clock, () => asked);
+      if (expected === null) await runs.cancel(thread_id, run_id);
+      await advanceUntil(
+        clock,
+        async () => !["pending", "running"].includes((await runs.get(thread_id, run_id)).status),
+      );
+      assert.deepEqual((await threads.state(thread_id)).values, expected ?? {});
+    }
+  });
+
+  it("is stored in one batch with the frames that show it", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const text = "x".repeat(100_000);
+    await using kit = await clockedService(clock, {
+      storage,
+      executor: graph(async function* () {
+        for (let n = 0; n < 20; n++) {
+          const values = { n, text: text + n };
+          yield {
+            ...state(values, n === 19 ? [] : ["more"]),
+            frames: [{ type: "stream", mode: "values", data: values }],
+          } as ExecutorEvent;
+        }
+      }),
+    });
+    const batches: (readonly [frames: number, states: number])[] = [];
+    const count = ({ frames, checkpoints }: Progress): void => {
+      const values = frames?.list.filter(({ event }) => event === "values").length ?? 0;
+      batches.push([values, checkpoints.length]);
+    };
+    faults.saveProgress = (call, args) => {
+      count(args[2] as Progress);
+      return call();
+    };
+    faults.finishRun = (call, args) => {
+      count((args[2] as FinishRun).progress);
+      return call();
+    };
+    const { thread_id } = await kit.service.threads.create();
+    const request = { ...ask("g"), stream_resumable: true, stream_mode: "values" } as const;
+    const read = collect((await kit.service.runs.stream(thread_id, request)).frames);
+    await advanceUntil(clock, read.ended);
+    assert.ok(batches.length > 2, "several saves");
+    assert.deepEqual(
+      batches.map(([frames]) => frames),
+      batches.map(([, states]) => states),
+    );
+    assert.equal(
+      batches.reduce((sum, [frames]) => sum + frames, 0),
+      20,
+    );
+  });
+});

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { type TestService, type TestServiceOptions, testService } from "../../../suite/kit.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: answers are read by their members
+export type Answer = any;
+
+export interface Kit extends TestService {
+  /** The answer of a request; it must have this status. */
+  ask(method: string, path: string, body?: unknown, status?: number, headers?: HeadersInit): Promise<Answer>;
+}
+
+export async function kit(options: TestServiceOptions = {}): Promise<Kit> {
+  const it = await testService({
+    agents: {
+      async *agent({ input, config, interrupt, spend }) {
+        const asked = input as { fail?: boolean; ask?: boolean } | null;
+        if (asked?.fail) throw new TypeError("No refunds");
+        spend({ tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
+        if (asked?.ask) yield interrupt({ action: "refund", amount: 30 });
+        yield { key: config.configurable?.openai_api_key ?? null };
+      },
+    },
+    public_base_url: "https://agents.example",
+    ...options,
+  } as TestServiceOptions);
+  return {
+    ...it,
+    async ask(method, path, body, status = 200, headers = {}) {
+      const init = { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
+      const response = await it.fetch(`http://greenroom${path}`, init);
+      const text = await response.text();
+      assert.equal(response.status, status, `${method} ${path}: ${text}`);
+      return text === "" ? null : JSON.parse(text);
+    },
+    [Symbol.asyncDispose]: () => it[Symbol.asyncDispose](),
+  };
+}
+
+/** A finished run on a new thread. */
+export async function ran(
+  it: Kit,
+  input: unknown,
+  more: object = {},
+  metadata: object = {},
+): Promise<[thread: string, run: string]> {
+  const { thread_id } = await it.ask("POST", "/threads", { metadata });
+  const { run_id } = await it.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input, ...more });
+  await it.ask("GET", `/threads/${thread_id}/runs/${run_id}/join`);
+  return [thread_id, run_id];
+}
+
+export const idsOf = (listing: Answer): string[] => listing.items.map(({ run_id }: Answer) => run_id);
+
+/** The one finding of a 422. */
+export const finding = async (it: Kit, path: string): Promise<unknown> => {
+  const { detail } = await it.ask("GET", path, undefined, 422);
+  assert.equal(detail.length, 1);
+  return detail[0];
+};

@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Executor, type Frame, fromFunctions, type Service } from "../../../lib/mod.ts";
+import { testClock, testService } from "../../suite/kit.ts";
+import { keepAlive } from "../../support/alive.ts";
+import { advanceUntil, collect, type Faulty, faulty } from "../../support/faulty.ts";
+import { ask, counter, executing, processes } from "./run-subscription.harness.ts";
+
+keepAlive();
+
+describe("a reader of a run that is rolled back as it comes", () => {
+  const ending = (frames: readonly Frame[]): unknown[] =>
+    frames.map(({ id, event, data }) => [id, event, JSON.parse(data).error ?? JSON.parse(data).status]);
+
+  /** The run, its readers in the second process, and what removes it by that. */
+  async function removable(): Promise<{
+    readonly clock: ReturnType<typeof testClock>;
+    readonly store: Faulty;
+    readonly open: (after: number) => Promise<ReturnType<typeof collect>>;
+    readonly join: (after: number) => Promise<Frame[]>;
+    readonly rollback: (by?: Service) => Promise<void>;
+    /** The first process. */
+    readonly one: Service;
+    readonly stop: () => Promise<void>;
+  }> {
+    const { clock, one, two, stores, thread_id, run_id, stop } = await executing();
+    const open = async (after: number): Promise<AsyncIterable<Frame>> =>
+      (await two.runs.joinStream(thread_id, run_id, { after })).frames;
+    return {
+      clock,
+      store: stores[1],
+      open: async (after) => collect(await open(after)),
+      join: async (after) => await Array.fromAsync(await open(after)),
+      rollback: async (by = two) => await by.runs.cancel(thread_id, run_id, { action: "rollback" }),
+      one,
+      stop,
+    };
+  }
+
+  it("is told so, with ids above what it has seen", async () => {
+    for (const after of [1, 2, 4, Number.MAX_SAFE_INTEGER]) {
+      const { store, join, rollback, stop } = await removable();
+      store.faults.readFrames = async (call) => {
+        delete store.faults.readFrames;
+        await rollback();
+        return await call();
+      };
+      const first = after < 5 ? after + 1 : 2 ** 52 + 1;
+      const told = [
+        [first, "error", "RunRolledBack"],
+        [first + 1, "end", "rollback"],
+      ];
+      assert.deepEqual(ending(await join(after)), told);
+      await stop();
+    }
+  });
+
+  it("is shown nothing again that was on its way to another reader", async () => {
+    const { clock, store, open, rollback, one, stop } = await removable();
+    const loaded = Promise.withResolvers<void>();
+    let loads = 0;
+    store.faults.readFrames = async (call) => {
+      loads += 1;
+      if (loads === 2) await rollback(one);
+      const page = await call();
+      if (loads === 1) await loaded.promise;
+      return page;
+    };
+    const other = await open(0);
+    await advanceUntil(clock, () => loads === 1);
+    const back = await open(3);
+    loaded.resolve();
+    await advanceUntil(clock, () => other.ended() && back.ended());
+    assert.deepEqual(ending(back.list), [
+      [4, "error", "RunRolledBack"],
+      [5, "end", "rollback"],
+    ]);
+    await stop();
+  });
+
+  it("is told so when it found the run just before", async () => {
+    for (const after of [1, 2, 5, 7]) {
+      const { clock, store, open, join, rollback, stop } = await removable();
+      const others = [await open(0), await open(3)];
+      await advanceUntil(clock, () => others.every(({ list }) => list.at(-1)?.id === 4));
+      let row: unknown;
+      store.faults.getRun = async (call) => {
+        delete store.faults.getRun;
+        row = await call();
+        await rollback();
+        return row;
+      };
+      const told = ending(await join(after));
+      assert.ok(row);
+      assert.deepEqual(told.slice(-2), [
+        [Math.max(5, after + 1), "error", "RunRolledBack"],
+        [Math.max(6, after + 2), "end", "rollback"],
+      ]);
+      for (const other of others) {
+        await advanceUntil(clock, other.ended);
+        assert.deepEqual(ending(other.list).slice(-2), [
+          [5, "error", "RunRolledBack"],
+          [6, "end", "rollback"],
+        ]);
+      }
+      await stop();
+    }
+  });
+});
+
+describe("a store that fails while a run's answer is read", () => {
+  it("leaves the answer open: it is read again", async () => {
+    const clock = testClock();
+    for (const verb of ["getThread", "getCheckpoint"] as const) {
+      const { executor, say } = counter();
+      const { services, stores, stop } = await processes(clock, executor, 1, 0);
+      const [one, two] = services as [Service, Service];
+      const { faults, calls } = stores[1] as Faulty;
+      const { thread_id } = await one.threads.create();
+      const { run_id } = await one.runs.create(thread_id, ask());
+      const waiting = await two.runs.join(thread_id, run_id);
+      const reader = collect((await two.runs.joinStream(thread_id, run_id)).frames);
+      const failure = new Error("the store cannot be reached");
+      faults[verb] = () => Promise.reject(failure);
+      say(1, "end");
+      const before = calls[verb] ?? 0;
+      await advanceUntil(clock, () => (calls[verb] ?? 0) > before + 2);
+      assert.ok(!reader.ended());
+      delete faults[verb];
+      await advanceUntil(clock, reader.ended);
+      assert.deepEqual(await waiting.result, { count: 1 });
+      await stop();
+    }
+  });
+
+  it("is told to who asks then, and the next one gets the answer", async () => {
+    const clock = testClock();
+    const { executor, say } = counter();
+    const { services, stores, stop } = await processes(clock, executor, 1, 0);
+    const [one, two] = services as [Service, Service];
+    const { faults } = stores[1] as Faulty;
+    const { thread_id } = await one.threads.create();
+    const { run, result } = await one.runs.wait(thread_id, ask());
+    say(1, "end");
+    await advanceUntil(clock, async () => (await one.runs.get(thread_id, run.run_id)).status === "success", 10);
+    const failure = new Error("the store cannot be reached");
+    faults.getCheckpoint = () => Promise.reject(failure);
+    await assert.rejects(two.runs.join(thread_id, run.run_id), failure);
+    await assert.rejects(two.runs.joinStream(thread_id, run.run_id), failure);
+    await assert.rejects(two.threads.get(thread_id), failure);
+    await assert.rejects(two.threads.search(), failure);
+    delete faults.getCheckpoint;
+    assert.deepEqual(await (await two.runs.join(thread_id, run.run_id)).result, await result);
+    await stop();
+  });
+});
+
+describe("a store that fails while a graph reads a state", () => {
+  it("is told as it is, and not taken for the graph's own error", async () => {
+    const { storage, faults } = faulty();
+    const executor = fromFunctions({ ok: async () => ({ ok: true }) });
+    const wrong = new Error("the graph's own");
+    const listing: Executor = {
+      graphs: () => [{ graph_id: "ok" }],
+      execute: (...attempt) => executor.execute(...attempt),
+      state: () => ({
+        async get(_at, checkpoints) {
+          for await (const { ns } of checkpoints.list({})) await checkpoints.get({ ns, checkpoint_id: "other" });
+          throw wrong;
+        },
+        schemas: () => Promise.reject(wrong),
+        drawn: () => Promise.reject(wrong),
+        subgraphs: async () => ({}),
+      }),
+    };
+    await using kit = await testService({ storage, executor: listing });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id: "ok" })).result;
+    const failure = new Error("the store cannot be reached");
+    faults.listCheckpoints = () => Promise.reject(failure);
+    await assert.rejects(threads.state(thread_id), failure);
+    delete faults.listCheckpoints;
+    faults.getCheckpoint = (call, [, , at]) =>
+      (at as { checkpoint_id?: string }).checkpoint_id === "other" ? Promise.reject(failure) : call();
+    await assert.rejects(threads.state(thread_id), failure);
+    delete faults.getCheckpoint;
+    await assert.rejects(threads.state(thread_id), (error: Error) => error.cause === wrong);
+  });
+});
