@@ -11,7 +11,7 @@ import {
   type A2aTaskStatus,
   toEventJson,
   toTaskJson,
-} from "./wire.ts";
+} from "./json.ts";
 
 type PendingInterrupt = Partial<Interrupt>;
 

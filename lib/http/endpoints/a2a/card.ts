@@ -1,6 +1,6 @@
 /** The card of an agent: what it can do, where, and with which credential. */
 
-import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/wire.ts";
+import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/json.ts";
 import type { Assistant } from "../../../assistants/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { getPublicBaseUrl } from "../../../options.ts";

@@ -1,13 +1,13 @@
 /** The methods of A2A that read, list, cancel and follow tasks. */
 
-import { type A2aTask, type A2aTaskState, isTerminal, toTaskJson } from "../../../a2a/wire.ts";
+import { type A2aTask, type A2aTaskState, isTerminal, toTaskJson } from "../../../a2a/json.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
 import { ClientDisconnectedError } from "../../byte-budget.ts";
 import { createEventStreamResponse } from "../../sse.ts";
-import { cancelProtocolRequest, isActive, type ProtocolRequestState, readProtocolRequest } from "../calls.ts";
+import { cancelProtocolRequest, isActive, type ProtocolRequestState, readProtocolRequest } from "../protocol-requests.ts";
 import { createExtensionHeaders, readHistoryChoice } from "./options.ts";
 import { A2aError, type A2aRequestContext } from "./protocol.ts";
 import { createSingleTaskFrame, createTaskFrames } from "./stream.ts";

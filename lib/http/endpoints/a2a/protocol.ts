@@ -1,5 +1,5 @@
 /** The messages of A2A: what a request must have in both families of the protocol, and how errors are answered. */
-import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/wire.ts";
+import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/json.ts";
 import { type InputIssue, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { isFiniteJson } from "../../../validation.ts";

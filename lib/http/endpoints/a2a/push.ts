@@ -1,5 +1,5 @@
 /** Push configurations: the methods by which clients say where they want to be told how a task goes on. */
-import type { A2aVersion } from "../../../a2a/wire.ts";
+import type { A2aVersion } from "../../../a2a/json.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceInternals } from "../../../service.ts";
 import type { PushRow } from "../../../storage/mod.ts";

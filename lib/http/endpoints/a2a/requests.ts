@@ -1,6 +1,6 @@
 /** The messages of A2A's clients: a schema for each, whose output the handlers take. */
 import * as v from "valibot";
-import type { A2aPart, A2aTaskState } from "../../../a2a/wire.ts";
+import type { A2aPart, A2aTaskState } from "../../../a2a/json.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { parseRfc3339 } from "../../../rfc3339.ts";
 import { UUID } from "../../../storage/identity.ts";

@@ -1,6 +1,6 @@
 /** Messages of clients: each begins a task, which is a durable run on the thread of its context, or answers what a task asks. */
 
-import { type A2aTask, toTaskJson } from "../../../a2a/wire.ts";
+import { type A2aTask, toTaskJson } from "../../../a2a/json.ts";
 import { uuidV7 } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isApproval } from "../../../executor/questions.ts";
@@ -19,7 +19,7 @@ import {
   isNoLongerPending,
   readProtocolRequest,
   toExpectedAnswers,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { canCallerApprove, findAnswerUrl } from "../permissions.ts";
 import { RUN_EVENT_OPTIONS } from "../run-events.ts";
 import { rethrowAsNotFound } from "../states.ts";

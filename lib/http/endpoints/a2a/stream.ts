@@ -8,13 +8,13 @@ import {
   type A2aTaskState,
   isInProgress,
   toEventJson,
-} from "../../../a2a/wire.ts";
+} from "../../../a2a/json.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { formatIsoTime } from "../../../rfc3339.ts";
 import type { Frame, RunStream } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
-import { readProtocolRequest } from "../calls.ts";
+import { readProtocolRequest } from "../protocol-requests.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { type A2aRequestHeader, toResultMessage } from "./protocol.ts";
 import { ARTIFACT, readTask } from "./task.ts";

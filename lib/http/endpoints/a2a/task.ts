@@ -1,6 +1,6 @@
 /** What a task is now: the state of its newest run, the messages of its context, and its answer. */
 import { createStatusMessage, toInterruptParts } from "../../../a2a/status.ts";
-import type { A2aMessage, A2aPart, A2aTask, A2aTaskState, A2aTaskStatus } from "../../../a2a/wire.ts";
+import type { A2aMessage, A2aPart, A2aTask, A2aTaskState, A2aTaskStatus } from "../../../a2a/json.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -14,7 +14,7 @@ import {
   readProtocolRequest,
   readProtocolResult,
   UNANSWERED_ERROR,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 import { taskNotFoundError } from "./protocol.ts";
 

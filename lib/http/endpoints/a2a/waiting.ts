@@ -1,12 +1,12 @@
 /** A task that waits for its client, as a stream: the task, and what follows once it goes on. */
 
-import { type A2aTask, type A2aTaskStatus, isTerminal } from "../../../a2a/wire.ts";
+import { type A2aTask, type A2aTaskStatus, isTerminal } from "../../../a2a/json.ts";
 import { ServiceError } from "../../../errors.ts";
 import { formatIsoTime } from "../../../rfc3339.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
-import type { ProtocolRequestState } from "../calls.ts";
+import type { ProtocolRequestState } from "../protocol-requests.ts";
 import { watchThreads } from "../watch.ts";
 import type { A2aRequestHeader } from "./protocol.ts";
 import { createEventFrame, createTaskFrames } from "./stream.ts";

@@ -15,7 +15,7 @@ import {
   requireAssistant,
   throwIfNoLongerPending,
   toExpectedAnswers,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { endsRun, type FrameEvents, RUN_EVENT_MODES, RUN_EVENT_OPTIONS, readRunEvents } from "../run-events.ts";
 import {
   findMessageIndex,

@@ -12,7 +12,7 @@ import {
   requireAssistant,
   throwIfNoLongerPending,
   toExpectedAnswers,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { RUN_EVENT_MODES, RUN_EVENT_OPTIONS } from "../run-events.ts";
 import {
   findLastHumanMessageId,

@@ -2,7 +2,7 @@
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
-import { dismissInterrupts } from "../calls.ts";
+import { dismissInterrupts } from "../protocol-requests.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { isSubagent } from "./chunks.ts";
 import { type ChatResources, findMessageId } from "./turn.ts";

@@ -4,7 +4,7 @@ import type { Frame, Run } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
 import type { RequestContext } from "../../route.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
-import type { PendingToolCall } from "./call.ts";
+import type { PendingToolCall } from "./tool-call.ts";
 
 /** Between two notifications. */
 const NOTIFICATION_INTERVAL_MS = 250;

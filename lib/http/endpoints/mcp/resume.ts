@@ -9,7 +9,7 @@ import {
   isNoLongerPending,
   type ProtocolRequestState,
   toExpectedAnswers,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 
 /** An answer as a value for `resume`. */
 export type ResumeEntry = readonly [interrupt: Interrupt, value: Json];

@@ -9,8 +9,8 @@ import { createRouteGroup, type RequestContext, type Route } from "../../route.t
 import { createEventStreamResponse } from "../../sse.ts";
 import { tryParseInput } from "../fields.ts";
 import { canModelAnswer } from "../permissions.ts";
-import { callTool, listGraphIds, type PendingToolCall } from "./call.ts";
-import { handleNotification } from "./elicit.ts";
+import { callTool, listGraphIds, type PendingToolCall } from "./tool-call.ts";
+import { handleNotification } from "./elicitation.ts";
 import { subscribeToTasks } from "./listen.ts";
 import { createToolCallMessages } from "./progress.ts";
 import {

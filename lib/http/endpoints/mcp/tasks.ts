@@ -12,10 +12,10 @@ import {
   readProtocolRequest,
   readProtocolResult,
   UNANSWERED_ERROR,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { findError } from "../messages.ts";
-import { findInputResponse, keyInputRequests, toInputRequests } from "./answers.ts";
-import { findFirstRun } from "./call-state.ts";
+import { findInputResponse, keyInputRequests, toInputRequests } from "./input-requests.ts";
+import { findFirstRun } from "./request-state.ts";
 import {
   canPoll,
   McpError,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { approvalOf, decisionsAnswer, questionText } from "../../../../lib/executor/questions.ts";
-import { readProtocolRequest } from "../../../../lib/http/endpoints/calls.ts";
+import { readProtocolRequest } from "../../../../lib/http/endpoints/protocol-requests.ts";
 import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../../../lib/http/endpoints/run-events.ts";
 import type { Json } from "../../../../lib/json.ts";
 import { serviceInternals } from "../../../../lib/service.ts";

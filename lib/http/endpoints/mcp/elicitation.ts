@@ -10,11 +10,11 @@ import {
   omitKwargs,
   type ProtocolRequestState,
   readProtocolRequest,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { findError } from "../messages.ts";
 import { watchThreads } from "../watch.ts";
-import { keyInputRequests, parseInputResponse, toInputRequests } from "./answers.ts";
-import { createRequestState, findFirstRun, parseRequestState } from "./call-state.ts";
+import { keyInputRequests, parseInputResponse, toInputRequests } from "./input-requests.ts";
+import { createRequestState, findFirstRun, parseRequestState } from "./request-state.ts";
 import type { McpRequestHeader } from "./protocol.ts";
 import type { McpMessage, McpRequestId } from "./requests.ts";
 import { addResumeEntries, listUnanswered, resumeProtocolRequest } from "./resume.ts";

@@ -22,12 +22,12 @@ import {
   readProtocolRequest,
   readProtocolResult,
   toExpectedAnswers,
-} from "../calls.ts";
+} from "../protocol-requests.ts";
 import { canModelAnswer, findAnswerUrl } from "../permissions.ts";
-import { findInputResponse, keyInputRequests, toInputRequests } from "./answers.ts";
+import { findInputResponse, keyInputRequests, toInputRequests } from "./input-requests.ts";
 import { checkParamHeaders, findArgumentErrors } from "./arguments.ts";
-import { createRequestDigest, createRequestState, requireRunOfState } from "./call-state.ts";
-import { elicitUntilDone, isStopping, StreamingToolResult } from "./elicit.ts";
+import { createRequestDigest, createRequestState, requireRunOfState } from "./request-state.ts";
+import { elicitUntilDone, isStopping, StreamingToolResult } from "./elicitation.ts";
 import {
   canPoll,
   McpError,
