@@ -19,7 +19,7 @@ export { type AgentDefinition, type AgentFunction, type FunctionJob, fromFunctio
 export type { Json, JsonObject } from "./json.ts";
 export type { CorsOptions, HttpOptions } from "./options/http.ts";
 export { validateOptions } from "./options.ts";
-export type { CommandAnswer, ProtocolEvent } from "./protocol/mod.ts";
+export type { CommandResponse, ProtocolEvent } from "./protocol/mod.ts";
 export type { Frame, Run, RunCreate, RunStream, Runs, RunWait } from "./runs/mod.ts";
 export {
   createService,

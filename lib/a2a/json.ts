@@ -1,7 +1,7 @@
-/** Tasks as version 1.0 of A2A writes them, and their form in version 0.3. */
+/** Tasks in the JSON of A2A 1.0, and their conversion to version 0.3. */
 import type { Json, JsonObject } from "../json.ts";
 
-/** The versions of the protocol, newest first. */
+/** The supported versions of the protocol, newest first. */
 export const A2A_VERSIONS = ["1.0", "0.3"] as const;
 export type A2aVersion = (typeof A2A_VERSIONS)[number];
 
@@ -15,13 +15,12 @@ export type A2aTaskState =
   | "REJECTED"
   | "AUTH_REQUIRED";
 
-/** `{text}`, `{data}`, or `{raw}` and `{url}` of a file. */
+/** A part: `{text}`, `{data}`, or `{raw}` and `{url}` of a file. */
 export type A2aPart = JsonObject;
 
 export interface A2aMessage {
   readonly messageId: string;
   readonly contextId: string;
-  /** Absent for messages of earlier tasks. */
   readonly taskId?: string;
   readonly role: "USER" | "AGENT";
   readonly parts: readonly A2aPart[];
@@ -49,7 +48,6 @@ export interface A2aTask {
 
 type TaskIds = { readonly taskId: string; readonly contextId: string };
 
-/** One event of a stream. */
 export type A2aStreamEvent =
   | { readonly task: A2aTask }
   | { readonly statusUpdate: TaskIds & { readonly status: A2aTaskStatus } }
@@ -63,14 +61,12 @@ export type A2aStreamEvent =
 
 const TERMINAL_STATES: ReadonlySet<A2aTaskState> = new Set(["COMPLETED", "FAILED", "CANCELED", "REJECTED"]);
 
-/** The task has ended. */
 export const isTerminal = ({ state }: Pick<A2aTaskStatus, "state">): boolean => TERMINAL_STATES.has(state);
 
-/** The task goes on by itself. */
+/** Returns true while a run of the task is queued or executes. */
 export const isInProgress = ({ state }: Pick<A2aTaskStatus, "state">): boolean =>
   state === "SUBMITTED" || state === "WORKING";
 
-/** The name of a state in one version. */
 const formatState = (state: A2aTaskState, version: A2aVersion): string =>
   version === "1.0" ? `TASK_STATE_${state}` : state.toLowerCase().replaceAll("_", "-");
 
@@ -104,7 +100,6 @@ const toArtifactJson = ({ parts, ...rest }: A2aArtifact, version: A2aVersion): J
   parts: toPartsJson(parts, version),
 });
 
-/** A task in one version. */
 export function toTaskJson({ id, contextId, status, artifacts, history }: A2aTask, version: A2aVersion): JsonObject {
   return {
     ...(version === "1.0" ? {} : { kind: "task" }),
@@ -115,7 +110,7 @@ export function toTaskJson({ id, contextId, status, artifacts, history }: A2aTas
   };
 }
 
-/** An event in one version. */
+/** Converts an event to the JSON of a version. */
 export function toEventJson(event: A2aStreamEvent, version: A2aVersion): JsonObject {
   const isLegacy = version === "0.3";
   if ("task" in event) {

@@ -15,7 +15,7 @@ import {
 
 type PendingInterrupt = Partial<Interrupt>;
 
-/** What is asked: its id and value for clients that know them, and a text for all others. */
+/** Returns the parts that describe interrupts: a text for people where the value has one, and the id and value as data. */
 export function toInterruptParts(interrupts: readonly PendingInterrupt[]): A2aPart[] {
   return interrupts.flatMap(({ id = null, value = null }): A2aPart[] => {
     const text = questionText(value);
@@ -24,7 +24,7 @@ export function toInterruptParts(interrupts: readonly PendingInterrupt[]): A2aPa
   });
 }
 
-/** The message of a status. `run_id`: the newest run of the task. */
+/** Creates the message of a status. `run_id` is the newest run of the task. */
 export const createStatusMessage = (
   taskId: string,
   contextId: string,
@@ -37,7 +37,7 @@ export const createStatusMessage = (
   parts,
 });
 
-/** A push notification, as it is sent. */
+/** A push notification as an HTTP request. */
 export interface PushNotification {
   readonly body: string;
   readonly content_type: string;
@@ -56,7 +56,7 @@ function toTaskStatus(
   return ["FAILED", [{ text: String(error?.message ?? `The run has ended: ${status}`) }]];
 }
 
-/** How a task stands since one of its runs has ended. Since 1.0 an update of its status; in 0.3 the task. */
+/** Creates the notification that a run of a task has ended: in 1.0 an update of the status, in 0.3 the task. */
 export function createPushNotification(run: EndedRun, push: NonNullable<DeliveryRow["push"]>): PushNotification {
   const { version, task_id, token, scheme, credentials } = push;
   const interrupts = Object.values(push.interrupts).flat().filter(isObject);

@@ -1,4 +1,4 @@
-/** The thread event protocol as one caller may use it: a reader stays open while its caller may read the thread. */
+/** The thread event protocol for one caller: a reader stays open while its caller may read the thread. */
 
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { AuthorizedCall, Authorizer } from "../auth/authorizer.ts";
@@ -8,25 +8,25 @@ import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
-import type { Command, CommandAnswer, CommandCaller, InternalProtocol, ThreadProtocol } from "./mod.ts";
+import type { Command, CommandCaller, CommandResponse, InternalProtocol, ThreadProtocol } from "./mod.ts";
 
-/** An open thread. Its calls use the caller's filter of the time when it was opened. */
+/** The event stream of a thread. Its calls use the caller's filter at the time when it was opened. */
 export interface AuthorizedThreadStream {
   subscribe(filter: EventFilter): Reader<SentEvent>;
   readStored(filter: EventFilter): AsyncIterable<SentEvent>;
   count(filters: readonly EventFilter[]): Promise<KeptEvents>;
-  command(command: Command): Promise<CommandAnswer>;
-  /** Resolves to the reason once the caller may not read the thread any more, else to null. */
+  command(command: Command): Promise<CommandResponse>;
+  /** Resolves to the reason once the caller may no longer read the thread, else to null. */
   findRevocation(): Promise<ServiceError | null>;
-  /** Calls `onLost` once when the caller loses the access. Undefined if that cannot happen. */
+  /** Calls `onLost` once when the caller loses access. Returns undefined if that cannot happen. */
   guard(onLost: (revocation: ServiceError | null) => void): StreamGuard | undefined;
 }
 
-/** The protocol with the calls that only routes use. */
+/** The protocol for one caller, with the methods that only routes use. */
 export interface AuthorizedProtocol {
   subscribe(thread_id: string, filter: EventFilter): Promise<Reader<SentEvent>>;
-  /** `run`: permits the runs of commands. Default: as `create` of the caller's runs. */
-  command(thread_id: string, command: Command, run?: CommandCaller["run"]): Promise<CommandAnswer>;
+  /** Executes a command. `run` authorizes the runs that it creates; default: as `create` of the caller's runs. */
+  command(thread_id: string, command: Command, run?: CommandCaller["run"]): Promise<CommandResponse>;
   open(thread_id: string, run: CommandCaller["run"]): Promise<AuthorizedThreadStream>;
 }
 
@@ -49,7 +49,7 @@ export const subscribeEvents =
       protocol.subscribe(authorizedCall.scope, thread_id, filter),
     );
     try {
-      // Runs that the client makes once it has an answer record what it reads, in other processes too.
+      // Runs that the client creates after the response record all events, also in other processes.
       await protocol.recordAll(authorizedCall.scope, thread_id);
     } catch (error) {
       events.leave();
@@ -70,7 +70,7 @@ export const readEvents =
     return createReader(async () => await (await reader).next(), leave);
   };
 
-/** Authorizes what the command does: reading the thread, or creating a run. */
+/** Authorizes the effect of the command: reading the thread, or creating a run. */
 export const executeCommand = (
   authorizer: Authorizer<"threads:read" | RunEvent>,
   { protocol, assistants }: InternalResources,

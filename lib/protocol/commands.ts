@@ -1,4 +1,4 @@
-/** Commands of the thread event protocol: what they are, what each does, and its answer. */
+/** The commands of the thread event protocol and their responses. */
 import { type ErrorReason, notFoundError, nullIfNotFound, ServiceError, StateReadError } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -9,7 +9,7 @@ import type { SentEvent, ThreadEvents } from "../streams/protocol.ts";
 import { decodeSentEvent } from "../streams/thread-event.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 
-/** Why a command failed. */
+/** The reason why a command failed. */
 export type CommandErrorCode =
   | "invalid_argument"
   | "unknown_command"
@@ -24,20 +24,20 @@ export type CommandErrorCode =
 
 /** A command to a thread. */
 export interface Command {
-  /** Chosen by the client; the answer carries it. */
+  /** An id that the client chooses. The response has the same. */
   readonly id: number;
   /** `run.start`, `input.respond`, `agent.getTree` or `state.get`; on a WebSocket also `subscription.subscribe` and `….unsubscribe`. */
   readonly method: string;
   readonly params?: JsonObject;
 }
 
-/** The thread of an answer, and the `seq` of its last event; for commands that create a run, of the last one before it. */
+/** The thread of a response and the `seq` of its last event; for commands that create a run, of the last one before it. */
 export interface CommandResponseMeta {
   readonly thread_id: string;
   readonly applied_through_seq?: number;
 }
 
-/** The answer to a command. `id` is null for a message that is no command. */
+/** The response to a command. `id` is null for a message that is no command. */
 export type CommandResponse =
   | { readonly type: "success"; readonly id: number; readonly result: JsonObject; readonly meta: CommandResponseMeta }
   | {
@@ -48,15 +48,15 @@ export type CommandResponse =
       readonly meta?: CommandResponseMeta;
     };
 
-/** What the sender of a command may see and do. Its calls may refuse, with the errors of a route. */
+/** The authorization of a command's sender. Its methods throw the errors of a route. */
 export interface CommandCaller {
-  /** What the caller can see of a thread. */
+  /** Returns the scope in which the caller may read a thread. */
   read(thread_id: string): Promise<Scope>;
-  /** The run that a command creates, as validation and authorization leave it. */
+  /** Authorizes and validates the run that a command creates. */
   run(thread_id: string, request: RunCreate): Promise<RunPermit>;
 }
 
-/** A command that failed. */
+/** The error of a failed command. */
 export class CommandError extends Error {
   readonly code: CommandErrorCode;
   constructor(code: CommandErrorCode, message: string, options?: ErrorOptions) {
@@ -68,7 +68,7 @@ export class CommandError extends Error {
 
 export const invalidArgumentError = (message: string): CommandError => new CommandError("invalid_argument", message);
 
-/** The command in a parsed message; null for any other value. */
+/** Parses a command; null for any other value. */
 export function readCommand(value: unknown): Command | null {
   if (!isObject(value)) return null;
   const { id, method, params } = value;
@@ -77,7 +77,7 @@ export function readCommand(value: unknown): Command | null {
   return isObject(params) ? { id, method, params } : null;
 }
 
-/** The answer to an error of a command; undefined for errors of the service. */
+/** Creates the response to a CommandError; undefined for other errors. */
 export function toErrorResponse(
   id: number | null,
   error: unknown,
@@ -92,13 +92,13 @@ interface CommandResult extends Required<Pick<CommandResponseMeta, "applied_thro
   readonly result: JsonObject;
 }
 
-/** Errors: CommandError, and those of the caller and the storage. */
+/** Throws CommandError, and the errors of the caller and the storage. */
 type CommandHandler = (thread_id: string, params: JsonObject, caller: CommandCaller) => Promise<CommandResult>;
 
 const noRunError = (thread_id: string): CommandError =>
   new CommandError("no_such_run", `Thread ${thread_id} has no run yet.`);
 
-/** The thread; null if there is none that is visible. */
+/** Returns the thread; null if it does not exist for the caller. */
 const findThread = (
   threads: Pick<ThreadDirectory, "visible">,
   scope: Scope,
@@ -110,7 +110,7 @@ export interface CommandOptions extends RunCommandOptions {
   readonly events: RunCommandOptions["events"] & Pick<ThreadEvents, "kept">;
 }
 
-/** One call for each command. */
+/** Creates a handler for each command. */
 export function createCommands(options: CommandOptions): Readonly<Record<string, CommandHandler>> {
   const { threads, events } = options;
   const { start, respond } = createRunCommands(options);
@@ -188,7 +188,7 @@ interface RunCommandOptions {
 function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" | "respond", CommandHandler>> {
   const { runs, threads, events, scope: deploymentScope } = options;
 
-  /** Creates the run. `lastSeq` is read before, so that no event of the run is taken for an earlier one. */
+  /** Creates the run. Reads the last `seq` before, so that no event of the run counts as an earlier one. */
   async function createRun(
     thread_id: string,
     { scope, request, origin }: RunPermit,
@@ -211,8 +211,8 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     if (!thread && authorizedRun.scope.filter && (await findThread(threads, deploymentScope, thread_id)))
       throw notFoundError("thread", thread_id);
     const { input, ...rest } = request;
-    // A fork is a new input, whatever waits at the head. The state of an idle thread is not read: it may be large. While a run answers,
-    // its interrupt is still open: the same message from another client is late, and no new input.
+    // A fork is a new input, even with pending interrupts. The state of an idle thread is not read, because it may be large. While a run
+    // resumes, its interrupt is still pending: the same message from another client is late, and no new input.
     const interrupts =
       thread &&
       thread.status !== "idle" &&
@@ -251,7 +251,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
       const { run, applied_through_seq } = await createRun(thread_id, authorizedRun);
       return { result: { run_id: run.run_id }, applied_through_seq };
     } catch (error) {
-      // Another client may have answered meanwhile.
+      // Another client may have resumed meanwhile.
       const current = error instanceof CommandError ? await readThread() : { thread: null, last: undefined };
       if (current.thread) await requirePending(threads, current.thread, current.last, ids);
       throw error;
@@ -261,7 +261,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   return { start, respond };
 }
 
-/** The open interrupts of a thread, also while a run is active. */
+/** Returns the pending interrupts of a thread, also while a run is active. */
 async function pendingInterrupts(
   threads: RunCommandOptions["threads"],
   thread: ThreadRow,
@@ -283,7 +283,7 @@ async function authorizeRun(caller: CommandCaller, thread_id: string, request: R
   }
 }
 
-/** Errors: no_such_interrupt, invalid_argument where nothing waits for an answer. */
+/** Throws `no_such_interrupt`, and `invalid_argument` if no interrupt is pending. */
 async function requirePending(
   threads: RunCommandOptions["threads"],
   thread: ThreadRow,
@@ -302,7 +302,7 @@ async function requirePending(
   throw new CommandError("no_such_interrupt", `No pending interrupt ${unknownIds.join(", ")}; ${pendingText}.`);
 }
 
-/** Members of params that are passed on unchecked: the caller validates the whole request. */
+/** Returns the named members of params, not validated: the caller validates the whole request. */
 const pickParams = (params: JsonObject, names: readonly string[]): JsonObject =>
   Object.fromEntries(
     names.flatMap((name) => (params[name] === undefined || params[name] === null ? [] : [[name, params[name]]])),
@@ -326,7 +326,7 @@ function toStartRequest(params: JsonObject): RunCreate {
 /** RemoteGraph sends a `Command` of LangGraph in place of the input. */
 const isCommand = (input: Json | undefined): input is JsonObject => isObject(input) && input.lg_name === "Command";
 
-/** `reject`: of two answers to one interrupt, the second creates no run. */
+/** Uses `reject`, so that the second of two responses to one interrupt creates no run. */
 function toRespondRequest(
   params: JsonObject,
   assistant_id: string,
@@ -343,7 +343,7 @@ function toRespondRequest(
 
 const isFork = ({ config }: RunCreate): boolean => typeof config?.configurable?.checkpoint_id === "string";
 
-/** The answers by interrupt id, and the numbers of answers that the sender has seen. */
+/** Parses the resume values by interrupt id, and the answer counts that the sender expects. */
 function readResumeInput(params: JsonObject): { readonly resume: JsonObject; readonly expected_answers?: JsonObject } {
   const { responses } = params;
   const responseList = responses === undefined || responses === null ? [params] : responses;
@@ -370,7 +370,7 @@ function readResumeInput(params: JsonObject): { readonly resume: JsonObject; rea
 
 const CLIENT_ERROR_CODES: ReadonlySet<string> = new Set(["invalid", "bad_request", "not_found", "conflict", "gone"]);
 
-/** What the client did wrong, as an error of its command. Other errors stay. */
+/** Converts an error that the client caused to a CommandError. Returns other errors unchanged. */
 function toCommandError(error: unknown): unknown {
   if (!(error instanceof ServiceError) || !CLIENT_ERROR_CODES.has(error.code)) return error;
   return new CommandError(COMMAND_CODES_BY_REASON[error.reason] ?? "invalid_argument", error.message, { cause: error });
@@ -389,12 +389,12 @@ interface RunTreeNode {
   children?: RunTreeNode[];
 }
 
-/** The run that an event of the root's lifecycle belongs to. */
+/** Returns the run of a lifecycle event of the root. */
 const findRunId = (event_id: string): string | undefined => /^synth:([^:]+):/.exec(event_id)?.[1];
 
 const toNamespaceKey = (namespace: readonly string[]): string => JSON.stringify(namespace);
 
-/** The tree of the last run, or of `run_id`; null without lifecycle events of it. */
+/** Builds the tree of the newest run, or of `run_id`; null without lifecycle events of it. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the events, at each of which another run may begin
 export async function buildRunTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
   let nodes = new Map<string, RunTreeNode>();
@@ -418,7 +418,7 @@ export async function buildRunTree(events: AsyncIterable<SentEvent>, run_id?: st
   return run_id === undefined || current === run_id ? nestNodes(nodes) : null;
 }
 
-/** The root, with each node among the children of the closest one above it. */
+/** Returns the root. Each node is a child of its closest existing ancestor. */
 function nestNodes(nodes: ReadonlyMap<string, RunTreeNode>): JsonObject | null {
   const nodeCopies = new Map([...nodes].map(([key, node]) => [key, { ...node }]));
   for (const [, node] of [...nodeCopies].sort(([firstKey], [secondKey]) => (firstKey < secondKey ? -1 : 1))) {

@@ -1,31 +1,31 @@
-/** The connection of a WebSocket: sends one message after another as the client takes them, and closes one that takes nothing. */
+/** The connection of a WebSocket: sends messages in order as the client reads them, and closes if it stops reading. */
 import { type Environment, pause, type TickBudget, type WeightedSemaphore } from "../environment.ts";
 import type { ServiceError } from "../errors.ts";
 import { surrogateSafeEnd } from "../json.ts";
 
-/** What a session needs of a socket. */
+/** The parts of a WebSocket that a session uses. */
 interface SessionSocket {
-  /** Bytes that were sent and have not left yet. */
+  /** The number of bytes that are sent and still buffered. */
   readonly bufferedAmount: number;
   send(text: string): void;
-  /** Sends a part of a message; the next one continues it, up to the last. Absent where the runtime sends messages whole. */
+  /** Sends a part of a message. The next one continues it, until `last`. Absent if the runtime sends messages only whole. */
   sendPart?(text: string, last: boolean): void;
   close(code: number, reason: string): void;
 }
 
 export interface ConnectionOptions {
   readonly environment: Environment;
-  /** What all sessions may send in one tick of the event loop. */
+  /** Limits what all sessions send in one tick of the event loop. */
   readonly sendBudget: TickBudget;
-  /** The large messages that all sockets without `sendPart` buffer, in characters. */
+  /** Limits the large messages that all sockets without `sendPart` buffer, in characters. */
   readonly largeMessageBudget: WeightedSemaphore;
   readonly socket: SessionSocket;
   readonly thread_id: string;
-  /** Part of every log record. */
+  /** Members of every log record. */
   readonly ids: Readonly<Record<string, string>>;
 }
 
-/** Why the server closes a socket. From 4000 on: 4000 + the status that a request would get. */
+/** The close codes of the server. From 4000 on: 4000 + the HTTP status of the error. */
 export const CLOSE = {
   going_away: 1001,
   unsupported_data: 1003,
@@ -41,30 +41,29 @@ export const CLOSE = {
 const ACCESS_LOST = "The credential, or its permission, is not valid any more";
 
 const HEARTBEAT_MS = 5_000;
-/** A client that takes nothing during this many heartbeats is disconnected. */
+/** A client that reads nothing during this many heartbeats is disconnected. */
 const MAX_STALLED_HEARTBEATS = 6;
-/** Messages wait while this many bytes have not left the socket. */
+/** Messages wait while the socket buffers more than this. */
 const MAX_BUFFERED_BYTES = 256 * 1024;
 const BUFFER_POLL_MS = 20;
-/** The size of a text that counts as one in the limit of a tick, in characters. */
+/** The number of characters that count as one unit in the budget of a tick. */
 const CHARS_PER_BUDGET_UNIT = 4 * 1024;
-/** The size of a part of a message, in characters. */
 const MAX_PART_CHARS = 64 * 1024;
 
 /** A socket until one side closes it. */
 export interface Connection {
   readonly closed: boolean;
-  /** How many messages and parts were sent. */
+  /** The number of sent messages and parts. */
   readonly sentCount: number;
   log(message: string, error: unknown): void;
-  /** Sends a message after those before it, when the client has room. Resolves to false when the socket has closed. */
+  /** Sends a message after those before it, when the client has room. Resolves to false if the socket has closed. */
   send(text: string): Promise<boolean>;
   close(code: number, reason: string): void;
-  /** Closes after the permission was lost. */
+  /** Closes the socket after the caller lost access. */
   closeRevoked(revocation: ServiceError): void;
-  /** Closes after an error of the server. */
+  /** Logs an error of the server and closes the socket. */
   fail(message: string, error: unknown, reason: string): void;
-  /** The socket has closed. */
+  /** Marks the connection as closed. For a socket that the client closed. */
   end(): void;
 }
 
@@ -92,7 +91,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     try {
       socket.close(code, reason);
     } catch {
-      // It has closed already.
+      // The socket has closed already.
     }
   }
 
@@ -101,7 +100,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     close(CLOSE.internal, reason);
   }
 
-  /** Waits until the client has taken most of what was sent. */
+  /** Waits until the client has read most of what was sent. */
   async function waitForRoom(): Promise<void> {
     while (!closed && isStalled(socket)) await pause(environment, BUFFER_POLL_MS);
   }
@@ -118,7 +117,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     }
   }
 
-  /** In parts, so that a slow client costs no copy of a large message. */
+  /** Sends a text in parts, so that a slow client costs no copy of a large message. */
   async function sendInParts(text: string, write: NonNullable<SessionSocket["sendPart"]>): Promise<void> {
     for (let from = 0, to = 0; from < text.length && !closed; from = to) {
       to = surrogateSafeEnd(text, from + MAX_PART_CHARS);
@@ -160,7 +159,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
   };
 }
 
-/** Closes the socket of a client that does not read. The result stops it. */
+/** Closes the socket of a client that does not read. Returns a function that stops the heartbeat. */
 export function startHeartbeat(options: ConnectionOptions, connection: Connection): () => void {
   const { environment, socket } = options;
   let stalledHeartbeats = 0;

@@ -27,15 +27,15 @@ export type {
   Command,
   CommandCaller,
   CommandErrorCode,
-  CommandResponse as CommandAnswer,
-  CommandResponseMeta as AnswerMeta,
+  CommandResponse,
+  CommandResponseMeta,
 } from "./commands.ts";
 
 /** Commands to threads, and their events, with the same objects as over HTTP. */
 export interface ThreadProtocol {
   /**
-   * The events that are kept and pass the filter, then live ones. The thread may not exist yet. The loop ends when it is left, when
-   * the thread is deleted, and when the service stops. Errors: invalid (no channel, or an unknown one).
+   * Iterates over the stored events that pass the filter, then over live ones. The thread may not exist yet. The loop ends when you leave
+   * it, when the thread is deleted, and when the service stops. Throws `invalid` for no channel or an unknown one.
    *
    * @example
    * ```ts
@@ -46,16 +46,16 @@ export interface ThreadProtocol {
    */
   events(thread_id: string, filter: EventFilter): AsyncIterable<ProtocolEvent>;
   /**
-   * Executes a command. What the command got wrong is an answer of type `error`; errors of the service are thrown.
+   * Executes a command. Resolves with a response of type `error` if the command is wrong. Throws errors of the service.
    *
    * @example
    * ```ts
-   * const answer = await service.threads.command(crypto.randomUUID(), {
+   * const response = await service.threads.command(crypto.randomUUID(), {
    *   id: 1,
    *   method: "run.start",
    *   params: { assistant_id: "echo", input: { messages: [{ role: "user", content: "Hi" }] } },
    * });
-   * console.log(answer.type); // success
+   * console.log(response.type); // success
    * ```
    */
   command(thread_id: string, command: Command): Promise<CommandResponse>;
@@ -64,12 +64,12 @@ export interface ThreadProtocol {
 /** The protocol for any scope, without authorization. */
 export interface InternalProtocol {
   subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
-  /** While the thread has readers here: resolves when its next runs record all events. */
+  /** Resolves when the next runs of the thread record all events. It applies while the thread has readers in this process. */
   recordAll(scope: Scope, thread_id: string): Promise<void>;
   readStored(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
   events(scope: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
-  /** `caller`: what the caller may see and do. Default: everything in the scope. */
+  /** Executes a command. `caller` authorizes it; default: everything in the scope. */
   command(scope: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandResponse>;
 }
 
@@ -78,7 +78,7 @@ interface ProtocolOptions extends Omit<CommandOptions, "events"> {
   readonly environment: Pick<Environment, "log">;
 }
 
-/** A caller that may do everything in a scope. */
+/** Creates a caller that may do everything in a scope. */
 const createTrustedCaller = (scope: Scope): CommandCaller => ({
   read: async () => scope,
   run: async (_thread_id, request) => ({ scope, request, origin: {} }),

@@ -1,4 +1,4 @@
-/** One WebSocket of the thread event protocol: its commands, and its subscriptions, sent as one ordered sequence of events. */
+/** The WebSocket of a thread in the event protocol: its commands, and its subscriptions as one ordered sequence of events. */
 import { pause, type TickBudget } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
@@ -24,32 +24,32 @@ import {
 import { CLOSE, type Connection, type ConnectionOptions, createConnection, startHeartbeat } from "./connection.ts";
 
 export interface SocketSessionOptions extends ConnectionOptions {
-  /** Commands that all sessions may execute in one tick of the event loop. */
+  /** Limits the commands that all sessions execute in one tick of the event loop. */
   readonly commandBudget: TickBudget;
-  /** The socket closes when its caller loses the permission to read. */
+  /** The thread of the socket. The socket closes when its caller loses access. */
   readonly thread: AuthorizedThreadStream;
-  /** The longest message, in bytes. */
+  /** The maximum size of a message, in bytes. */
   readonly max_bytes: number;
-  /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
+  /** Parses a message. Throws `bad_request` (no JSON), `invalid` and `too_large`. */
   parse(text: string): Promise<unknown>;
-  /** The filter in the params of a subscription, whose channels are checked. Errors: invalid. */
+  /** Reads the filter in the params of a subscription, whose channels are checked. Throws `invalid`. */
   readFilter(params: JsonObject): EventFilter;
 }
 
 export interface SocketSession {
-  /** A message of the client. */
+  /** Handles a message of the client. */
   onMessage(data: unknown): void;
-  /** The socket has closed. */
+  /** Called when the socket has closed. */
   onClose(): void;
 }
 
-/** How long a replay waits for another subscription: longer if no run executes, because then its end is part of the replay. */
+/** The time that a replay waits for further subscriptions: longer if no run is active, because then its end is part of the replay. */
 const REPLAY_DEBOUNCE_MS = 10;
 const ENDED_REPLAY_DEBOUNCE_MS = 150;
 const MAX_SUBSCRIPTIONS = 100;
-/** Of all subscriptions together; as many as the filter of one may have. */
+/** The maximum of all subscriptions together; as many as the filter of one may have. */
 const MAX_NAMESPACES = 1_000;
-/** Commands that wait for the one before them. */
+/** The maximum number of commands that wait for the one before them. */
 const MAX_QUEUED_COMMANDS = 100;
 
 const INVALID_JSON_TEXT = "Protocol commands must be valid JSON.";
@@ -83,7 +83,7 @@ export function createSocketSession(options: SocketSessionOptions): SocketSessio
   return { onMessage, onClose: connection.end };
 }
 
-/** Handles messages one after the other. Bounds how many wait. */
+/** Handles messages one after the other. Closes the socket if too many wait. */
 function createMessageQueue(
   { max_bytes, commandBudget }: SocketSessionOptions,
   connection: Connection,
@@ -104,7 +104,7 @@ function createMessageQueue(
       return connection.close(CLOSE.too_many, "Too many commands at once");
     }
     last = last
-      // A storage that answers at once must not let the commands of one socket fill a tick.
+      // With a fast storage, the commands of one socket must not fill a tick.
       .then(() => commandBudget.waitForRoom(1))
       .then(() => (connection.closed ? undefined : handle(data)))
       .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))
@@ -115,7 +115,7 @@ function createMessageQueue(
   };
 }
 
-/** Executes the command in a message, and sends its answer. */
+/** Creates a function that executes the command in a message and sends its response. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createCommandHandler(
   options: SocketSessionOptions,
@@ -123,7 +123,7 @@ function createCommandHandler(
   subscriptions: Subscriptions,
 ): (text: string) => Promise<void> {
   const { environment, thread, thread_id } = options;
-  /** The next command waits until the client has room for its answer. */
+  /** The next command waits until the client has room for the response. */
   const sendResponse = (response: CommandResponse): Promise<unknown> => connection.send(JSON.stringify(response));
 
   function subscribe(id: number, params: JsonObject): void {
@@ -141,7 +141,7 @@ function createCommandHandler(
       );
     }
     const subscription_id = environment.uuid();
-    // Other commands do not wait for the replay of another subscription, behind which this answer comes.
+    // The response follows the replay of other subscriptions. Other commands do not wait for it.
     subscriptions.add(subscription_id, filter, (replayed_events, applied_through_seq) => {
       const result = { subscription_id, replayed_events };
       void sendResponse({ type: "success", id, result, meta: { thread_id, applied_through_seq } });
@@ -165,7 +165,7 @@ function createCommandHandler(
     } else await sendResponse(await thread.command({ id, method, params }));
   }
 
-  /** The answer to an error. Clients see only texts of errors that are meant for them. */
+  /** Creates the response to an error. Hides the texts of internal errors. */
   function toFailureResponse(id: number, error: unknown): CommandResponse {
     const response = toErrorResponse(id, error, { thread_id });
     if (response) return response;
@@ -208,10 +208,10 @@ interface Subscription {
   readonly id: string;
   readonly filter: EventFilter;
   readonly passes: Passes;
-  /** Answers the subscription. */
+  /** Sends the response to the subscription. */
   readonly acknowledge: (replayed: number, last: number) => void;
   isAcknowledged: boolean;
-  /** True once it was sent what was kept up to the socket's position. */
+  /** True once the stored events up to the socket's position were sent. */
   isReplayed: boolean;
 }
 
@@ -219,18 +219,18 @@ interface SubscriptionOptions {
   subscribe(filter: EventFilter): Reader<SentEvent>;
   readStored(filter: EventFilter): AsyncIterable<SentEvent>;
   count(filters: readonly EventFilter[]): Promise<KeptEvents>;
-  /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
+  /** Sends an event. Resolves when there is room for the next one; to false if the socket has closed. */
   send(text: string): Promise<boolean>;
-  /** Waits a moment for subscriptions that the client sends together. `last`: the newest event. */
+  /** Waits for subscriptions that the client sends together. `last` is the newest event. */
   debounce(last: number): Promise<void>;
 }
 
 type Subscriptions = ReturnType<typeof createSubscriptions>;
 
 /**
- * All subscriptions share one reader, so that the end of a run follows all of its events, whichever subscription they are for. New
- * subscriptions first get the kept events up to the position of the reader, in one replay for those that came together: after a
- * reconnect the SDK sends all of its own at once. Then a reader with the wider filter continues there.
+ * Creates the subscriptions of a socket. They share one reader, so that the end of a run follows all of its events. New subscriptions
+ * first get the stored events up to the reader's position, in one replay for those that arrive together: after a reconnect the SDK
+ * sends all at once. Then a reader with the wider filter continues there.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createSubscriptions(options: SubscriptionOptions) {
@@ -248,7 +248,7 @@ function createSubscriptions(options: SubscriptionOptions) {
     leaveReader();
   }
 
-  /** Answers come before the first event: clients drop what comes earlier. */
+  /** Acknowledges subscriptions before their first event: clients drop events that come earlier. */
   async function acknowledgeAll(newSubscriptions: readonly Subscription[]): Promise<void> {
     const unacknowledged = newSubscriptions.filter(({ isAcknowledged }) => !isAcknowledged);
     if (unacknowledged.length === 0) return;
@@ -260,7 +260,7 @@ function createSubscriptions(options: SubscriptionOptions) {
     }
   }
 
-  /** Sends what new subscriptions missed. */
+  /** Sends the stored events that new subscriptions missed. */
   async function replay(newSubscriptions: readonly Subscription[], until: number): Promise<void> {
     const since = findLowestSince(newSubscriptions);
     if (since >= until) return;
@@ -280,7 +280,7 @@ function createSubscriptions(options: SubscriptionOptions) {
         const events = await reader.next();
         if (events.length === 0) return version !== expectedVersion;
         for (const event of events) {
-          // The position stays: the next reader begins with this event.
+          // Keeps the position, so that the next reader starts with this event.
           if (version !== expectedVersion) return true;
           position = Math.max(position ?? 0, event.seq);
           if (passesAny(event, active.values())) await options.send(event.data);
@@ -296,7 +296,7 @@ function createSubscriptions(options: SubscriptionOptions) {
     get size(): number {
       return active.size;
     },
-    /** How many namespaces their filters have: each event is compared with all of them. */
+    /** Returns the number of namespaces in all filters: each event is compared with all of them. */
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
@@ -311,7 +311,7 @@ function createSubscriptions(options: SubscriptionOptions) {
       });
       update();
     },
-    /** False if there is none. */
+    /** Removes a subscription. Returns false if there is none. */
     remove(id: string): boolean {
       const removed = active.delete(id);
       if (removed) update();
@@ -347,7 +347,7 @@ function createSubscriptions(options: SubscriptionOptions) {
 
 const getSince = ({ filter }: Subscription): number => filter.since ?? 0;
 
-/** The lowest `seq` behind which one of them wants events. */
+/** Returns the lowest `since` of the subscriptions. */
 const findLowestSince = (subscriptions: readonly Subscription[]): number => Math.min(...subscriptions.map(getSince));
 
 function passesAny({ seq, event, namespace, name }: SentEvent, subscriptions: Iterable<Subscription>): boolean {
@@ -356,7 +356,7 @@ function passesAny({ seq, event, namespace, name }: SentEvent, subscriptions: It
   return false;
 }
 
-/** A filter that lets pass what any of them lets pass, and perhaps more. */
+/** Returns a filter that includes all events of the subscriptions, and perhaps more. */
 function mergeFilters(subscriptions: readonly Subscription[]): EventFilter {
   const filters = subscriptions.map(({ filter }) => filter);
   const channels = [...new Set(filters.flatMap((filter) => filter.channels))];

@@ -1,27 +1,30 @@
-/** What the endpoints of agents' protocols share to read requests: fields that may be wrong, and the first finding as an error. */
+/** Schemas and parsing of requests, shared by the endpoints: optional members, and the first finding as an error. */
 import * as v from "valibot";
 import type { InputIssue } from "../../errors.ts";
 import { isObject, type Json } from "../../json.ts";
 import { toInputIssue } from "../../validation.ts";
 
-/** A schema whose values have the type. */
+/** A schema whose output has the type. */
 export type InputSchema<Output> = v.GenericSchema<unknown, Output>;
 
-/** A field that counts as absent where its value does not fit. */
+/** Makes a member optional, and ignores an invalid value. */
 export const lenient = <Output>(schema: InputSchema<Output>): InputSchema<Output | undefined> =>
   v.fallback(v.optional(schema), undefined);
 
-/** A field with a value for requests that leave it out. */
+/** Makes a member optional with a default. */
 export const withDefault = <Output>(schema: InputSchema<Output>, value: Output): InputSchema<Output> =>
   v.optional(schema as v.GenericSchema<unknown>, value) as InputSchema<Output>;
 
-/** A list of anything, which is passed on as it came: its items are not visited. */
+/** A list of anything. Its items are not validated. */
 export const anyList: InputSchema<Json[]> = v.pipe(
   v.custom<Json[]>(Array.isArray, "must be a list"),
   v.metadata({ type: "array" }),
 );
 
-/** Reads an object of a request. Throws what `refuse` makes of the first finding. `name`: the place of a value that is no object. */
+/**
+ * Parses an object of a request. Throws the error that `toError` creates from the first finding. `name` is the location of a value that
+ * is no object.
+ */
 export function parseInput<Output>(
   schema: InputSchema<Output>,
   input: unknown,
@@ -39,7 +42,7 @@ export function parseInput<Output>(
   });
 }
 
-/** What a member that is missing must be; undefined for other issues. */
+/** Returns the text for a missing member; undefined for other issues. */
 function describeMissingMember<Output>(
   schema: InputSchema<Output>,
   { path }: v.BaseIssue<unknown>,
@@ -51,13 +54,13 @@ function describeMissingMember<Output>(
   return typeof memberMessage === "string" ? memberMessage : "is required";
 }
 
-/** The output of a schema; undefined for a value that does not fit. */
+/** Returns the output of a schema; undefined for a value that does not match. */
 export function tryParseInput<Output>(schema: InputSchema<Output>, input: unknown): Output | undefined {
   const { success, output } = v.safeParse(schema, input, { abortEarly: true });
   return success ? output : undefined;
 }
 
-/** The issue at the most exact place: for a union, that of an option whose members do not fit. */
+/** Returns the issue with the longest path: for a union, that of an option whose members do not match. */
 function findInnermostIssue(issue: v.BaseIssue<unknown>): v.BaseIssue<unknown> {
   const inner = issue.issues?.find(({ path }) => path !== undefined);
   if (!inner?.path) return issue;

@@ -1,4 +1,7 @@
-/** The endpoints by which clients of other protocols call agents. Each is a folder here, a line in this list, and a route group that `http.disable_…` hides. */
+/**
+ * The endpoints for clients of other protocols. Each is a folder here, a line in this list, and a route group that `http.disable_…`
+ * hides.
+ */
 import type { LazyRoutes } from "../route.ts";
 
 export const ENDPOINTS: readonly LazyRoutes[] = [

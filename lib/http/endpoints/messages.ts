@@ -1,8 +1,8 @@
-/** The messages of a state, as the endpoints show them. */
+/** Reads messages and errors of results. */
 import { ContentBlocks } from "../../executor/content-blocks.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 
-/** The blocks of a whole message, whatever provider it comes from: text, reasoning, calls of tools, files. */
+/** Returns the content blocks of a message of any provider: text, reasoning, tool calls, files. */
 export function toContentBlocks(message: JsonObject): JsonObject[] {
   return new ContentBlocks()
     .chunk({ id: "message", ...message }, {})
@@ -13,7 +13,7 @@ export function toContentBlocks(message: JsonObject): JsonObject[] {
 
 export const isNonEmptyString = (value: Json | undefined): value is string => typeof value === "string" && value !== "";
 
-/** The error in a result of `wait` or `join`; null for other results. */
+/** Returns the error in a result of `wait` or `join`; null for other results. */
 export function findError(result: Json): { readonly error: string; readonly message: string } | null {
   const failure = isObject(result) ? (result.__error__ ?? null) : null;
   if (!isObject(failure)) return null;

@@ -1,4 +1,4 @@
-/** What the endpoints of agents' protocols share: the runs of one call. */
+/** Protocol requests: the runs of one request of an agent protocol. The endpoints share this. */
 import { ServiceError } from "../../errors.ts";
 import { type Interrupt, ResumeRefused } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
@@ -6,46 +6,46 @@ import type { Run, RunOrigin } from "../../runs/mod.ts";
 import type { RequestResources, Resources } from "../../service/resources.ts";
 import type { Thread } from "../../threads/mod.ts";
 
-/** The protocol by which a run came: its `metadata.created_by`. */
+/** The protocol of a request, stored as `metadata.created_by` of its runs. */
 export type AgentProtocol = "mcp" | "ai" | "ag-ui" | "a2a";
 
-/** The metadata of a run that came by a protocol. `task_id`: the first run of its call, for a later one. */
+/** Creates the metadata of a run. `task_id` is the first run of the request, set on later ones. */
 export const createRequestMetadata = (created_by: AgentProtocol, task_id?: string): JsonObject => ({
   created_by,
   ...(task_id === undefined ? {} : { task_id }),
 });
 
-/** How far one call has come. */
+/** The progress of a protocol request. */
 export interface ProtocolRequestState {
   readonly firstRun: Run;
-  /** Its newest run: the first one, or the last that answers its questions. Any client may have sent the answer. */
+  /** The newest run: the first one, or the last that resumed it. Any client can have created it. */
   readonly newestRun: Run;
-  /** The questions that are open; empty while it runs, and once the thread went on without an answer. */
+  /** The pending interrupts. Empty while a run is active, and once the thread continued without a resume value. */
   readonly pending: readonly Interrupt[];
-  /** The thread went on with another input. */
+  /** True if the thread continued with another input. */
   readonly isSuperseded: boolean;
-  /** With its time to live, and without its state. */
+  /** The thread with its time to live and without its state. */
   readonly thread: Thread;
 }
 
 type ProtocolResources = Pick<RequestResources, "runs" | "threads">;
 
-/** The most answers of one call that are looked at. */
+/** The maximum number of resuming runs that are read. */
 const MAX_RESUMING_RUNS = 1000;
 const PAGE_SIZE = 20;
 
 export const isActive = ({ status }: Pick<Run, "status">): boolean => status === "pending" || status === "running";
 
-/** For those that keep a run while they wait: its input may be large. */
+/** Returns the run without `kwargs`, so that a waiting request does not retain a large input. */
 export const omitKwargs = (run: Run): Run => ({ ...run, kwargs: {} });
 
-/** A run answers questions if it resumes. The studio, and clients of the API, name no task in its metadata. */
+/** Returns true for a run that resumes. Runs of the studio and of API clients have no task in their metadata. */
 export const isResumingRun = ({ kwargs }: Pick<Run, "kwargs">): boolean =>
   isObject(kwargs.command) && kwargs.command.resume !== undefined;
 
 /**
- * Reads how far the call that began with a run has come, by the run and its thread alone. Errors: not_found (the thread is
- * gone, or hidden from the caller).
+ * Reads the progress of a protocol request from its first run and the thread. Throws `not_found` if the thread is deleted or hidden from
+ * the caller.
  */
 export async function readProtocolRequest(
   { runs, threads }: ProtocolResources,
@@ -58,14 +58,14 @@ export async function readProtocolRequest(
     const thread = await threads.get(thread_id, { include: ["ttl"], state: false });
     const interrupts = filterInterrupts(Object.values(thread.interrupts).flat());
     const isFinal = isSuperseded || isActive(newestRun) || (thread.status !== "busy" && interrupts.length === 0);
-    // The interrupts may be those of a run that came between the two reads: an answer must not reach them.
+    // Reads again if a run started between the two reads: its interrupts must not get the client's resume value.
     if (!isFinal && (await runs.list(thread_id, { after: newestRun.run_id, limit: 1 })).length > 0) continue;
     const isWaiting = !isSuperseded && newestRun.status === "success" && thread.status !== "busy";
     return { firstRun, newestRun, pending: isWaiting ? interrupts : [], isSuperseded, thread };
   }
 }
 
-/** The newest run of a call, from one of its runs on, and whether the thread went on with another input. */
+/** Returns the newest run of a request, from one of its runs on, and whether the thread continued with another input. */
 async function findNewestRun(
   runs: ProtocolResources["runs"],
   from: Run,
@@ -81,11 +81,11 @@ async function findNewestRun(
   return { newestRun, isSuperseded: false };
 }
 
-/** Somebody has cancelled its run, or closed its questions. */
+/** Returns true if the run was cancelled or the interrupts were dismissed. */
 export const isCancelled = ({ firstRun, newestRun, thread }: ProtocolRequestState): boolean =>
   newestRun.status === "interrupted" || thread.metadata.task_cancelled === firstRun.run_id;
 
-/** Cancels the run of a call, and closes its questions. No effect on a call that has ended. Errors: not_found. */
+/** Cancels the active run of a request, or dismisses its interrupts. Does nothing for a request that has ended. Throws `not_found`. */
 export async function cancelProtocolRequest(
   resources: ProtocolResources,
   { firstRun, newestRun, pending }: ProtocolRequestState,
@@ -97,7 +97,10 @@ export async function cancelProtocolRequest(
   await dismissInterrupts(resources, thread_id);
 }
 
-/** Closes open questions, also those that opened again because the run that answered them was cancelled. Errors: not_found. */
+/**
+ * Dismisses pending interrupts, including those that are pending again because the run that resumed them was cancelled. Throws
+ * `not_found`.
+ */
 export async function dismissInterrupts(
   { threads }: Pick<ProtocolResources, "threads">,
   thread_id: string,
@@ -105,15 +108,15 @@ export async function dismissInterrupts(
   const { status, interrupts } = await threads.get(thread_id, { state: false });
   if (status !== "interrupted" || Object.keys(interrupts).length === 0) return;
   await threads.updateState(thread_id, { values: null, as_node: "__end__" }).catch((error: unknown) => {
-    // An answer came first: it takes the questions with it.
+    // Another client resumed first, which also removes the interrupts.
     if (!(error instanceof ServiceError && error.reason === "thread_busy")) throw error;
   });
 }
 
-/** The error of a call whose question was not answered. */
+/** The error of a request whose interrupt was never answered. Clients see this value. */
 export const UNANSWERED_ERROR = "QuestionLapsed";
 
-/** The result of the newest run of a call, as `join` gives it, also after later runs of the thread. */
+/** Returns the result of the newest run as `join` does, also after later runs of the thread. */
 export async function readProtocolResult(
   { runs, threads }: ProtocolResources,
   { newestRun, isSuperseded }: ProtocolRequestState,
@@ -127,25 +130,24 @@ export async function readProtocolResult(
   return { __error__: { error: UNANSWERED_ERROR, message: "The conversation went on without an answer" } };
 }
 
-/** The interrupts in a list of JSON values. */
 export const filterInterrupts = (list: readonly Json[]): readonly Interrupt[] =>
   list.filter((entry): entry is Interrupt => isObject(entry) && typeof entry.id === "string");
 
-/**
- * For the run that answers the interrupts of a call's newest run. A repeated answer gives the same run; so does every other answer,
- * unless `message_id` tells them apart.
- */
+/** Returns the idempotency key of a run that resumes `newest`. All resume attempts get the same run, unless their `message_id` differs. */
 export const createResumeOrigin = (newestRun: Run, message_id = ""): Pick<RunOrigin, "idempotency"> => ({
   idempotency: { route: "answer", key: `answer:${newestRun.run_id}${message_id}`, body_hash: "" },
 });
 
-/** The open questions of a result of `wait` or `join`. */
+/** Returns the pending interrupts in a result of `wait` or `join`. */
 export const readInterrupts = (result: Json): readonly Interrupt[] => {
   const list = isObject(result) ? result.__interrupt__ : undefined;
   return Array.isArray(list) ? filterInterrupts(list) : [];
 };
 
-/** For a run that a request finds again. Errors: not_found (it is of another assistant, and there is none with this id). */
+/**
+ * Checks the assistant of a run that a repeated request found. Throws `not_found` if the run belongs to another assistant and
+ * `assistant_id` does not exist.
+ */
 export async function requireAssistant(
   { assistants }: Pick<Resources, "assistants">,
   run: Run | undefined,
@@ -158,18 +160,21 @@ export async function requireAssistant(
 export const conflictError = (message: string, options?: ErrorOptions): ServiceError =>
   new ServiceError("conflict", message, options);
 
-/** The interrupts as the caller has read them. Before LangGraph 1.5, two interrupts of a node have one id, and differ in this number. */
+/**
+ * Returns the answer counts that a resuming run expects. Before LangGraph 1.5, two interrupts of a node share an id and differ in this
+ * number.
+ */
 export const toExpectedAnswers = (interrupts: readonly Interrupt[]): Readonly<Record<string, number>> =>
   Object.fromEntries(interrupts.map(({ id, answered }) => [id, typeof answered === "number" ? answered : 0]));
 
-/** The interrupt that a run was to answer has an answer already, or is gone. */
+/** Returns true if a run failed to resume because its interrupt is answered or no longer exists. */
 export const isNoLongerPending = (error: unknown): error is ServiceError =>
   error instanceof ServiceError &&
   (error.reason === "interrupt_already_answered" ||
     error.reason === "no_open_interrupt" ||
     error.cause instanceof ResumeRefused);
 
-/** Throws the error of a run whose answer came too late as a conflict, with a text for people. */
+/** Rethrows the error of a run that resumed too late, with a text for people. Returns for other errors. */
 export function throwIfNoLongerPending(error: unknown): void {
   if (!isNoLongerPending(error)) return;
   const { run_id } = error;
@@ -177,6 +182,5 @@ export function throwIfNoLongerPending(error: unknown): void {
   throw new ServiceError(error.reason, "This question is already answered", { cause: error, run_id });
 }
 
-/** The refusal of an answer to an interrupt that is not open. */
 export const notPendingError = (message: string, options?: ErrorOptions): ServiceError =>
   new ServiceError("no_open_interrupt", message, options);

@@ -1,11 +1,11 @@
-/** What a run does, as open, delta and close of texts, reasoning and tool calls, and as questions: a projection of its frames for protocols of chats. */
+/** Maps the frames of a run to events for chat protocols: open, delta and close of texts, reasoning and tool calls, and interrupts. */
 import { ContentBlocks, type MessageEvent } from "../../executor/content-blocks.ts";
 import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { decodeFrame, type Frame } from "../../streams/frames.ts";
 import { createReader, type Reader } from "../../streams/log.ts";
 
-/** The modes of a run whose frames `RunEventMapper` reads. It needs `stream_subgraphs` too. */
+/** The stream modes that `RunEventMapper` reads. It needs `stream_subgraphs` too. */
 export const RUN_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom"];
 
 /** The members of a run whose frames `RunEventMapper` reads from the first one. */
@@ -15,10 +15,13 @@ export const RUN_EVENT_OPTIONS: {
   readonly stream_resumable: true;
 } = { stream_mode: RUN_EVENT_MODES, stream_subgraphs: true, stream_resumable: true };
 
-/** The error for frames that stop before the end of their run, as when the service stops. Break the connection: an end would look complete. */
+/**
+ * Creates the error for frames that stop before the end of their run, as when the service stops. Break the connection: an end would look
+ * complete.
+ */
 export const incompleteStreamError = (): Error => new Error("The frames stopped before the end of the run");
 
-/** Where an event comes from. */
+/** The graph node that an event comes from. */
 interface EventOrigin {
   /** `<node>:<task id>` of each level; empty for the root graph. */
   readonly namespace: readonly string[];
@@ -33,11 +36,11 @@ interface MessagePart extends EventOrigin {
 }
 
 /**
- * One event of a run. A part is opened once, grows by deltas and is closed once. All parts of a message come between its
- * `message-open` and `message-close`, and nothing is open at `error` and `end`.
+ * An event of a run. A part is opened once, grows by deltas and is closed once. All parts of a message come between its `message-open`
+ * and `message-close`, and nothing is open at `error` and `end`.
  */
 export type RunEvent =
-  /** A worker has started it; `attempt` above 1 says that the parts so far come from an attempt that was lost. */
+  /** An attempt has started. If `attempt` is above 1, the attempt that emitted the parts so far was lost. */
   | { readonly type: "start"; readonly run_id: string; readonly attempt: number }
   | (EventOrigin & {
       readonly type: "message-open";
@@ -56,7 +59,7 @@ export type RunEvent =
   | (MessagePart & { readonly type: "text-close" | "reasoning-close"; readonly block: JsonObject })
   | (MessagePart & { readonly type: "tool-call-open"; readonly tool_call_id: string; readonly name: string })
   | (MessagePart & { readonly type: "tool-call-delta"; readonly tool_call_id: string; readonly delta: string })
-  /** `error`: the arguments are no JSON object; `args` is their text then. */
+  /** `error` is set if the arguments are no JSON object; `args` is their text then. */
   | (MessagePart & {
       readonly type: "tool-call-close";
       readonly tool_call_id: string;
@@ -74,8 +77,8 @@ export type RunEvent =
       readonly content: Json;
       readonly is_error: boolean;
     })
-  /** An interrupt that waits for an answer. */
-  | (EventOrigin & { readonly type: "question"; readonly id: string; readonly value: Json })
+  /** A pending interrupt. */
+  | (EventOrigin & { readonly type: "interrupt"; readonly id: string; readonly value: Json })
   | (EventOrigin & { readonly type: "custom"; readonly data: Json })
   /** A node has ended. */
   | (EventOrigin & { readonly type: "update"; readonly node: string; readonly values: Json })
@@ -94,7 +97,7 @@ export interface FrameEvents {
   readonly events: readonly RunEvent[];
 }
 
-/** Reads the events of a run from its frames, which must begin with the first one. Omits frames that are not part of its log. */
+/** Reads the events of a run from its frames, which must start with the first one. Omits frames that are not part of its log. */
 export function readRunEvents(frames: Reader<Frame>): Reader<FrameEvents> {
   const mapper = new RunEventMapper();
   const toEvents = (frame: Frame): FrameEvents[] =>
@@ -113,38 +116,38 @@ export const endsRun = ({ events }: FrameEvents): boolean => events.at(-1)?.type
 
 type PartOrigin = Omit<MessagePart, "message_id" | "id">;
 
-/** A message that is open. */
+/** An open message. */
 interface OpenMessage {
   readonly message_id: string;
-  /** Only parts that are open. */
+  /** The parts that are open, by index. */
   readonly parts: Map<Json, { tool_call_id: string; name: string; emittedChars: number; type: string }>;
 }
 
-/** The call's id; providers that give none get one that is the same in every replay. */
+/** Returns the id of a tool call. For providers without ids, it is derived from the part, so that it is the same in every replay. */
 const getToolCallId = (content: JsonObject, id: string): string =>
   typeof content.id === "string" && content.id !== "" ? content.id : id;
 
 const toText = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 
 /**
- * Maps the frames of one run, in their order from its first one. Frames of a stream that is read again give the same events.
+ * Maps the frames of one run, in their order from the first one. A replay of the frames gives the same events.
  *
  * @example
  * ```ts
  * const mapper = new RunEventMapper();
  * for await (const frame of frames) {
- *   for (const event of mapper.take(frame)) if (event.type === "text-delta") console.log(event.delta);
+ *   for (const event of mapper.map(frame)) if (event.type === "text-delta") console.log(event.delta);
  * }
  * ```
  */
 export class RunEventMapper {
   #blocks = new ContentBlocks();
-  /** By the `run_id` of the blocks, which is the message's id without `run-`. */
+  /** Open messages by the `run_id` of their blocks, which is the message's id without `run-`. */
   readonly #openMessages = new Map<string, OpenMessage>();
   readonly #interruptIds = new Set<Json>();
   readonly #toolMessageIds = new Set<Json>();
 
-  /** The events of one frame; none for frames that say nothing new. */
+  /** Maps one frame. Returns an empty list if it adds nothing. */
   map(frame: Pick<Frame, "event" | "data">): RunEvent[] {
     const { event, namespace, data } = decodeFrame(frame);
     switch (event) {
@@ -172,13 +175,13 @@ export class RunEventMapper {
     }
   }
 
-  /** The events of a message of the state, as if the run showed it whole. */
+  /** Maps a message of the state as if the run had emitted it whole. */
   mapWholeMessage(message: Json): RunEvent[] {
     return this.#mapMessage([message]);
   }
 
   #startAttempt({ run_id, attempt = 1 }: JsonObject): RunEvent[] {
-    // A gap of the stream and a waiting note are `metadata` too.
+    // Gaps of the stream and waiting notices are `metadata` frames too.
     if (typeof run_id !== "string" || typeof attempt !== "number") return [];
     const closed = this.#closeMessages();
     // A repeated attempt may use the same message ids.
@@ -227,7 +230,7 @@ export class RunEventMapper {
 
   #mapValues(namespace: readonly string[], { __interrupt__: interrupts, ...values }: JsonObject): RunEvent[] {
     const events = this.#mapInterrupts(namespace, interrupts);
-    // A frame that only shows an interrupt is no state.
+    // A frame that contains only an interrupt is no state.
     const isState = interrupts === undefined || Object.keys(values).length > 0;
     if (isState && namespace.length === 0) events.push({ type: "values", values });
     return events;
@@ -238,11 +241,11 @@ export class RunEventMapper {
     return list.flatMap(({ id, value = null }): RunEvent[] => {
       if (typeof id !== "string" || this.#interruptIds.has(id)) return [];
       this.#interruptIds.add(id);
-      return [{ type: "question", namespace, id, value }];
+      return [{ type: "interrupt", namespace, id, value }];
     });
   }
 
-  /** Ends the messages that have no end: the run has ended, or starts again. */
+  /** Closes open messages: the run has ended, or starts again. */
   #closeMessages(error?: string): RunEvent[] {
     return this.#blocks.close([], error).flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
@@ -292,7 +295,7 @@ export class RunEventMapper {
     return this.#openToolCall(openPart, part, content);
   }
 
-  /** A call is opened with its name, which some providers send after its id. */
+  /** Opens a tool call once its name is known, which some providers send after its id. */
   #openToolCall(
     openPart: { tool_call_id: string; name: string },
     part: MessagePart,
@@ -314,7 +317,7 @@ export class RunEventMapper {
     if (!isObject(delta.fields)) return [];
     const events = this.#openToolCall(openPart, part, delta.fields);
     const { tool_call_id } = openPart;
-    // Snapshots of the arguments: what is new in them.
+    // The field holds all arguments so far. Emits only the new part.
     const args = toText(delta.fields.args);
     if (tool_call_id === "" || args.length <= openPart.emittedChars) return events;
     events.push({ ...part, type: "tool-call-delta", tool_call_id, delta: args.slice(openPart.emittedChars) });
@@ -322,7 +325,7 @@ export class RunEventMapper {
     return events;
   }
 
-  /** `args`: the arguments of a call as text; empty where it was cut off. */
+  /** `args` is the text of a tool call's arguments; empty if it was cut off. */
   #closePart(
     { parts }: OpenMessage,
     index: Json,
@@ -339,7 +342,7 @@ export class RunEventMapper {
     const events = this.#openToolCall(openPart, part, content);
     const { tool_call_id, name } = openPart;
     if (tool_call_id === "") return events;
-    // The snapshots of long arguments leave out the last ones.
+    // Deltas of long arguments omit the end, so the rest is emitted here.
     const delta = text.slice(openPart.emittedChars);
     if (delta !== "") events.push({ ...part, type: "tool-call-delta", tool_call_id, delta });
     const { args } = content;

@@ -1,4 +1,4 @@
-/** The states of a thread, as the endpoints of chats need them: messages, and the checkpoints that a turn begins again from. */
+/** Reads the states of a thread for chats: messages, and the checkpoints from which a turn can run again. */
 import { ServiceError } from "../../errors.ts";
 import type { ThreadState } from "../../executor/contract.ts";
 import { messagesOf } from "../../executor/messages.ts";
@@ -7,28 +7,27 @@ import type { Resources } from "../../service/resources.ts";
 
 type ThreadResources = Pick<Resources, "threads">;
 
-/** Most states that are looked at for the one before a message. */
+/** The maximum number of states that are searched for the one before a message. */
 const MAX_SCANNED_STATES = 200;
 const STATES_PAGE_SIZE = 20;
 
 const isHumanMessage = (message: Json | undefined): message is JsonObject =>
   isObject(message ?? null) && (message as JsonObject).type === "human";
 
-/** The messages of a state. */
 export const getStateMessages = ({ values }: Pick<ThreadState, "values">): Json[] =>
   isObject(values) ? messagesOf(values) : [];
 
-/** The id of the last human message; null without one. */
+/** Returns the id of the last human message; null without one. */
 export function findLastHumanMessageId(messages: readonly Json[]): string | null {
   const last = messages.findLast(isHumanMessage);
   return typeof last?.id === "string" ? last.id : null;
 }
 
-/** The place of a human message; −1 if there is none with this id. */
+/** Returns the index of a human message; −1 if there is none with this id. */
 export const findMessageIndex = (messages: readonly Json[], id: string): number =>
   messages.findLastIndex((message) => isHumanMessage(message) && message.id === id);
 
-/** The text of a message's content. */
+/** Returns the text of a message's content. Content without text becomes JSON. */
 export function toContentText(content: Json): string {
   if (typeof content === "string") return content;
   const texts = (Array.isArray(content) ? content : []).flatMap((block) =>
@@ -38,7 +37,7 @@ export function toContentText(content: Json): string {
   return texts.length > 0 || isEmpty ? texts.join("") : JSON.stringify(content);
 }
 
-/** Whether a message of the state says the same. The graph may have given its content another form. */
+/** Returns whether a message of the state has the same text and number of files. The graph may have changed the form of its content. */
 export function hasSameContent({ content = "" }: JsonObject, sentContent: Json): boolean {
   const countFiles = (value: Json): number =>
     Array.isArray(value) ? value.filter((block) => isObject(block) && block.type !== "text").length : 0;
@@ -47,7 +46,7 @@ export function hasSameContent({ content = "" }: JsonObject, sentContent: Json):
   return toTextOnly(content) === toTextOnly(sentContent) && countFiles(content) === countFiles(sentContent);
 }
 
-/** The checkpoint from which the answer to a message is made again. Errors: conflict. */
+/** Returns the checkpoint from which the response to a message runs again. Throws `conflict`. */
 export async function requireRegenerationCheckpoint(
   resources: ThreadResources,
   thread_id: string,
@@ -61,7 +60,7 @@ export async function requireRegenerationCheckpoint(
   throw new ServiceError("conflict", "There is nothing to regenerate: no state of the chat ends with this message");
 }
 
-/** The newest checkpoint before a message of the state. Errors: conflict. */
+/** Returns the newest checkpoint before a message of the state. Throws `conflict`. */
 export async function requireCheckpointBefore(
   resources: ThreadResources,
   thread_id: string,
@@ -79,7 +78,7 @@ export async function requireCheckpointBefore(
   throw new ServiceError("conflict", "The message cannot be edited: no state before it is kept");
 }
 
-/** The id of the newest checkpoint that fits; null if none does. */
+/** Returns the id of the newest checkpoint that matches; null if none does. */
 async function findCheckpointId(
   { threads }: ThreadResources,
   thread_id: string,
@@ -99,29 +98,29 @@ async function findCheckpointId(
 
 const MEDIA_KINDS: ReadonlySet<string> = new Set(["image", "audio", "video"]);
 
-/** A file as a block that LangChain's providers read. `source`: its content or its address, with `source_type`. */
+/** Creates a block that LangChain's providers read. `source` is the content or URL, with `source_type`. */
 export function createFileBlock(mime_type: string, source: JsonObject, filename?: Json): JsonObject {
   const [kind = ""] = mime_type.split("/");
   const nameMember: JsonObject = typeof filename === "string" && filename !== "" ? { metadata: { filename } } : {};
   return { type: MEDIA_KINDS.has(kind) ? kind : "file", mime_type, ...nameMember, ...source };
 }
 
-/** The block of a file at `url`: `data:…;base64,` or `https:`. Null for other addresses. */
+/** Converts a URL to a file block: `data:…;base64,` or `https:`. Returns null for other URLs. */
 export function toFileBlock(mime_type: string, url: string, filename?: Json): JsonObject | null {
   const inline = /^data:([^;,]*);base64,/.exec(url);
   if (inline) return createFileBlock(mime_type, { source_type: "base64", data: url.slice(inline[0].length) }, filename);
   return /^https:\/\//i.test(url) ? createFileBlock(mime_type, { source_type: "url", url }, filename) : null;
 }
 
-/** The SHA-256 of a text, in hexadecimal. */
+/** Returns the SHA-256 of a text, in hexadecimal. */
 export async function hashSha256(text: string): Promise<string> {
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
   return [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /**
- * A thread of another caller is as an absent one. For `catch` of a call that would create the thread. `absent`: the error of an absent
- * thread; default: thread_not_found.
+ * Converts the error that a new thread already exists, but is hidden from the caller: throws `notFoundError`, default `thread_not_found`.
+ * Rethrows other errors.
  */
 export function rethrowAsNotFound(error: unknown, notFoundError?: Error): never {
   if (error instanceof ServiceError && error.reason === "already_exists") {

@@ -1,20 +1,20 @@
-/** Waits for changes of threads, in whichever process they are made: of their runs, their questions and their metadata. */
+/** Waits for changes of threads in any process: of their runs, their interrupts and their metadata. */
 import { nullIfNotFound } from "../../errors.ts";
 import type { RequestContext } from "../route.ts";
 
-/** Between two looks at a thread without a signal: signals may be lost, and not all databases have them. */
+/** The time between two polls without a signal: signals can be lost, and not all databases have them. */
 const POLL_MS = 1_000;
-/** After a signal of which nothing is known: the server may be stopping. */
+/** The delay after a signal without details: the server may be stopping. */
 const SIGNAL_SETTLE_MS = 50;
 
 export interface ThreadWatch {
-  /** The threads that have changed, once there are any. Call it again after its answer. Errors: those of reading a thread. */
+  /** Resolves with the threads that have changed, at first with all of them. Throws the errors of reading a thread. */
   next(): Promise<readonly string[]>;
-  /** A waiting `next` resolves. */
+  /** Resolves a pending `next`. */
   close(): void;
 }
 
-/** Begins with all of them. However many there are, one is looked at in a second without a signal. */
+/** Watches threads. Without signals, one of them is polled per second, however many there are. */
 export function watchThreads({ service, resources }: RequestContext, threads: readonly string[]): ThreadWatch {
   const { bus, environment } = service;
   const changedIds = new Set(threads);

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { FunctionJob, JsonObject, Service } from "../../../lib/mod.ts";
 import {
-  type CommandAnswer,
   type CommandCaller,
+  type CommandResponse,
   createProtocol,
   type InternalProtocol,
 } from "../../../lib/protocol/mod.ts";
@@ -26,9 +26,9 @@ interface World {
   readonly jobs: FunctionJob[];
   /** What runs wait for after an answer. */
   readonly hold: { until: Promise<void> };
-  send(thread_id: string, method: string, params?: JsonObject, caller?: CommandCaller): Promise<CommandAnswer>;
+  send(thread_id: string, method: string, params?: JsonObject, caller?: CommandCaller): Promise<CommandResponse>;
   /** Sends `run.start` and waits for the end of the run. */
-  run(thread_id: string, params?: JsonObject): Promise<CommandAnswer>;
+  run(thread_id: string, params?: JsonObject): Promise<CommandResponse>;
   settled(thread_id: string): Promise<void>;
 }
 
@@ -76,11 +76,11 @@ async function world(test: (world: World) => Promise<void>): Promise<void> {
 }
 
 const newThread = (): string => crypto.randomUUID();
-const errorOf = (answer: CommandAnswer): readonly [string, string] => {
+const errorOf = (answer: CommandResponse): readonly [string, string] => {
   assert.equal(answer.type, "error", JSON.stringify(answer));
   return answer.type === "error" ? [answer.error, answer.message] : ["", ""];
 };
-const resultOf = (answer: CommandAnswer): JsonObject => {
+const resultOf = (answer: CommandResponse): JsonObject => {
   assert.equal(answer.type, "success", JSON.stringify(answer));
   return answer.type === "success" ? answer.result : {};
 };
@@ -316,7 +316,7 @@ describe("commands", () => {
         const thread_id = newThread();
         await run(thread_id);
         const interrupt_id = await interruptId(service, thread_id);
-        const respond = (response: string): Promise<CommandAnswer> =>
+        const respond = (response: string): Promise<CommandResponse> =>
           send(thread_id, "input.respond", { interrupt_id, response });
         const answers = racing
           ? await Promise.all([respond("a"), respond("b"), respond("c")])

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { createTickBudget } from "../../../lib/environment.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import type { CommandAnswer } from "../../../lib/protocol/mod.ts";
+import type { CommandResponse } from "../../../lib/protocol/mod.ts";
 import type { ProtocolEvent } from "../../../lib/streams/protocol.ts";
 import { until } from "../../support/until.ts";
 import { event } from "./protocol.harness.ts";
@@ -218,7 +218,7 @@ describe("a session", () => {
   });
 
   it("closes when too many commands wait", async () => {
-    const never = new Promise<CommandAnswer>(() => {});
+    const never = new Promise<CommandResponse>(() => {});
     const { session, closed } = world({}, () => never);
     for (let id = 0; id < 101; id++) session.onMessage(JSON.stringify({ id, method: "run.start" }));
     assert.equal(closed[0]?.[0], 4429);

@@ -1,6 +1,6 @@
 /** Clients of the event protocol, who speak to a thread at the same time. */
 import type { JsonObject } from "../../../lib/json.ts";
-import type { CommandAnswer } from "../../../lib/protocol/mod.ts";
+import type { CommandResponse } from "../../../lib/protocol/mod.ts";
 import type { Script } from "../agent.ts";
 import type { Asked, Caller } from "./caller.ts";
 import { acknowledged, planRun } from "./create.ts";
@@ -38,7 +38,7 @@ async function command(
   const what = `${method} ${asked.tag}`;
   caller.world.note(`${caller.name} ${what}`);
   const params = paramsOf(asked);
-  const answer = await caller.ask<CommandAnswer>(
+  const answer = await caller.ask<CommandResponse>(
     what,
     (service) => service.threads.command(thread_id, { id: 1, method, params }),
     false,

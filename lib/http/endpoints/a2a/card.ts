@@ -1,4 +1,4 @@
-/** The card of an agent: what it can do, where, and with which credential. */
+/** The card of an agent: its abilities, address and security schemes. */
 
 import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/json.ts";
 import type { Assistant } from "../../../assistants/mod.ts";
@@ -21,7 +21,7 @@ const HISTORY_EXTENSION: JsonObject = {
   },
 };
 
-/** Modes of content that the assistant's `metadata.a2a` names; default: text. */
+/** Reads content modes from the assistant's `metadata.a2a`. Returns `text/plain` if it has none. */
 function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"): string[] {
   const configuredModes: Json | undefined = isObject(metadata.a2a ?? null)
     ? (metadata.a2a as JsonObject)[name]
@@ -30,7 +30,7 @@ function readModes({ metadata }: Assistant, name: "input_modes" | "output_modes"
   return modes.length > 0 ? modes : ["text/plain"];
 }
 
-/** How callers show who they are. Custom authentication has schemes that the server does not know. */
+/** Returns the security members of a card. Custom authentication has schemes that are unknown here, so the card has none. */
 function createSecurity({ service: { options } }: RequestContext, version: A2aVersion): JsonObject {
   if (!["api_key", "agent_builder"].includes(options.auth?.mode ?? "none")) return {};
   const name = "x-api-key";
@@ -43,7 +43,7 @@ function createSecurity({ service: { options } }: RequestContext, version: A2aVe
   };
 }
 
-/** `version`: the one that the client asks for; without it the card serves both. */
+/** Creates the card for a version. Null creates a card that serves both versions. */
 function createCard(context: RequestContext, assistant: Assistant, version: A2aVersion | null): JsonObject {
   const { request, handler, service } = context;
   const base = getPublicBaseUrl(service.options) ?? new URL(request.url).origin + handler.base;
@@ -80,7 +80,7 @@ function createCard(context: RequestContext, assistant: Assistant, version: A2aV
   };
 }
 
-/** A card, or 304 for a client that has it. */
+/** Returns the card, or 304 if the client's `If-None-Match` has its tag. */
 export async function createCardResponse(
   context: RequestContext,
   assistant: Assistant,

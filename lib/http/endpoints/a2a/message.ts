@@ -1,4 +1,4 @@
-/** The message of a client: what of it is the run's input, and what answers a question. */
+/** Converts the message of a client to the input of a run, or to resume values. */
 
 import type { Interrupt } from "../../../executor/contract.ts";
 import type { JsonObject } from "../../../json.ts";
@@ -6,16 +6,16 @@ import { tryParseInput } from "../fields.ts";
 import { A2aError } from "./protocol.ts";
 import { type A2aUserMessage, resumeEntries } from "./requests.ts";
 
-/** The input of a run. The message is that of the client; data parts cannot replace it. */
+/** Creates the input of a run. Data parts add members, but cannot replace the message. */
 export function toRunInput({ messageId: id, blocks, data }: A2aUserMessage): JsonObject {
   const [only] = blocks;
   const isLoneText = blocks.length === 1 && only?.type === "text";
-  // An agent that reads no members must see the data too.
+  // An agent that reads only messages must get the data too.
   const content = blocks.length === 0 ? JSON.stringify(data) : [...blocks];
   return { ...data, messages: [{ type: "human", content: isLoneText ? (only.text as string) : content, id }] };
 }
 
-/** The answers by id of their question. Errors: some question has none. */
+/** Returns the resume values by interrupt id. Throws an A2aError if an interrupt has none. */
 export function toResumeValues(interrupts: readonly Interrupt[], { text, data }: A2aUserMessage): JsonObject {
   const { resume } = data;
   const ids = interrupts.map(({ id }) => id);

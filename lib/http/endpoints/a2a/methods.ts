@@ -7,14 +7,18 @@ import { UUID } from "../../../storage/identity.ts";
 import type { RunStatus } from "../../../storage/mod.ts";
 import { ClientDisconnectedError } from "../../byte-budget.ts";
 import { createEventStreamResponse } from "../../sse.ts";
-import { cancelProtocolRequest, isActive, type ProtocolRequestState, readProtocolRequest } from "../protocol-requests.ts";
+import {
+  cancelProtocolRequest,
+  isActive,
+  type ProtocolRequestState,
+  readProtocolRequest,
+} from "../protocol-requests.ts";
 import { createExtensionHeaders, readHistoryChoice } from "./options.ts";
 import { A2aError, type A2aRequestContext } from "./protocol.ts";
 import { createSingleTaskFrame, createTaskFrames } from "./stream.ts";
 import { findFirstRun, type HistoryChoice, readTask, requireTask } from "./task.ts";
 import { createInputRequiredFrames } from "./waiting.ts";
 
-/** What a stream and an answer without messages show. */
 const NO_HISTORY: HistoryChoice = { scope: "context", length: 0 };
 
 export async function getTask({ context, request, assistant_id }: A2aRequestContext<"GetTask">): Promise<JsonObject> {
@@ -34,13 +38,13 @@ export async function cancelTask({
     throw new A2aError("cancelable", `Task not cancelable: ${protocolRequest.firstRun.run_id}`);
   await cancelProtocolRequest(resources, protocolRequest);
   const { run_id: task_id, thread_id } = protocolRequest.firstRun;
-  // No run ends: the end of a run that was cancelled is told by itself.
+  // Without an active run, no run completion sends the notification.
   if (protocolRequest.pending.length > 0) await resources.webhooks.tellCancelled({ thread_id, task_id });
   const cancelledRequest = await requireTask(resources, id, assistant_id);
   return toTaskJson(await readTask(resources, cancelledRequest, NO_HISTORY), request.version);
 }
 
-/** `SubscribeToTask`: the task as it is, then what follows. */
+/** Handles `SubscribeToTask`: streams the task, then its updates. */
 export async function subscribeToTask({
   context,
   request,
@@ -56,7 +60,7 @@ export async function subscribeToTask({
   const ids = { run_id: newestRun.run_id, thread_id: newestRun.thread_id };
   const extraHeaders = createExtensionHeaders(context.request.headers);
   if (!isActive(newestRun)) {
-    // The stream of 0.3 ends with a final status, which a question is.
+    // In 0.3, a stream ends with a final status, and INPUT_REQUIRED is one.
     if (request.version === "0.3")
       return createEventStreamResponse(context, createSingleTaskFrame(request, initialTask), {
         ids,
@@ -78,11 +82,11 @@ export async function subscribeToTask({
   });
 }
 
-/** How many runs are searched at once, and how much text of conversations a page reads before it ends early. */
+/** The number of runs in one search, and the length of conversations after which a page ends early. */
 const SEARCH_BATCH_SIZE = 5;
 const MAX_READ_CHARS = 4 * 1024 * 1024;
 
-/** The statuses of runs that a task of a state may have begun with. A run that asked has ended well. */
+/** The run statuses with which a task of a state can have started. A run that raised an interrupt has status `success`. */
 const RUN_STATUSES_BY_STATE: Readonly<Partial<Record<A2aTaskState, readonly RunStatus[]>>> = {
   SUBMITTED: ["pending", "success"],
   WORKING: ["running", "success"],
@@ -95,15 +99,15 @@ const RUN_STATUSES_BY_STATE: Readonly<Partial<Record<A2aTaskState, readonly RunS
 type ListTasksContext = A2aRequestContext<"ListTasks">;
 
 /**
- * `ListTasks`: the caller's tasks of this agent. Pages follow each other by when their tasks began, newest first; in a page the task whose
- * status changed last is the first one. A page may be short before the end.
+ * Handles `ListTasks`: lists the caller's tasks of this agent. Pages are ordered by start time, newest first; a page by the time of its
+ * statuses. Pages can be shorter than `pageSize` before the end.
  */
 export async function listTasks(requestContext: ListTasksContext): Promise<JsonObject> {
   const { context, request } = requestContext;
   const { status, pageSize, contextId } = request.params;
   const history = readHistoryChoice(request.params, context.request.headers, 0);
   const statuses = status === null ? undefined : RUN_STATUSES_BY_STATE[status];
-  // Nothing has such a context, or such a state.
+  // No task has such a context or state.
   if ((contextId !== null && !UUID.test(contextId)) || (status !== null && !statuses)) {
     return { tasks: [], nextPageToken: "", pageSize, totalSize: 0 };
   }
@@ -115,7 +119,7 @@ export async function listTasks(requestContext: ListTasksContext): Promise<JsonO
   return { tasks, nextPageToken: cursor ?? "", pageSize, totalSize: tasks.length + (cursor === null ? 0 : 1) };
 }
 
-/** Reads the tasks of a page. `cursor`: of the next page; null at the end. */
+/** Reads the tasks of a page. `cursor` is that of the next page, or null at the end. */
 async function readPage(
   requestContext: ListTasksContext,
   history: HistoryChoice,
@@ -126,7 +130,7 @@ async function readPage(
   let cursor = request.params.pageToken;
   let remaining = request.params.pageSize;
   let read_chars = 0;
-  // The tasks of one context share its conversation, which each of them reads: a page of long ones ends early.
+  // Each task reads the whole conversation of its context, so a page with long conversations ends early.
   while (remaining > 0 && read_chars < MAX_READ_CHARS) {
     const { items, next } = await searchRuns(requestContext, statuses, cursor, Math.min(remaining, SEARCH_BATCH_SIZE));
     for (const { run_id } of items.filter(({ metadata, temporary }) => metadata.task_id === undefined && !temporary)) {
@@ -144,7 +148,7 @@ async function readPage(
   return { foundTasks, cursor };
 }
 
-/** Errors: an unknown page. */
+/** Searches runs. Throws an A2aError for an unknown page token. */
 async function searchRuns(
   { context: { resources }, request, assistant_id }: ListTasksContext,
   statuses: readonly RunStatus[] | undefined,
@@ -166,7 +170,7 @@ async function searchRuns(
   });
 }
 
-/** Null for a task that does not fit, or was deleted meanwhile. */
+/** Reads a task of a list. Returns null if it does not match the request or was deleted. */
 async function readListedTask(
   { context: { resources }, request, assistant_id }: ListTasksContext,
   run_id: string,
@@ -174,11 +178,11 @@ async function readListedTask(
   onRead: (chars: number) => void,
 ): Promise<A2aTask | null> {
   const { status: state, statusTimestampAfter, includeArtifacts } = request.params;
-  const first = await findFirstRun(resources, run_id, assistant_id);
-  if (!first) return null;
+  const firstRun = await findFirstRun(resources, run_id, assistant_id);
+  if (!firstRun) return null;
   const { artifacts, ...task } = await readTask(
     resources,
-    await readProtocolRequest(resources, first),
+    await readProtocolRequest(resources, firstRun),
     history,
     onRead,
   );

@@ -1,13 +1,16 @@
-/** What clients choose about the history of a task. */
+/** The history options of a request. */
 import { A2aError } from "./protocol.ts";
 import { type HistoryOptions, MAX_HISTORY_MESSAGES, SCOPE_TEXT, SCOPES } from "./requests.ts";
 import type { HistoryChoice } from "./task.ts";
 
-/** The extension by which clients choose the scope of the history. */
+/** The extension with which clients choose the scope of the history. */
 export const HISTORY_SCOPE = "https://langchain.com/a2a/extensions/history-scope/v1";
 export const SCOPE_HEADER = "LangGraph-A2A-History-Scope";
 
-/** The choice of a request; its header counts where its parameters say nothing. `length`: the default. Errors: an unknown scope. */
+/**
+ * Reads the history options of a request. The scope defaults to the header's, the number of messages to `length`. Throws an A2aError for
+ * an unknown scope.
+ */
 export function readHistoryChoice(
   { historyLength, historyScope }: HistoryOptions,
   headers: Headers,
@@ -19,7 +22,7 @@ export function readHistoryChoice(
   return { scope, length: historyLength ?? length };
 }
 
-/** The answer's header: the extensions that the client has activated. */
+/** Creates the response header that lists the extensions which the client has activated. */
 export function createExtensionHeaders(headers: Headers): Record<string, string> {
   const requestedExtensions = [headers.get("a2a-extensions"), headers.get("x-a2a-extensions")].join(",").split(",");
   return requestedExtensions.some((extension) => extension.trim() === HISTORY_SCOPE)

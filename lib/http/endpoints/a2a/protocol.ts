@@ -1,4 +1,4 @@
-/** The messages of A2A: what a request must have in both families of the protocol, and how errors are answered. */
+/** The JSON-RPC messages of A2A: validation of requests in both versions, results and errors. */
 import { A2A_VERSIONS, type A2aVersion } from "../../../a2a/json.ts";
 import { type InputIssue, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -16,7 +16,7 @@ import {
   UNKNOWN_PART_TEXT,
 } from "./requests.ts";
 
-/** The methods of 0.3, by their names since 1.0. */
+/** The methods of 0.3 and their names since 1.0. */
 const LEGACY_METHODS = {
   "message/send": "SendMessage",
   "message/stream": "SendStreamingMessage",
@@ -33,7 +33,7 @@ const LEGACY_METHODS = {
 const isLegacyMethod = (method: string): method is keyof typeof LEGACY_METHODS => Object.hasOwn(LEGACY_METHODS, method);
 const isSupportedMethod = (method: string): method is A2aMethod => Object.hasOwn(a2aParams["1.0"], method);
 
-/** Codes with the reason that answers since 1.0 name. */
+/** The JSON-RPC codes of errors, and their reasons since 1.0. */
 const ERROR_CODES = {
   parse: [-32700],
   request: [-32600],
@@ -49,7 +49,6 @@ const ERROR_CODES = {
   version: [-32009, "VERSION_NOT_SUPPORTED"],
 } as const;
 
-/** An error answer. */
 export class A2aError extends Error {
   readonly kind: keyof typeof ERROR_CODES;
 
@@ -58,25 +57,25 @@ export class A2aError extends Error {
     this.kind = kind;
   }
 
-  /** 400 for a body that is no request. */
+  /** Returns 400 for a body that is no request, else 200. */
   get status(): number {
     return this.kind === "parse" || this.kind === "request" ? 400 : 200;
   }
 }
 
-/** What an answer needs to know of its request. */
+/** The members of a request that its response needs. */
 export interface A2aRequestHeader {
   readonly id: A2aRequestId | null;
-  /** The family of the method's name. */
+  /** The version to which the method's name belongs. */
   readonly version: A2aVersion;
 }
 
-/** A request that passed the checks, with the parameters of its method. */
+/** A validated request with the parameters of its method. */
 export type A2aRequest<Method extends A2aMethod = A2aMethod> = {
   readonly [Name in Method]: A2aRequestHeader & { readonly method: Name; readonly params: A2aParams[Name] };
 }[Method];
 
-/** A request for one agent. */
+/** A request to one agent, with its HTTP request. */
 export interface A2aRequestContext<Method extends A2aMethod = A2aMethod> {
   readonly context: RequestContext;
   readonly request: A2aRequest<Method>;
@@ -84,10 +83,10 @@ export interface A2aRequestContext<Method extends A2aMethod = A2aMethod> {
   readonly graph_id: string;
 }
 
-/** Answers to what is no request. */
+/** The header for responses to a body that is no request. */
 export const UNKNOWN_HEADER: A2aRequestHeader = { id: null, version: "1.0" };
 
-/** The body. Errors: another type of content, no JSON. */
+/** Parses the body. Throws an A2aError for another content type and for invalid JSON. */
 export function parseBody(headers: Headers, bytes: Uint8Array): unknown {
   const type = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") throw new A2aError("content", "The content type must be application/json");
@@ -99,12 +98,12 @@ export function parseBody(headers: Headers, bytes: Uint8Array): unknown {
   }
 }
 
-/** Members whose own members are the client's. */
+/** Members whose own members are defined by the client. */
 const CLIENT_DEFINED_MEMBERS: ReadonlySet<string> = new Set(["data", "metadata"]);
-/** The parts of a message are this deep in the parameters. */
+/** The depth of message parts in the parameters. */
 const MAX_DEPTH = 3;
 
-/** Requests of 1.0 are ProtoJSON: a field may have its name in the protocol's definition too, such as `context_id`. */
+/** Converts the names of members to camel case. ProtoJSON also allows the names of the protocol's definition, such as `context_id`. */
 function toJsonNames(value: Json, depth = 0): Json {
   if (depth > MAX_DEPTH) return value;
   if (Array.isArray(value)) return value.map((entry) => toJsonNames(entry, depth + 1));
@@ -117,13 +116,16 @@ function toJsonNames(value: Json, depth = 0): Json {
   return Object.fromEntries(members);
 }
 
-/** The head of a request that may be malformed. */
+/** Reads the header of a request that can be malformed. */
 export function readRequestHeader(message: unknown): A2aRequestHeader {
   const { id = null, method = "" } = tryParseInput(requestHeader, message) ?? {};
   return { id, version: isLegacyMethod(method) ? "0.3" : "1.0" };
 }
 
-/** Errors: one for what is no request, an unknown method or version, parameters that do not fit. */
+/**
+ * Validates a request and its parameters. Throws an A2aError for a malformed request, an unknown method or version, and invalid
+ * parameters.
+ */
 export function readRequest(message: unknown, headers: Headers): A2aRequest {
   const toError = (finding = "not a JSON-RPC 2.0 request with an id"): A2aError =>
     new A2aError("request", `Request payload validation error: ${finding}`);
@@ -147,14 +149,14 @@ export function readRequest(message: unknown, headers: Headers): A2aRequest {
   return { id, version, method, params: parsedParams } as A2aRequest;
 }
 
-/** The error of a finding in the parameters. Texts that are no predicate name their place themselves. */
+/** Creates the error of a finding in the parameters. Prefixes its location unless the text is a sentence of its own. */
 export function invalidParamsError({ loc, msg }: InputIssue): A2aError {
   const isPredicate = /^(?:must|is)\b/.test(msg);
   const kind = msg === UNKNOWN_PART_TEXT ? "content" : "params";
   return new A2aError(kind, isPredicate ? `${loc.join(".")}: ${msg}` : msg);
 }
 
-/** The version that the client asks for; null where it names none. Errors: one that is not served. */
+/** Reads the version that the client requests. Returns null without the header. Throws an A2aError for an unsupported version. */
 export function readVersion(headers: Headers): A2aVersion | null {
   const headerValue = headers.get("a2a-version")?.trim() ?? "";
   if (headerValue === "") return null;

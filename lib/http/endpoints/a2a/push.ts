@@ -1,4 +1,4 @@
-/** Push configurations: the methods by which clients say where they want to be told how a task goes on. */
+/** The methods for push configurations: the URLs to which updates of a task are sent. */
 import type { A2aVersion } from "../../../a2a/json.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceInternals } from "../../../service.ts";
@@ -9,16 +9,15 @@ import { A2aError, type A2aRequestContext, invalidParamsError, taskNotFoundError
 import { type A2aMethod, type PushConfig, pushConfig } from "./requests.ts";
 import { requireTask } from "./task.ts";
 
-/** Whether this server tells clients anything. */
 export const arePushNotificationsEnabled = ({ options }: Pick<ServiceInternals, "options">): boolean =>
   !options.http?.disable_webhooks;
 
-/** Errors: one where webhooks are disabled. */
+/** Throws an A2aError if webhooks are disabled. */
 export function requirePushNotifications(service: Pick<ServiceInternals, "options">): void {
   if (!arePushNotificationsEnabled(service)) throw new A2aError("push", "Push Notification is not supported");
 }
 
-/** What is stored of a configuration. `id`: of one that has none. */
+/** Converts a configuration to its stored form. `id` is used if the configuration has none. */
 export function toPushRequest(config: PushConfig, version: A2aVersion, id: string): PushRequest {
   const { url, token, scheme, credentials } = config;
   return {
@@ -33,7 +32,7 @@ export function toPushRequest(config: PushConfig, version: A2aVersion, id: strin
   };
 }
 
-/** Without the token and the credentials, because everybody who can read the task can read this. */
+/** Omits the token and the credentials, because every caller who can read the task can read this. */
 function toPushConfigJson(
   { config_id: id, task_id: taskId, url, terms: { scheme } }: PushRow,
   version: A2aVersion,
@@ -45,7 +44,7 @@ function toPushConfigJson(
 
 type PushMethod = Extract<A2aMethod, `${string}TaskPushNotificationConfig${string}`>;
 
-/** The methods of push configurations. */
+/** Handles the methods for push configurations. */
 export async function handlePushMethod({
   context,
   request,
@@ -64,7 +63,7 @@ export async function handlePushMethod({
     case "CreateTaskPushNotificationConfig": {
       const config = parseInput(pushConfig, request.params.configInput, invalidParamsError, "pushNotificationConfig");
       const push = toPushRequest(config, version, version === "1.0" ? context.service.environment.uuid() : task_id);
-      // The task may have gone on meanwhile.
+      // Repeats if the task got a newer run meanwhile.
       for (let { newestRun } = protocolRequest, last = ""; newestRun.run_id !== last; ) {
         last = newestRun.run_id;
         await resources.webhooks.setPush({ ...push, task_id, thread_id, last_run: last });

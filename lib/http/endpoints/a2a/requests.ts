@@ -1,4 +1,4 @@
-/** The messages of A2A's clients: a schema for each, whose output the handlers take. */
+/** The schemas of A2A's requests. The handlers receive their output. */
 import * as v from "valibot";
 import type { A2aPart, A2aTaskState } from "../../../a2a/json.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -12,7 +12,7 @@ export type A2aRequestId = string | number;
 
 const rpcId = v.union([v.string(), v.pipe(v.number(), v.finite())]);
 
-/** What is known of a message that may be malformed. */
+/** The header of a message that can be malformed. */
 export const requestHeader: InputSchema<{ readonly id: A2aRequestId | null; readonly method: string }> = v.object({
   id: v.fallback(v.nullable(rpcId), null),
   method: v.fallback(v.string(), ""),
@@ -30,22 +30,21 @@ export const rpcRequest: InputSchema<{ readonly id: A2aRequestId; readonly metho
 const string = v.string("must be a text");
 const text = v.pipe(string, v.nonEmpty("must not be empty"));
 
-/** A value as text, also where it is none. */
 const toText = (input: unknown): string => (v.is(v.string(), input) ? input : JSON.stringify(input));
 
-/** The id of a task, which need not be one. Null: absent. */
+/** The id of a task. Null if it is absent. Other values are converted to text and match no task. */
 const taskId: InputSchema<string | null> = v.pipe(
   withDefault<unknown>(v.unknown(), null),
   v.transform((id) => (id === null || id === "" ? null : toText(id))),
 );
 
-/** The answers of a data part to several questions, by the ids of these. */
+/** The resume values in a data part, by interrupt id. */
 export const resumeEntries: InputSchema<readonly { readonly id: string; readonly value: Json }[]> = v.pipe(
   v.array(v.object({ id: v.pipe(v.union([v.string(), v.number()]), v.transform(String)), value: anyJson })),
   v.nonEmpty(),
 );
 
-/** Which messages are shown with a task. */
+/** The options that select the messages of a task. */
 export interface HistoryOptions {
   readonly historyLength?: number | null | undefined;
   readonly historyScope?: "context" | "task" | null | undefined;
@@ -54,7 +53,7 @@ export interface HistoryOptions {
 export const SCOPES = ["context", "task"] as const;
 export const SCOPE_TEXT = "historyScope must be context or task";
 const LENGTH_TEXT = "historyLength must be a whole number from 0";
-/** The most messages of a history, and as many as are shown by default. */
+/** The maximum and the default number of messages in a history. */
 export const MAX_HISTORY_MESSAGES = 10;
 
 const history = {
@@ -70,7 +69,7 @@ const history = {
   historyScope: v.nullish(v.picklist(SCOPES, SCOPE_TEXT)),
 };
 
-/** Where a client wants to be told how a task goes on. */
+/** A push configuration of a client. */
 export interface PushConfig {
   readonly id: string | undefined;
   readonly url: string;
@@ -83,7 +82,7 @@ const MAX_HEADER_CHARS = 4096;
 const HEADER_PATTERN = /^[\x20-\x7e]*$/;
 const SCHEME_PATTERN = /^[\w!#$%&'*+.^`|~-]*$/;
 
-/** A text for a header. Empty counts as absent. */
+/** Creates a schema for the value of a header. Empty counts as absent. */
 function headerText(pattern: RegExp): InputSchema<string | undefined> {
   const msg = `must be a text of at most ${MAX_HEADER_CHARS} characters that a header can have`;
   return v.pipe(
@@ -122,7 +121,7 @@ export const pushConfig: InputSchema<PushConfig> = v.pipe(
   })),
 );
 
-/** A part of a message in the form of 1.0, and what the agent gets of it: a block, or data. */
+/** A part in the form of 1.0, with the content block or the data that the agent receives. */
 interface ParsedPart {
   readonly part: A2aPart;
   readonly block?: JsonObject;
@@ -132,7 +131,7 @@ interface ParsedPart {
 export const UNKNOWN_PART_TEXT = "must have text, data, raw or url";
 const CONTENT_MEMBERS = ["data", "text", "raw", "url"] as const;
 
-/** A file of 0.3 as a part of 1.0. */
+/** Converts a file of 0.3 to a part of 1.0. */
 function toModernFile({ bytes = null, uri = "", mimeType, name }: JsonObject): A2aPart {
   const fileMembers = { ...(mimeType ? { mediaType: mimeType } : {}), ...(name ? { filename: name } : {}) };
   return bytes === null ? { url: uri, ...fileMembers } : { raw: bytes, ...fileMembers };
@@ -177,7 +176,7 @@ export interface A2aUserMessage {
   readonly taskId: string | null;
   readonly parts: readonly A2aPart[];
   readonly text: string;
-  /** Texts and files as LangChain's blocks. */
+  /** The texts and files as content blocks of LangChain. */
   readonly blocks: readonly JsonObject[];
   /** The members of all data parts. */
   readonly data: JsonObject;
@@ -214,7 +213,7 @@ const message: InputSchema<A2aUserMessage> = v.pipe(
   }),
 );
 
-/** What a client wants of the answer to its message. */
+/** The options of a client for the response to its message. */
 export interface SendConfiguration extends HistoryOptions {
   readonly taskPushNotificationConfig?: PushConfig | null | undefined;
   readonly pushNotificationConfig?: PushConfig | null | undefined;
@@ -254,9 +253,9 @@ interface TaskParams {
   readonly id: string | null;
 }
 
-/** Which tasks a client lists. */
+/** The filters and options of a list of tasks. */
 export interface ListParams extends HistoryOptions {
-  /** Null: of all states. */
+  /** Null selects all states. */
   readonly status: A2aTaskState | null;
   readonly pageSize: number;
   readonly contextId: string | null;
@@ -306,13 +305,13 @@ const listParams: InputSchema<ListParams> = v.object({
   pageToken: v.nullish(string, ""),
 });
 
-/** The task of a push configuration, and the id of the configuration; empty where it is not named. */
+/** The task of a push configuration, and the id of the configuration; empty if it is not given. */
 export interface PushParams {
   readonly task: string | null;
   readonly config: string;
 }
 
-/** A new configuration. `configInput` is read once the task is known. */
+/** A new configuration. `configInput` is parsed once the task is known. */
 export interface CreatePushParams {
   readonly task: string | null;
   readonly configInput: Json;
@@ -345,7 +344,7 @@ const legacyPushParams: InputSchema<PushParams> = v.pipe(
   v.object({ id: taskId, pushNotificationConfigId: configId }),
   v.transform(({ id: task, pushNotificationConfigId: config }) => ({ task, config })),
 );
-/** In 1.0 the parameters are the configuration. */
+/** The parameters of 1.0 are the configuration itself. */
 const createPushParams: InputSchema<CreatePushParams> = v.pipe(
   anyObject,
   v.transform((configInput) => ({ task: v.parse(pushTaskParams, configInput).taskId, configInput })),

@@ -1,4 +1,4 @@
-/** A2A: each assistant as an agent that other agents talk to, in versions 1.0 and 0.3 of the protocol. */
+/** The routes of A2A: each assistant is an agent, in versions 1.0 and 0.3 of the protocol. */
 import type { Assistant } from "../../../assistants/mod.ts";
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json } from "../../../json.ts";
@@ -24,7 +24,7 @@ import {
 import { handlePushMethod } from "./push.ts";
 import { sendMessage } from "./send.ts";
 
-/** Answers one request. Errors: RpcError, and those of the nouns. */
+/** Executes one request. Throws A2aError and the errors of the resources. */
 async function dispatch({ request, ...requestContext }: A2aRequestContext): Promise<Json | Response> {
   switch (request.method) {
     case "SendMessage":
@@ -45,7 +45,7 @@ async function dispatch({ request, ...requestContext }: A2aRequestContext): Prom
   }
 }
 
-/** What the client can change about its request; other errors concern the HTTP request, and stay what they are on all routes. */
+/** The errors that become JSON-RPC errors. Others concern the HTTP request and have the same response on all routes. */
 const ERROR_KINDS: Readonly<Record<string, "params" | "internal">> = {
   bad_request: "params",
   invalid: "params",
@@ -68,7 +68,7 @@ function toFailureResponse(
   return jsonResponse(toErrorMessage(header, new A2aError("internal", "Internal error")));
 }
 
-/** Errors: an agent that takes no messages. */
+/** Throws an A2aError if the agent's input has no member `messages`. */
 async function requireMessageInput({ resources }: RequestContext, { assistant_id }: Assistant): Promise<void> {
   const { input_schema } = await resources.assistants.schemas(assistant_id);
   const members = input_schema && isObject(input_schema.properties) ? Object.keys(input_schema.properties) : [];
@@ -121,7 +121,7 @@ async function getCard(context: RequestContext): Promise<Response> {
   }
 }
 
-/** The assistant in the path or the query; without one, that of the only graph. */
+/** Reads the assistant from the path or the query. Defaults to that of the only graph. Throws `invalid` if there are several graphs. */
 function readRequestedAssistant({ params, rawQuery, service }: RequestContext): string {
   const requestedId = params.assistant_id ?? rawQuery.assistant_id;
   if (requestedId !== undefined)

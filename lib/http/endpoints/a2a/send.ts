@@ -1,4 +1,4 @@
-/** Messages of clients: each begins a task, which is a durable run on the thread of its context, or answers what a task asks. */
+/** Handles messages of clients: each starts a task, which is a durable run on the thread of its context, or resumes one. */
 
 import { type A2aTask, toTaskJson } from "../../../a2a/json.ts";
 import { uuidV7 } from "../../../environment.ts";
@@ -11,6 +11,7 @@ import { jsonResponse } from "../../respond.ts";
 import { createWaitResponse } from "../../result-body.ts";
 import { readRunOriginFromHeaders, runCreate } from "../../run-request.ts";
 import { createEventStreamResponse } from "../../sse.ts";
+import { canCallerApprove, findAnswerUrl } from "../permissions.ts";
 import {
   createRequestMetadata,
   createResumeOrigin,
@@ -20,7 +21,6 @@ import {
   readProtocolRequest,
   toExpectedAnswers,
 } from "../protocol-requests.ts";
-import { canCallerApprove, findAnswerUrl } from "../permissions.ts";
 import { RUN_EVENT_OPTIONS } from "../run-events.ts";
 import { rethrowAsNotFound } from "../states.ts";
 import { toResumeValues, toRunInput } from "./message.ts";
@@ -31,7 +31,7 @@ import type { A2aUserMessage } from "./requests.ts";
 import { createTaskFrames } from "./stream.ts";
 import { type HistoryChoice, readTask, requireTask } from "./task.ts";
 
-/** The run that a message asks for. `first`: that of the task it continues. */
+/** The run of a message. `firstRun` is that of the task it continues; null for a new task. */
 interface PlannedRun {
   readonly thread_id: string;
   readonly run: RunCreate;
@@ -41,7 +41,7 @@ interface PlannedRun {
 
 const contextNotFoundError = (id: string): A2aError => new A2aError("params", `There is no context ${id}`);
 
-/** Members of metadata that say what a run is to the server. */
+/** Members of the metadata that the server sets itself. */
 const RESERVED_METADATA = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
 
 async function planNewTask({ context, assistant_id }: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
@@ -59,7 +59,7 @@ async function planNewTask({ context, assistant_id }: SendContext, message: A2aU
   return { thread_id: contextId ?? uuidV7(context.service.environment), run, origin: {}, firstRun: null };
 }
 
-/** Errors: a task that does not wait for an answer, or whose answer must be a person's. */
+/** Plans the run that resumes a task. Throws an A2aError if the task has no pending interrupt, or one that only a person can answer. */
 async function planContinuation(requestContext: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
   const { context, assistant_id } = requestContext;
   const protocolRequest = await requireTask(context.resources, message.taskId, assistant_id);
@@ -90,7 +90,6 @@ async function planContinuation(requestContext: SendContext, message: A2aUserMes
   };
 }
 
-/** The task as it is now. */
 async function readCurrentTask(
   { context: { resources } }: SendContext,
   startedRun: Run,
@@ -100,7 +99,7 @@ async function readCurrentTask(
   return await readTask(resources, await readProtocolRequest(resources, firstRun), history);
 }
 
-/** The task as a stream begins with it, even if its run has ended by now. */
+/** Creates the first event of a stream: the submitted task, even if its run has already ended. */
 function createInitialTask(
   firstRun: Run,
   { created_at }: Run,
@@ -114,7 +113,7 @@ function createInitialTask(
   };
 }
 
-/** Two messages in one context wait for each other, as a client expects of a conversation. */
+/** Creates the request of the run. Messages in one context are enqueued, as a client expects of a conversation. */
 function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
   const streamMembers = isStreamed
     ? { ...RUN_EVENT_OPTIONS, stream_mode: [...RUN_EVENT_OPTIONS.stream_mode] }
@@ -124,7 +123,7 @@ function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
 
 type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
 
-/** `SendMessage`, `SendStreamingMessage`. */
+/** Handles `SendMessage` and `SendStreamingMessage`. */
 export async function sendMessage(requestContext: SendContext): Promise<Response> {
   const { context, request } = requestContext;
   const { resources } = context;
@@ -166,8 +165,8 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   }
 
   const toTaskMessage = (task: A2aTask): JsonObject => {
-    const shown = toTaskJson(task, request.version);
-    return toResultMessage(request, request.version === "1.0" ? { task: shown } : shown);
+    const taskJson = toTaskJson(task, request.version);
+    return toResultMessage(request, request.version === "1.0" ? { task: taskJson } : taskJson);
   };
   const isBlocking = configuration.returnImmediately !== true && configuration.blocking !== false;
   if (!isBlocking) {
@@ -181,7 +180,7 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   return createWaitResponse(context, { run: wait.run, result, leave: wait.leave }, extraHeaders);
 }
 
-/** The answer once a run has ended; it never rejects. */
+/** Waits for the run and creates the response. Never rejects: errors become JSON-RPC errors, unknown ones are logged. */
 async function createResultMessage(
   { context, request }: SendContext,
   ended: Promise<Json>,

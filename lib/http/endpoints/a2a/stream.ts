@@ -1,4 +1,4 @@
-/** A task as a stream: the task, what its agent says meanwhile, and how it ends. */
+/** The stream of a task: the task, the text of its agent, and its final status. */
 
 import {
   type A2aArtifact,
@@ -25,10 +25,10 @@ export const createEventFrame = (header: A2aRequestHeader, event: A2aStreamEvent
   data: JSON.stringify(toResultMessage(header, toEventJson(event, header.version))),
 });
 
-/** Agents that others call as tools do not speak for the task. */
+/** Returns false for the namespace of an agent that runs as a tool. Its messages are not output of the task. */
 const isTaskOutput = (namespace: readonly string[]): boolean => !namespace.some((level) => level.startsWith("tools:"));
 
-/** The text of the answer so far, as one artifact that each new message begins again. */
+/** The text of the response as one artifact. Each new message of the agent replaces the text of the one before. */
 class AnswerText {
   #message_id: string | null = null;
   #isNew = true;
@@ -36,7 +36,7 @@ class AnswerText {
   #pendingText = "";
   readonly #replacedIds = new Set<string>();
 
-  /** Takes a piece of a message. Pieces of one that another has replaced are left out. */
+  /** Appends text of a message. Ignores a message that another has replaced. */
   append(message_id: string, delta: string): void {
     if (this.#replacedIds.has(message_id)) return;
     if (this.#message_id !== message_id) {
@@ -47,7 +47,7 @@ class AnswerText {
     this.#pendingText += delta;
   }
 
-  /** What follows replaces what was shown. */
+  /** Starts over: the next text replaces the emitted one. */
   reset(): void {
     this.#message_id = null;
     this.#isNew = true;
@@ -55,7 +55,7 @@ class AnswerText {
     this.#pendingText = "";
   }
 
-  /** What is not shown yet; null for nothing. */
+  /** Removes and returns the pending text as an artifact update; null if there is none. */
   drain(): { readonly parts: readonly A2aPart[]; readonly append: boolean } | null {
     if (this.#pendingText === "") return null;
     const piece = { parts: [{ text: this.#pendingText }], append: !this.#isNew };
@@ -65,7 +65,7 @@ class AnswerText {
     return piece;
   }
 
-  /** The last piece: empty where all of the artifact is shown, else the whole. */
+  /** Returns the last update: empty if the whole artifact was emitted as text, else its parts. */
   drainLast({ parts }: Pick<A2aArtifact, "parts">): { readonly parts: readonly A2aPart[]; readonly append: boolean } {
     const isText = parts.every(({ text }) => typeof text === "string");
     const isEmitted = isText && !this.#isNew && parts.map(({ text }) => text).join("") === this.#emittedText;
@@ -73,15 +73,15 @@ class AnswerText {
   }
 }
 
-/** What a stream of a task begins with. */
+/** The first event of the stream, and how to join its run. */
 interface TaskStreamStart {
-  /** The task as it is. */
+  /** The task when the stream starts. */
   readonly initialTask: A2aTask;
-  /** The run that several streams follow, which must all have the same events. */
+  /** Set if several streams follow the run, so that their WORKING events have the same timestamp. */
   readonly run_id?: string;
 }
 
-/** The events of a task whose run goes on; the stream ends with its end, or with its question. */
+/** Streams the events of a task whose run is active, until the run ends. */
 export function createTaskFrames(
   context: RequestContext,
   header: A2aRequestHeader,
@@ -127,7 +127,7 @@ class TaskStream {
   async next(): Promise<readonly Frame[]> {
     while (this.#ready.length === 0 && !this.#isDone) {
       const batch = await this.#frames.next();
-      // The server stops: the body breaks off, and clients subscribe again.
+      // When the server stops, the body ends without a last event, and clients subscribe again.
       if (batch.length === 0) this.#isDone = true;
       await this.#handleAll(batch.flatMap((frame) => this.#mapper.map(frame)));
       if (!this.#isDone) this.#pushPiece(this.#answer.drain());
@@ -140,7 +140,7 @@ class TaskStream {
     this.#frames.leave();
   }
 
-  /** No promise where there is nothing to wait for: there is one event per token. */
+  /** Awaits only where needed, because there is one event per token. */
   async #handleAll(events: readonly RunEvent[]): Promise<void> {
     for (const event of events) {
       const handling = this.#isDone ? undefined : this.#handle(event);
@@ -157,7 +157,7 @@ class TaskStream {
   }
 
   async #start(attempt: number): Promise<void> {
-    // A repeated attempt says everything again.
+    // A later attempt emits all messages again.
     if (attempt > 1) this.#answer.reset();
     if (this.#isWorking && attempt === 1) return;
     const run = this.#run_id === undefined ? null : await this.#nouns.runs.inspect(this.#run_id).catch(nullIfNotFound);
@@ -172,7 +172,7 @@ class TaskStream {
     const task = protocolRequest && (await readTask(this.#nouns, protocolRequest, { scope: "task", length: 0 }));
     const [artifact] = task?.artifacts ?? [];
     if (artifact) this.#pushPiece(this.#answer.drainLast(artifact), true);
-    // A task that is deleted, or rolled back, has ended too.
+    // A deleted task, or one that was rolled back, has ended too.
     if (task) this.#push({ statusUpdate: { ...this.#ids, status: task.status } });
     else this.#pushState("CANCELED");
     this.#isDone = true;
@@ -195,7 +195,7 @@ class TaskStream {
   }
 }
 
-/** The only event of a task that waits for its client. */
+/** Streams a task that waits for input as a single event. */
 export function createSingleTaskFrame(header: A2aRequestHeader, task: A2aTask): Reader<Frame> {
   const ready: Frame[] = isInProgress(task.status) ? [] : [{ ...createEventFrame(header, { task }), last: true }];
   return createReader(

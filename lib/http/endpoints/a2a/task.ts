@@ -1,12 +1,14 @@
-/** What a task is now: the state of its newest run, the messages of its context, and its answer. */
-import { createStatusMessage, toInterruptParts } from "../../../a2a/status.ts";
+/** Reads tasks: the state of the newest run, the messages of the context, and the response. */
+
 import type { A2aMessage, A2aPart, A2aTask, A2aTaskState, A2aTaskStatus } from "../../../a2a/json.ts";
+import { createStatusMessage, toInterruptParts } from "../../../a2a/status.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestResources } from "../../../service/resources.ts";
 import { UUID } from "../../../storage/identity.ts";
+import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 import {
   isCancelled,
   isResumingRun,
@@ -15,30 +17,32 @@ import {
   readProtocolResult,
   UNANSWERED_ERROR,
 } from "../protocol-requests.ts";
-import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 import { taskNotFoundError } from "./protocol.ts";
 
 export type TaskResources = Pick<RequestResources, "runs" | "threads">;
 
-/** Which messages are shown with a task. */
+/** The messages that a task shows. */
 export interface HistoryChoice {
-  /** `task`: only those since its own message. */
+  /** `task` selects the messages since the one that started the task. */
   readonly scope: "context" | "task";
   readonly length: number;
 }
 
-/** A run that began a task of this assistant. Every run of a thread of A2A has the thread's metadata; one that resumes begins none. */
+/**
+ * Returns true for a run that started a task of this assistant. All runs of the thread inherit its metadata, so runs that resume are
+ * excluded.
+ */
 const startsTask = ({ metadata, assistant_id, ...run }: Run, assistant: string): boolean =>
   metadata.created_by === "a2a" && metadata.task_id === undefined && !isResumingRun(run) && assistant_id === assistant;
 
-/** The run that began a task; null for one that is absent, of another caller or of another agent. */
+/** Returns the run that started a task; null if it is absent, of another caller or of another agent. */
 export async function findFirstRun({ runs }: TaskResources, id: string | null, assistant: string): Promise<Run | null> {
   if (id === null || !UUID.test(id)) return null;
   const run = await runs.get(null, id).catch(nullIfNotFound);
   return run && startsTask(run, assistant) ? run : null;
 }
 
-/** Errors: one for all tasks that the caller cannot see. */
+/** Reads the state of a task. Throws one A2aError for all tasks that are absent or hidden from the caller. */
 export async function requireTask(
   resources: TaskResources,
   id: string | null,
@@ -52,7 +56,7 @@ export async function requireTask(
 
 const isFile = (type: Json | undefined): boolean => ["image", "audio", "video", "file"].includes(String(type));
 
-/** A block of a message as a part; null for reasoning, calls of tools and other blocks. */
+/** Converts a content block to a part; null for reasoning, tool calls and other blocks. */
 function toPart({ type, text, data, url, mime_type }: JsonObject, filename: Json | undefined): A2aPart | null {
   if (type === "text") return isNonEmptyString(text) ? { text } : null;
   if (!isFile(type)) return null;
@@ -66,7 +70,7 @@ function toPart({ type, text, data, url, mime_type }: JsonObject, filename: Json
 
 function toParts(message: JsonObject): A2aPart[] {
   const blocks = toContentBlocks(message);
-  // Blocks of all providers have no names of files: those are in the content, in the same order.
+  // Content blocks have no file names. These are in the message's content, in the same order.
   const content = Array.isArray(message.content) ? message.content.filter(isObject) : [];
   const files = content.filter(({ type }) => isFile(type));
   const isSame = files.length === blocks.filter(({ type }) => isFile(type)).length;
@@ -76,7 +80,7 @@ function toParts(message: JsonObject): A2aPart[] {
     .filter((part) => part !== null);
 }
 
-/** The message that began a task. */
+/** Returns the message that started the task. */
 function findInputMessage({ kwargs: { input = null } }: Run): JsonObject | null {
   const message = isObject(input) ? (messagesOf(input).at(-1) ?? null) : null;
   return isObject(message) ? message : null;
@@ -84,7 +88,7 @@ function findInputMessage({ kwargs: { input = null } }: Run): JsonObject | null 
 
 const ROLES: Readonly<Record<string, A2aMessage["role"]>> = { human: "USER", ai: "AGENT" };
 
-/** The messages of a task's context, and where those of the task begin. */
+/** The messages of a task's context, and the index of the task's first message. */
 interface Conversation {
   readonly messages: readonly JsonObject[];
   readonly from: number;
@@ -118,7 +122,7 @@ function createHistory(
   return history.reverse();
 }
 
-/** A message of the thread for clients; null where they see nothing of it. `otherwise`: its id, if it has none. */
+/** Converts a message of the thread; null if it has no visible parts. `fallbackId` is used for a message without an id. */
 function toMessage(
   message: JsonObject,
   fallbackId: string,
@@ -130,7 +134,7 @@ function toMessage(
   return { messageId: isNonEmptyString(message.id) ? message.id : fallbackId, ...ids, role, parts };
 }
 
-/** The parts of the last reply to the message that began the task. */
+/** Returns the parts of the last reply after the message that started the task. */
 function findReply({ messages, from }: Conversation): A2aPart[] {
   for (let at = messages.length - 1; at >= from; at--) {
     const message = messages[at] as JsonObject;
@@ -140,7 +144,7 @@ function findReply({ messages, from }: Conversation): A2aPart[] {
   return [];
 }
 
-/** How a task stands. `said`: the parts of the status's message. */
+/** The state of a task, with the parts of its status message. */
 interface TaskStatusSummary {
   readonly state: A2aTaskState;
   readonly values: Json;
@@ -170,14 +174,13 @@ async function summarizeTaskStatus(
 
 export const ARTIFACT = { artifactId: "response", name: "Assistant Response" };
 
-/** The length of the contents of messages. */
 const contentChars = (messages: readonly JsonObject[]): number =>
   messages.reduce(
     (sum, { content = "" }) => sum + (isNonEmptyString(content) ? content : JSON.stringify(content)).length,
     0,
   );
 
-/** Reads a task. Calls `onRead` with the length of the conversation that it has read. */
+/** Reads a task. Calls `onRead` with the length of the conversation, in characters. */
 export async function readTask(
   resources: TaskResources,
   protocolRequest: ProtocolRequestState,

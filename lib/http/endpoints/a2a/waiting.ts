@@ -1,4 +1,4 @@
-/** A task that waits for its client, as a stream: the task, and what follows once it goes on. */
+/** The stream of a task that waits for input: the task, and its updates once it continues. */
 
 import { type A2aTask, type A2aTaskStatus, isTerminal } from "../../../a2a/json.ts";
 import { ServiceError } from "../../../errors.ts";
@@ -14,9 +14,9 @@ import { readTask } from "./task.ts";
 
 interface InputRequiredTask {
   readonly initialTask: A2aTask;
-  /** The run that has asked. */
+  /** The run that raised the interrupt. */
   readonly interrupted_run_id: string;
-  /** How the task stands now; null once it is gone. */
+  /** Reads the state again; null once the task is deleted. */
   readCurrent(): Promise<ProtocolRequestState | null>;
 }
 
@@ -32,7 +32,6 @@ export function createInputRequiredFrames(
   let isTaskEmitted = false;
   let isClosed = false;
 
-  /** A task that is deleted has ended too. */
   const createDeletedStatus = (): A2aTaskStatus => ({
     state: "CANCELED",
     timestamp: formatIsoTime(service.environment.now()),
@@ -43,12 +42,12 @@ export function createInputRequiredFrames(
     runFrames = createTaskFrames(context, header, stream, { initialTask, run_id: newestRun.run_id });
     watch.close();
     if (isClosed) runFrames.leave();
-    // Its first frame is the task as it was.
+    // Drops its first frame, which is the initial task.
     await runFrames.next();
     return runFrames;
   }
 
-  /** Waits for the next change of the thread. Returns the frames that it brings; null while the task goes on waiting. */
+  /** Waits for the next change of the thread. Returns the resulting frames; null if the task still waits. */
   async function waitForChange(): Promise<readonly Frame[] | null> {
     await watch.next();
     const protocolRequest = await readCurrent();
@@ -75,7 +74,7 @@ export function createInputRequiredFrames(
       }
     } catch (error) {
       leave();
-      // The service stops: the body breaks off, and clients subscribe again.
+      // When the service stops, the body ends without a last event, and clients subscribe again.
       if (!(error instanceof ServiceError && error.reason === "server_stopping")) throw error;
     }
     return [];

@@ -1,4 +1,4 @@
-/** Events of AG-UI, made from the events of a run. */
+/** Maps the events of a run to events of AG-UI. */
 import { addNumbers } from "../../../executor/message-merge.ts";
 import { approvalOf, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
@@ -6,24 +6,24 @@ import type { RunEvent } from "../run-events.ts";
 import { toContentText } from "../states.ts";
 import { toAguiMessages } from "./messages.ts";
 
-/** One event, as AG-UI's clients read it after `data: `. */
+/** An event, as AG-UI's clients read it after `data: `. */
 export interface AguiEvent {
   readonly type: string;
   readonly [member: string]: Json;
 }
 
-/** What the client has sent, and how it reads. */
+/** The members of the client's request that shape the events. */
 export interface AguiOptions {
   readonly threadId: string;
   readonly runId: string;
   readonly parentRunId?: string;
-  /** Absent: a client before 1.0, which rejects what it does not know. */
+  /** Absent: a client before 1.0, which rejects unknown events. */
   readonly protocolVersion?: string;
-  /** The ids of the messages that the client has, in their order: its list gets the order of the thread. */
+  /** The ids of the messages that the client has, in its order. Its list is reordered to that of the thread. */
   readonly messageIds?: readonly string[];
   /** The run of the service: `metadata.run_id` of `RUN_STARTED`. */
   readonly run_id?: string;
-  /** True: clients before 1.0 get interrupts as `CUSTOM` `on_interrupt`, too. */
+  /** If true, clients before 1.0 get interrupts also as `CUSTOM` `on_interrupt`. */
   readonly legacy_interrupts?: boolean;
 }
 
@@ -34,7 +34,7 @@ interface ToolCall {
   isDone: boolean;
 }
 
-/** An event of an open message, or the result of a call. */
+/** An event of an open message, or the result of a tool call. */
 type MessageEvent = Exclude<Extract<RunEvent, { message_id: string }>, { type: "message-open" }>;
 
 interface Subagent {
@@ -43,14 +43,14 @@ interface Subagent {
   isOpen: boolean;
 }
 
-/** States with more characters are sent as changes of their members. */
+/** Longer states are sent as a JSON Patch. */
 const MAX_SNAPSHOT_CHARS = 16 * 1024;
 
-/** The part of a namespace that is a subagent: a tool's own model or graph. */
+/** Returns the part of a namespace that is a subagent: the model or graph of a tool. */
 const findSubagent = (namespace: readonly string[]): string | undefined =>
   namespace.find((part) => /^(?:tools|task):/.test(part));
 
-/** Maps the events of one run, in their order from its first one. */
+/** Maps the events of one run. Call `map` in their order from the first one. */
 export class AguiMapper {
   readonly #options: AguiOptions;
   readonly #isLegacyClient: boolean;
@@ -59,11 +59,11 @@ export class AguiMapper {
   readonly #ignoredIds = new Set<string>();
   readonly #toolCalls = new Map<string, ToolCall>();
   readonly #subagents = new Map<string, Subagent>();
-  /** Node names by task id, and how many tasks of a node are open. */
+  /** Node names by task id, and the number of open tasks per node. */
   readonly #tasks = new Map<Json, string>();
   readonly #steps = new Map<string, number>();
   readonly #interrupts: JsonObject[] = [];
-  /** Messages of the client, in its order. */
+  /** Messages that the client has, in its order. */
   readonly #clientMessageIds: Set<string>;
   #lastMessageId = "";
   #values: JsonObject | null = null;
@@ -77,7 +77,7 @@ export class AguiMapper {
     this.#clientMessageIds = new Set(options.messageIds);
   }
 
-  /** The run has shown no state, so its end needs the thread's: `end`. */
+  /** The run has emitted no state, so the last event needs that of the thread. */
   get needsState(): boolean {
     return this.#values === null;
   }
@@ -91,7 +91,7 @@ export class AguiMapper {
     };
   }
 
-  /** `values`: the thread's state, for the end of a run that has shown none. */
+  /** Maps one event. `values` is the thread's state, for the end of a run for which `needsState` is true. */
   map(event: RunEvent, values?: Json): AguiEvent[] {
     switch (event.type) {
       case "message-open":
@@ -100,7 +100,7 @@ export class AguiMapper {
         return [];
       case "custom":
         return [createCustomEvent(event.data)];
-      case "question":
+      case "interrupt":
         this.#interrupts.push(toInterruptJson(event.id, event.value, this.#toolCalls));
         return [];
       case "values":
@@ -120,10 +120,10 @@ export class AguiMapper {
     }
   }
 
-  /** An event of a message, with the subagent that it comes from. */
+  /** Maps an event of a message, and adds the subagent that it comes from. */
   #mapWithSubagent(event: MessageEvent): AguiEvent[] {
     const { namespace } = event;
-    // The last part is the node of the tools itself.
+    // The last level is the tool node itself.
     const part = findSubagent(event.type === "tool-result" ? namespace.slice(0, -1) : namespace);
     const events = this.#mapMessageEvent(event);
     if (part === undefined || events.length === 0) return events;
@@ -194,7 +194,7 @@ export class AguiMapper {
     }
   }
 
-  /** A task of the root graph begins or ends. Parallel tasks of one node are one step. */
+  /** Maps the start or end of a task of the root graph. Parallel tasks of one node are one step. */
   #mapTask(data: Json): AguiEvent[] {
     if (!isObject(data) || typeof data.name !== "string") return [];
     const { id = null, name: stepName } = data;
@@ -212,7 +212,7 @@ export class AguiMapper {
     return count === 1 ? [...ended, { type: "STEP_FINISHED", stepName }] : ended;
   }
 
-  /** The call that a task of the tools executes, if its subagents must be named. */
+  /** Stores the name and tool call of a subagent under the id of the task that executes the call. */
   #registerSubagent(id: string, node: string, input: Json): void {
     const call = isObject(input) ? (input.lg_tool_call ?? input.toolCall ?? input) : null;
     if (!isObject(call ?? null) || typeof (call as JsonObject).name !== "string") return;
@@ -242,8 +242,8 @@ export class AguiMapper {
   }
 
   /**
-   * The frames stop before the end of the run, as when the service stops. Not a broken connection: `HttpAgent` rejects twice then, which
-   * ends a Node process such as CopilotKit's runtime.
+   * Returns the events for frames that stop before the end of the run, as when the service stops. A broken connection would make
+   * `HttpAgent` reject twice, which ends a Node process such as CopilotKit's runtime.
    */
   stop(): AguiEvent[] {
     const message = "The server stops. The run goes on, and the next one shows its answer";
@@ -303,7 +303,9 @@ export class AguiMapper {
   }
 }
 
-/** Clients keep the order of the messages that they have, and append others. If that gives another order, an empty list comes first. */
+/**
+ * Creates snapshots of the messages. Clients keep their order and append new messages, so an empty list comes first if the order differs.
+ */
 export function createMessageSnapshots(messages: JsonObject[], clientIds: ReadonlySet<string>): AguiEvent[] {
   const ids = messages.map(({ id }) => id as string);
   const idSet = new Set(ids);
@@ -333,7 +335,7 @@ function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string,
   };
 }
 
-/** `<message id>:<index>` → `<message id>:r<index>`. */
+/** Converts `<message id>:<index>` to `<message id>:r<index>`. */
 const toReasoningId = (part: string): string => part.replace(/:([^:]*)$/, ":r$1");
 
 function createCustomEvent(data: Json): AguiEvent {
@@ -342,7 +344,7 @@ function createCustomEvent(data: Json): AguiEvent {
   return typeof name === "string" ? { type: "CUSTOM", name, value } : { type: "CUSTOM", name: "custom", value: data };
 }
 
-/** A JSON Patch (RFC 6902) of whole members. */
+/** Returns a JSON Patch (RFC 6902) from `before` to `after`. It adds, replaces and removes top-level members only. */
 function createJsonPatch(before: JsonObject, after: JsonObject): JsonObject[] {
   const toPointer = (key: string): string => `/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
   const removed = Object.keys(before).filter((key) => !Object.hasOwn(after, key));

@@ -1,9 +1,9 @@
-/** Messages of AG-UI, made from the messages of a state. */
+/** Converts the messages of a state to messages of AG-UI. */
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { toContentText } from "../states.ts";
 
-/** The messages of a state, as `MESSAGES_SNAPSHOT` has them. */
+/** Returns the messages of a state in the form of `MESSAGES_SNAPSHOT`. */
 export const toAguiMessages = (values: JsonObject): JsonObject[] =>
   messagesOf(values).flatMap((message) =>
     isObject(message) && typeof message.id === "string" ? toAguiMessage(message) : [],
@@ -53,7 +53,7 @@ function toAguiMessage({
   }
 }
 
-/** The text of an answer, without reasoning and tool calls. */
+/** Returns the text of an AI message without reasoning and tool calls. */
 const toAnswerText = (content: Json): string =>
   typeof content === "string"
     ? content
@@ -61,7 +61,7 @@ const toAnswerText = (content: Json): string =>
         (Array.isArray(content) ? content : []).filter((block) => isObject(block) && block.type === "text"),
       );
 
-/** Text, or parts if the message has files. */
+/** Returns a text, or a list of parts if the message has files. */
 function toUserContent(content: Json): Json {
   const blocks = Array.isArray(content) ? content.filter(isObject) : [];
   if (blocks.every(({ type }) => type === "text")) return toContentText(content);

@@ -1,6 +1,6 @@
 /**
- * AG-UI for hosts with routes of their own: its events from the frames of a run, and the run of a request. The handler of
- * `greenroom/server` has it at `/ag-ui/{assistant_id}`.
+ * AG-UI for hosts with their own routes: maps the frames of a run to events, and creates the run of a request. The handler of
+ * `greenroom/server` serves it at `/ag-ui/{assistant_id}`.
  * @module
  */
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
@@ -12,14 +12,14 @@ import { parseAguiRequest } from "./requests.ts";
 import { AGUI_RUN_OPTIONS, type AguiResources, type AguiSettings, isLast, startRun } from "./run.ts";
 
 export type { AguiEvent, AguiOptions } from "./events.ts";
-export type { AguiResources as AguiNouns, AguiSettings } from "./run.ts";
+export type { AguiResources, AguiSettings } from "./run.ts";
 
 /** The members of a run whose frames `toAguiEvents` reads. */
 export const AGUI_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = AGUI_RUN_OPTIONS;
 
 /**
- * The events of a run for AG-UI's clients. `frames` are all frames of a run with the members of `AGUI_RUN`. Throws if they stop before the
- * end of the run: break the connection then, because an end would look complete.
+ * Maps all frames of a run with the members of `AGUI_RUN` to events for AG-UI's clients. Throws if the frames stop before the end of the
+ * run: break the connection then, because an end would look complete.
  *
  * @example
  * ```ts
@@ -41,16 +41,16 @@ export async function* toAguiEvents(frames: AsyncIterable<Frame>, options: AguiO
   throw incompleteStreamError();
 }
 
-/** A run of a request, and its events. */
+/** The run of a request, and its events. */
 export interface AguiTurn {
   readonly run: Run;
-  /** The last one is `RUN_FINISHED` or `RUN_ERROR`, also when the service stops. */
+  /** The last event is `RUN_FINISHED` or `RUN_ERROR`, also when the service stops. */
   readonly events: AsyncIterable<AguiEvent>;
 }
 
 /**
- * The run that a request creates, or finds: as `POST /ag-ui/{assistant_id}`. `nouns`: the service, or `service.as` for one user.
- * `input`: the parsed body. Errors: invalid, not_found, conflict, and those of a new run.
+ * Creates or finds the run of a request, as `POST /ag-ui/{assistant_id}` does. `resources` is the service, or `service.as` for one user.
+ * `input` is the parsed body. Throws `invalid`, `not_found`, `conflict`, and the errors of a new run.
  *
  * @example
  * ```ts

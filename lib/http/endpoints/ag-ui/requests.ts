@@ -1,4 +1,4 @@
-/** Requests of AG-UI's clients: `RunAgentInput`, and what is used of it. */
+/** The schema of AG-UI's requests: `RunAgentInput` without the members that the server ignores. */
 import * as v from "valibot";
 import { InputError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -6,40 +6,38 @@ import { anyJson, anyObject, type FieldSchema, name, withDescription } from "../
 import { anyList, type InputSchema, lenient, parseInput, withDefault } from "../fields.ts";
 import { toFileBlock } from "../states.ts";
 
-/** A message of the user. */
 export interface AguiUserMessage {
   readonly id: string;
   readonly content: Json;
 }
 
-/** A result of a tool that the page has run. */
+/** The result of a tool that the page has run. */
 export interface AguiToolResult {
   readonly id: string;
   readonly tool_call_id: string;
   readonly content: Json;
 }
 
-/** An answer to an interrupt. */
+/** A response to an interrupt. */
 export interface AguiResumeEntry {
   readonly id: string;
   readonly cancelled: boolean;
   readonly payload: Json;
 }
 
-/** The body of a request. */
 export interface AguiRequest {
   readonly threadId: string;
   readonly runId: string;
   readonly parentRunId: string | undefined;
   readonly protocolVersion: string | undefined;
-  /** Of all messages that the client has. */
+  /** The ids of all messages that the client has. */
   readonly ids: readonly string[];
   readonly users: readonly AguiUserMessage[];
   readonly results: readonly AguiToolResult[];
   /** The last message, if the user wrote it. */
   readonly last: AguiUserMessage | null;
   readonly resume: readonly AguiResumeEntry[] | null;
-  /** One value for all open interrupts, as older clients send it. */
+  /** A resume value for all pending interrupts, as older clients send it. */
   readonly resume_all: Json | undefined;
   readonly state: JsonObject;
   readonly tools: readonly JsonObject[];
@@ -58,7 +56,7 @@ const FILE_TYPES: ReadonlyMap<string, string> = new Map([
   ["document", "application/octet-stream"],
 ]);
 
-/** A part of a user's message, as a block that the graph gets. */
+/** A part of a user's message, converted to a content block. */
 const part = v.pipe(
   v.variant(
     "type",
@@ -91,7 +89,7 @@ const part = v.pipe(
 
 const PARTS_TEXT = "must be a text or a list of parts";
 
-/** A message that the client has. Of those that are no user's and no tool's, the id is used. */
+/** A message that the client has. Only the id is used of messages that are not of the user or a tool. */
 const message = v.variant(
   "role",
   [
@@ -126,7 +124,7 @@ const resumeEntry = v.pipe(
   ),
 );
 
-/** Older clients send its members without the object around them. */
+/** Returns `configurable`. Older clients send its members without the object around them. */
 function readConfigurable(config: Json): JsonObject | undefined {
   if (!isObject(config)) return undefined;
   return isObject(config.configurable) ? config.configurable : config;
@@ -160,7 +158,6 @@ const body = v.object({
   context: withDescription(v.nullish(anyList), "What the page tells the agent"),
 });
 
-/** `RunAgentInput`. */
 export const runAgentInput: FieldSchema<AguiRequest> = v.pipe(
   body,
   v.transform(({ messages, forwardedProps: forwardedMembers, resume = null, state = {}, tools, context, ...ids }) => {
@@ -184,6 +181,6 @@ export const runAgentInput: FieldSchema<AguiRequest> = v.pipe(
   }),
 );
 
-/** Errors: invalid. */
+/** Throws `invalid`. */
 export const parseAguiRequest = (input: unknown): AguiRequest =>
   parseInput(runAgentInput, input, (finding) => new InputError([finding]));

@@ -1,4 +1,4 @@
-/** The route of AG-UI's clients. */
+/** The route for AG-UI's clients. */
 import { ServiceError } from "../../../errors.ts";
 import type { Frame } from "../../../runs/mod.ts";
 import { createReader } from "../../../streams/log.ts";

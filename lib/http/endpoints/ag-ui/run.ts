@@ -1,4 +1,4 @@
-/** Runs of AG-UI's clients: which run a request creates, or which one it finds, and the stream of its events. */
+/** Creates or finds the run of an AG-UI request, and streams its events. */
 import { nullIfNotFound } from "../../../errors.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
 import { messagesOf } from "../../../executor/messages.ts";
@@ -30,27 +30,26 @@ import { type AguiEvent, AguiMapper, createMessageSnapshots } from "./events.ts"
 import { toAguiMessages } from "./messages.ts";
 import type { AguiRequest, AguiResumeEntry } from "./requests.ts";
 
-/** The nouns of the caller. */
+/** The resources of the caller that the functions need. */
 export type AguiResources = Pick<Resources, "assistants" | "runs" | "threads">;
 
-/** What a host can set. */
+/** Options of a host. */
 export interface AguiSettings {
-  /** What becomes of a run when its client hangs up. Default `cancel`: clients stop a run in no other way. */
+  /** The effect of a disconnect on the run. Default `cancel`: clients have no other way to stop a run. */
   readonly on_disconnect?: "cancel" | "continue";
-  /** `read`: the state that clients send is ignored. Default `write`. */
+  /** `read` ignores the state that clients send. Default `write`. */
   readonly state?: "read" | "write";
-  /** True: clients before 1.0 get interrupts as `CUSTOM` `on_interrupt`, too. */
+  /** If true, clients before 1.0 get interrupts also as `CUSTOM` `on_interrupt`. */
   readonly legacy_interrupts?: boolean;
 }
 
 export interface AguiRunOptions extends AguiSettings {
   readonly assistant_id: string;
   readonly origin?: RunOrigin;
-  /** Validates what goes to the run. */
+  /** Validates the request of the run. */
   check(request: RunCreate): RunCreate;
 }
 
-/** A run, and its events. */
 export interface AguiRun {
   readonly run: Run;
   readonly events: Reader<AguiEvent>;
@@ -62,10 +61,10 @@ export const AGUI_RUN_OPTIONS: typeof RUN_EVENT_OPTIONS = {
   stream_mode: [...RUN_EVENT_MODES, "values", "tasks"],
 };
 
-/** How many runs are looked at for one with the same `runId`. */
+/** The number of runs that are searched for one with the same `runId`. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** One request. Errors: not_found, conflict, invalid, and those of a new run. */
+/** Creates or joins the run of a request. Throws `not_found`, `conflict`, `invalid`, and the errors of a new run. */
 export async function startRun(
   resources: AguiResources,
   aguiRequest: AguiRequest,
@@ -102,7 +101,7 @@ export async function startRun(
 
 const cancelsOnDisconnect = ({ on_disconnect }: AguiSettings): boolean => on_disconnect !== "continue";
 
-/** The run that an earlier request has created. */
+/** Joins the run that an earlier request created. */
 async function joinRun(
   resources: AguiResources,
   run: Run,
@@ -121,7 +120,7 @@ interface RunParts {
   readonly digest: string | null;
 }
 
-/** The request that creates a run. */
+/** Creates the request of the run. */
 function createRunRequest(
   aguiRequest: AguiRequest,
   options: AguiRunOptions,
@@ -131,7 +130,7 @@ function createRunRequest(
   return {
     assistant_id: options.assistant_id,
     ...turn,
-    // A run that answers or goes back takes no input.
+    // A run that resumes, or starts from a checkpoint, has no input.
     ...(input !== null && isObject(turn.input) ? { input: { ...input, ...turn.input } } : {}),
     ...(context ? { context } : {}),
     ...(aguiRequest.configurable ? { config: { configurable: aguiRequest.configurable } } : {}),
@@ -150,7 +149,7 @@ function createRunRequest(
   };
 }
 
-/** All messages of the thread before the run, if the client lacks some: its page, or its server, has been started again. */
+/** Returns all messages of the thread before the run if the client lacks some, because its page or server was restarted; else null. */
 function findMissingMessages(
   { ids }: AguiRequest,
   values: JsonObject,
@@ -162,7 +161,7 @@ function findMissingMessages(
   return toAguiMessages({ messages: [...messagesOf(values), ...inputMessages] });
 }
 
-/** Names a list of answers, in any order; null for none. */
+/** Returns a digest of resume entries in any order; null for an empty list. */
 async function createResumeDigest(resumeEntries: readonly AguiResumeEntry[]): Promise<string | null> {
   if (resumeEntries.length === 0) return null;
   const sorted = [...resumeEntries].sort((first, second) => (first.id < second.id ? -1 : 1));
@@ -170,8 +169,8 @@ async function createResumeDigest(resumeEntries: readonly AguiResumeEntry[]): Pr
 }
 
 /**
- * The run of an earlier request with the same `runId` and the same answers: CopilotKit answers under the id of the run that asks. A thread
- * passes its first run's metadata on: the oldest match counts.
+ * Finds the run of an earlier request with the same `runId` and the same resume entries: CopilotKit resumes under the id of the
+ * interrupted run. A thread passes the metadata of its first run on, so the oldest match counts.
  */
 async function findRun(
   { runs }: AguiResources,
@@ -181,7 +180,7 @@ async function findRun(
 ): Promise<Run | undefined> {
   const newest = (await runs.list(thread_id, { limit: MAX_SEARCHED_RUNS }).catch(nullIfNotFound)) ?? [];
   const matches = newest.filter(({ metadata: { ag_ui = null } }) => isObject(ag_ui) && ag_ui.run_id === runId);
-  // A value for all that is open, when nothing is: it is repeated.
+  // A value for all pending interrupts without a pending one is a repeated request.
   if (resume_all !== undefined && digest === null) return matches.find(isResumingRun);
   return matches.findLast(({ metadata }) => ((metadata.ag_ui as JsonObject).answers_digest ?? null) === digest);
 }
@@ -195,7 +194,10 @@ interface TurnInput {
   readonly resumeEntries: readonly AguiResumeEntry[];
 }
 
-/** What the run does: answers interrupts, takes what is new in the list of messages, or goes back in the thread. Errors: conflict. */
+/**
+ * Decides what the run does: resumes interrupts, takes new messages, or returns to an earlier checkpoint. Throws `conflict` if there is
+ * nothing to run.
+ */
 async function planTurn({
   resources,
   thread_id,
@@ -230,7 +232,7 @@ async function planTurn({
   throw conflictError("There is nothing to run: the thread has all of these messages");
 }
 
-/** Results of calls that have none in the state. */
+/** Converts the results of tool calls that have none in the state. */
 function toToolMessages(messages: readonly Json[], { results }: AguiRequest): JsonObject[] {
   const list = messages.filter(isObject);
   const answeredIds = new Set(list.map(({ tool_call_id }) => tool_call_id));
@@ -249,7 +251,7 @@ function toToolMessages(messages: readonly Json[], { results }: AguiRequest): Js
 const resumeAllInterrupts = (interrupts: readonly Interrupt[], payload: Json): AguiResumeEntry[] =>
   interrupts.map(({ id }) => ({ id, cancelled: false, payload }));
 
-/** The answers by interrupt id. Errors: conflict. */
+/** Returns the resume values by interrupt id. Throws `conflict` unless the entries match the pending interrupts. */
 function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonly AguiResumeEntry[]): JsonObject {
   const byId = new Map(resumeEntries.map((answer) => [answer.id, answer]));
   const unknownId = [...byId.keys()].find((id) => !interrupts.some((interrupt) => interrupt.id === id));
@@ -276,7 +278,7 @@ function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Js
   );
 }
 
-/** What the client's state, tools and context add to the run. */
+/** Returns the input and context that the client's state, tools and context add to the run. */
 async function readClientMembers(
   { assistants }: AguiResources,
   { state, tools, context }: AguiRequest,
@@ -294,7 +296,7 @@ async function readClientMembers(
   const input: JsonObject = Object.fromEntries(changed.filter(([key]) => acceptsMember(key)));
   const clientContext = { tools: [...tools], context: [...context] };
   if (!hasTools) return { input, context: null };
-  // Functions have no schema, and a context.
+  // Functions have no input schema. They get the tools in their context.
   if (properties === null) return { input, context: { "ag-ui": clientContext } };
   const actions = tools.map(toOpenAiTool);
   const members: JsonObject = {
@@ -306,7 +308,7 @@ async function readClientMembers(
   return { input: { ...input, ...Object.fromEntries(acceptedMembers) }, context: null };
 }
 
-/** A tool in OpenAI's form. */
+/** Converts a tool to OpenAI's form. */
 const toOpenAiTool = ({ name = "", description = "", parameters = {} }: JsonObject): JsonObject => ({
   type: "function",
   name,
@@ -322,7 +324,7 @@ interface AguiEventInput {
   readonly missingMessages?: JsonObject[] | null;
 }
 
-/** The events of a run, from its first frame. */
+/** Creates a reader of the events of a run from its first frame. */
 function createAguiEvents(
   { threads }: AguiResources,
   { run, frames, request, settings, missingMessages }: AguiEventInput,
@@ -341,7 +343,7 @@ function createAguiEvents(
     const mapped: AguiEvent[] = [];
     for (const frame of batch) {
       const lacksState = endsRun(frame) && mapper.needsState;
-      // A run that pauses at once shows no state.
+      // A run that is interrupted before its first step emits no state.
       const state = lacksState ? await threads.state(run.thread_id).catch(nullIfNotFound) : null;
       for (const event of frame.events) mapped.push(...mapper.map(event, state?.values));
     }
@@ -362,5 +364,5 @@ function createAguiEvents(
   }, runEvents.leave);
 }
 
-/** Nothing follows these. */
+/** Returns true for the last event of a run. */
 export const isLast = ({ type }: AguiEvent): boolean => type === "RUN_FINISHED" || type === "RUN_ERROR";

@@ -1,4 +1,4 @@
-/** Turns of chats: which run a request of the AI SDK starts, or which one it finds. The state of the thread decides, not the client's history. */
+/** Turns of chats: starts or finds the run of a request of the AI SDK. The state of the thread decides, not the client's history. */
 import { nullIfNotFound } from "../../../errors.ts";
 import type { ThreadState } from "../../../executor/contract.ts";
 import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
@@ -24,7 +24,7 @@ import {
   requireRegenerationCheckpoint,
   rethrowAsNotFound,
 } from "../states.ts";
-import type { AnsweredInterrupt, OpenInterrupt } from "./chunks.ts";
+import type { AnsweredInterrupt, PendingInterrupt } from "./chunks.ts";
 import { buildTurns, createReplyId } from "./messages.ts";
 import type { ApprovalResponse, ChatRequest, UserMessage } from "./requests.ts";
 import {
@@ -47,37 +47,37 @@ export interface ChatStream {
   readonly frames: Reader<Frame>;
 }
 
-/** What a host can set. */
+/** Options of a host. */
 export interface ChatSettings {
   /**
-   * What pages see of agents that are tools of another one: nothing but their result, or what they say so far, as preliminary output of
-   * the call. Default `hidden`.
+   * The output of agents that run as tools: only their result (`hidden`), or their text so far as preliminary output of the tool
+   * call. Default `hidden`.
    */
   readonly subagents?: "hidden" | "preliminary";
 }
 
-/** What the route adds to the run. */
+/** The members that the route adds to the run. */
 export interface ChatRunOptions extends ChatSettings {
   readonly assistant_id: string;
   readonly origin?: RunOrigin;
   /** The caller's members of the run, validated. */
   readonly members?: Pick<RunCreate, "context" | "config" | "metadata">;
-  /** How long after its end a run is replayed. */
+  /** The time after its end in which a run is replayed, in milliseconds. */
   readonly replay_ms?: number;
-  /** Absent: only runs that are active are followed. */
+  /** Absent: only active runs are replayed. */
   readonly now?: () => number;
 }
 
 const REPLAY_MS = 300_000;
 
-/** The head of a thread as far as turns need it. */
+/** The members of the thread's head that turns use. */
 interface ChatThreadHead {
   readonly state: ThreadState | null;
   readonly messages: readonly Json[];
-  readonly interrupts: readonly OpenInterrupt[];
+  readonly interrupts: readonly PendingInterrupt[];
 }
 
-/** One request. Errors: not_found, conflict, invalid, and those of a new run. */
+/** Starts or finds the turn of a request. Throws `not_found`, `conflict`, `invalid`, and the errors of a new run. */
 export async function startTurn(
   resources: ChatResources,
   chat: ChatRequest,
@@ -98,27 +98,27 @@ export async function startTurn(
 }
 
 class TurnStarter {
-  private readonly resources: ChatResources;
-  private readonly chat: ChatRequest;
-  private readonly origin: ChatRunOptions;
-  private readonly thread_id: string;
-  private readonly head: ChatThreadHead;
+  readonly #resources: ChatResources;
+  readonly #chat: ChatRequest;
+  readonly #options: ChatRunOptions;
+  readonly #thread_id: string;
+  readonly #head: ChatThreadHead;
 
   constructor(
     resources: ChatResources,
     chat: ChatRequest,
-    origin: ChatRunOptions,
+    options: ChatRunOptions,
     thread: { thread_id: string; head: ChatThreadHead },
   ) {
-    this.resources = resources;
-    this.chat = chat;
-    this.origin = origin;
-    this.thread_id = thread.thread_id;
-    this.head = thread.head;
+    this.#resources = resources;
+    this.#chat = chat;
+    this.#options = options;
+    this.#thread_id = thread.thread_id;
+    this.#head = thread.head;
   }
 
   async submit(user: UserMessage): Promise<ChatStream> {
-    const { messages, interrupts } = this.head;
+    const { messages, interrupts } = this.#head;
     const index = findMessageIndex(messages, user.id);
     const key = `submit ${user.id} ${await hashSha256(JSON.stringify(user.content))}`;
     const extraMembers: JsonObject =
@@ -126,29 +126,29 @@ class TurnStarter {
     const input: JsonObject = { messages: [{ type: "human", id: user.id, content: user.content, ...extraMembers }] };
     if (index >= 0) {
       if (hasSameContent(messages[index] as JsonObject, user.content))
-        return await this.attachToRun(createReplyId(user.id));
-      const checkpoint_id = await requireCheckpointBefore(this.resources, this.thread_id, messages, index);
-      return await this.run({ input, checkpoint_id: checkpoint_id }, `${key} ${this.checkpoint}`);
+        return await this.#attachToRun(createReplyId(user.id));
+      const checkpoint_id = await requireCheckpointBefore(this.#resources, this.#thread_id, messages, index);
+      return await this.#run({ input, checkpoint_id }, `${key} ${this.#checkpoint}`);
     }
-    if (interrupts.length === 0) return await this.run({ input }, key);
-    // The page shows questions, and all of them are closed: its text is for none of those that are open.
+    if (interrupts.length === 0) return await this.#run({ input }, key);
+    // The page shows interrupts, and none of them is pending: its text answers none of the pending ones.
     const { shown_interrupt_ids } = user;
     if (shown_interrupt_ids.length > 0 && !interrupts.some(({ id }) => shown_interrupt_ids.includes(id))) {
       throw notPendingError("The question is not open any more. Reload the chat");
     }
     const answered = answerWithText(interrupts, user.text);
-    return await this.resume(answered, key, { message_id: createReplyId(user.id), user: user.uiMessage });
+    return await this.#resume(answered, key, { message_id: createReplyId(user.id), user: user.uiMessage });
   }
 
   async regenerate(user_id: string): Promise<ChatStream> {
-    if (!this.head.state) throw conflictError("There is nothing to regenerate: the chat is empty");
-    const from = await requireRegenerationCheckpoint(this.resources, this.thread_id, user_id);
-    const request = { checkpoint_id: from, metadata: createTurnMetadata(createReplyId(user_id)) };
-    return await this.run(request, `regenerate ${user_id} ${this.checkpoint}`);
+    if (!this.#head.state) throw conflictError("There is nothing to regenerate: the chat is empty");
+    const checkpoint_id = await requireRegenerationCheckpoint(this.#resources, this.#thread_id, user_id);
+    const request = { checkpoint_id, metadata: createTurnMetadata(createReplyId(user_id)) };
+    return await this.#run(request, `regenerate ${user_id} ${this.#checkpoint}`);
   }
 
   async answer(resume: JsonObject, approvals: ReadonlyMap<string, ApprovalResponse>): Promise<ChatStream> {
-    const questions = this.head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
+    const answered = this.#head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
       if (Object.hasOwn(resume, id)) return [{ id, value, answer: resume[id] as Json }];
       const approval = approvalOf(value);
       const responses = approval?.actions.map((_action, k) => approvals.get(`${id}:${k}`)) ?? [];
@@ -160,65 +160,65 @@ class TurnStarter {
       });
       return [{ id, value, answer: decisionsAnswer(approval, decisions), answered_there: true }];
     });
-    if (questions.length === 0) throw notPendingError("None of the answers is for a question that is open");
-    const user_id = await this.findTurnMessageId();
-    const answers = questions.map(({ id, answer = null }): Json => [id, answer]);
-    const key = `answer ${this.checkpoint} ${await hashSha256(JSON.stringify(answers))}`;
-    return await this.resume(questions, key, { message_id: user_id });
+    if (answered.length === 0) throw notPendingError("None of the answers is for a question that is open");
+    const user_id = await this.#findTurnMessageId();
+    const answers = answered.map(({ id, answer = null }): Json => [id, answer]);
+    const key = `answer ${this.#checkpoint} ${await hashSha256(JSON.stringify(answers))}`;
+    return await this.#resume(answered, key, { message_id: user_id });
   }
 
-  /** The message that waits for the answer. */
-  private async findTurnMessageId(): Promise<string> {
-    const { answers } = await readAnswers(this.resources, this.thread_id, 20);
-    const human = findLastHumanMessageId(this.head.messages);
+  /** Returns the id of the message that the response continues. */
+  async #findTurnMessageId(): Promise<string> {
+    const { answers } = await readAnswers(this.#resources, this.#thread_id, 20);
+    const human = findLastHumanMessageId(this.#head.messages);
     const last = answers.at(-1);
-    // A text that was an answer began a message, which the state does not have.
-    const isLater = last?.user !== undefined && this.isAfterHuman(last.after);
+    // A text that was a resume value started a message, which the state does not have.
+    const isLater = last?.user !== undefined && this.#isAfterHuman(last.after);
     return isLater ? last.message_id : createReplyId(human ?? "start");
   }
 
-  private isAfterHuman(after: string | null): boolean {
-    const { messages } = this.head;
+  #isAfterHuman(after: string | null): boolean {
+    const { messages } = this.#head;
     const indexes = [(id: Json) => id === after, (_id: Json, type: Json) => type === "human"].map((matches) =>
       messages.findLastIndex((message) => isObject(message) && matches(message.id ?? null, message.type ?? null)),
     );
     return (indexes[0] as number) >= (indexes[1] as number);
   }
 
-  private async resume(
-    questions: readonly AnsweredInterrupt[],
+  async #resume(
+    answered: readonly AnsweredInterrupt[],
     key: string,
     turnMembers: { readonly message_id: string; readonly user?: UserMessage["uiMessage"] },
   ): Promise<ChatStream> {
-    const last = this.head.messages.findLast((message) => isObject(message) && typeof message.id === "string") as
+    const last = this.#head.messages.findLast((message) => isObject(message) && typeof message.id === "string") as
       | JsonObject
       | undefined;
     const { tool_calls } = last ?? {};
-    const answeredById = new Map(questions.map((question) => [question.id, question]));
+    const answeredById = new Map(answered.map((interrupt) => [interrupt.id, interrupt]));
     const metadata = createAnswerMetadata({
       ...turnMembers,
-      checkpoint_id: this.checkpoint || null,
+      checkpoint_id: this.#checkpoint || null,
       after: (last?.id as string | undefined) ?? null,
-      questions: this.head.interrupts.map(({ id, value }) => answeredById.get(id) ?? { id, value }),
+      questions: this.#head.interrupts.map(({ id, value }) => answeredById.get(id) ?? { id, value }),
       ...(tool_calls === undefined ? {} : { calls: tool_calls }),
     });
-    const answers = Object.fromEntries(questions.map(({ id, answer = null }) => [id, answer]));
-    const command = { resume: answers, expected_answers: toExpectedAnswers(this.head.state?.interrupts ?? []) };
+    const answers = Object.fromEntries(answered.map(({ id, answer = null }) => [id, answer]));
+    const command = { resume: answers, expected_answers: toExpectedAnswers(this.#head.state?.interrupts ?? []) };
     const request: Partial<RunCreate> = { command, strict_resume: true, metadata };
     try {
-      return await this.run({ ...request, multitask_strategy: "reject" }, key);
+      return await this.#run({ ...request, multitask_strategy: "reject" }, key);
     } catch (error) {
       throwIfNoLongerPending(error);
       throw error;
     }
   }
 
-  private get checkpoint(): string {
-    return this.head.state?.checkpoint?.checkpoint_id ?? "";
+  get #checkpoint(): string {
+    return this.#head.state?.checkpoint?.checkpoint_id ?? "";
   }
 
-  private async run(request: Partial<RunCreate>, key: string): Promise<ChatStream> {
-    const { members = {}, origin, assistant_id, subagents } = this.origin;
+  async #run(request: Partial<RunCreate>, key: string): Promise<ChatStream> {
+    const { members = {}, origin, assistant_id, subagents } = this.#options;
     const create: RunCreate = {
       assistant_id,
       ...members,
@@ -230,42 +230,40 @@ class TurnStarter {
       if_not_exists: "create",
       on_disconnect: "continue",
     };
-    // The same request again finds its run, also before the state has the message.
-    const idempotency = { route: `/ai/${this.thread_id}`, key: await hashSha256(key), body_hash: "" };
-    const { run, frames } = await this.resources.runs
-      .stream(this.thread_id, create, { ...origin, idempotency })
+    // A repeated request finds its run, even before the state has the message.
+    const idempotency = { route: `/ai/${this.#thread_id}`, key: await hashSha256(key), body_hash: "" };
+    const { run, frames } = await this.#resources.runs
+      .stream(this.#thread_id, create, { ...origin, idempotency })
       .catch(rethrowAsNotFound);
-    const prelude = await this.interrupts(run, frames, request.command ? this.head.messages : undefined);
+    const prelude = await this.#openStream(run, frames, request.command ? this.#head.messages : undefined);
     return { run, frames: prelude };
   }
 
-  private async interrupts(
-    run: Run,
-    frames: Reader<Frame>,
-    messagesAnswered?: readonly Json[],
-  ): Promise<Reader<Frame>> {
+  async #openStream(run: Run, frames: Reader<Frame>, messagesAnswered?: readonly Json[]): Promise<Reader<Frame>> {
     try {
-      const prelude = await createPrelude(this.resources, run, this.chat.ai_sdk, messagesAnswered);
+      const prelude = await createPrelude(this.#resources, run, this.#chat.ai_sdk, messagesAnswered);
       if (!prelude) throw conflictError("The run of this message came from another client");
-      return createChunkFrames(run, prelude, frames, { clientHasAnswer: this.chat.action.type === "answer" });
+      return createChunkFrames(run, prelude, frames, { clientHasAnswer: this.#chat.action.type === "answer" });
     } catch (error) {
       frames.leave();
       throw error;
     }
   }
 
-  /** The message of a turn that has begun: from its run, or whole from the state. */
-  private async attachToRun(message_id: string): Promise<ChatStream> {
-    const { resources, chat, thread_id, head } = this;
+  /** Streams the message of an existing turn: from its run, or whole from the state. */
+  async #attachToRun(message_id: string): Promise<ChatStream> {
+    const resources = this.#resources;
+    const thread_id = this.#thread_id;
+    const head = this.#head;
     const { newestRuns, answers } = await readAnswers(resources, thread_id);
     const run = newestRuns.findLast((candidate) => findMessageId(candidate) === message_id);
-    const { assistant_id } = this.origin;
+    const { assistant_id } = this.#options;
     await requireAssistant(resources, run, assistant_id);
-    if (run && run === newestRuns.at(-1) && canReplay(run, this.origin)) {
+    if (run && run === newestRuns.at(-1) && canReplay(run, this.#options)) {
       const { frames } = await resources.runs.joinStream(thread_id, run.run_id);
-      return { run, frames: await this.interrupts(run, frames) };
+      return { run, frames: await this.#openStream(run, frames) };
     }
-    const turns = buildTurns(head.messages, head.interrupts, { answers, version: chat.ai_sdk });
+    const turns = buildTurns(head.messages, head.interrupts, { answers, version: this.#chat.ai_sdk });
     const turn = turns.find((candidate) => candidate.message_id === message_id);
     if (!turn) throw conflictError("The message has no answer");
     return { run: run ?? null, frames: createFinishedMessageFrames(run ?? null, { ...turn, thread_id }) };
@@ -274,8 +272,11 @@ class TurnStarter {
 
 const omitTurn = ({ ai: _, ...metadata }: JsonObject): JsonObject => metadata;
 
-/** A text as the answer: of one plain question, or the reason why all approvals are rejected. Errors: conflict. */
-function answerWithText(interrupts: readonly OpenInterrupt[], text: string): AnsweredInterrupt[] {
+/**
+ * Answers interrupts with a text: the only plain interrupt, or as the reason for rejecting all approvals. Throws `conflict` for several
+ * other interrupts.
+ */
+function answerWithText(interrupts: readonly PendingInterrupt[], text: string): AnsweredInterrupt[] {
   const approvals = interrupts.map(({ value }) => approvalOf(value));
   const [only] = interrupts;
   if (interrupts.length === 1 && only && !approvals[0]) return [{ id: only.id, value: only.value, answer: text }];
@@ -291,14 +292,14 @@ function canReplay(run: Run, { now, replay_ms = REPLAY_MS }: Pick<ChatRunOptions
   return isActive(run) || (now !== undefined && now() - Date.parse(run.updated_at) < replay_ms);
 }
 
-/** What a page follows after a reload, or after its connection broke. */
+/** The options of a page that resumes a stream after a reload or a broken connection. */
 export interface ResumeOptions extends Pick<ChatRunOptions, "now" | "replay_ms"> {
   readonly ai_sdk: ChatRequest["ai_sdk"];
-  /** `Last-Event-ID`. */
+  /** The header `Last-Event-ID`. */
   readonly last_event_id: string | null;
 }
 
-/** The message of the newest run, from its beginning or after what the client has seen; null if there is nothing to follow. */
+/** Streams the message of the newest run, from the start or after the last event of the client; null if there is nothing to follow. */
 export async function resumeTurn(
   resources: ChatResources,
   chat_id: string,
@@ -307,7 +308,7 @@ export async function resumeTurn(
   const thread_id = await resources.threads.idOf(chat_id);
   const newest = await resources.runs.list(thread_id, { limit: 20 }).catch(nullIfNotFound);
   const { last_event_id } = options;
-  // A client that has seen a run goes on with it, whatever came after.
+  // A client with events of a run continues with that run, even if later ones exist.
   const run = newest?.find((candidate) => namesRun(last_event_id, candidate)) ?? newest?.[0];
   if (!run || findMessageId(run) === null) return null;
   const resumePoint: ResumePoint | null = parseResumePoint(last_event_id, run);

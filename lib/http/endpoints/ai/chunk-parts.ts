@@ -1,30 +1,30 @@
-/** Single chunks of the AI SDK's UI message stream. */
+/** Creates single chunks of the AI SDK's UI message stream. */
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 
-/** One chunk, as the AI SDK reads it after `data: `. */
+/** A chunk, as the AI SDK reads it after `data: `. */
 export interface UIMessageChunk {
   readonly type: string;
   readonly [member: string]: Json;
 }
 
-/** The version of `ai` that reads the chunks. Unknown types fail there. */
+/** The version of `ai` that reads the chunks. It fails on unknown types. */
 export type AiVersion = 5 | 6 | 7;
 
-/** An interrupt. */
+/** A pending interrupt. */
 export interface PendingInterrupt {
   readonly id: string;
   readonly value: Json;
 }
 
-/** How a call is named in its chunks. */
+/** The name of a tool call in its chunks. */
 interface NamedCall {
   readonly name: string;
-  /** Made for an approval that names no call of the message. */
+  /** True if it was created for an approval that matches no call of the message. */
   readonly isSynthetic?: boolean;
 }
 
-/** The graph runs its tools itself: without this, clients send finished tools back, without end. */
+/** The graph runs its tools itself. Without this member, clients send finished tools back in a loop. */
 export const PROVIDER_EXECUTED: JsonObject = { providerExecuted: true };
 
 const isIdentifier = (name: string): boolean => /^[A-Za-z_$][\w$]*$/.test(name);
@@ -36,7 +36,6 @@ export const createFinishChunk = (finishReason: string, usage: Json): UIMessageC
 
 const FINISH_REASONS: Readonly<Record<string, string>> = { length: "length", content_filter: "content-filter" };
 
-/** Converts the reason why a model has stopped. */
 export const toFinishReason = (reason: string): string => FINISH_REASONS[reason] ?? "stop";
 
 export const createInterruptChunk = (data: {
@@ -102,7 +101,7 @@ const FILE_TYPES: Readonly<Record<string, string>> = {
   file: "application/octet-stream",
 };
 
-/** Converts a content block with data or an address to a part `file`; null for any other block. */
+/** Converts a content block with data or a URL to a part `file`; null for any other block. */
 export function toFileChunk({ type, mime_type, data, url }: JsonObject): UIMessageChunk | null {
   const mediaType = typeof mime_type === "string" ? mime_type : FILE_TYPES[String(type)];
   if (mediaType === undefined) return null;

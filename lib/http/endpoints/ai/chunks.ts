@@ -1,4 +1,4 @@
-/** Chunks of the AI SDK's UI message stream, made from the events of runs. */
+/** Maps the events of runs to chunks of the AI SDK's UI message stream. */
 import { addNumbers } from "../../../executor/message-merge.ts";
 import { type Action, approvalOf } from "../../../executor/questions.ts";
 import { isObject, type Json } from "../../../json.ts";
@@ -19,16 +19,16 @@ import {
 import { SubagentOutputs } from "./subagents.ts";
 import { ToolCalls } from "./tool-calls.ts";
 
-export type { AiVersion, PendingInterrupt as OpenInterrupt, UIMessageChunk } from "./chunk-parts.ts";
+export type { AiVersion, PendingInterrupt, UIMessageChunk } from "./chunk-parts.ts";
 
-/** An interrupt that was pending, and its resume value as the graph got it; without a value it stays pending. */
+/** An interrupt that was pending, and its resume value as the graph got it. Without a value it stays pending. */
 export interface AnsweredInterrupt extends PendingInterrupt {
   readonly answer?: Json;
   /** The client that sent the answer has it in its message. Stored in the metadata of runs, so the name stays. */
   readonly answered_there?: boolean;
 }
 
-/** Namespaces of subagents: a tool's own model and graph. */
+/** Returns true for the namespace of a subagent: the model or graph of a tool. */
 export const isSubagent = (namespace: readonly string[]): boolean =>
   namespace.some((part) => /^(?:tools|task):/.test(part));
 
@@ -36,8 +36,8 @@ type MessageEvent = Extract<RunEvent, { readonly message_id: string }>;
 type PartEvent = Exclude<MessageEvent, { readonly type: "message-open" | "message-close" | "tool-result" }>;
 
 /**
- * Maps the events of the runs of one message, in their order. One AI message of the graph is one step; messages that are written at
- * the same time follow each other.
+ * Maps the events of the runs of one message, in their order. One AI message of the graph is one step. Chunks of messages that are
+ * written concurrently are emitted one message after the other.
  */
 export class UIMessageMapper {
   readonly #version: AiVersion;
@@ -49,11 +49,9 @@ export class UIMessageMapper {
   #isStepOpen = false;
   /** The AI message that is open; null between two messages. */
   #current: string | null = null;
-  /** The newest AI message. */
   #newest = "";
-  /** Events of other messages, until the open one ends. */
+  /** Events of other messages, queued until the open one ends. */
   #queuedEvents: RunEvent[] = [];
-  /** The ids of pending interrupts. */
   #pendingIds: string[] = [];
   #hasFailed = false;
   #reason = "stop";
@@ -63,7 +61,7 @@ export class UIMessageMapper {
     this.#version = version;
   }
 
-  /** What the mapped messages have used so far; null without usage. */
+  /** Returns the usage of the mapped messages; null without usage. */
   get usage(): Json {
     return this.#usage;
   }
@@ -75,7 +73,7 @@ export class UIMessageMapper {
     return this.#mapMessageEvent(event);
   }
 
-  /** Maps the interrupts of earlier runs with the resume values that the next run takes. */
+  /** Maps the interrupts of earlier runs with the resume values that the next run gets. */
   mapAnswers(interrupts: readonly AnsweredInterrupt[]): UIMessageChunk[] {
     const chunks = this.#closeStep();
     // A response sets the state of its call, so all of them come before the outputs that follow from them.
@@ -98,7 +96,7 @@ export class UIMessageMapper {
     return [...chunks, ...denied];
   }
 
-  /** Ends the message: with pending interrupts, or with calls that never ran. */
+  /** Ends the message: with pending interrupts, or with tool calls that never ran. */
   close(): UIMessageChunk[] {
     const calls = this.#pendingIds.length > 0 ? this.#approveOthers() : this.#calls.endOpen();
     return [...calls, ...this.#closeStep()];
@@ -106,7 +104,7 @@ export class UIMessageMapper {
 
   #mapRunEvent(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
     switch (event.type) {
-      case "question":
+      case "interrupt":
         return this.#mapInterrupt(event);
       case "custom":
         return [toCustomChunk(event.data)];
@@ -135,7 +133,7 @@ export class UIMessageMapper {
   }
 
   #end(status: string): UIMessageChunk[] {
-    // Runs have these statuses when a client has cancelled them. A run that asks ends with success.
+    // A cancelled run has one of these statuses. An interrupted run ends with `success`.
     if (status === "interrupted" || status === "rollback") {
       this.#pendingIds = [];
       return [...this.close(), { type: "abort", reason: "cancelled" }, createFinishChunk("other", this.#usage)];
@@ -177,7 +175,7 @@ export class UIMessageMapper {
     return chunks;
   }
 
-  /** Ends the open message, and maps what has waited for that. */
+  /** Ends the open message, and maps the events that were queued for its end. */
   #closeMessage({ reason, usage }: Extract<RunEvent, { type: "message-close" }>): UIMessageChunk[] {
     this.#current = null;
     this.#reason = toFinishReason(reason);
@@ -212,11 +210,11 @@ export class UIMessageMapper {
 
   #mapToolResult(event: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
     if (!this.#calls.has(event.tool_call_id)) {
-      // Its call may not be complete, or in a message that waits for the one that is open.
+      // Its call can be incomplete, or part of a message that is queued behind the open one.
       if (this.#current !== null) this.#queuedEvents.push(event);
       return [];
     }
-    // The last part is the node of the tools itself.
+    // The last level is the tool node itself.
     return isSubagent(event.namespace.slice(0, -1)) ? [] : this.#calls.mapResult(event);
   }
 
@@ -224,12 +222,12 @@ export class UIMessageMapper {
     if (!this.#pendingIds.includes(id)) this.#pendingIds.push(id);
     const actions = this.#findActions(value);
     if (!actions) return [createInterruptChunk({ id, value, open: true })];
-    // A run that answers another interrupt raises this one again.
+    // A run that resumes another interrupt raises this one again.
     if (this.#calls.asksApproval(id)) return [];
     return actions.flatMap((action, index) => this.#calls.requestApproval(`${id}:${index}`, action, this.#newest));
   }
 
-  /** Returns the actions that an interrupt asks to approve; undefined for any other interrupt, and where pages know no approvals. */
+  /** Returns the actions that an interrupt asks to approve; undefined for any other interrupt, and for versions without approvals. */
   #findActions(value: Json): readonly Action[] | undefined {
     return this.#version === 5 ? undefined : approvalOf(value)?.actions;
   }
@@ -248,7 +246,7 @@ export class UIMessageMapper {
   }
 }
 
-/** The messages of an attempt that no update has confirmed: if the attempt is lost, the next one writes them anew. */
+/** The messages of an attempt that no update has confirmed. If the attempt is lost, the next one writes them again. */
 class UnconfirmedMessages {
   readonly #ids = new Set<string>();
   #hasStarted = false;
@@ -259,7 +257,7 @@ class UnconfirmedMessages {
     this.#ids.add(id);
   }
 
-  /** The messages in an update are stored. */
+  /** Removes the messages of an update, which are stored. */
   confirm(values: Json): void {
     for (const message of isObject(values) ? Object.values(values).flat() : []) {
       if (isObject(message) && typeof message.id === "string") this.#ids.delete(message.id);

@@ -1,4 +1,4 @@
-/** The parts of a UI message, made of the chunks of whole messages as the AI SDK makes them. */
+/** Builds the parts of a UI message from the chunks of whole messages, as the AI SDK does. */
 import type { Json, JsonObject } from "../../../json.ts";
 import type { UIMessageChunk } from "./chunks.ts";
 

@@ -1,4 +1,4 @@
-/** UI messages of the AI SDK, made from the state of a thread and the answers that its runs have taken. */
+/** Builds UI messages of the AI SDK from the state of a thread and the answers of its runs. */
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
@@ -7,7 +7,7 @@ import { type AiVersion, type PendingInterrupt, toFileChunk, type UIMessageChunk
 import { type AnsweredInterrupt, UIMessageMapper } from "./chunks.ts";
 import { buildParts } from "./message-parts.ts";
 
-/** A message as the AI SDK keeps it. */
+/** A message as the AI SDK stores it. */
 export interface UIMessage {
   readonly id: string;
   readonly role: "user" | "assistant";
@@ -15,30 +15,30 @@ export interface UIMessage {
   readonly parts: readonly JsonObject[];
 }
 
-/** Where a run took answers: after the message `after` of the state. */
+/** The position at which a run resumed: after the message `after` of the state. */
 export interface AnswerPoint {
   readonly message_id: string;
   /** Null: the thread had no messages. */
   readonly after: string | null;
-  /** All that were open. */
+  /** All interrupts that were pending. */
   readonly questions: readonly AnsweredInterrupt[];
-  /** The calls of that message when it asked: middleware removes those that a rejection skips. */
+  /** The tool calls of that message at the interrupt: middleware removes those that a rejection skips. */
   readonly calls?: Json;
-  /** The message whose text is the answer. The graph gets it as the answer only, so the state does not have it. */
+  /** The message whose text was the resume value. The graph gets only the value, so the state does not have the message. */
   readonly user?: UIMessage;
 }
 
-/** What `toUIMessages` knows beside the state. */
+/** The input of `toUIMessages` beside the state. */
 export interface MessageOptions {
-  /** In the order of the runs. */
+  /** The answers in the order of their runs. */
   readonly answers?: readonly AnswerPoint[];
-  /** A run of the thread is active: calls without an output are not over. */
+  /** True if a run of the thread is active: tool calls without an output are not ended. */
   readonly active?: boolean;
-  /** By message id. */
+  /** Metadata by message id. */
   readonly metadata?: ReadonlyMap<string, JsonObject>;
 }
 
-/** A message of the state, and the message of the page that answers it. */
+/** A message of the state, and the page's message that responds to it. */
 export interface Turn {
   readonly user: UIMessage | null;
   readonly message_id: string;
@@ -46,12 +46,12 @@ export interface Turn {
   readonly mapper: UIMessageMapper;
 }
 
-/** The id of the message that answers a message: the same for every run of the turn. */
+/** Returns the id of the message that responds to a user message: the same for every run of the turn. */
 export const createReplyId = (user_id: string): string => `reply-${user_id}`;
 
 const isHumanMessage = (message: JsonObject): boolean => message.type === "human";
 
-/** Returns the turns of a list of messages; `interrupts` are open after it. */
+/** Returns the turns of a list of messages; `interrupts` are pending after it. */
 export function buildTurns(
   messages: readonly Json[],
   interrupts: readonly PendingInterrupt[],
@@ -88,7 +88,7 @@ class TurnBuilder {
     for (const event of this.#events.mapWholeMessage(originalMessage)) turn.chunks.push(...turn.mapper.map(event));
   }
 
-  /** Adds the answers that runs have taken after this message; null: before the first one. */
+  /** Adds the answers that runs got after this message; null: before the first one. */
   addAnswers(after: string | null): void {
     for (const point of this.#answers.filter((answer) => answer.after === after)) {
       const turn = this.turns.at(-1) ?? this.#startTurn(point.message_id, null);
@@ -100,7 +100,7 @@ class TurnBuilder {
     }
   }
 
-  /** Adds the interrupts that are open. Ends the last message, unless a run is active. */
+  /** Adds the pending interrupts. Ends the last message, unless a run is active. */
   end(interrupts: readonly PendingInterrupt[], isActive: boolean): void {
     const last =
       this.turns.at(-1) ?? (interrupts.length > 0 ? this.#startTurn(createReplyId("start"), null) : undefined);
@@ -121,14 +121,14 @@ class TurnBuilder {
 
 function addInterrupts(turn: Turn, interrupts: readonly PendingInterrupt[]): void {
   for (const { id, value } of interrupts) {
-    turn.chunks.push(...turn.mapper.map({ type: "question", namespace: [], id, value }));
+    turn.chunks.push(...turn.mapper.map({ type: "interrupt", namespace: [], id, value }));
   }
   if (interrupts.length > 0) turn.chunks.push(...turn.mapper.close());
 }
 
 /**
- * The messages of a thread for the first render of a page: what `useChat` has after the stream of its last run. `interrupts`: the
- * open ones of the state.
+ * Returns the messages of a thread for the first render of a page: those that `useChat` has after the stream of the last run.
+ * `interrupts` are the pending ones of the state.
  *
  * @example
  * ```ts
@@ -163,7 +163,7 @@ export function toUIMessages(
   });
 }
 
-/** A human message of the state as a message of the page. */
+/** Converts a human message of the state to a message of the page. */
 function toUserMessage({ id, content = "", additional_kwargs }: JsonObject): UIMessage {
   const text: Json[] = typeof content === "string" ? [{ type: "text", text: content }] : [];
   const blocks = Array.isArray(content) ? content : text;

@@ -1,44 +1,44 @@
 /**
- * Chats of the AI SDK for hosts with routes of their own: chunks of `useChat` from a run, its messages from a thread, and the run of
- * a request. The handler of `greenroom/server` has them at `/ai/{assistant_id}/chat`.
+ * Chats of the AI SDK for hosts with their own routes: maps a run to chunks for `useChat` and a thread to its messages, and creates the
+ * run of a request. The handler of `greenroom/server` serves them at `/ai/{assistant_id}/chat`.
  * @module
  */
 import type { Json } from "../../../json.ts";
 import type { Frame, Run, RunCreate } from "../../../runs/mod.ts";
 import { incompleteStreamError, RUN_EVENT_OPTIONS, RunEventMapper } from "../run-events.ts";
 import { type ChatSettings, startTurn } from "./chat.ts";
-import { type AiVersion, type OpenInterrupt, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
+import { type AiVersion, type PendingInterrupt, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
 import { buildTurns } from "./messages.ts";
 import { parseChatRequest, readRunMembers } from "./requests.ts";
 import type { ChatResources } from "./turn.ts";
 
 export type { ChatSettings } from "./chat.ts";
-export type { AiVersion, OpenInterrupt, UIMessageChunk } from "./chunks.ts";
+export type { AiVersion, PendingInterrupt, UIMessageChunk } from "./chunks.ts";
 export { type AnswerPoint, type MessageOptions, toUIMessages, type UIMessage } from "./messages.ts";
 export { type ModelMessage, toModelMessages } from "./model-messages.ts";
-export type { ChatResources as ChatNouns } from "./turn.ts";
+export type { ChatResources } from "./turn.ts";
 
 /** The members of a run whose frames `toUIMessageStream` reads. */
 export const CHAT_RUN: Pick<RunCreate, "stream_mode" | "stream_subgraphs" | "stream_resumable"> = RUN_EVENT_OPTIONS;
 
-/** What a stream of chunks begins with. */
+/** The first chunks of a stream. */
 export interface UIMessageStreamOptions {
-  /** Of the message. The same in every replay, or pages show the message twice. */
+  /** The id of the message. It must be the same in every replay, or pages show the message twice. */
   readonly messageId: string;
   readonly messageMetadata?: Json;
   /** The version of `ai` of the page. Default 7. */
   readonly version?: AiVersion;
-  /** Messages of the state that earlier runs of the turn have left: shown first. */
+  /** Messages of the state from earlier runs of the turn. They are emitted first. */
   readonly before?: readonly Json[];
-  /** The same, for a page that has them already: only the results of their calls are shown. */
+  /** Such messages for a page that already has them. Only the results of their tool calls are emitted. */
   readonly calls?: readonly Json[];
-  /** The questions that were open after them. */
-  readonly questions?: readonly OpenInterrupt[];
+  /** The interrupts that were pending after these messages. */
+  readonly questions?: readonly PendingInterrupt[];
 }
 
 /**
- * The chunks of a run for `useChat`. `frames` are all frames of a run with the members of `CHAT_RUN`. Throws if they stop before the end of
- * the run, as when the service stops: break the connection then, because an end would look complete.
+ * Maps all frames of a run with the members of `CHAT_RUN` to chunks for `useChat`. Throws if the frames stop before the end of the run, as
+ * when the service stops: break the connection then, because an end would look complete.
  *
  * @example
  * ```ts
@@ -65,11 +65,11 @@ export async function* toUIMessageStream(
   throw incompleteStreamError();
 }
 
-/** A turn of a chat. */
+/** The run and the response of a turn. */
 export interface ChatTurn {
   /** Null: the message was complete, and no run of the chat wrote it last. */
   readonly run: Run | null;
-  /** The response of a route: `data: {chunk}` for each chunk. It fails if the service stops. */
+  /** The body of the response: `data: {chunk}` for each chunk. It fails if the service stops. */
   readonly stream: ReadableStream<Uint8Array>;
 }
 
@@ -82,9 +82,9 @@ export const CHAT_HEADERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * The turn that a request of the AI SDK's chat transport starts, or finds: as `POST /ai/{assistant_id}/chat`. `nouns`: the service, or
- * `service.as` for one user. `body`: the parsed body. Errors: bad_request, invalid, not_found, conflict, and those of a new run;
- * answer them with their text, because pages show the whole body of an error.
+ * Starts or finds the turn of a request of the AI SDK's chat transport, as `POST /ai/{assistant_id}/chat` does. `resources` is the
+ * service, or `service.as` for one user. `body` is the parsed body. Throws `bad_request`, `invalid`, `not_found`, `conflict`, and the
+ * errors of a new run: respond with their text, because pages show the whole body of an error.
  *
  * @example
  * ```ts

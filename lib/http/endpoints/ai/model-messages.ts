@@ -1,4 +1,4 @@
-/** Messages of a thread as the models of the AI SDK take them. */
+/** Converts messages of a thread to input of the AI SDK's models. */
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { toContentText } from "../states.ts";
 import { toFileChunk } from "./chunk-parts.ts";
@@ -33,8 +33,8 @@ export type ModelMessage =
   | { role: "tool"; content: ToolResultPart[] };
 
 /**
- * The messages of a thread for `streamText` and `generateText`, with calls of tools and their results. Calls without a result are left
- * out: models refuse them.
+ * Converts the messages of a thread for `streamText` and `generateText`, with tool calls and their results. Omits tool calls without a
+ * result, because models refuse them.
  *
  * @example
  * ```ts
@@ -82,7 +82,7 @@ function createAssistantMessages(text: string, calls: ToolCallPart[]): ModelMess
   return text === "" ? [] : [{ role: "assistant", content: text }];
 }
 
-/** None for the result of a call that no message has. */
+/** Returns an empty list for the result of a tool call that no message has. */
 function toToolMessages(
   { content = "", tool_call_id, status }: JsonObject,
   toolName: string | undefined,

@@ -1,4 +1,4 @@
-/** Requests of the AI SDK's chat transport: what is used of them. The rest of the history that clients send is ignored. */
+/** The schema of the AI SDK's chat requests. It ignores most of the history that clients send. */
 import * as v from "valibot";
 import { InputError, type InputIssue, invalidFieldError, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -10,26 +10,26 @@ import { toFileBlock } from "../states.ts";
 import type { AiVersion } from "./chunks.ts";
 import type { UIMessage } from "./messages.ts";
 
-/** A message that a person has written. */
+/** A message that the user wrote. */
 export interface UserMessage {
   readonly id: string;
-  /** As the graph gets it. */
+  /** The content that the graph gets. */
   readonly content: Json;
-  /** The parts that are text. */
+  /** The text parts, joined. */
   readonly text: string;
   readonly metadata: Json | undefined;
   readonly uiMessage: UIMessage;
-  /** The ids of the interrupts that the page shows as open. */
+  /** The ids of the interrupts that the page shows as pending. */
   readonly shown_interrupt_ids: readonly string[];
 }
 
-/** A decision on one action of an approval, by approval id. */
+/** A decision on one action of an approval. */
 export interface ApprovalResponse {
   readonly approved: boolean;
   readonly reason?: string;
 }
 
-/** What a request is about. */
+/** The action that a request starts. */
 type ChatAction =
   | { readonly type: "submit"; readonly user: UserMessage }
   | { readonly type: "regenerate"; readonly user_id: string }
@@ -50,7 +50,7 @@ export interface ChatRequest {
   readonly metadata: Json | undefined;
 }
 
-/** A message of the history, as far as it must be known which one it is. */
+/** A message of the history, with the members that select the action. */
 interface ListedMessage {
   readonly id: string | undefined;
   readonly role: string | undefined;
@@ -78,7 +78,7 @@ const version: InputSchema<AiVersion> = v.pipe(
   v.transform((input) => Number(input) as AiVersion),
 );
 
-/** What the chat transport sends. */
+/** The body that the chat transport sends. */
 export const chatBody: FieldSchema<ChatBody> = v.object({
   id: withDescription(name, "The id of the chat: a UUID, or any text"),
   messages: withDescription(
@@ -113,7 +113,7 @@ const part = v.variant(
   "must be text or file",
 );
 
-/** A message that a person has written, as it must be. */
+/** The strict form of a message that the user wrote. */
 const userMessage = v.object({
   id: name,
   parts: v.pipe(v.array(part, "must be a list"), v.nonEmpty("must not be empty")),
@@ -124,27 +124,27 @@ const respondedPart = v.object({
   approval: v.object({ id: v.string(), approved: v.boolean(), reason: lenient(v.string()) }),
 });
 
-/** Parts with an open question. */
+/** A part with a pending interrupt. */
 const pendingPart = v.union([
   v.object({ type: v.literal("data-interrupt"), data: v.object({ open: v.literal(true), id: v.string() }) }),
   v.object({ state: v.literal("approval-requested"), approval: v.object({ id: v.string() }) }),
 ]);
 
-/** The parts that the schema fits. */
+/** Returns the parsed parts that match the schema. */
 const filterParts = <Part>(schema: InputSchema<Part>, { parts = [] }: Pick<ListedMessage, "parts">): Part[] =>
   parts.flatMap((part) => tryParseInput(schema, part) ?? []);
 
 const badRequestError = ({ loc, msg }: InputIssue): ServiceError =>
   new ServiceError("bad_request", `${loc.join(".")}: ${msg}`);
 
-/** Errors: bad_request (it is no request of the transport), invalid (its last message). */
+/** Parses the body. Throws `bad_request` for another body, and `invalid` for its last message. */
 export function parseChatRequest(body: unknown): ChatRequest {
   const chat = parseInput(chatBody, body, badRequestError);
   const { id, ai_sdk, context, metadata, config } = chat;
   return { id, ai_sdk, context, metadata, configurable: config?.configurable, action: readAction(chat) };
 }
 
-/** Errors: invalid. */
+/** Throws `invalid`. */
 function readAction({ messages, trigger, messageId, resume = null }: ChatBody): ChatAction {
   const last = messages.at(-1);
   if (!last) throw invalidFieldError("messages", "must hold a message");
@@ -164,11 +164,11 @@ function readAction({ messages, trigger, messageId, resume = null }: ChatBody): 
   return { type: "submit", user: readUserMessage(messages) };
 }
 
-/** Default 7. Errors: bad_request. */
+/** Parses the version; default 7. Throws `bad_request`. */
 export const readVersion = (ai_sdk: string | undefined): AiVersion =>
   parseInput(v.object({ ai_sdk: version }), { ai_sdk }, badRequestError).ai_sdk;
 
-/** The responses in the parts of a message, by approval id. */
+/** Returns the approval responses in the parts of a message, by approval id. */
 const readApprovals = (message: ListedMessage): ReadonlyMap<string, ApprovalResponse> =>
   new Map(
     filterParts(respondedPart, message).map(({ approval: { id, approved, reason } }) => [
@@ -177,16 +177,19 @@ const readApprovals = (message: ListedMessage): ReadonlyMap<string, ApprovalResp
     ]),
   );
 
-/** The ids of the interrupts that the last message of the assistant shows as open. Pages may send no more than the user's message. */
+/**
+ * Returns the ids of the interrupts that the last message of the assistant shows as pending. Empty if the page sends only the user's
+ * message.
+ */
 function readShownInterruptIds(messages: readonly ListedMessage[]): readonly string[] {
   const last = messages.findLast(({ role }) => role === "assistant");
   return filterParts(pendingPart, last ?? { parts: [] }).map((part) =>
-    // The id of an approval is that of its interrupt, and the number of its action.
+    // The id of an approval is `<interrupt id>:<index of the action>`.
     "data" in part ? part.data.id : part.approval.id.replace(/:\d+$/, ""),
   );
 }
 
-/** The last message. Errors: invalid. */
+/** Parses the last message. Throws `invalid`. */
 function readUserMessage(messages: readonly ListedMessage[]): UserMessage {
   const last = messages.at(-1);
   const location = ["messages", messages.length - 1];
@@ -209,7 +212,7 @@ function readUserMessage(messages: readonly ListedMessage[]): UserMessage {
   return { id, content, text, metadata, uiMessage, shown_interrupt_ids: readShownInterruptIds(messages) };
 }
 
-/** Members of the body that go to the run, by its rules. Errors: invalid. */
+/** Returns the members of the body that belong to the run, validated. Throws `invalid`. */
 export function readRunMembers(
   assistant_id: string,
   { context, configurable, metadata }: ChatRequest,

@@ -1,4 +1,4 @@
-/** Stops chats: the run ends, what it has written stays in the thread, and open questions are closed. */
+/** Stops chats: cancels the run, stores the text it has streamed, and dismisses pending interrupts. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
@@ -7,13 +7,13 @@ import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { isSubagent } from "./chunks.ts";
 import { type ChatResources, findMessageId } from "./turn.ts";
 
-/** Cancels the run that writes, and closes open questions. Errors: not_found, forbidden (the caller may not change the chat). */
+/** Cancels the active run, and dismisses pending interrupts. Throws `not_found`, and `forbidden` if the caller may not change the chat. */
 export async function stopTurn(resources: ChatResources, chat_id: string): Promise<void> {
   const { runs } = resources;
   const thread_id = await resources.threads.idOf(chat_id);
   const [running] = await runs.list(thread_id, { status: "running", limit: 1 });
   const activeRuns = running ? [running] : await runs.list(thread_id, { status: "pending", limit: 20 });
-  // Cancelling a run that has ended changes nothing, but tells whether the caller may stop the chat.
+  // Cancelling a run that has ended changes nothing, but checks whether the caller may stop the chat.
   const runsToCancel = activeRuns.length > 0 ? activeRuns : await runs.list(thread_id, { limit: 1 });
   for (const { run_id } of runsToCancel) {
     await runs.cancel(thread_id, run_id, { wait: true }).catch(async (error: unknown) => {
@@ -34,7 +34,7 @@ interface StreamedMessage {
   text: string;
 }
 
-/** Adds the messages that a stopped run has begun to the state, as if their nodes had returned them. */
+/** Adds the unfinished messages of a stopped run to the state, as if their nodes had returned them. */
 async function storeUnfinished(resources: ChatResources, run: Run): Promise<void> {
   if (findMessageId(run) === null) return;
   const streamedMessages = await readStreamedMessages(resources, run);
@@ -43,7 +43,7 @@ async function storeUnfinished(resources: ChatResources, run: Run): Promise<void
   const { thread_id } = run;
   const state = await threads.state(thread_id).catch(nullIfNotFound);
   const { messages = null }: JsonObject = state && isObject(state.values) ? state.values : {};
-  // A graph without messages in its state has no place for them.
+  // A graph without messages in its state cannot store them.
   if (!Array.isArray(messages)) return;
   const storedIds = new Set(messages.map((message) => (isObject(message) ? message.id : null)));
   const missingMessages = streamedMessages.filter(({ id, text }) => text !== "" && !storedIds.has(id));
@@ -56,7 +56,7 @@ async function storeUnfinished(resources: ChatResources, run: Run): Promise<void
     const { next } = await threads.state(thread_id);
     if (next.length > 0) await threads.updateState(thread_id, { values: null, as_node: END });
   } catch (error) {
-    // A queued message came first: its run answers without them.
+    // A queued message started first: its run continues without them.
     if (!(error instanceof ServiceError && error.reason === "thread_busy")) throw error;
   }
 }
@@ -64,7 +64,10 @@ async function storeUnfinished(resources: ChatResources, run: Run): Promise<void
 const START = "__start__";
 const END = "__end__";
 
-/** The graph may refuse what a node returns, for example where its edges expect more. As its input, it takes the same messages. */
+/**
+ * Updates the state as the node. Falls back to an update as the graph's input, because the graph can refuse what a node returns, for
+ * example if its edges expect more.
+ */
 async function addAsNode(
   { threads }: ChatResources,
   thread_id: string,
@@ -82,7 +85,7 @@ async function addAsNode(
   await threads.updateState(thread_id, { values, as_node: START });
 }
 
-/** The messages that the page has from the frames of a run, without those of lost attempts. */
+/** Returns the messages that the page got from the frames of a run, without those of lost attempts. */
 async function readStreamedMessages(
   { runs }: ChatResources,
   { thread_id, run_id }: Run,
@@ -102,7 +105,7 @@ async function readStreamedMessages(
 class StreamedMessages {
   readonly byId = new Map<string, StreamedMessage>();
   #last: string | null = null;
-  /** The last message of an attempt, once the next attempt has started: it is lost unless that attempt continues it. */
+  /** The last message of an attempt, once the next attempt has started. It is lost unless that attempt continues it. */
   #lost: string | null = null;
 
   add(event: RunEvent): void {

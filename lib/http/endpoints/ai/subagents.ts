@@ -1,4 +1,4 @@
-/** What agents say that are tools of another one, as outputs of their calls so far. */
+/** The text of agents that run as tools, as preliminary output of their tool calls. */
 import { isObject, type Json } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 
@@ -11,14 +11,14 @@ export interface PreliminaryOutput {
 /** The part of a namespace that is the task of a tool. */
 const TASK_PATTERN = /^(?:tools|task):(.+)$/;
 
-/** Each output has the whole text, so it must have grown by this part of what was shown. */
+/** The ratio by which a text must grow before it is emitted again, because each output repeats the whole text. */
 const MIN_GROWTH_RATIO = 1 / 16;
 
-/** Only runs that stream `tasks` say which call a task executes. */
+/** Maps the text of subagents to outputs. Needs a run that streams `tasks`: only those events connect a task with its tool call. */
 export class SubagentOutputs {
-  /** Call ids by task id. */
+  /** Tool call ids by task id. */
   readonly #calls = new Map<string, string>();
-  /** By call id: the text of its newest message, and how much of it is shown. */
+  /** The text of the newest message and its emitted length, by tool call id. */
   readonly #texts = new Map<string, { text: string; emittedChars: number }>();
 
   registerTask(data: Json): void {

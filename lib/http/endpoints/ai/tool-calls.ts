@@ -10,9 +10,9 @@ interface ToolCall {
   readonly message_id: string;
   readonly name: string;
   readonly args: Json;
-  /** It has its output, or never gets one. */
+  /** True once it has its output, or never gets one. */
   isDone: boolean;
-  /** Made for an approval that names no call of the message. */
+  /** True if it was created for an approval that matches no call of the message. */
   readonly isSynthetic?: boolean;
 }
 
@@ -24,7 +24,7 @@ interface DecisionChunks {
 
 export class ToolCalls {
   readonly #calls = new Map<string, ToolCall>();
-  /** Call ids by approval id, which is `<interrupt id>:<index of the action>`. */
+  /** Tool call ids by approval id, which is `<interrupt id>:<index of the action>`. */
   readonly #approvals = new Map<string, string>();
   readonly #denied = new Set<string>();
 
@@ -64,14 +64,14 @@ export class ToolCalls {
     ];
   }
 
-  /** Converts what a subagent has said so far. */
+  /** Maps preliminary output of a subagent. Ignores it once the call is done. */
   mapPreliminaryOutput(preliminaryOutput: PreliminaryOutput | null): UIMessageChunk[] {
     const call = preliminaryOutput && this.#calls.get(preliminaryOutput.toolCallId);
     if (!call || call.isDone) return [];
     return [{ ...createOutputChunk(preliminaryOutput.toolCallId, call, preliminaryOutput.output), preliminary: true }];
   }
 
-  /** Asks for the approval of an action: of the call of the message that it names, or of a call that is made for it. */
+  /** Requests the approval of an action: for the matching open call of the message, or for a call that is created for it. */
   requestApproval(approvalId: string, action: Action, message_id: string): UIMessageChunk[] {
     const { name, args, description, config } = action;
     const usedCallIds = new Set(this.#approvals.values());
@@ -91,7 +91,7 @@ export class ToolCalls {
     return [{ type: "tool-input-available", ...call, ...PROVIDER_EXECUTED }, request];
   }
 
-  /** Approves the other calls of a message that waits for approvals: clients answer by themselves only when each call has an answer. */
+  /** Approves the other calls of a message that waits for approvals: clients send a response only once each call has one. */
   approveOthers(interrupt_id: string, message_id: string): UIMessageChunk[] {
     const usedCallIds = new Set(this.#approvals.values());
     return this.#findOpenCalls(message_id).flatMap(([toolCallId]): UIMessageChunk[] => {
@@ -139,7 +139,7 @@ export class ToolCalls {
   }
 }
 
-/** Returns the value of a text that is JSON. */
+/** Parses a text as JSON. Returns other content unchanged. */
 function parseContent(content: Json): Json {
   if (typeof content !== "string") return content;
   try {

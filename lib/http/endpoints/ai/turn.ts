@@ -1,4 +1,4 @@
-/** The turn that a run belongs to, and the stream of its message: from the frames of the run, after what earlier runs have left. */
+/** Finds the message that a run writes, and streams it: first the chunks of earlier runs of the turn, then the frames of the run. */
 import { nullIfNotFound } from "../../../errors.ts";
 import { messagesOf } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -10,16 +10,16 @@ import { findLastHumanMessageId, getStateMessages } from "../states.ts";
 import { type AiVersion, type AnsweredInterrupt, type UIMessageChunk, UIMessageMapper } from "./chunks.ts";
 import { type AnswerPoint, buildTurns, createReplyId, type UIMessage } from "./messages.ts";
 
-/** The nouns of the caller. */
+/** The resources of the caller that the functions need. */
 export type ChatResources = Pick<Resources, "assistants" | "runs" | "threads">;
 
-/** A run that answers questions, in its metadata: what a replay cannot know from the state. */
+/** The answers of a run, stored in its metadata: what a replay cannot read from the state. */
 export interface StoredAnswerPoint extends AnswerPoint {
-  /** The state that it answers. */
+  /** The checkpoint that the run resumed. */
   readonly checkpoint_id: string | null;
 }
 
-/** The member of a run's metadata. */
+/** The key in the metadata of runs. */
 const METADATA_KEY = "ai";
 
 export const createAnswerMetadata = (answer: StoredAnswerPoint): JsonObject => ({
@@ -27,7 +27,7 @@ export const createAnswerMetadata = (answer: StoredAnswerPoint): JsonObject => (
 });
 export const createTurnMetadata = (message_id: string): JsonObject => ({ [METADATA_KEY]: { message_id } });
 
-/** What a run of this endpoint answers; null for other runs. */
+/** Returns the stored answer of a run; null for other runs. */
 function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
   const stored = metadata[METADATA_KEY] ?? null;
   const { command } = kwargs;
@@ -46,7 +46,7 @@ function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
   };
 }
 
-/** The message that a run writes on; null for a run of another client that cannot be replayed. */
+/** Returns the id of the message that a run writes; null for a run of another client that cannot be replayed. */
 export function findMessageId(run: Run): string | null {
   const { input, command, stream_mode } = run.kwargs;
   if (!Array.isArray(stream_mode) || !stream_mode.includes("messages-tuple")) return null;
@@ -60,27 +60,27 @@ export function findMessageId(run: Run): string | null {
   return isObject(stored) && typeof stored.message_id === "string" ? stored.message_id : null;
 }
 
-/** Most runs of a thread that are looked at for answers. */
+/** The maximum number of runs of a thread that are searched for answers. */
 const MAX_SCANNED_RUNS = 1_000;
 
-/** The newest runs, oldest first, and the answers that they took. */
+/** Reads the newest runs, oldest first, and their answers. */
 export async function readAnswers(
   { runs }: Pick<ChatResources, "runs">,
   thread_id: string,
   limit: number = MAX_SCANNED_RUNS,
 ): Promise<{ readonly newestRuns: readonly Run[]; readonly answers: readonly StoredAnswerPoint[] }> {
-  const newestRuns = [...(await runs.list(thread_id, { limit: limit }))].reverse();
+  const newestRuns = [...(await runs.list(thread_id, { limit }))].reverse();
   return { newestRuns, answers: newestRuns.flatMap((run) => findStoredAnswer(run) ?? []) };
 }
 
 /** A chunk before the frames of the run. */
 interface PreludeChunk {
   readonly chunk: UIMessageChunk;
-  /** The client that sent the answer has it in its message. */
+  /** True if the client that sent the answer has the chunk in its message. */
   readonly isKnownToClient: boolean;
 }
 
-/** How the message of a run begins, and what maps the frames of the run. */
+/** The first chunks of a run's message, and the mapper for its frames. */
 export interface Prelude {
   readonly message_id: string;
   readonly mapper: UIMessageMapper;
@@ -92,12 +92,12 @@ const createStartChunk = ({ run_id, thread_id }: Run, messageId: string): Prelud
   isKnownToClient: false,
 });
 
-/** Answers of one turn that are looked at for the beginning of its message. */
+/** The maximum number of runs that are read for the start of a message. */
 const MAX_EARLIER_ANSWERS = 100;
 
 /**
- * The beginning of a run's message; null for a run of another client that cannot be replayed. `messagesAnswered` are the messages of the
- * state that the run answers; they are read if they are absent.
+ * Creates the start of a run's message; null for a run of another client that cannot be replayed. `messagesAnswered` are the messages of
+ * the state that the run resumed. They are read if absent.
  */
 export async function createPrelude(
   resources: ChatResources,
@@ -120,7 +120,7 @@ export async function createPrelude(
   return { message_id, mapper: turn.mapper, chunks: [start, ...earlierChunks, ...answerChunks] };
 }
 
-/** The answers that runs of the thread took before this run. */
+/** Returns the answers of runs before this run. */
 async function readAnswersBefore(
   resources: ChatResources,
   { thread_id, run_id }: Run,
@@ -134,7 +134,7 @@ async function readAnswersBefore(
 const clientHasApproval = ({ questions }: StoredAnswerPoint, approvalId: string): boolean =>
   questions.some(({ id, answered_there }) => answered_there === true && approvalId.startsWith(`${id}:`));
 
-/** The turn that an answer continues, or that it begins by a text of the user. */
+/** Returns the turn that an answer continues, or a new one for an answer that is a text of the user. */
 function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], answer: AnswerPoint, version: AiVersion) {
   if (answer.user) return { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
   const from = messages.findLastIndex((message) => isObject(message) && message.type === "human");
@@ -146,7 +146,7 @@ function openTurn(messages: readonly Json[], earlier: readonly AnswerPoint[], an
   return turns.at(-1) ?? { chunks: [] as UIMessageChunk[], mapper: new UIMessageMapper(version) };
 }
 
-/** The messages that a run has answered: those of the newest state up to there, or of the checkpoint if they were removed since. */
+/** Reads the messages that a run resumed: those of the newest state up to there, or of the checkpoint if they were removed since. */
 async function readMessagesBefore(
   { threads }: ChatResources,
   thread_id: string,
@@ -160,30 +160,30 @@ async function readMessagesBefore(
   return state ? getStateMessages(state) : [];
 }
 
-/** The first part of a run's id, which the ids of its chunks begin with. */
+/** Returns the first part of a run's id, which is the prefix of its event ids. */
 const getRunPrefix = (run_id: string): string => run_id.slice(0, 8);
 
-/** The frame and the chunk of it that a client has seen. */
+/** The last frame and chunk that a client has. */
 export interface ResumePoint {
   readonly frame: number;
-  /** Infinity: all chunks of the frame. */
+  /** Infinity stands for all chunks of the frame. */
   readonly chunk: number;
 }
 
-/** What a client has seen of a run by its `Last-Event-ID`; null if it is no id of the run. */
+/** Parses a `Last-Event-ID`; null if it does not belong to the run. */
 export function parseResumePoint(last_event_id: string | null, { run_id }: Pick<Run, "run_id">): ResumePoint | null {
   const [, prefix, frame, chunk] = /^([0-9a-f]{8})-(\d{1,16})(?:-(\d{1,6}))?$/.exec(last_event_id?.trim() ?? "") ?? [];
   if (prefix !== getRunPrefix(run_id)) return null;
   return { frame: Number(frame), chunk: chunk === undefined ? Number.POSITIVE_INFINITY : Number(chunk) };
 }
 
-/** Whether `Last-Event-ID` names a run, if it names any. */
+/** Returns true if `Last-Event-ID` belongs to the run. */
 export const namesRun = (last_event_id: string | null, run: Pick<Run, "run_id">): boolean =>
   parseResumePoint(last_event_id, run) !== null;
 
 const DONE = "[DONE]";
 
-/** Chunks as the frames of an event stream. The last chunk of a frame has the id of the frame, those before it a place in it. */
+/** Creates the event stream of a message. The last chunk of a frame has the id of the frame; earlier ones add their index. */
 export function createChunkFrames(
   run: Pick<Run, "run_id">,
   { mapper, chunks }: Prelude,
@@ -198,7 +198,7 @@ export function createChunkFrames(
   let frameId = 0;
   let hasStarted = false;
 
-  /** The frame of a chunk; undefined if the client has it. There is one call per token. */
+  /** Returns the frame of a chunk; undefined if the client has it. There is one call per token. */
   function createChunkFrame(chunk: UIMessageChunk, index: number, last: boolean): Frame | undefined {
     if (
       resumePoint !== null &&
@@ -244,7 +244,7 @@ export function createChunkFrames(
   }, runEvents.leave);
 }
 
-/** A message that no run writes on any more, whole. */
+/** Streams a whole message that no run writes any more. */
 export function createFinishedMessageFrames(
   run: Pick<Run, "run_id" | "thread_id"> | null,
   message: {

@@ -1,11 +1,11 @@
-/** Whether the arguments of a call are what the schema of its tool and the headers of its request say. */
+/** Checks the arguments of a tool call against the schema of its tool and the headers of its request. */
 import { findMisfits } from "../../../executor/schema-check.ts";
 import { isObject, type JsonObject } from "../../../json.ts";
 import { checkHeader } from "./protocol.ts";
 import { toToolError } from "./results.ts";
 import type { Tool, ToolSignature } from "./tools.ts";
 
-/** Arguments that the schema mirrors in headers, for proxies that route by them. Errors: a header that says something else. */
+/** Checks the headers that mirror arguments, because proxies route by them. Throws an McpError for a header with another value. */
 export function checkParamHeaders(headers: Headers, { inputSchema }: ToolSignature, args: JsonObject): void {
   const properties = isObject(inputSchema.properties) ? inputSchema.properties : {};
   for (const [name, member] of Object.entries(properties)) {
@@ -17,10 +17,10 @@ export function checkParamHeaders(headers: Headers, { inputSchema }: ToolSignatu
   }
 }
 
-/** The most findings that a model gets about its arguments. */
+/** The maximum number of findings in a result. */
 const MAX_FINDINGS = 20;
 
-/** The result for arguments that do not fit the tool's schema; null if they fit. */
+/** Returns a tool error for arguments that do not match the tool's schema; null if they match. */
 export function findArgumentErrors(tool: Tool, signature: ToolSignature, args: JsonObject): JsonObject | null {
   const { [signature.thread_id]: _thread, [signature.resume]: _resume, ...agentArguments } = args;
   const findings = findMisfits(signature.inputSchema, agentArguments, "arguments", MAX_FINDINGS + 1);

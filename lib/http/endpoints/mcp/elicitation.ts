@@ -1,8 +1,9 @@
-/** Questions to clients with `initialize`: requests on the open answer of a call. Any process takes the replies. */
+/** Elicitation for clients with `initialize`: requests on the open response of a tool call. Any process handles the responses. */
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestContext } from "../../route.ts";
+import { findError } from "../messages.ts";
 import {
   cancelProtocolRequest,
   isActive,
@@ -11,22 +12,21 @@ import {
   type ProtocolRequestState,
   readProtocolRequest,
 } from "../protocol-requests.ts";
-import { findError } from "../messages.ts";
 import { watchThreads } from "../watch.ts";
 import { keyInputRequests, parseInputResponse, toInputRequests } from "./input-requests.ts";
-import { createRequestState, findFirstRun, parseRequestState } from "./request-state.ts";
 import type { McpRequestHeader } from "./protocol.ts";
+import { createRequestState, findFirstRun, parseRequestState } from "./request-state.ts";
 import type { McpMessage, McpRequestId } from "./requests.ts";
 import { addResumeEntries, listUnanswered, resumeProtocolRequest } from "./resume.ts";
 import { belongsToSession, createRequestKey, readSession } from "./session.ts";
 
-/** What an open answer sends before its result. */
+/** A message on the open response before the result. */
 export type StreamedMessage =
   | { readonly kind: "request"; readonly message: JsonObject }
-  /** Progress is that of this run from now on. */
+  /** The run whose progress is reported from now on. */
   | { readonly kind: "run"; readonly run: Run };
 
-/** The open answer of a call whose client can be asked. */
+/** The open response of a tool call whose client can be elicited. */
 export class StreamingToolResult {
   isDisconnected = false;
   #queue: StreamedMessage[] = [];
@@ -38,13 +38,13 @@ export class StreamingToolResult {
     else this.#queue.push(message);
   }
 
-  /** Takes what is sent, and what was. */
+  /** Calls `listener` with queued messages, then with each new one. */
   listen(listener: (message: StreamedMessage) => void): void {
     this.#listener = listener;
     for (const message of this.#queue.splice(0)) listener(message);
   }
 
-  /** `release`: called when the client hangs up. */
+  /** Calls `release` once the client disconnects; at once if it already has. Replaces the function set before. */
   onDisconnect(release: () => void): void {
     this.#release = release;
     if (this.isDisconnected) release();
@@ -56,10 +56,10 @@ export class StreamingToolResult {
   }
 }
 
-/** The hub ends all logs at shutdown, though the run goes on. */
+/** Returns true for the result of a server that is stopping. The run continues. */
 export const isStopping = (result: Json): boolean => findError(result)?.error === "ServerStopping";
 
-/** The thread's note on a run whose questions the person did not answer: its call has been answered with the handle. */
+/** The key in the thread's metadata of a run whose interrupts the user did not answer. Its call was answered with the handle. */
 const DECLINED_KEY = "mcp_closed";
 const isDeclined = ({ newestRun, thread }: ProtocolRequestState): boolean =>
   thread.metadata[DECLINED_KEY] === newestRun.run_id;
@@ -68,15 +68,15 @@ const ELICIT_ID_PREFIX = "elicit:";
 const createElicitId = (firstRun: Run, newestRun: Run, index: number): string =>
   `${ELICIT_ID_PREFIX}${createRequestState(firstRun, newestRun)}.${index}`;
 
-/** Up to 2025-11-25 a page has an id of its own. */
+/** Creates a request to the client. Up to 2025-11-25, requests in URL mode have an id of their own. */
 function createRequestMessage(id: string, { params = null, ...request }: JsonObject): JsonObject {
   const urlModeMembers: JsonObject = isObject(params) && params.mode === "url" ? { elicitationId: id } : {};
   return { jsonrpc: "2.0", id, ...request, ...(isObject(params) ? { params: { ...params, ...urlModeMembers } } : {}) };
 }
 
 /**
- * Asks the client, and waits until the call has ended, or cannot be answered on this connection. How far it has come then; null when
- * the server stops while a run of the call goes on.
+ * Elicits input until the call has ended, or cannot be continued on this connection. Returns its state then; null if the server stops
+ * while a run is active.
  */
 export async function elicitUntilDone(
   context: RequestContext,
@@ -89,7 +89,7 @@ export async function elicitUntilDone(
   let elicitedRunId = "";
   let lastState: ProtocolRequestState | null = null;
 
-  /** How far the call has come once no run of it is active; null when the server stops. */
+  /** Waits until no run of the call is active. Returns its state; null if the server stops. */
   async function waitUntilIdle(): Promise<ProtocolRequestState | null> {
     for (;;) {
       const protocolRequest = await readProtocolRequest(
@@ -110,7 +110,10 @@ export async function elicitUntilDone(
     }
   }
 
-  /** Asks what is open. Undefined while the client is asked. A function of its own: what it reads is not kept meanwhile. */
+  /**
+   * Sends pending interrupts as requests. Returns undefined while the client is elicited. A function of its own, so that what it reads is
+   * not retained while waiting.
+   */
   async function elicitPending(): Promise<ProtocolRequestState | null | undefined> {
     const protocolRequest = await waitUntilIdle();
     if (!protocolRequest || streamingResult.isDisconnected) return protocolRequest;
@@ -133,7 +136,7 @@ export async function elicitUntilDone(
     }
     elicitedRunId = newestRun.run_id;
     lastState = { ...protocolRequest, firstRun, newestRun: omitKwargs(newestRun) };
-    // The process that took the last reply may have crashed before it started the run.
+    // The process that handled the last response may have crashed before it started the run.
     if (listUnanswered(protocolRequest).length === 0) await resumeProtocolRequest(context, protocolRequest);
     return undefined;
   }
@@ -153,7 +156,7 @@ export async function elicitUntilDone(
   }
 }
 
-/** Takes a client's reply to a question. One that is forged, repeated or late changes nothing. Errors: those of a new run. */
+/** Handles the response to an elicitation. Ignores one that is forged, repeated or late. Throws the errors of a new run. */
 async function handleElicitResult(
   context: RequestContext,
   { id, result }: Extract<McpMessage, { readonly kind: "reply" }>,
@@ -162,9 +165,9 @@ async function handleElicitResult(
   const session = readSession(context.request.headers);
   const [first_id, interrupted_run_id] = parseRequestState(state);
   if (first_id === undefined || !session) return;
-  const first = await findFirstRun(context.resources, first_id);
-  if (!first || !(await belongsToSession(first, context.principal, session))) return;
-  const protocolRequest = await readProtocolRequest(context.resources, first);
+  const firstRun = await findFirstRun(context.resources, first_id);
+  if (!firstRun || !(await belongsToSession(firstRun, context.principal, session))) return;
+  const protocolRequest = await readProtocolRequest(context.resources, firstRun);
   const interrupt = protocolRequest.pending[Number(index)];
   if (
     !interrupt ||
@@ -177,14 +180,14 @@ async function handleElicitResult(
   const response = result ? parseInputResponse(interrupt, result) : null;
   if (response?.kind === "resume")
     return await addResumeEntries(context, protocolRequest, [[interrupt, response.value]]);
-  // The question stays open, and the call gets its handle.
-  await context.resources.threads.update(first.thread_id, { metadata: { [DECLINED_KEY]: interrupted_run_id } });
+  // The interrupt stays pending, and the call ends with a handle to continue.
+  await context.resources.threads.update(firstRun.thread_id, { metadata: { [DECLINED_KEY]: interrupted_run_id } });
 }
 
-/** How many runs of a thread are searched for a request. */
+/** The number of runs of a thread that are searched for a request. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** Cancels the call that a request of the session has begun. No effect on one that is answered. */
+/** Cancels the tool call of a session's request. Does nothing if the call was answered. */
 async function cancelRequest({ resources, principal, request }: RequestContext, id: McpRequestId): Promise<void> {
   const session = readSession(request.headers);
   if (!session) return;
@@ -200,13 +203,13 @@ async function cancelRequest({ resources, principal, request }: RequestContext, 
   if (isActive(protocolRequest.newestRun) || isElicited) await cancelProtocolRequest(resources, protocolRequest);
 }
 
-/** Takes a message that gets no answer: a reply to a question, or a cancelled request. Others have no effect. */
+/** Handles a message without a response: the response to an elicitation, or a cancellation. Ignores others. */
 export async function handleNotification(context: RequestContext, message: McpMessage): Promise<void> {
   try {
     if (message.kind === "reply") await handleElicitResult(context, message);
     else if (message.kind === "cancel") await cancelRequest(context, message.id);
   } catch (error) {
-    // Deleted or hidden meanwhile.
+    // The thread was deleted or hidden meanwhile.
     nullIfNotFound(error);
   }
 }

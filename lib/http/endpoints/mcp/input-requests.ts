@@ -1,4 +1,4 @@
-/** The questions of an agent as requests to the client, and the client's answers as values for `resume`. */
+/** Converts interrupts to requests to the client, and the client's responses to resume values. */
 import type { Interrupt } from "../../../executor/contract.ts";
 import { type Action, approvalOf, type Decision, decisionsAnswer, questionText } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
@@ -6,19 +6,19 @@ import { tryParseInput } from "../fields.ts";
 import { canElicit, type McpRequestHeader } from "./protocol.ts";
 import { elicitResult, type InputResponses } from "./requests.ts";
 
-/** A question as one request, or why the client cannot be asked. */
+/** An interrupt as a request to the client. */
 interface InputRequest {
-  /** The key of the request, and of its answer. */
+  /** The key of the request and its response. */
   readonly key: string;
   readonly interrupt: Interrupt;
-  /** Null: this client cannot be asked. */
+  /** Null if this client lacks the capability. */
   readonly request: JsonObject | null;
 }
 
-/** What a client can do. */
+/** The part of a request that holds the client's capabilities. */
 type ClientCapabilities = Pick<McpRequestHeader, "capabilities">;
 
-/** Requests that pass through, and the capability that they need. */
+/** Methods that interrupts can send to the client unchanged, and the capability that each needs. */
 const FORWARDED_METHODS: Readonly<Record<string, string>> = {
   "sampling/createMessage": "sampling",
   "roots/list": "roots",
@@ -28,7 +28,7 @@ const isNonEmptyString = (value: Json | undefined): value is string => typeof va
 
 const PRIMITIVE_TYPES = ["string", "number", "integer", "boolean"];
 
-/** A schema that forms can show: an object of primitives, or of lists of choices. */
+/** Returns a schema that forms can show: an object of primitives, or of lists of choices. Null for any other schema. */
 function toFlatSchema(value: Json | undefined): JsonObject | null {
   if (!isObject(value) || !isObject(value.properties)) return null;
   const isFlat = (member: Json): boolean => {
@@ -39,14 +39,14 @@ function toFlatSchema(value: Json | undefined): JsonObject | null {
   return Object.values(value.properties).every(isFlat) ? { ...value, type: "object" } : null;
 }
 
-/** A form with one field, whose value is the whole resume value. */
+/** Creates a form with one field, whose value is the whole resume value. */
 const createSingleFieldSchema = (fieldSchema: JsonObject): JsonObject => ({
   type: "object",
   properties: { answer: fieldSchema },
   required: ["answer"],
 });
 
-/** The names of the fields of one action: numbered where there are several. */
+/** Returns the field names of one action. They are numbered if there are several actions. */
 const getDecisionFields = (index: number, count: number): { decision: string; message: string; args: string } => {
   const suffix = count > 1 ? `_${index + 1}` : "";
   return { decision: `decision${suffix}`, message: `message${suffix}`, args: `args${suffix}` };
@@ -70,13 +70,12 @@ function createApprovalSchema(actions: readonly Action[]): JsonObject {
   return { type: "object", properties: Object.fromEntries(members), required };
 }
 
-/** The schema that an interrupt gives for its form; null if forms cannot show it. */
+/** Returns the schema that an interrupt gives for its form; null if forms cannot show it. */
 function findResponseSchema({ value, response_schema }: Interrupt): JsonObject | null {
   const { requestedSchema, schema } = isObject(value) ? value : {};
   return toFlatSchema(requestedSchema) ?? toFlatSchema(schema) ?? toFlatSchema(response_schema);
 }
 
-/** The schema of the form for an interrupt. */
 function createFormSchema(interrupt: Interrupt): JsonObject {
   const approval = approvalOf(interrupt.value);
   if (approval) return createApprovalSchema(approval.actions);
@@ -104,7 +103,7 @@ function toClientRequest(request: ClientCapabilities, interrupt: Interrupt): Jso
   };
 }
 
-/** The questions as requests, in their order. `suffix`: at the end of all keys. */
+/** Converts interrupts to requests, in their order. `suffix` is appended to all keys. */
 export function toInputRequests(
   request: ClientCapabilities,
   interrupts: readonly Interrupt[],
@@ -119,23 +118,23 @@ export function toInputRequests(
   });
 }
 
-/** The requests by key; null if this client cannot be asked all of them. */
+/** Returns the requests by key; null if the client lacks the capability for one of them. */
 export function keyInputRequests(inputRequests: readonly InputRequest[]): JsonObject | null {
   if (inputRequests.some(({ request }) => request === null)) return null;
   return Object.fromEntries(inputRequests.map(({ key, request }) => [key, request as JsonObject]));
 }
 
-/** What the answer to one request does. */
+/** The effect of one response. */
 export type InputResponse =
   | { readonly kind: "resume"; readonly value: Json }
-  /** The person has closed the form: the question stays open. */
+  /** The user closed the form: the interrupt stays pending. */
   | { readonly kind: "cancel" }
-  /** It does not fit the form. */
+  /** The response does not match the form. */
   | { readonly kind: "invalid" };
 
 const INVALID_RESPONSE: InputResponse = { kind: "invalid" };
 
-/** Whether a value fits the member of a flat schema. */
+/** Returns whether a value matches the member of a flat schema. */
 function matchesMember(value: Json | undefined, schema: Json): boolean {
   if (!isObject(schema) || value === undefined) return true;
   const choices =
@@ -188,7 +187,7 @@ function parseDecision(
   }
 }
 
-/** Reads the answer to a question. */
+/** Parses the response to an interrupt. */
 export function parseInputResponse(interrupt: Interrupt, response: JsonObject): InputResponse {
   const { value } = interrupt;
   const approval = approvalOf(value);
@@ -222,7 +221,7 @@ export function parseInputResponse(interrupt: Interrupt, response: JsonObject): 
     : INVALID_RESPONSE;
 }
 
-/** Reads the answer to a question from all that were sent; null without one. */
+/** Parses the response to an interrupt from all responses by key; null if it is missing. */
 export function findInputResponse(
   inputResponses: InputResponses,
   { key, interrupt }: Pick<InputRequest, "key" | "interrupt">,

@@ -1,4 +1,4 @@
-/** `subscriptions/listen`: what becomes of tasks, as notifications. */
+/** `subscriptions/listen`: streams the state of tasks as notifications. */
 import { ServiceError } from "../../../errors.ts";
 import type { JsonObject } from "../../../json.ts";
 import type { Frame } from "../../../runs/mod.ts";
@@ -22,7 +22,7 @@ const SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId";
 
 const TERMINAL_STATUSES: ReadonlySet<unknown> = new Set(["completed", "failed", "cancelled"]);
 
-/** The tasks that a client asks for; null if it asks for none. Errors: what does not fit. */
+/** Returns the tasks that a client subscribes to; null without any. Throws an McpError for a client that cannot poll tasks. */
 function readTaskIds(request: McpRequest<"subscriptions/listen">): readonly string[] | null {
   const { taskIds } = request.params.notifications;
   if (taskIds === undefined) return null;
@@ -30,13 +30,13 @@ function readTaskIds(request: McpRequest<"subscriptions/listen">): readonly stri
   return [...new Set(taskIds)];
 }
 
-/** The stream ends when all tasks have ended, and when the server stops. Tasks that are absent or foreign are left out. */
+/** Streams the states of tasks until all have ended or the server stops. Omits tasks that are absent or hidden from the caller. */
 export async function subscribeToTasks(
   context: RequestContext,
   request: McpRequest<"subscriptions/listen">,
 ): Promise<Response> {
   const requestedIds = readTaskIds(request);
-  // The tasks that go on, with what was said of them last.
+  // The unfinished tasks, with the state that was notified last.
   const watched = new Map<string, { readonly thread_id: string; readonly stateJson: string }>();
   const ready: Frame[] = [];
   let isDone = false;
@@ -46,7 +46,7 @@ export async function subscribeToTasks(
     ready.push(createMessageFrame({ jsonrpc: "2.0", method: `notifications/${method}`, params: { ...params, _meta } }));
   };
 
-  /** Says what a task is, if that has changed. False for one that is not there. */
+  /** Reads a task and adds a notification if its state has changed. Returns false for an absent task. */
   async function checkTask(taskId: string): Promise<boolean> {
     await context.waitForNextTick();
     const task = await readTask(context, request, taskId).catch((error: unknown) => {

@@ -1,4 +1,7 @@
-/** The messages of an open call: a notification for each node that has ended, or for what the agent emits, questions, then the answer. */
+/**
+ * The messages of a pending tool call: progress notifications for ended nodes or emitted notes, requests to the client, then the
+ * response.
+ */
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Run } from "../../../runs/mod.ts";
 import { createReader, type Reader } from "../../../streams/log.ts";
@@ -6,7 +9,7 @@ import type { RequestContext } from "../../route.ts";
 import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import type { PendingToolCall } from "./tool-call.ts";
 
-/** Between two notifications. */
+/** The minimum time between two notifications. */
 const NOTIFICATION_INTERVAL_MS = 250;
 
 interface ProgressNote {
@@ -17,7 +20,7 @@ interface ProgressNote {
 
 const isCount = (value: Json | undefined): value is number => typeof value === "number" && Number.isFinite(value);
 
-/** What an agent emits as `{progress, total?, message?}`; null for anything else. */
+/** Parses `{progress, total?, message?}` from an agent; null for anything else. */
 function parseProgressNote(data: Json): ProgressNote | null {
   if (!isObject(data) || !isCount(data.progress)) return null;
   const { progress, total, message } = data;
@@ -28,7 +31,6 @@ function parseProgressNote(data: Json): ProgressNote | null {
   };
 }
 
-/** A message as an event. */
 export const createMessageFrame = (message: JsonObject, isLast = false): Frame => ({
   id: null,
   event: "message",
@@ -36,7 +38,7 @@ export const createMessageFrame = (message: JsonObject, isLast = false): Frame =
   ...(isLast ? { last: true } : {}),
 });
 
-/** The messages of a call. The last one is its answer. Without a token there is no progress. */
+/** Creates a reader of the messages of a tool call. The last one is the response. Without a token there is no progress. */
 export function createToolCallMessages(
   context: RequestContext,
   progressToken: string | number | undefined,
@@ -105,7 +107,7 @@ class ToolCallMessages {
     if (isEarly) this.#leaveToolCall();
   }
 
-  /** Progress that is not sent yet; null where there is none, or a timer is set for it. */
+  /** Returns the notification for new progress; null if there is none, or if a timer is set for it. */
   #dueNotification(): Frame | null {
     if (!this.#progress.hasNote) return null;
     const wait_ms = NOTIFICATION_INTERVAL_MS - (this.#environment.now() - this.#lastSentMs);
@@ -119,7 +121,7 @@ class ToolCallMessages {
     return createMessageFrame({ jsonrpc: "2.0", method: "notifications/progress", params });
   }
 
-  /** Follows a run until its end. Progress is a courtesy: its failure does not fail the call. */
+  /** Reads the progress of a run in the background. A failure does not fail the call. */
   #startProgress(run: Run): void {
     if (this.#progressToken !== undefined) this.#readProgress(run).catch(() => {});
   }
@@ -143,18 +145,17 @@ class ToolCallMessages {
   }
 }
 
-/** How far a call has come: by what its agent emits, else by the nodes that have ended. */
+/** The progress of a tool call: the notes that its agent emits, else the number of ended nodes. */
 class Progress {
   #lastProgress = 0;
   #hasAgentNotes = false;
   #note: ProgressNote | null = null;
 
-  /** True if there is something new to tell. */
   get hasNote(): boolean {
     return this.#note !== null;
   }
 
-  /** The newest note, which is told only once. */
+  /** Removes and returns the newest note. */
   drainNote(): ProgressNote | null {
     const note = this.#note;
     this.#note = null;
@@ -172,7 +173,7 @@ class Progress {
   }
 
   #setNote(note: ProgressNote | null): void {
-    // It must grow: an agent may emit the same twice.
+    // Progress must increase, but an agent can emit the same value twice.
     if (!note || note.progress <= this.#lastProgress) return;
     this.#note = note;
     this.#lastProgress = note.progress;

@@ -1,4 +1,4 @@
-/** The messages of MCP: what a request must have in both eras of the protocol, and how results and errors are answered. */
+/** The JSON-RPC messages of MCP: validation of requests in both generations of the protocol, results and errors. */
 import { ServiceError } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { VERSION } from "../../../service.ts";
@@ -17,7 +17,7 @@ import {
 } from "./requests.ts";
 import { readSession } from "./session.ts";
 
-/** The version whose requests carry what they need. */
+/** The version without sessions: each request carries its version and capabilities. */
 export const MODERN_VERSION = "2026-07-28";
 /** The versions with `initialize`, newest first. */
 export const LEGACY_VERSIONS: readonly string[] = [
@@ -27,7 +27,7 @@ export const LEGACY_VERSIONS: readonly string[] = [
   "2024-11-05",
   "2024-10-07",
 ];
-/** What a client without the header speaks. */
+/** The version of a client that sends no version header. */
 const DEFAULT_VERSION = "2025-03-26";
 
 export const TASKS_EXTENSION = "io.modelcontextprotocol/tasks";
@@ -45,7 +45,7 @@ export const ERROR_CODES = {
   version: -32022,
 } as const;
 
-/** An error answer. `id` null where the request is not known; undefined: that of the request. */
+/** An error response. `id` is null if the request has no valid id; undefined takes that of the request. */
 export class McpError extends Error {
   readonly code: number;
   readonly status: number;
@@ -65,21 +65,21 @@ export class McpError extends Error {
   }
 }
 
-/** What is kept of a request until it is answered. */
+/** The members of a request that are retained until its response. */
 export interface McpRequestHeader {
   readonly id: McpRequestId;
   readonly isModern: boolean;
-  /** What the client can do; of a legacy client, what its session says. */
+  /** The client's capabilities: of the request, or in older versions of the session. */
   readonly capabilities: JsonObject;
   readonly progressToken: McpRequestId | undefined;
 }
 
-/** A request that passed the checks of its era, with the parameters of its method. */
+/** A validated request with the parameters of its method. */
 export type McpRequest<Method extends McpMethod = McpMethod> = {
   readonly [Name in Method]: McpRequestHeader & { readonly method: Name; readonly params: McpParams[Name] };
 }[Method];
 
-/** The methods of each era. */
+/** The methods of each generation of the protocol. */
 const METHODS: { readonly modern: readonly McpMethod[]; readonly legacy: readonly McpMethod[] } = {
   modern: [
     "server/discover",
@@ -93,7 +93,7 @@ const METHODS: { readonly modern: readonly McpMethod[]; readonly legacy: readonl
   legacy: ["initialize", "ping", "tools/list", "tools/call"],
 };
 
-/** Errors: those of the transport, in the order in which the reference servers find them. */
+/** Checks the headers of the transport, in the order of the reference servers. Throws an McpError. */
 export function checkTransport(headers: Headers): void {
   const accept = headers.get("accept") ?? "";
   const accepts = (type: string): boolean =>
@@ -112,7 +112,7 @@ export function checkTransport(headers: Headers): void {
   }
 }
 
-/** The body. Errors: no JSON. */
+/** Parses the body. Throws an McpError for invalid JSON. */
 export function parseBody(bytes: Uint8Array): unknown {
   try {
     return readJson(bytes);
@@ -126,7 +126,10 @@ const invalidRequest = (message: string): McpError => new McpError("request", me
 
 const DEFAULT_MAX_BATCH = 50;
 
-/** The requests of a batch; null for a single message. Errors: an era without batches, or a list that is too long or empty. */
+/**
+ * Returns the messages of a batch; null for a single message. Throws an McpError for a version without batches, and for an empty or too
+ * long list.
+ */
 export function readBatch(
   body: unknown,
   headers: Headers,
@@ -144,7 +147,7 @@ export function readBatch(
 /** Proxies must not change event streams. */
 export const SSE_HEADERS = { "cache-control": "no-cache, no-transform" } as const;
 
-/** A message of a client. Errors: what is none. */
+/** Parses a message of a client. Throws an McpError for anything else. */
 export function readMessage(input: unknown): McpMessage {
   const toError = (): McpError => invalidRequest("Invalid Request: Invalid JSON-RPC message");
   if (!isFiniteJson(input)) throw toError();
@@ -153,13 +156,13 @@ export function readMessage(input: unknown): McpMessage {
 
 type RequestMessage = Extract<McpMessage, { readonly kind: "request" }>;
 
-/** A request that is checked by the rules of its era. */
+/** Validates a request by the rules of its version. Throws an McpError. */
 export function checkRequest(message: RequestMessage, headers: Headers): McpRequest {
   const { id, meta } = message;
   const isModern = meta?.protocolVersion !== undefined || headers.get("mcp-protocol-version") === MODERN_VERSION;
   const { method, capabilities } = isModern ? checkModern(message, headers) : checkLegacy(message, headers);
   const params = parseInput(mcpParams[method] as InputSchema<unknown>, message.params, ({ loc, msg }) => {
-    // The one of which the protocol says that it concerns the HTTP request.
+    // The protocol defines this error as one of the HTTP request.
     const status = loc[0] === "inputResponses" ? 400 : 200;
     return new McpError("params", `Invalid params: ${loc.join(".")} ${msg}`, { status });
   });
@@ -168,7 +171,7 @@ export function checkRequest(message: RequestMessage, headers: Headers): McpRequ
   return request;
 }
 
-/** What the rules of an era say about a request. */
+/** The result of the version's own checks. */
 interface CheckedMethod {
   readonly method: McpMethod;
   readonly capabilities: JsonObject;
@@ -201,13 +204,13 @@ function checkModern({ method: name, meta }: RequestMessage, headers: Headers): 
   return { method, capabilities: meta.capabilities };
 }
 
-/** Errors: a header that names something else than the parameters. */
+/** Throws an McpError if the header names another tool or task than the parameters. */
 function checkName(request: McpRequest, headers: Headers): void {
   const name = findTargetName(request);
   if (name !== undefined) checkHeader(headers, "Mcp-Name", name);
 }
 
-/** The tool or the task that a request is about. */
+/** Returns the tool or the task that a request names. */
 function findTargetName(request: McpRequest): string | undefined {
   switch (request.method) {
     case "tools/call":
@@ -224,7 +227,7 @@ function findTargetName(request: McpRequest): string | undefined {
 const missingMetaError = (name: string): McpError =>
   new McpError("params", `Invalid params: _meta["${META_PREFIX}${name}"] is required`, { status: 400 });
 
-/** The value of a header, which may be sent as `=?base64?…?=`; null for one that is not valid. */
+/** Decodes the value of a header, which may be sent as `=?base64?…?=`; null if it is not valid. */
 function decodeHeaderValue(value: string): string | null {
   const [, base64] = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value) ?? [];
   if (base64 === undefined) return value;
@@ -237,7 +240,7 @@ function decodeHeaderValue(value: string): string | null {
   }
 }
 
-/** Errors: a header that says something else than the body. Proxies route by it. */
+/** Throws an McpError if a header differs from the body. Proxies route by it. */
 export function checkHeader(headers: Headers, name: string, body: string): void {
   const headerValue = headers.get(name);
   if (headerValue !== null && decodeHeaderValue(headerValue.trim()) === body) return;
@@ -245,7 +248,7 @@ export function checkHeader(headers: Headers, name: string, body: string): void 
   throw new McpError("header", `Header mismatch: ${name} ${finding}, the body says ${body}`, { status: 400 });
 }
 
-/** A result in the form of the request's era. `more`: members of `_meta`. */
+/** Creates the message of a result in the form of the request's version. `extraMeta` is added to `_meta`. */
 export function toResultMessage(request: McpRequestHeader, result: JsonObject, extraMeta: JsonObject = {}): JsonObject {
   const { id, isModern } = request;
   const meta = { ...(isModern ? { [`${META_PREFIX}serverInfo`]: SERVER_INFO } : {}), ...extraMeta };
@@ -257,7 +260,7 @@ export function toResultMessage(request: McpRequestHeader, result: JsonObject, e
   return { result: resultJson, jsonrpc: "2.0", id };
 }
 
-/** The message of an error. `id`: that of its request. */
+/** Creates the message of an error. `request_id` is that of its request. */
 export function toErrorMessage({ code, message, data, id }: McpError, request_id: Json = null): JsonObject {
   return {
     jsonrpc: "2.0",
@@ -269,23 +272,22 @@ export function toErrorMessage({ code, message, data, id }: McpError, request_id
 export const toErrorResponse = (error: McpError, request_id: Json = null): Response =>
   jsonResponse(toErrorMessage(error, request_id), {}, error.status);
 
-/** A client that lacks a capability. */
 export const missingCapabilityError = (required: JsonObject): McpError =>
   new McpError("capability", "Missing required client capability", {
     status: 400,
     data: { requiredCapabilities: required },
   });
 
-/** The client can show a form to its user. */
+/** Returns true if the client can show a form, or with mode `url` a page, to its user. */
 export function canElicit(
   { capabilities: { elicitation = null } }: Pick<McpRequestHeader, "capabilities">,
   mode: "form" | "url" = "form",
 ): boolean {
   if (!isObject(elicitation)) return false;
-  // A client that names no mode has forms.
+  // A client without modes supports forms.
   return mode in elicitation || (mode === "form" && !("url" in elicitation));
 }
 
-/** The client polls tasks. */
+/** Returns true if the client can poll tasks. */
 export const canPoll = ({ capabilities: { extensions = null } }: McpRequestHeader): boolean =>
   isObject(extensions) && isObject(extensions[TASKS_EXTENSION] ?? null);

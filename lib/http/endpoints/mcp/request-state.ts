@@ -1,4 +1,4 @@
-/** `requestState`: it names the call; everything that it stands for is in the database, and checked there each time. */
+/** `requestState`: names a tool call. Everything else is read from the database, and checked there each time. */
 import type { Principal } from "../../../auth/principal.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import type { Json } from "../../../json.ts";
@@ -8,34 +8,34 @@ import { UUID } from "../../../storage/identity.ts";
 import { McpError } from "./protocol.ts";
 import { createCallerDigest, decodeUrlSafe, encodeUrlSafe } from "./session.ts";
 
-/** Of the caller, the tool and its arguments. It is stored with the run, and an answer must have the same. */
+/** Returns a digest of the caller, the tool and its arguments. The run stores it, and a later response must present the same digest. */
 export const createRequestDigest = (principal: Principal, name: string, args: Json): Promise<string> =>
   createCallerDigest(principal, name, args);
 
 const encodeState = (ids: readonly string[]): string => encodeUrlSafe(ids.join("."));
 
-/** The state of a call whose newest run asks. Ids are random: those of another call cannot be guessed. */
+/** Creates the state of a tool call whose newest run was interrupted. It cannot be guessed, because run ids are random. */
 export const createRequestState = (firstRun: Run, newestRun: Run): string =>
   encodeState([firstRun.run_id, newestRun.run_id]);
 
 const invalidStateError = (): McpError =>
   new McpError("params", "Invalid or expired requestState", { data: { reason: "invalid_request_state" } });
 
-/** The ids of the first and the newest run in a state; none if it has another form. */
+/** Parses a state into the ids of the first and the newest run. Returns an empty list for any other text. */
 export function parseRequestState(state: string | undefined): readonly string[] {
   if (state === undefined || state.length > 200) return [];
   const ids = decodeUrlSafe(state).split(".");
   return ids.length === 2 && ids.every((id) => UUID.test(id)) && encodeState(ids) === state ? ids : [];
 }
 
-/** A run that began a call by MCP; null for any other, and for one that the caller cannot see. */
+/** Returns a run that started a tool call of MCP; null for any other, and for one that the caller cannot see. */
 export async function findFirstRun({ runs }: Pick<RequestResources, "runs">, run_id: string): Promise<Run | null> {
   const run = await runs.get(null, run_id).catch(nullIfNotFound);
   const isFirst = run?.metadata.created_by === "mcp" && run.metadata.task_id === undefined;
   return isFirst ? run : null;
 }
 
-/** The call that a state names, and the run whose questions it answers. Errors: one for all that does not fit. */
+/** Returns the first run and the interrupted run that a state names. Throws the same McpError for every mismatch. */
 export async function requireRunOfState(
   resources: Pick<RequestResources, "runs" | "threads">,
   state: string,

@@ -1,11 +1,11 @@
-/** The messages of MCP's clients: a schema for each, whose output the handlers take. */
+/** The schemas of MCP's messages. The handlers receive their output. */
 import * as v from "valibot";
 import { isObject, type JsonObject } from "../../../json.ts";
 import { UUID } from "../../../storage/identity.ts";
 import { anyJson, anyObject } from "../../parse.ts";
 import { type InputSchema, lenient, withDefault } from "../fields.ts";
 
-/** The members of `_meta`, and the capabilities of the protocol, begin with it. */
+/** The prefix of the members of `_meta` and of the protocol's extensions. */
 export const META_PREFIX = "io.modelcontextprotocol/";
 
 /** The id of a request, and the token of its progress. */
@@ -13,10 +13,10 @@ export type McpRequestId = string | number;
 
 const rpcId = v.union([v.string(), v.number()]);
 
-/** What a request says about its client. */
+/** The members of `_meta` that describe the client. */
 export interface RequestMeta {
   readonly progressToken: McpRequestId | undefined;
-  /** Undefined: it names none, as those before 2026. Null: it is no text. */
+  /** Undefined if it is absent, as before 2026. Null if it is no text. */
   readonly protocolVersion: string | null | undefined;
   readonly capabilities: JsonObject | undefined;
 }
@@ -34,7 +34,7 @@ const meta: InputSchema<RequestMeta> = v.pipe(
   })),
 );
 
-/** A message of a client. `notice`: one that is not used. */
+/** A message of a client. `notice` is one that the server ignores. */
 export type McpMessage =
   | {
       readonly kind: "request";
@@ -64,7 +64,7 @@ const request = v.pipe(
 );
 const withMeta = v.object({ _meta: lenient(meta) });
 
-/** It has no id. */
+/** A message without an id. */
 const notification = v.pipe(
   v.object({
     jsonrpc: version,
@@ -97,13 +97,13 @@ const reply = v.pipe(
 /** A message of JSON-RPC. */
 export const mcpMessage: InputSchema<McpMessage> = v.union([request, notification, reply]);
 
-/** What is known of a message that may be malformed. */
+/** The header of a message that can be malformed. */
 export const messageHeader: InputSchema<{ readonly id: McpRequestId | null; readonly method: string }> = v.object({
   id: v.fallback(v.nullable(rpcId), null),
   method: v.fallback(v.string(), ""),
 });
 
-/** Answers to questions, by the key of the question. */
+/** Responses by the key of their request. */
 export type InputResponses = Readonly<Record<string, JsonObject>>;
 
 const inputResponses = v.pipe(
@@ -138,13 +138,13 @@ export interface TaskParams {
 
 export type McpMethod = keyof McpParams;
 
-/** The modes of a capability that matter: with which the client can ask its user. */
+/** The elicitation modes of a client: the ways to get input from its user. */
 const modes = v.pipe(
   v.object({ form: v.optional(anyJson), url: v.optional(anyJson) }),
   v.transform((input): JsonObject => Object.fromEntries(Object.keys(input).map((mode) => [mode, {}]))),
 );
 
-/** What the server may ask clients for. It is kept in the id of their session. */
+/** The capabilities that the server uses. The id of the session contains them. */
 const sessionCapabilities: InputSchema<JsonObject> = v.pipe(
   v.object({ elicitation: lenient(modes), sampling: lenient(modes), roots: lenient(modes) }),
   v.transform((input) => {
@@ -153,7 +153,7 @@ const sessionCapabilities: InputSchema<JsonObject> = v.pipe(
   }),
 );
 
-/** What the id of a session says. */
+/** The content of a session's id. */
 export const sessionToken: InputSchema<readonly [nonce: string, capabilities: JsonObject]> = v.tuple([
   v.pipe(v.string(), v.regex(UUID)),
   sessionCapabilities,
@@ -163,7 +163,7 @@ const UNKNOWN_CURSOR_TEXT = "is unknown";
 const noParams: InputSchema<object> = v.object({});
 const taskId = lenient(v.string());
 const task: InputSchema<TaskParams> = v.object({ taskId });
-/** The most tasks of a subscription. */
+/** The maximum number of tasks in a subscription. */
 const MAX_SUBSCRIBED_TASKS = 50;
 const TASK_IDS_TEXT = `must be a list of at most ${MAX_SUBSCRIBED_TASKS} ids`;
 
@@ -189,7 +189,7 @@ export const mcpParams: { readonly [Method in McpMethod]: InputSchema<McpParams[
     name: v.string("must be a text"),
     arguments: withDefault(anyObject, {}),
     inputResponses: withDefault(inputResponses, {}),
-    // A state that is no text is none of this server.
+    // A state that is no text cannot be of this server.
     requestState: v.optional(v.fallback(v.string(), "")),
   }),
   "tasks/get": task,
@@ -207,7 +207,7 @@ export const mcpParams: { readonly [Method in McpMethod]: InputSchema<McpParams[
   }),
 };
 
-/** The answer of a person to a form or a page. */
+/** The response of a user to a form or a page. */
 export type ElicitResult =
   | { readonly action: "cancel" }
   | { readonly action: "decline" }

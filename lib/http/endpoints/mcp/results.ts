@@ -1,4 +1,4 @@
-/** What an agent has said, as the result of a tool. */
+/** Converts the output of an agent to the result of a tool. */
 
 import type { Interrupt } from "../../../executor/contract.ts";
 import { questionText } from "../../../executor/questions.ts";
@@ -6,10 +6,10 @@ import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
 
-/** Blocks of MCP, which agents may send as they are. */
+/** Block types of MCP, which agents may return as they are. */
 const MCP_BLOCK_TYPES: ReadonlySet<Json | undefined> = new Set(["resource", "resource_link"]);
 
-/** A block of a message as content of a result; null for reasoning, calls of tools and other blocks. */
+/** Converts a content block to content of MCP; null for reasoning, tool calls and other blocks. */
 function toMcpContent(block: JsonObject): JsonObject | null {
   const { type, mime_type, data, url, text } = block;
   if (MCP_BLOCK_TYPES.has(type)) return block;
@@ -24,7 +24,7 @@ function toMcpContent(block: JsonObject): JsonObject | null {
   return { type: "resource_link", uri: url, name: url.split("/").at(-1) || url, mimeType };
 }
 
-/** The last reply in a list of messages: an AI message with content after the last message of a person. */
+/** Returns the content of the last AI message that has any after the last human message. */
 function findLastReply(messages: Json | undefined): JsonObject[] {
   const list = Array.isArray(messages) ? messages.filter(isObject) : [];
   const turn = list.slice(list.findLastIndex(({ type }) => type === "human") + 1);
@@ -37,7 +37,7 @@ function findLastReply(messages: Json | undefined): JsonObject[] {
   return [];
 }
 
-/** The final values as a result. `members`: those of the output; null for all. */
+/** Converts the final values to a result. `members` are those of the output; null for all. */
 function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};
   const output = Object.fromEntries(Object.entries(state).filter(([name]) => members?.has(name) ?? true));
@@ -52,7 +52,7 @@ function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonOb
 
 export const toToolError = (text: string): JsonObject => ({ content: [{ type: "text", text }], isError: true });
 
-/** The result of a call that has ended without a question. */
+/** Converts the result of a run without pending interrupts. */
 export function toRunResult(
   result: Json,
   { status }: Pick<Run, "status">,
@@ -64,18 +64,18 @@ export function toRunResult(
   return toToolResult(result, members);
 }
 
-/** Where an interrupted call waits, and who may answer. */
+/** An interrupted call, and who may answer it. */
 export interface WaitingToolCall {
   readonly tool: string;
   readonly thread_id: string;
-  /** The names of the two arguments of every tool. */
+  /** The names of the two arguments that every tool has. */
   readonly names: { readonly thread_id: string; readonly resume: string };
   readonly model_may_answer: boolean;
-  /** The address at which a person can answer; null if the server does not know one. */
+  /** The URL at which a person can answer; null if there is none. */
   readonly answer_url: string | null;
 }
 
-/** The result of an interrupted call whose client cannot ask its user: the interrupts, and how to continue. */
+/** Creates the result of an interrupted call whose client cannot elicit input: the interrupts, and how to continue. */
 export function createWaitingResult(toolCall: WaitingToolCall, interrupts: readonly Interrupt[]): JsonObject {
   const { tool, thread_id, names, answer_url } = toolCall;
   const questionLines = interrupts.map(({ id, value }) => {

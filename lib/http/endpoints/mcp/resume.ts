@@ -1,4 +1,4 @@
-/** Answers to the questions of a call: kept until all that are open have one, then one run resumes with all of them. */
+/** Stores resume values of a call until all pending interrupts have one, then starts one run that resumes with all of them. */
 import type { Interrupt, StreamMode } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RequestContext } from "../../route.ts";
@@ -11,10 +11,10 @@ import {
   toExpectedAnswers,
 } from "../protocol-requests.ts";
 
-/** An answer as a value for `resume`. */
+/** An interrupt with its resume value. */
 export type ResumeEntry = readonly [interrupt: Interrupt, value: Json];
 
-/** The thread's note on an answer that waits for the others of its run. A later interrupt may have the same id. */
+/** The prefix of a metadata key of the thread that holds a resume value until the others arrive. A later interrupt may have the same id. */
 const STORED_VALUE_PREFIX = "mcp_answer_";
 
 type PendingRequest = Pick<ProtocolRequestState, "newestRun" | "pending" | "thread">;
@@ -24,11 +24,11 @@ function findStoredValue({ newestRun, thread: { metadata } }: PendingRequest, { 
   return isObject(stored) && stored.run_id === newestRun.run_id ? stored : null;
 }
 
-/** The open questions without an answer. */
+/** Returns the pending interrupts without a resume value. */
 export const listUnanswered = (protocolRequest: PendingRequest): readonly Interrupt[] =>
   protocolRequest.pending.filter((interrupt) => !findStoredValue(protocolRequest, interrupt));
 
-/** Starts the run that answers all questions of a call. A repeated start gives the same run. */
+/** Starts the run that resumes all interrupts of a call. A repeated start gets the same run. */
 export async function resumeProtocolRequest(
   { resources, ...context }: RequestContext,
   protocolRequest: ProtocolRequestState,
@@ -52,12 +52,12 @@ export async function resumeProtocolRequest(
     const origin = { ...readRunOriginFromHeaders({ resources, ...context }), ...createResumeOrigin(newestRun) };
     await resources.runs.create(thread.thread_id, run, origin);
   } catch (error) {
-    // Somebody else has answered meanwhile.
+    // Another client has resumed meanwhile.
     if (!isNoLongerPending(error)) throw error;
   }
 }
 
-/** Takes answers to open questions. Errors: those of a new run. */
+/** Adds resume values. Stores them, or starts the run once all are known. Throws the errors of a new run. */
 export async function addResumeEntries(
   context: RequestContext,
   protocolRequest: ProtocolRequestState,
@@ -68,7 +68,7 @@ export async function addResumeEntries(
     return await resumeProtocolRequest(context, protocolRequest, newEntries);
   const { run_id } = protocolRequest.newestRun;
   const notes = newEntries.map(([{ id }, value]): [string, Json] => [`${STORED_VALUE_PREFIX}${id}`, { run_id, value }]);
-  // The row as it is now: another answer may have come at the same time.
+  // Uses the updated row, which includes concurrent responses.
   const thread = await context.resources.threads.update(protocolRequest.thread.thread_id, {
     metadata: Object.fromEntries(notes),
   });

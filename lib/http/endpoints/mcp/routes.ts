@@ -1,4 +1,4 @@
-/** MCP: the agents as tools, for both eras of the protocol. */
+/** The routes of MCP: agents as tools, for both generations of the protocol. */
 import { ServiceError } from "../../../errors.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import type { ServiceOptions } from "../../../options.ts";
@@ -9,7 +9,6 @@ import { createRouteGroup, type RequestContext, type Route } from "../../route.t
 import { createEventStreamResponse } from "../../sse.ts";
 import { tryParseInput } from "../fields.ts";
 import { canModelAnswer } from "../permissions.ts";
-import { callTool, listGraphIds, type PendingToolCall } from "./tool-call.ts";
 import { handleNotification } from "./elicitation.ts";
 import { subscribeToTasks } from "./listen.ts";
 import { createToolCallMessages } from "./progress.ts";
@@ -34,21 +33,22 @@ import {
 import { messageHeader } from "./requests.ts";
 import { encodeSessionId, SESSION_HEADER } from "./session.ts";
 import { cancelTask, getTask, updateTask } from "./tasks.ts";
+import { callTool, listGraphIds, type PendingToolCall } from "./tool-call.ts";
 import { listTools, readToolSignature, type Tool, toToolJson } from "./tools.ts";
 
 const PAGE_SIZE = 100;
-/** The name of requests that list tools, by which the server remembers their size. */
+/** The name of requests that list tools, under which the server tracks their size. */
 const LIST_READ_NAME = "MCP tools/list";
 const LIST_TTL_MS = 60_000;
 
 const createCacheMembers = ({ isModern }: McpRequestHeader, ttlMs: number, isPublic = false): JsonObject =>
   isModern ? { ttlMs, cacheScope: isPublic ? "public" : "private" } : {};
 
-/** Nothing depends on the caller. */
+/** Returns true if lists do not depend on the caller. */
 const isPublicServer = ({ service: { options } }: RequestContext): boolean =>
   (options.auth?.mode ?? "none") === "none" && options.auth?.custom === undefined;
 
-/** The pages of open requests by their first tool: the messages of a batch share them. */
+/** Pages of tools by offset, for each active request: the messages of a batch share them. */
 const toolPages = new WeakMap<RequestContext, Map<number, Promise<JsonObject[]>>>();
 
 async function readPage(context: RequestContext, tools: readonly Tool[]): Promise<JsonObject[]> {
@@ -85,7 +85,6 @@ function initialize(request: McpRequest<"initialize">): JsonObject {
   return toResultMessage(request, { protocolVersion, capabilities: { tools: {} }, serverInfo: SERVER_INFO });
 }
 
-/** The header with the id of a new session. */
 const createSessionHeader = (
   { service: { environment } }: RequestContext,
   { params }: McpRequest<"initialize">,
@@ -98,7 +97,7 @@ const createDiscoverResult = (request: McpRequestHeader): JsonObject =>
     ...createCacheMembers(request, 0),
   });
 
-/** Answers one request. Errors: RpcError, and those of the nouns. */
+/** Executes one request. Throws McpError and the errors of the resources. */
 async function dispatch(
   context: RequestContext,
   request: Exclude<McpRequest, McpRequest<"subscriptions/listen">>,
@@ -126,7 +125,7 @@ async function dispatch(
 const isPendingToolCall = (result: JsonObject | PendingToolCall): result is PendingToolCall =>
   "leave" in result && typeof result.leave === "function";
 
-/** The answer to a failed request. Errors that concern the HTTP request stay what they are on all routes. */
+/** Creates the response to a failed request. Rethrows errors that concern the HTTP request, which have the same response on all routes. */
 function toFailureResponse(context: RequestContext, error: unknown, id: Json): Response {
   if (error instanceof McpError) return toErrorResponse(error, id);
   if (error instanceof ServiceError || error instanceof ClientDisconnectedError) throw error;
@@ -135,7 +134,7 @@ function toFailureResponse(context: RequestContext, error: unknown, id: Json): R
   return toErrorResponse(new McpError("internal", "Internal error"), id);
 }
 
-/** The answer of a call that is not known yet: events if it reports its progress or asks its client, else one JSON text. */
+/** Creates the response of a pending call: an event stream if it reports progress or elicits input, else one JSON text. */
 function createToolCallResponse(
   context: RequestContext,
   request: McpRequestHeader,
@@ -149,14 +148,14 @@ function createToolCallResponse(
   return createEventStreamResponse(context, frames, { ids: { run_id, thread_id }, headers: SSE_HEADERS });
 }
 
-/** The id for the answer to a message, which may be malformed. */
+/** Reads the id of a message that can be malformed. */
 const readMessageId = (message: unknown): Json => tryParseInput(messageHeader, message)?.id ?? null;
 
-/** The request changes nothing. */
+/** Returns true for requests that change nothing. */
 const isReadOnly = (message: unknown): boolean =>
   ["tools/list", "ping", "initialize", "server/discover"].includes(tryParseInput(messageHeader, message)?.method ?? "");
 
-/** Answers a message of a batch; null for one that gets no answer. Errors: those that concern the HTTP request. */
+/** Handles a message of a batch. Returns null for one without a response. Throws errors that concern the HTTP request. */
 async function handleBatchMessage(
   context: RequestContext,
   input: unknown,
@@ -169,7 +168,7 @@ async function handleBatchMessage(
     }
     const request = checkRequest(message, context.request.headers);
     if (request.method === "subscriptions/listen") throw new McpError("method", "Method not found");
-    // The answer of a batch is one text, in which nothing can be asked.
+    // The response of a batch is one text, so the client cannot be elicited.
     return await dispatch(context, { ...request, capabilities: {} });
   } catch (error) {
     return (await toFailureResponse(context, error, readMessageId(input)).json()) as JsonObject;
@@ -243,7 +242,7 @@ const rejectMethod = (): Response =>
 
 const RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource";
 
-/** Tells clients where to get a token, and which scopes it needs. */
+/** Returns the `www-authenticate` header with the URL of the resource metadata and the scopes; undefined if it is not configured. */
 function challenge({ http }: ServiceOptions, base_url: string, error: ServiceError): string | undefined {
   const { scopes_supported: scopes = [] } = http?.mcp?.protected_resource ?? {};
   if (!http?.mcp?.protected_resource) return undefined;
@@ -275,7 +274,7 @@ export const MCP_ROUTES: readonly Route[] = [
   ),
 ];
 
-/** Paths as clients of both forms ask for them. */
+/** Both paths that clients use. */
 export const MCP_RESOURCE_ROUTES: readonly Route[] = (
   [RESOURCE_METADATA_PATH, `${RESOURCE_METADATA_PATH}/mcp`] as const
 ).map((path) =>

@@ -1,20 +1,18 @@
-/** Sessions of clients with `initialize`: the id says what the client can do, so that nothing is stored and every process can read it. */
+/** Sessions of clients with `initialize`. The id contains the client's capabilities, so nothing is stored and every process can read it. */
 import type { Principal } from "../../../auth/principal.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { tryParseInput } from "../fields.ts";
 import { sessionToken } from "./requests.ts";
 
-/** The header of the id. */
 export const SESSION_HEADER = "mcp-session-id";
 
-/** The session of a request. Its id is not signed: a made-up one gives no more than `initialize` does. */
+/** The session of a request. Its id is not signed: a forged one allows no more than `initialize` does. */
 export interface McpSession {
   readonly nonce: string;
   readonly capabilities: JsonObject;
 }
 
-/** The longest id, in characters. */
 const MAX_SESSION_ID_CHARS = 500;
 
 const sortKeys = (_key: string, value: unknown): unknown =>
@@ -23,7 +21,7 @@ const sortKeys = (_key: string, value: unknown): unknown =>
 export const encodeUrlSafe = (text: string): string =>
   btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 
-/** The text of a token; empty if it is none. */
+/** Decodes a token; an empty text if it is not valid. */
 export function decodeUrlSafe(token: string): string {
   try {
     return atob(token.replaceAll("-", "+").replaceAll("_", "/"));
@@ -32,7 +30,7 @@ export function decodeUrlSafe(token: string): string {
   }
 }
 
-/** Of the caller and some values: what is stored with it belongs to this caller. */
+/** Returns a digest of the caller and the values. What is stored with it belongs to this caller. */
 export async function createCallerDigest(
   { user, user_id, api_key }: Principal,
   ...values: readonly Json[]
@@ -43,11 +41,11 @@ export async function createCallerDigest(
   return encodeUrlSafe(String.fromCharCode(...new Uint8Array(hash)));
 }
 
-/** The id of a new session. `nonce`: a random UUID. */
+/** Encodes the id of a new session. `nonce` is a random UUID. */
 export const encodeSessionId = (nonce: string, capabilities: JsonObject): string =>
   encodeUrlSafe(JSON.stringify([nonce, capabilities]));
 
-/** The session that a request names; null without one, and for an id of another server. */
+/** Reads the session of a request; null without one, and for an id of another server. */
 export function readSession(headers: Headers): McpSession | null {
   const id = headers.get(SESSION_HEADER) ?? "";
   const text = id.length > MAX_SESSION_ID_CHARS ? "" : decodeUrlSafe(id);
@@ -62,7 +60,7 @@ export function readSession(headers: Headers): McpSession | null {
 const createSessionDigest = (principal: Principal, { nonce }: McpSession): Promise<string> =>
   createCallerDigest(principal, nonce);
 
-/** Names a request of a session in the metadata of its run and thread. Computing it needs the nonce. */
+/** Names a request of a session in the metadata of its run and thread. The nonce is needed to compute it. */
 export async function createRequestKey(
   principal: Principal,
   session: McpSession,
@@ -71,7 +69,7 @@ export async function createRequestKey(
   return `${await createSessionDigest(principal, session)}.${await createCallerDigest(principal, session.nonce, id)}`;
 }
 
-/** Whether a run began with a request of this session and this caller. */
+/** Returns true if a run was started by a request of this session and this caller. */
 export async function belongsToSession({ metadata }: Run, principal: Principal, session: McpSession): Promise<boolean> {
   const { mcp_request } = metadata;
   return typeof mcp_request === "string" && mcp_request.startsWith(`${await createSessionDigest(principal, session)}.`);

@@ -1,9 +1,10 @@
-/** Tasks: calls that clients poll. What a task is stands in the runs of its thread, so every process knows it, also after a crash. */
+/** Tasks: tool calls that clients poll. The state is read from the runs of the thread, so every process has it, also after a crash. */
 import { nullIfNotFound } from "../../../errors.ts";
 import type { JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
+import { findError } from "../messages.ts";
 import {
   cancelProtocolRequest,
   isActive,
@@ -13,9 +14,7 @@ import {
   readProtocolResult,
   UNANSWERED_ERROR,
 } from "../protocol-requests.ts";
-import { findError } from "../messages.ts";
 import { findInputResponse, keyInputRequests, toInputRequests } from "./input-requests.ts";
-import { findFirstRun } from "./request-state.ts";
 import {
   canPoll,
   McpError,
@@ -25,6 +24,7 @@ import {
   TASKS_EXTENSION,
   toResultMessage,
 } from "./protocol.ts";
+import { findFirstRun } from "./request-state.ts";
 import { toRunResult } from "./results.ts";
 import { addResumeEntries, listUnanswered, type ResumeEntry, resumeProtocolRequest } from "./resume.ts";
 import { readOutputMembers } from "./tools.ts";
@@ -35,7 +35,7 @@ const POLL_MS = 500;
 const SLOW_POLL_MS = 2_000;
 const SLOW_AFTER_MS = 30_000;
 
-/** The members that every task has. */
+/** Returns the members that every task has. */
 function toTaskHeader(
   { service: { environment } }: RequestContext,
   { firstRun, newestRun, thread }: ProtocolRequestState,
@@ -51,20 +51,20 @@ function toTaskHeader(
   };
 }
 
-/** The call of a task. Errors: one for tasks that are absent, foreign or expired. */
+/** Reads the protocol request of a task. Throws the same McpError for tasks that are absent, expired or of another caller. */
 async function requireTask(
   { resources }: RequestContext,
   request: McpRequestHeader,
   taskId: string | undefined,
 ): Promise<ProtocolRequestState> {
   if (!canPoll(request)) throw missingCapabilityError({ extensions: { [TASKS_EXTENSION]: {} } });
-  const first = taskId !== undefined && UUID.test(taskId) ? await findFirstRun(resources, taskId) : null;
-  const protocolRequest = first && (await readProtocolRequest(resources, first).catch(nullIfNotFound));
+  const firstRun = taskId !== undefined && UUID.test(taskId) ? await findFirstRun(resources, taskId) : null;
+  const protocolRequest = firstRun && (await readProtocolRequest(resources, firstRun).catch(nullIfNotFound));
   if (!protocolRequest) throw taskNotFoundError();
   return protocolRequest;
 }
 
-/** A task that a call has become. */
+/** Creates the response that a call has become a task. */
 export async function createTaskResult(
   context: RequestContext,
   request: McpRequestHeader,
@@ -74,7 +74,10 @@ export async function createTaskResult(
   return toResultMessage(request, { resultType: "task", ...toTaskHeader(context, protocolRequest), status: "working" });
 }
 
-/** The unanswered questions as requests. Keys never come back in a task: an update that comes twice must not answer a later question. */
+/**
+ * Converts the unanswered interrupts to requests. Keys are unique within a task, so that a repeated update never answers a later
+ * interrupt.
+ */
 function listInputRequests(
   request: McpRequestHeader,
   protocolRequest: ProtocolRequestState,
@@ -87,7 +90,7 @@ function listInputRequests(
   );
 }
 
-/** What a task is now. */
+/** Reads the state of a task. Starts the run that resumes it if a crash prevented that. */
 async function readTaskState(
   context: RequestContext,
   request: McpRequestHeader,
@@ -99,13 +102,13 @@ async function readTaskState(
   }
   if (isCancelled(protocolRequest)) return { status: "cancelled" };
   if (pending.length > 0) {
-    const asked = listInputRequests(request, protocolRequest);
-    if (asked.length === 0) {
-      // A crash came between the last answer and the run that it starts.
+    const inputRequests = listInputRequests(request, protocolRequest);
+    if (inputRequests.length === 0) {
+      // A crash prevented the run that the last response starts.
       await resumeProtocolRequest(context, protocolRequest);
       return { status: "working", statusMessage: "queued" };
     }
-    const requests = keyInputRequests(asked);
+    const requests = keyInputRequests(inputRequests);
     if (requests) return { status: "input_required", inputRequests: requests };
     return { status: "working", statusMessage: "Waits for a person" };
   }
@@ -122,7 +125,7 @@ async function readTaskState(
   return { status: "completed", result: { resultType: "complete", ...toRunResult(result, newestRun, members) } };
 }
 
-/** A task as it is now. */
+/** A task at one time. */
 interface TaskSnapshot {
   readonly thread_id: string;
   /** The members that every task has. */
@@ -130,7 +133,7 @@ interface TaskSnapshot {
   readonly state: JsonObject;
 }
 
-/** Errors: as `taskCall`. */
+/** Reads a task. Throws the errors of `requireTask`. */
 export async function readTask(
   context: RequestContext,
   request: McpRequestHeader,
@@ -158,7 +161,7 @@ export async function updateTask(context: RequestContext, request: McpRequest<"t
   return toResultMessage(request, {});
 }
 
-/** No effect on a task that has ended. */
+/** Cancels a task. Does nothing if it has ended. */
 export async function cancelTask(context: RequestContext, request: McpRequest<"tasks/cancel">): Promise<JsonObject> {
   await cancelProtocolRequest(context.resources, await requireTask(context, request, request.params.taskId));
   return toResultMessage(request, {});

@@ -1,4 +1,4 @@
-/** `tools/call`: a call is a durable run on a thread of its own, which can be answered and found again. */
+/** `tools/call`: a tool call is a durable run on a thread of its own, which can be resumed and found again. */
 import type { Environment } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
@@ -8,6 +8,7 @@ import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { readRunOriginFromHeaders } from "../../run-request.ts";
+import { canModelAnswer, findAnswerUrl } from "../permissions.ts";
 import {
   createRequestMetadata,
   createResumeOrigin,
@@ -23,11 +24,9 @@ import {
   readProtocolResult,
   toExpectedAnswers,
 } from "../protocol-requests.ts";
-import { canModelAnswer, findAnswerUrl } from "../permissions.ts";
-import { findInputResponse, keyInputRequests, toInputRequests } from "./input-requests.ts";
 import { checkParamHeaders, findArgumentErrors } from "./arguments.ts";
-import { createRequestDigest, createRequestState, requireRunOfState } from "./request-state.ts";
 import { elicitUntilDone, isStopping, StreamingToolResult } from "./elicitation.ts";
+import { findInputResponse, keyInputRequests, toInputRequests } from "./input-requests.ts";
 import {
   canPoll,
   McpError,
@@ -37,31 +36,32 @@ import {
   TASKS_EXTENSION,
   toResultMessage,
 } from "./protocol.ts";
+import { createRequestDigest, createRequestState, requireRunOfState } from "./request-state.ts";
 import type { InputResponses } from "./requests.ts";
 import { createWaitingResult, toRunResult, toToolError } from "./results.ts";
 import { createRequestKey, readSession } from "./session.ts";
 import { createTaskResult } from "./tasks.ts";
 import { findTool, readArguments, readToolSignature, type Tool, type ToolSignature } from "./tools.ts";
 
-/** A call whose result is not known yet. */
+/** A tool call whose run is active. */
 export interface PendingToolCall {
   readonly run: Run;
-  /** The answer to the request; never rejects for a failed run. */
+  /** The response message. It never rejects: a failed run becomes a result. */
   readonly response: Promise<JsonObject>;
-  /** What is sent before it; null for a client that cannot be asked meanwhile. */
+  /** The requests to the client before the response; null for a client that cannot get requests meanwhile. */
   readonly streamingResult: StreamingToolResult | null;
-  /** The client has hung up. */
+  /** Called when the client disconnects. Cancels the run if the protocol says so. */
   leave(): void;
 }
 
-/** A request for a tool, with what belongs to it. */
+/** A request for a tool and the state of its execution. */
 interface ToolCallContext {
   readonly context: RequestContext;
   readonly request: McpRequestHeader;
   readonly tool: Tool;
   readonly signature: ToolSignature;
   readonly digest: string;
-  /** Names the request of a session, so that it can be cancelled. */
+  /** Names the request of a session, so that it can be cancelled; null without a session. */
   readonly mcp_request: string | null;
 }
 
@@ -70,10 +70,10 @@ export const listGraphIds = ({ service }: RequestContext): string[] =>
 
 const MINUTE_MS = 60_000;
 
-/** Errors that the model can act on become the result of the call. */
+/** Error codes that become a result of the tool, because the model can act on them. */
 const TOOL_ERROR_CODES: ReadonlySet<string> = new Set(["bad_request", "invalid", "not_found", "conflict"]);
 
-/** Begins a call, or goes on with an interrupted one. The answer where no run is needed. */
+/** Starts a tool call, or continues an interrupted one. Returns a message at once if no run is needed. */
 export async function callTool(
   context: RequestContext,
   request: McpRequest<"tools/call">,
@@ -95,14 +95,14 @@ export async function callTool(
   if (request.isModern) checkParamHeaders(context.request.headers, signature, args);
   const session = request.isModern ? null : readSession(context.request.headers);
   const mcp_request = session && (await createRequestKey(context.principal, session, request.id));
-  // A call that continues its conversation is the same call: its client can be asked again.
+  // The thread argument is not part of the digest, so that a call which continues its conversation can be elicited again.
   const { [signature.thread_id]: _, ...agentArguments } = args;
   const digest = await createRequestDigest(context.principal, name, agentArguments);
-  // An open call keeps no arguments: they may be large.
+  // Drops the arguments, which may be large, for the time of the call.
   const { params: _params, method: _method, ...header } = request;
   const toolCall = { context, request: header, tool, signature, digest, mcp_request };
   try {
-    // Answers without the state of their call belong to none: it begins anew.
+    // Responses without a request state are ignored: the call starts again.
     if (request.isModern && requestState !== undefined) {
       const { firstRun, interrupted_run_id } = await requireRunOfState(
         context.resources,
@@ -121,7 +121,7 @@ export async function callTool(
 const createKeyMetadata = ({ mcp_request }: ToolCallContext): JsonObject =>
   mcp_request === null ? {} : { mcp_request };
 
-/** The run's request without what it starts from. */
+/** Creates the request of the run without its input. */
 const createRunRequest = (toolCall: ToolCallContext, task_id?: string): RunCreate => ({
   assistant_id: toolCall.tool.assistant.assistant_id,
   metadata: {
@@ -134,14 +134,14 @@ const createRunRequest = (toolCall: ToolCallContext, task_id?: string): RunCreat
   stream_mode: toolCall.request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
 });
 
-/** How long a call may take before it becomes a task; null where it never does. */
+/** Returns the milliseconds after which a call becomes a task; null if it never does. */
 function getTaskDelay({ context, request, tool }: ToolCallContext): number | null {
   const { task } = tool.settings;
   if (!canPoll(request) || task === "never") return null;
   return task === "always" ? 0 : (context.service.options.http?.mcp?.task_after_ms ?? 500);
 }
 
-/** A client that hangs up cancels its request, but no task. */
+/** Returns true if a disconnect cancels the run. Tasks continue. */
 const cancelsOnDisconnect = (toolCall: ToolCallContext): boolean =>
   toolCall.request.isModern && getTaskDelay(toolCall) !== 0;
 
@@ -169,7 +169,7 @@ async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promi
   );
 }
 
-/** The run in which a model answers the open questions of a conversation. */
+/** Starts the run in which a model answers the pending interrupts of a conversation. */
 async function resumeAsModel(
   toolCall: ToolCallContext,
   thread: Awaited<ReturnType<typeof findConversation>>,
@@ -182,12 +182,12 @@ async function resumeAsModel(
   return createPendingToolCall(toolCall, null, await startRun(toolCall, thread?.thread_id ?? "", run));
 }
 
-/** The outcome of a call that was interrupted, for a request that repeats it. */
+/** Returns the result of an interrupted call to a request that repeats it. */
 async function repeatToolCall(
   toolCall: ToolCallContext,
   { newestRun, firstRun, thread }: ProtocolRequestState,
 ): Promise<JsonObject | PendingToolCall> {
-  // The run that answered has failed: its interrupts are open again.
+  // If the resuming run failed, its interrupts are pending again.
   const reopenedInterrupts =
     newestRun.status === "error" ? filterInterrupts(Object.values(thread.interrupts).flat()) : [];
   if (reopenedInterrupts.length > 0) {
@@ -204,10 +204,10 @@ async function repeatToolCall(
   );
 }
 
-/** How many runs of a thread are searched for its newest call. */
+/** The number of runs of a thread that are searched for its newest call. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** The newest call of a conversation, if it was interrupted and this request repeats it to get its result; else null. */
+/** Returns the newest call of a conversation if it was interrupted and this request repeats it to get its result; else null. */
 async function findRepeatedCall(
   { context: { resources }, digest }: ToolCallContext,
   thread_id: string,
@@ -221,13 +221,13 @@ async function findRepeatedCall(
   return wasInterrupted && !isCancelled(protocolRequest) ? protocolRequest : null;
 }
 
-/** The thread names the last request on it: that one can be cancelled. */
+/** Stores the key of the last request on the thread, so that the request can be cancelled. */
 async function recordRequestKey(toolCall: ToolCallContext, thread_id: string): Promise<void> {
   if (toolCall.mcp_request === null) return;
   try {
     await toolCall.context.resources.threads.update(thread_id, { metadata: createKeyMetadata(toolCall) });
   } catch (error) {
-    // Callers who may run on a thread, but not change it, cannot cancel there either.
+    // Callers who may run on a thread, but not update it, cannot cancel there.
     if (!(error instanceof ServiceError && error.code === "forbidden")) throw error;
   }
 }
@@ -235,7 +235,7 @@ async function recordRequestKey(toolCall: ToolCallContext, thread_id: string): P
 const conversationNotFoundError = (id: Json): ServiceError =>
   new ServiceError("thread_not_found", `There is no conversation ${typeof id === "string" ? id : JSON.stringify(id)}`);
 
-/** The thread that the arguments continue: one of this agent. Errors: not_found, the same for a foreign one. */
+/** Returns the thread that the arguments continue; null without one. Throws `thread_not_found` for a thread of another agent or caller. */
 async function findConversation({ context: { resources }, tool }: ToolCallContext, id: Json | undefined) {
   if (id === undefined) return null;
   if (typeof id !== "string" || !UUID.test(id)) throw conversationNotFoundError(id);
@@ -246,7 +246,7 @@ async function findConversation({ context: { resources }, tool }: ToolCallContex
   return thread;
 }
 
-/** The answer that a model gives to the open questions, or why it may not. */
+/** Returns the command that resumes a conversation with the model's value, or a tool error with the reason why it cannot. */
 function toResumeCommand(
   toolCall: ToolCallContext,
   thread: Awaited<ReturnType<typeof findConversation>>,
@@ -276,7 +276,7 @@ function toResumeCommand(
   return { resume: answers, expected_answers: toExpectedAnswers(interrupts) };
 }
 
-/** The result for a client that cannot ask its user. */
+/** Creates the result for a client that cannot elicit input from its user. */
 function toWaitingResult(
   { context, tool, signature }: ToolCallContext,
   interrupts: readonly Interrupt[],
@@ -305,14 +305,14 @@ async function startRun(
   );
 }
 
-/** Answers of a client to the questions of a run. */
+/** The responses of a client to the interrupts of a run. */
 interface ResponsesToRun {
-  /** The run that asked. */
+  /** The run that raised the interrupts. */
   readonly interrupted_run_id: string;
   readonly responses: InputResponses;
 }
 
-/** Goes on with a call that was interrupted: answers what is open, follows what runs, or repeats the result. */
+/** Continues an interrupted call: resumes it, joins its active run, or repeats the result. */
 async function continueToolCall(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -333,7 +333,7 @@ async function continueToolCall(
   }
   if (pending.length === 0)
     return await createEndedResult(toolCall, firstRun, newestRun, await readProtocolResult(resources, protocolRequest));
-  // Answers to earlier questions may have the same keys: a request that is sent again must not answer the next ones.
+  // Keys can repeat between runs: a repeated request must not answer the interrupts of a later run.
   if (input.interrupted_run_id !== newestRun.run_id) return toInterruptResult(toolCall, firstRun, newestRun, pending);
   const inputRequests = toInputRequests(request, pending);
   const inputResponses = inputRequests.map((inputRequest) => findInputResponse(input.responses, inputRequest));
@@ -354,13 +354,13 @@ async function continueToolCall(
       await startRun(toolCall, thread.thread_id, run, createResumeOrigin(newestRun)),
     );
   } catch (error) {
-    // Somebody else has answered meanwhile: the client gets the outcome of that answer.
+    // Another client resumed first. Continues with its run.
     if (canRetry && isNoLongerPending(error)) return await continueToolCall(toolCall, firstRun, input, false);
     throw error;
   }
 }
 
-/** The questions for the client, or how to continue where it cannot be asked. */
+/** Returns the interrupts as requests to the client, or how to continue for a client that cannot get them. */
 function toInterruptResult(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -368,7 +368,7 @@ function toInterruptResult(
   interrupts: readonly Interrupt[],
 ): JsonObject {
   const { request, digest } = toolCall;
-  // An answer must come with the arguments of the call.
+  // A response must repeat the arguments of the call.
   const canAnswer = request.isModern && firstRun.metadata.mcp_call === digest;
   const requests = canAnswer ? keyInputRequests(toInputRequests(request, interrupts)) : null;
   if (!requests)
@@ -390,7 +390,7 @@ const toResultMeta = ({ thread_id, run_id }: Run): JsonObject => ({
   "greenroom/run_id": run_id,
 });
 
-/** The answer once the newest run of a call has ended. */
+/** Creates the response once the newest run of a call has ended. */
 async function createEndedResult(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -403,7 +403,7 @@ async function createEndedResult(
   return toResultMessage(request, toRunResult(result, newestRun, signature.output), toResultMeta(newestRun));
 }
 
-/** The answer of a call whose client was asked on its connection. */
+/** Elicits input on the open response until the call is done, and creates its result. */
 async function createElicitedResult(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -436,11 +436,11 @@ function createStoppingResult({ request }: ToolCallContext, run: Run): JsonObjec
 
 const noop = (): void => {};
 
-/** True if the client can be asked all of these questions, also where there is none. */
+/** Returns true if the client can get all interrupts as requests, also if there are none. */
 const canElicitAll = (request: ToolCallContext["request"], interrupts: readonly Interrupt[]): boolean =>
   interrupts.length === 0 || keyInputRequests(toInputRequests(request, interrupts)) !== null;
 
-/** The result of a run, in a list; null if it takes longer. Without a limit (null) it is waited for. */
+/** Returns the result of a run in a list; null after `limit_ms`. Without a limit it waits for the end. */
 async function waitForResult(
   environment: Pick<Environment, "timer">,
   ended: RunWait["result"],
@@ -453,7 +453,7 @@ async function waitForResult(
   return result;
 }
 
-/** Waits for a run of a call; for a client that polls, not longer than `task_after_ms`. */
+/** Creates the pending tool call of a run. For a client that polls, it becomes a task after `task_after_ms`. */
 function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null, wait: RunWait): PendingToolCall {
   const { context, request } = toolCall;
   const { environment } = context.service;
@@ -470,7 +470,7 @@ function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null
     return await createTaskResult(context, request, firstRun);
   };
 
-  /** Null: the client is asked on its answer. */
+  /** Returns the response; null if the client must be elicited first. */
   async function findResult(ended: RunWait["result"]): Promise<JsonObject | null> {
     if (after_ms === 0) {
       leaveRun();
@@ -478,12 +478,12 @@ function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null
     }
     const result = await waitForResult(environment, ended, after_ms);
     if (!result) return await convertToTask();
-    // It holds the run and its result.
+    // The function would retain the run and its result.
     leaveRun = noop;
     const [value] = result;
     if (isStopping(value) && after_ms === null) return createStoppingResult(toolCall, run);
     if (isStopping(value)) return await convertToTask();
-    // A person can answer while the client polls.
+    // As a task, the call stays pending until a person answers.
     const interrupts = readInterrupts(value);
     if (streamingResult && interrupts.length > 0) return null;
     if (after_ms !== null && !canElicitAll(request, interrupts)) return await convertToTask();
@@ -495,18 +495,18 @@ function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null
     );
   }
 
-  // The questions come after it, so that the values of the run are not kept meanwhile.
-  const known = findResult(wait.result).then(
+  // Elicits outside of `findResult`, so that the values of the run are not retained meanwhile.
+  const result = findResult(wait.result).then(
     (earlyResult) => earlyResult ?? createElicitedResult(toolCall, firstRun, streamingResult as StreamingToolResult),
   );
-  const response = known.catch((error: unknown): JsonObject => {
+  const response = result.catch((error: unknown): JsonObject => {
     const log = { level: "error", message: "A call of a tool failed", run_id: run.run_id, error } as const;
     if (!(error instanceof ServiceError)) environment.log({ ...log, request_id: context.request_id });
     const message = error instanceof ServiceError ? error.message : "Internal error";
     return { jsonrpc: "2.0", error: { code: -32603, message }, id: request.id };
   });
   return {
-    ...{ run, response: response, streamingResult },
+    ...{ run, response, streamingResult },
     leave() {
       if (isTask) return;
       leaveRun();

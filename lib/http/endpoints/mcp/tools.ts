@@ -1,10 +1,10 @@
-/** The agents as tools: which, by which names, and with which arguments. */
+/** The agents as tools: their names and arguments. */
 import type { Assistant } from "../../../assistants/mod.ts";
 import { nullIfNotFound } from "../../../errors.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { RequestResources } from "../../../service/resources.ts";
 
-/** What `metadata.mcp` of an assistant says. */
+/** The settings in an assistant's `metadata.mcp`. */
 export interface ToolSettings {
   readonly task: "auto" | "always" | "never" | "required";
   /** Capabilities that a client must have, such as `{sampling: {}}`. */
@@ -18,13 +18,13 @@ export interface Tool {
   readonly settings: ToolSettings;
 }
 
-/** The tool's own schema, and how its arguments become the run's input. */
+/** The arguments of a tool, and how they become the run's input. */
 export interface ToolSignature {
   readonly inputSchema: JsonObject;
-  /** The names of the two arguments of every tool. */
+  /** The names of the two arguments that every tool has. */
   readonly thread_id: string;
   readonly resume: string;
-  /** `message` alone stands for `messages`. */
+  /** If true, `message` alone stands for `messages`. */
   readonly takesMessage: boolean;
   /** The members of the output that the graph declares; null if it declares none. */
   readonly output: ReadonlySet<string> | null;
@@ -49,13 +49,13 @@ const readToolSettings = (assistant: Assistant): ToolSettings => {
 };
 
 const MAX_NAME_CHARS = 128;
-/** Assistants of one search, and the most tools of a server. */
+/** The assistants of one search, and the maximum number of tools. */
 const SEARCH_PAGE_SIZE = 1000;
 const MAX_TOOLS = 10_000;
 
 const toToolName = (name: string): string => name.replace(/[^A-Za-z0-9_.-]/gu, "_").slice(0, MAX_NAME_CHARS) || "_";
 
-/** The default assistants of the graphs, then those that are made tools, in an order that never changes. */
+/** Lists the default assistants of the graphs, then those that are marked as tools, in a stable order. */
 async function listToolAssistants({ assistants }: AssistantResources, graphs: readonly string[]): Promise<Assistant[]> {
   const defaults: Assistant[] = [];
   for (const graph of graphs) {
@@ -73,7 +73,7 @@ async function listToolAssistants({ assistants }: AssistantResources, graphs: re
   return [...defaults, ...markedAssistants.filter(({ assistant_id }) => !defaultIds.has(assistant_id))];
 }
 
-/** The lists of open requests: the messages of a batch share one. */
+/** Lists of tools by active request: the messages of a batch share one. */
 const toolLists = new WeakMap<AssistantResources, Promise<Tool[]>>();
 
 /** Returns all tools that the caller may read, by name. Reads them once for one request. */
@@ -98,7 +98,7 @@ async function readTools(resources: AssistantResources, graphs: readonly string[
   return tools.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The tool with this name; null for one that the caller may not use. */
+/** Returns the tool with this name; null for one that the caller may not use. */
 export async function findTool(
   resources: AssistantResources,
   graphs: readonly string[],
@@ -124,13 +124,13 @@ function readMemberNames(schema: JsonObject | null): ReadonlySet<string> | null 
   return names.length > 0 ? new Set(names) : null;
 }
 
-/** The members of the output that an assistant's graph declares; null if it declares none. Errors: not_found. */
+/** Returns the members of the output that an assistant's graph declares; null if it declares none. Throws `not_found`. */
 export const readOutputMembers = async (
   { assistants }: AssistantResources,
   assistant_id: string,
 ): Promise<ReadonlySet<string> | null> => readMemberNames((await assistants.schemas(assistant_id)).output_schema);
 
-/** Reads the schemas of an agent. Errors: not_found. */
+/** Reads the arguments of a tool from the schemas of its graph. Throws `not_found`. */
 export async function readToolSignature(
   { assistants }: AssistantResources,
   { assistant }: Tool,
@@ -160,7 +160,7 @@ export async function readToolSignature(
   return { inputSchema, ...names, takesMessage, output };
 }
 
-/** The tool as a list shows it. `extra`: which of the two arguments of every tool its schema has. */
+/** Converts a tool to the JSON of a list. `extra` selects which of the two arguments of every tool its schema has. */
 export function toToolJson(
   { name, assistant }: Tool,
   { inputSchema, thread_id, resume }: ToolSignature,
@@ -182,7 +182,7 @@ export function toToolJson(
   };
 }
 
-/** The run's input, and the conversation that the arguments continue. */
+/** Splits the arguments into the run's input, the conversation to continue and the resume value. */
 export function readArguments(
   { thread_id: threadName, resume: resumeName, takesMessage }: ToolSignature,
   args: JsonObject,
