@@ -1,4 +1,4 @@
-/** What the entry points say of their exports: the `@example` blocks of functions, and what lacks one or lacks a sentence. */
+/** Reads the doc comments of the entry points: the `@example` blocks of functions, and the exports that lack one or lack a sentence. */
 import { readFileSync } from "node:fs";
 import * as ts from "typescript-5";
 
@@ -22,8 +22,8 @@ function entryPoints(): readonly (readonly [name: string, source: string])[] {
   return Object.entries(exports);
 }
 
-/** Code between the fences of an example. */
-const codeOf = (text: string): string => /```ts\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
+/** Returns the code between the fences of an example. */
+const extractCode = (text: string): string => /```ts\n([\s\S]*?)```/.exec(text)?.[1] ?? "";
 
 /** Reads the documentation comments of everything that a program of these entry points exports. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one walk over the exports of each entry
@@ -49,7 +49,7 @@ export function readApiDocs(entries: readonly (readonly [name: string, source: s
       if (symbol.getDocumentationComment(checker).length === 0) problems.push(`${name} has no sentence`);
       if (!(symbol.flags & ts.SymbolFlags.Function)) continue;
       const tags = symbol.getJsDocTags(checker).filter((tag) => tag.name === "example");
-      const codes = tags.map(({ text }) => codeOf(ts.displayPartsToString(text))).filter((code) => code !== "");
+      const codes = tags.map(({ text }) => extractCode(ts.displayPartsToString(text))).filter((code) => code !== "");
       if (codes.length === 0) problems.push(`${name} has no @example`);
       for (const [i, code] of codes.entries()) {
         examples.set(`${exported.name}.${i}`, { name: `${exported.name}.${i}`, code });

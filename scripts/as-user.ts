@@ -5,11 +5,11 @@ import { join, resolve } from "node:path";
 
 export interface UserFolder extends Disposable {
   readonly path: string;
-  /** The path of a file in it. */
+  /** Returns the path of a file in the folder. */
   at(file: string): string;
 }
 
-/** `packages`: only these are installed beside Greenroom. Default: all that this checkout has. */
+/** Creates the folder of a user. Only `packages` are installed in it beside Greenroom; by default all of the checkout. */
 export function userFolder(packages: readonly string[] = readdirSync("node_modules")): UserFolder {
   const root = resolve(".");
   const path = mkdtempSync(join(tmpdir(), "greenroom-user-"));

@@ -9,7 +9,7 @@ import { delimiter, join, resolve } from "node:path";
 import process from "node:process";
 import { userFolder } from "./as-user.ts";
 
-/** A graph and a function, asked by the handler. `start` is the code that gives `handler` and `stop`. */
+/** Returns a program that runs a graph and a function. `start` is the code that declares `handler` and `stop`. */
 const program = (imports: string, start: string, graphs: boolean): string => `
 ${imports}
 const echo = async function* ({ messages }: { messages: readonly { content?: unknown }[] }) {
@@ -51,9 +51,9 @@ interface Program {
   readonly what: string;
   readonly source: string;
   readonly expected: string;
-  /** Default: all that the checkout has. */
+  /** The installed packages; by default all of the checkout. */
   readonly packages?: readonly string[];
-  /** What the other two have together. */
+  /** True for a program that runs before a release only, because two others cover the same together. */
   readonly at_release?: boolean;
 }
 const programs: readonly Program[] = [
@@ -111,8 +111,8 @@ for (const { what, source, expected, packages, at_release } of programs) {
     for (const [file, bundler, args, runner] of bundles) {
       run(bundler, args, user.path);
       cpSync(user.at(file), join(empty, file));
-      const [program = "", ...rest] = [...runner, join(empty, file)];
-      const printed = run(program, rest, empty);
+      const [program = "", ...programArgs] = [...runner, join(empty, file)];
+      const printed = run(program, programArgs, empty);
       if (printed !== expected) throw new Error(`${what}, ${file} (${bundler}) printed:\n${printed}`);
       console.log(`${what}: ${file} by ${bundler} runs`);
     }

@@ -14,7 +14,7 @@ import { cpSync, existsSync, globSync, readFileSync, writeFileSync } from "node:
 import { delimiter, join, resolve } from "node:path";
 import process from "node:process";
 import { type UserFolder, userFolder } from "./as-user.ts";
-import { type Block, blocksOf, commandsOf, DEMO, prints } from "./doc-blocks.ts";
+import { type Block, DEMO_URL, isExpectedOutput, readBlocks, splitCommands } from "./doc-blocks.ts";
 
 /** Commands that need a registry, a container or a whole checkout, by the test that runs them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
@@ -37,18 +37,18 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "cp ../greenroom/greenroom-": "scripts/project-image.ts",
 };
 
-/** For the commands of a block: each starts npx, and the tests of a CI run take most of the machine. */
+/** The time limit for the commands of a block, in seconds. Each starts npx, and the tests of a CI run take most of the machine. */
 const LIMIT_S = 180;
 
-function problemsElsewhere({ code }: Block): string[] {
-  return commandsOf(code).flatMap((command) => {
+function findMissingTests({ code }: Block): string[] {
+  return splitCommands(code).flatMap((command) => {
     const test = Object.entries(ELSEWHERE).find(([start]) => command.startsWith(start))?.[1];
     if (test === undefined) return [`no test is named for: ${command}`];
     return existsSync(test) ? [] : [`${test}, which should run it, does not exist: ${command}`];
   });
 }
 
-/** The examples of the checkout, and a configuration of the demo's agents. */
+/** Copies the examples of the checkout and a configuration of the demo's agents. */
 function addExamples({ at }: UserFolder): void {
   cpSync("examples", at("examples"), { recursive: true });
   writeFileSync(at(".curlrc"), 'write-out = "\\n"\n');
@@ -67,8 +67,8 @@ class Page {
   readonly #user = userFolder();
   readonly #folder = this.#user.path;
   readonly #servers: ChildProcess[] = [];
-  /** The servers that the page starts from a file of its own. */
-  readonly #own = new Map<string, ChildProcess>();
+  /** The servers that the page starts from a file, by the name of the file. */
+  readonly #serversByFile = new Map<string, ChildProcess>();
   #url: string | undefined;
 
   readonly #env = {
@@ -86,8 +86,8 @@ class Page {
 
   /** Writes a file that the page shows. Servers in it listen on a free port; clients in it find the server that runs. */
   async write(file: string, code: string): Promise<void> {
-    if (code.includes(DEMO)) await this.#startDemo();
-    const text = code.replaceAll(DEMO, this.#url ?? DEMO).replaceAll(/\bport: 2024\b/g, "port: 0");
+    if (code.includes(DEMO_URL)) await this.#startDemo();
+    const text = code.replaceAll(DEMO_URL, this.#url ?? DEMO_URL).replaceAll(/\bport: 2024\b/g, "port: 0");
     writeFileSync(this.#user.at(file), text);
   }
 
@@ -98,7 +98,7 @@ class Page {
   /** Starts a server and waits for its address. */
   async serve(code: string): Promise<void> {
     const file = /\S+\.m?ts\b/.exec(code)?.[0] ?? "";
-    const before = this.#own.get(file);
+    const before = this.#serversByFile.get(file);
     if (before) await stop(before);
     const child = spawn("bash", ["-c", code], {
       cwd: this.#folder,
@@ -106,18 +106,18 @@ class Page {
       detached: true,
     });
     this.#servers.push(child);
-    if (file !== "") this.#own.set(file, child);
-    const url = await new Promise<string>((found, failed) => {
+    if (file !== "") this.#serversByFile.set(file, child);
+    const url = await new Promise<string>((resolveUrl, reject) => {
       let output = "";
       const read = (bytes: Uint8Array): void => {
         output += new TextDecoder().decode(bytes);
         const line = /(?:listening on|server:) (http:\S+)/i.exec(output)?.[1];
-        if (line) found(line);
+        if (line) resolveUrl(line);
       };
       child.stdout?.on("data", read);
       child.stderr?.on("data", read);
       child.on("close", (exit) =>
-        failed(
+        reject(
           new Error(`ended with ${exit}:
 ${output}`),
         ),
@@ -128,10 +128,10 @@ ${output}`),
 
   /** Runs a block; its variables stay for the next one. */
   async run(code: string): Promise<string> {
-    if (code.includes(DEMO) || code.includes("greenroom backup")) await this.#startDemo();
+    if (code.includes(DEMO_URL) || code.includes("greenroom backup")) await this.#startDemo();
     const names = [...code.matchAll(/^(?:export )?([A-Z_]+)=/gm)].map(([, name]) => name);
     const keep = names.map((name) => `declare -p ${name} >> variables`).join("\n");
-    const commands = code.replaceAll(DEMO, this.#url ?? DEMO);
+    const commands = code.replaceAll(DEMO_URL, this.#url ?? DEMO_URL);
     const script = `set -euo pipefail\ntouch variables; . ./variables\n${commands}\n${keep}`;
     const child = spawn("timeout", [String(LIMIT_S), "bash", "-c", script], {
       cwd: this.#folder,
@@ -156,20 +156,20 @@ ${output}`),
   }
 }
 
-async function problemsOf(page: string): Promise<string[]> {
-  const blocks = blocksOf(readFileSync(page, "utf8"));
+async function findProblems(page: string): Promise<string[]> {
+  const blocks = readBlocks(readFileSync(page, "utf8"));
   if (blocks.length === 0) return [];
   const problems: string[] = [];
   await using session = new Page();
   for (const block of blocks) {
     try {
       if (block.info.includes("elsewhere"))
-        problems.push(...problemsElsewhere(block).map((text) => `${page}:${block.line} ${text}`));
+        problems.push(...findMissingTests(block).map((text) => `${page}:${block.line} ${text}`));
       else if (block.file) await session.write(block.file, block.code);
       else if (block.info.includes("server")) await session.serve(block.code);
       else {
         const printed = await session.run(block.code);
-        if (block.shown && !prints(printed, block.shown)) {
+        if (block.output && !isExpectedOutput(printed, block.output)) {
           problems.push(`${page}:${block.line} printed something else than the page shows:\n${printed}`);
         }
       }
@@ -181,10 +181,10 @@ async function problemsOf(page: string): Promise<string[]> {
   return problems;
 }
 
-const given = process.argv.slice(2);
-const pages = given.length > 0 ? given : ["README.md", ...globSync("docs/**/*.md").sort()];
+const pageArgs = process.argv.slice(2);
+const pages = pageArgs.length > 0 ? pageArgs : ["README.md", ...globSync("docs/**/*.md").sort()];
 const problems: string[] = [];
-for (const page of pages) problems.push(...(await problemsOf(page)));
+for (const page of pages) problems.push(...(await findProblems(page)));
 for (const problem of problems) console.log(problem);
 console.log(`${problems.length} problems`);
 process.exitCode = problems.length > 0 ? 1 : 0;

@@ -1,49 +1,49 @@
 /**
- * Prints the figures of scripts/house.ts beside their goals, and the retired names and phrases that are still in use. Exit code 1 when
- * a goal is missed for no stated reason, or when a retired name or phrase is used.
+ * Prints the figures of scripts/house.ts beside their limits, and the retired names and phrases that are still in use. Exit code 1 when
+ * a limit is exceeded for no stated reason, or when a retired name or phrase is used.
  *
- *   node scripts/check-house.ts [--list]     with the places that are counted
+ *   node scripts/check-house.ts [--list]     with the locations that are counted
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { type Figure, measureHouse } from "./house.ts";
-import { findNames, findPhrases } from "./house-words.ts";
+import { type Figure, measureCode } from "./house.ts";
+import { findRetiredNames, findRetiredPhrases } from "./house-words.ts";
 import { readSources } from "./sources.ts";
 
-export interface Verdict {
+export interface CodeLimitsReport {
   readonly lines: readonly string[];
   readonly failed: number;
 }
 
-/** Makes a line of the table for each figure, with the reason or the places below it. */
-export function judge(figures: readonly Figure[], list = false): Verdict {
-  const lines = ["| figure | now | goal | |", "|---|---|---|---|"];
+/** Returns a line of the table for each figure, with the reason or the locations below it. */
+export function judgeFigures(figures: readonly Figure[], list = false): CodeLimitsReport {
+  const lines = ["| figure | now | limit | |", "|---|---|---|---|"];
   let failed = 0;
-  for (const { title, value, goal, places = [], reason } of figures) {
-    const isMissed = goal !== undefined && value > goal;
+  for (const { title, value, limit, locations = [], reason } of figures) {
+    const isMissed = limit !== undefined && value > limit;
     const isFailed = isMissed && reason === undefined;
     if (isFailed) failed += 1;
-    const verdict = isFailed ? "FAILED" : describeGoal(goal, isMissed);
-    lines.push(`| ${title} | ${value.toLocaleString("en")} | ${goal?.toLocaleString("en") ?? ""} | ${verdict} |`);
+    const verdict = isFailed ? "FAILED" : describeVerdict(limit, isMissed);
+    lines.push(`| ${title} | ${value.toLocaleString("en")} | ${limit?.toLocaleString("en") ?? ""} | ${verdict} |`);
     if (isMissed && reason !== undefined) lines.push(`    ${reason}`);
-    if (isFailed || list) lines.push(...places.map((place) => `    ${place}`));
+    if (isFailed || list) lines.push(...locations.map((location) => `    ${location}`));
   }
   return { lines, failed };
 }
 
-function describeGoal(goal: number | undefined, isMissed: boolean): string {
-  if (goal === undefined) return "";
+function describeVerdict(limit: number | undefined, isMissed: boolean): string {
+  if (limit === undefined) return "";
   return isMissed ? "missed" : "met";
 }
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { list: { type: "boolean" } } });
   const root = resolve(".");
-  const { lines, failed } = judge(await measureHouse(root), values.list);
+  const { lines, failed } = judgeFigures(await measureCode(root), values.list);
   console.log(lines.join("\n"));
   const sources = readSources(root);
-  const words = [...findNames(sources), ...findPhrases(root, sources)];
+  const words = [...findRetiredNames(sources), ...findRetiredPhrases(root, sources)];
   for (const word of words) console.log(word);
-  console.log(`${failed} goals missed, ${words.length} retired names and phrases`);
+  console.log(`${failed} limits exceeded, ${words.length} retired names and phrases`);
   process.exitCode = failed + words.length > 0 ? 1 : 0;
 }

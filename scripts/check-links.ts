@@ -13,7 +13,7 @@ const isPacked = (path: string): boolean =>
   path.startsWith("docs/images/") || packed.some((file) => file === path || file.startsWith(`${path}/`));
 
 /** A heading's anchor, as GitHub makes it. */
-const anchorOf = (heading: string): string =>
+const toAnchor = (heading: string): string =>
   heading
     .toLowerCase()
     .replace(/[`*]|\[([^\]]*)\]\([^)]*\)/g, "$1")
@@ -22,8 +22,8 @@ const anchorOf = (heading: string): string =>
     .replace(/\s/g, "-");
 
 const withoutCode = (text: string): string => text.replace(/^```.*?^```/gms, "");
-const headingsOf = (page: string): string[] =>
-  [...withoutCode(readFileSync(page, "utf8")).matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = ""]) => anchorOf(heading));
+const listAnchors = (page: string): string[] =>
+  [...withoutCode(readFileSync(page, "utf8")).matchAll(/^#{1,6} (.*)$/gm)].map(([, heading = ""]) => toAnchor(heading));
 
 const pages = ["README.md", ...globSync("docs/**/*.md").sort()].map((page) => page.replaceAll("\\", "/"));
 const problems = pages.flatMap((page) =>
@@ -34,7 +34,7 @@ const problems = pages.flatMap((page) =>
       const [file = "", anchor] = link.split("#");
       const target = file === "" ? page : posix.normalize(posix.join(posix.dirname(page), file)).replace(/\/$/, "");
       if (!existsSync(target) || !isPacked(target)) return [`${page}: ${link} is not in the package`];
-      if (anchor && target.endsWith(".md") && !headingsOf(target).includes(anchor))
+      if (anchor && target.endsWith(".md") && !listAnchors(target).includes(anchor))
         return [`${page}: ${link} has no such heading`];
       return [];
     }),

@@ -31,7 +31,7 @@ function run(command: string, args: readonly string[], cwd: string): string {
 }
 
 /** Installs the package alone in a new folder, as its users do. Fails if npm prints a warning, such as that of a deprecated version. */
-function installsWithoutWarnings(tarball: string): void {
+function requireInstallWithoutWarnings(tarball: string): void {
   const cwd = join(folder, "alone");
   mkdirSync(cwd);
   run("npm", ["init", "-y"], cwd);
@@ -42,18 +42,18 @@ function installsWithoutWarnings(tarball: string): void {
   }
 }
 
-/** The limits of the package, in MB. */
-const MOST = { packed: 2.2, installed: 22 };
+/** The maximum sizes of the package, in MB. */
+const MAX_SIZES_MB = { packed: 2.2, installed: 22 };
 
 /** Fails unless npm has chosen the newer release of Kysely that the package accepts. The checkout has the older one, for kysely-bun-sqlite. */
-function usesNewerKysely(modules: string): void {
+function requireNewerKysely(modules: string): void {
   const { version } = JSON.parse(readFileSync(join(modules, "kysely/package.json"), "utf8")) as { version: string };
   if (!version.startsWith("0.29.")) throw new Error(`The package was tested on Kysely ${version}, not on 0.29`);
   console.log(`The package runs on Kysely ${version}`);
 }
 
 /** Fails if the package has become large, or contains what only this repository needs. Prints its sizes. */
-function isSmall(tarball: string, modules: string): void {
+function requireSmallPackage(tarball: string, modules: string): void {
   const sizes = { packed: statSync(tarball).size, installed: 0 };
   for (const path of globSync("**/*", { cwd: modules, withFileTypes: true })) {
     if (path.isFile()) sizes.installed += statSync(join(path.parentPath, path.name)).size;
@@ -61,26 +61,30 @@ function isSmall(tarball: string, modules: string): void {
   for (const name of ["packed", "installed"] as const) {
     const size = (sizes[name] / 1_000_000).toFixed(2);
     console.log(
-      `The package has ${size} MB ${name}${name === "installed" ? " with its dependencies" : ""}; limit: ${MOST[name]}`,
+      `The package has ${size} MB ${name}${name === "installed" ? " with its dependencies" : ""}; limit: ${MAX_SIZES_MB[name]}`,
     );
-    if (Number(size) > MOST[name]) throw new Error(`The package is too large: ${size} MB ${name}`);
+    if (Number(size) > MAX_SIZES_MB[name]) throw new Error(`The package is too large: ${size} MB ${name}`);
   }
-  const place = join(modules, "greenroom");
-  const surplus = globSync(["{lib,adapters,test}", "server.ts", "**/*.{png,svg,jpg}", "**/*.d.ts.map"], { cwd: place });
-  for (const file of globSync("dist/**/*.map", { cwd: place })) {
-    if (readFileSync(join(place, file), "utf8").includes('"sourcesContent"')) surplus.push(`${file} with sources`);
+  const packageFolder = join(modules, "greenroom");
+  const surplus = globSync(["{lib,adapters,test}", "server.ts", "**/*.{png,svg,jpg}", "**/*.d.ts.map"], {
+    cwd: packageFolder,
+  });
+  for (const file of globSync("dist/**/*.map", { cwd: packageFolder })) {
+    if (readFileSync(join(packageFolder, file), "utf8").includes('"sourcesContent"'))
+      surplus.push(`${file} with sources`);
   }
-  if (readFileSync(join(place, "package.json"), "utf8").includes("greenroom-source")) surplus.push("greenroom-source");
+  if (readFileSync(join(packageFolder, "package.json"), "utf8").includes("greenroom-source"))
+    surplus.push("greenroom-source");
   if (surplus.length > 0) throw new Error(`The package has what its users do not need: ${surplus.join(", ")}`);
 }
 
 /** Fails if the installed package contains code of a package that its THIRD-PARTY-LICENSES does not name. */
-function namesThirdParties(place: string): void {
-  const licences = readFileSync(join(place, "THIRD-PARTY-LICENSES"), "utf8");
+function requireLicences(packageFolder: string): void {
+  const licences = readFileSync(join(packageFolder, "THIRD-PARTY-LICENSES"), "utf8");
   // esbuild names each module in front of its code, jiti's bundles as the keys of an object. The page is minified.
   const module = /(?:^\/\/ |"\.\/)node_modules\/(?:[^" \n]*node_modules\/)?((?:@[^/]+\/)?[^/."]+)\//gm;
-  const inDist = globSync("dist/**/*.{js,cjs}", { cwd: place }).flatMap((file) =>
-    [...readFileSync(join(place, file), "utf8").matchAll(module)].map(([, name]) => name),
+  const inDist = globSync("dist/**/*.{js,cjs}", { cwd: packageFolder }).flatMap((file) =>
+    [...readFileSync(join(packageFolder, file), "utf8").matchAll(module)].map(([, name]) => name),
   );
   const inPage = globSync("adapters/studio/page/**/*.{ts,tsx}").flatMap((file) =>
     [...readFileSync(file, "utf8").matchAll(/ from "((?:@[^/"]+\/)?[a-z][^/"]*)/g)].map(([, name]) => name),
@@ -108,35 +112,39 @@ async function post(url: string, body: unknown): Promise<Record<string, unknown>
   return (await answer.json()) as Record<string, unknown>;
 }
 
-/** Starts the server in a project's folder, asks its agent, answers what that asks back, and compares the last message. */
-async function serves(project: string, [command = "", ...args]: readonly string[], expected: Expected): Promise<void> {
+/** Starts the server in a project's folder, runs its agent, answers its interrupt, and fails unless the last message is as expected. */
+async function requireServing(
+  project: string,
+  [command = "", ...args]: readonly string[],
+  expected: Expected,
+): Promise<void> {
   const options = [...args, "--port", "0", "--database", ":memory:"];
   const cwd = join(folder, project);
   const child = spawn(command, options, { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
-  const named = `${project}: ${command} ${options.join(" ")}`;
+  const title = `${project}: ${command} ${options.join(" ")}`;
   try {
-    const url = await new Promise<string>((found, failed) => {
+    const url = await new Promise<string>((resolveUrl, reject) => {
       let output = "";
-      const look = (bytes: Uint8Array): void => {
+      const readOutput = (bytes: Uint8Array): void => {
         output += new TextDecoder().decode(bytes);
         const line = /^Greenroom listening on (\S+)$/m.exec(output)?.[1];
-        if (line) found(line);
+        if (line) resolveUrl(line);
       };
-      child.stdout.on("data", look);
-      child.stderr.on("data", look);
-      child.on("close", (code) => failed(new Error(`${named} ended with ${code}:\n${output}`)));
-      setTimeout(() => failed(new Error(`${named} does not listen:\n${output}`)), 60_000).unref();
+      child.stdout.on("data", readOutput);
+      child.stderr.on("data", readOutput);
+      child.on("close", (code) => reject(new Error(`${title} ended with ${code}:\n${output}`)));
+      setTimeout(() => reject(new Error(`${title} does not listen:\n${output}`)), 60_000).unref();
     });
-    for (const [assistant_id, input, answer, says] of expected) {
+    for (const [assistant_id, input, answer, expectedReply] of expected) {
       const { thread_id } = await post(`${url}/threads`, {});
       const wait = `${url}/threads/${thread_id}/runs/wait`;
       await post(wait, { assistant_id, input: { messages: [{ role: "user", content: input }] } });
       const { messages } = await post(wait, { assistant_id, command: { resume: answer } });
-      const said = (messages as { content: string }[]).at(-1)?.content;
-      if (said !== says) throw new Error(`${named}: ${assistant_id} said ${said}`);
+      const reply = (messages as { content: string }[]).at(-1)?.content;
+      if (reply !== expectedReply) throw new Error(`${title}: ${assistant_id} said ${reply}`);
       const response = await fetch(`${url}/threads/${thread_id}`);
       const { status } = (await response.json()) as { status: string };
-      if (status !== "idle") throw new Error(`${named}: the thread of ${assistant_id} is ${status}`);
+      if (status !== "idle") throw new Error(`${title}: the thread of ${assistant_id} is ${status}`);
     }
   } finally {
     // The whole group: npx and bunx start the server as a child.
@@ -144,7 +152,7 @@ async function serves(project: string, [command = "", ...args]: readonly string[
   }
 }
 
-/** For a release: each template, which installs packages twice, and each project on each runtime. */
+/** True before a release: then all templates, which install packages twice, and each project on each runtime are tested. */
 const ALL = process.env.GREENROOM_TEST_ALL === "1";
 const TEMPLATES = ALL ? ["function", "langgraph", "ai-sdk", "ai-chat", "react"] : ["function"];
 
@@ -152,10 +160,10 @@ const TEMPLATES = ALL ? ["function", "langgraph", "ai-sdk", "ai-chat", "react"] 
  * Writes a project from a template by the commands of the quick start, and runs its test, its checks and `dev`: by npm on Node, and
  * by Bun.
  */
-async function develops(template: string, tarball: string): Promise<void> {
-  const place = `new-${template}`;
-  const cwd = join(reader, place);
-  run("npx", ["--yes", `./greenroom/${basename(tarball)}`, "init", place, "--template", template], reader);
+async function requireDevelopment(template: string, tarball: string): Promise<void> {
+  const projectName = `new-${template}`;
+  const cwd = join(reader, projectName);
+  run("npx", ["--yes", `./greenroom/${basename(tarball)}`, "init", projectName, "--template", template], reader);
   run("npm", [...install, `../greenroom/${basename(tarball)}`], cwd);
   run("npm", ["test"], cwd);
   run("npm", ["run", "check"], cwd);
@@ -168,36 +176,40 @@ async function develops(template: string, tarball: string): Promise<void> {
     ["npm", "exec", "--no", "greenroom", "--", "dev"],
     ["bunx", "--bun", "--no-install", "greenroom", "dev"],
   ]) {
-    await reloads(place, way, agent);
+    await requireReload(projectName, way, agent);
     writeFileSync(agent, before);
   }
 }
 
-/** Starts `dev`, breaks the agent, mends it, and expects to be told of both. */
-async function reloads(project: string, [command = "", ...args]: readonly string[], agent: string): Promise<void> {
+/** Starts `dev`, breaks the agent, repairs it, and fails unless `dev` prints both. */
+async function requireReload(
+  project: string,
+  [command = "", ...args]: readonly string[],
+  agent: string,
+): Promise<void> {
   const options = [...args, "--port", "0", "--no-open"];
   const cwd = join(reader, project);
   const child = spawn(command, options, { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
   let output = "";
-  let look = (): void => {};
+  let readOutput = (): void => {};
   for (const stream of [child.stdout, child.stderr]) {
     stream.on("data", (bytes: Uint8Array) => {
       output += new TextDecoder().decode(bytes);
-      look();
+      readOutput();
     });
   }
   const printed = (pattern: RegExp): Promise<void> =>
-    new Promise((found, failed) => {
+    new Promise((resolvePrinted, reject) => {
       const late = setTimeout(
-        () => failed(new Error(`${project}: ${command} dev did not print ${pattern}:\n${output}`)),
+        () => reject(new Error(`${project}: ${command} dev did not print ${pattern}:\n${output}`)),
         60_000,
       );
-      look = () => {
+      readOutput = () => {
         if (!pattern.test(output)) return;
         clearTimeout(late);
-        found();
+        resolvePrinted();
       };
-      look();
+      readOutput();
     });
   try {
     const code = readFileSync(agent, "utf8");
@@ -212,12 +224,12 @@ async function reloads(project: string, [command = "", ...args]: readonly string
 }
 
 type Expected = readonly (readonly [assistant_id: string, input: string, answer: string, says: string])[];
-const asked: Expected[number] = ["agent", "Hello", "air", "air."];
+const helloExchange: Expected[number] = ["agent", "Hello", "air", "air."];
 const PROJECTS: Readonly<Record<string, Expected>> = {
   demo: [["agent", "Please refund 9 euros", "yes", "Done: 9 euros are on their way."]],
-  template: [asked],
-  commonjs: [asked, ["plain", "Hello", "earth", "earth."]],
-  aliases: [asked],
+  template: [helloExchange],
+  commonjs: [helloExchange, ["plain", "Hello", "earth", "earth."]],
+  aliases: [helloExchange],
 };
 
 const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
@@ -225,16 +237,16 @@ const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js
 
 try {
   const tarball = process.argv[2] ? resolve(process.argv[2]) : pack();
-  installsWithoutWarnings(tarball);
-  isSmall(tarball, join(folder, "alone/node_modules"));
-  usesNewerKysely(join(folder, "alone/node_modules"));
-  namesThirdParties(join(folder, "alone/node_modules/greenroom"));
+  requireInstallWithoutWarnings(tarball);
+  requireSmallPackage(tarball, join(folder, "alone/node_modules"));
+  requireNewerKysely(join(folder, "alone/node_modules"));
+  requireLicences(join(folder, "alone/node_modules/greenroom"));
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,
   );
   run("npm", [...install, tarball, ...beside], folder);
-  usesNewerKysely(join(folder, "node_modules"));
+  requireNewerKysely(join(folder, "node_modules"));
   mkdirSync(join(folder, "old"));
   writeFileSync(join(folder, "old/package.json"), '{ "private": true }\n');
   run("npm", [...install, "node@22"], join(folder, "old"));
@@ -261,13 +273,13 @@ try {
     ];
     // test/adapters/standalone/loader.test.ts serves the others on each runtime, from the sources.
     const some = ALL || project === "demo" ? ways : ways.slice(1, 2);
-    await Promise.all(some.map((way) => serves(project, way, expected)));
+    await Promise.all(some.map((way) => requireServing(project, way, expected)));
   }
   const nodes = [env.PATH, `${join(folder, "old/node_modules/.bin")}${delimiter}${env.PATH}`];
   await runReadmeProgram(readFileSync("README.md", "utf8"), tarball, reader, nodes);
   console.log("The program of README.md runs in a new project, on Bun, Deno, Node 24 and Node 22");
   const began = performance.now();
-  for (const template of TEMPLATES) await develops(template, tarball);
+  for (const template of TEMPLATES) await requireDevelopment(template, tarball);
   const seconds = Math.round((performance.now() - began) / 1000);
   const project = join(reader, "new-function");
   run("bash", ["-ec", `cp ../greenroom/${basename(tarball)} . && npm install ./${basename(tarball)}`], project);

@@ -23,7 +23,7 @@ using user = userFolder();
 const folder = user.path;
 const root = resolve(".");
 
-/** One module for each block, named by page and line. */
+/** Writes a module for each block, named by page and line. Returns their number. */
 function writeBlocks(): number {
   let count = 0;
   for (const page of ["README.md", ...globSync("docs/**/*.md").sort()]) {
@@ -48,8 +48,8 @@ function compile(compiler: string, resolution: typeof NODE): boolean {
     lib: ["es2024", "dom", "dom.iterable", "dom.asynciterable"],
     strict: true,
   };
-  const rest = { noEmit: true, skipLibCheck: true, preserveSymlinks: true, allowImportingTsExtensions: true };
-  const compilerOptions = { ...options, ...rest, types: ["node", "bun-types"] };
+  const checkOptions = { noEmit: true, skipLibCheck: true, preserveSymlinks: true, allowImportingTsExtensions: true };
+  const compilerOptions = { ...options, ...checkOptions, types: ["node", "bun-types"] };
   writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["**/*.ts"] }));
   const tsc = join(root, "node_modules", compiler, "bin", "tsc");
   const { status, stdout } = spawnSync(process.execPath, [tsc, "-p", "."], { cwd: folder, encoding: "utf8" });

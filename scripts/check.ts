@@ -8,7 +8,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 
-/** The package as npm packs it: packed once, for all that look into it. */
+/** The folder of the packed package, which all checks share. */
 const folder = mkdtempSync(join(tmpdir(), "greenroom-check-"));
 const { name, version } = JSON.parse(readFileSync("package.json", "utf8")) as { name: string; version: string };
 const tarball = join(folder, `${name}-${version}.tgz`);
@@ -22,8 +22,8 @@ const env = {
 };
 
 type Check = readonly [name: string, command: string];
-/** Each list runs in order, and beside the others where it needs nothing of them. */
-const ofTree: readonly Check[] = [
+/** The checks of the sources. A list runs in order, and beside the lists that it does not depend on. */
+const treeChecks: readonly Check[] = [
   ["format and lint", "biome ci --colors=off --diagnostic-level=warn --error-on-warnings ."],
   ["types", "tsc -p tsconfig.json"],
   ["types of the core, without any runtime's globals", "tsc -p tsconfig.lib.json"],
@@ -39,25 +39,25 @@ const ofTree: readonly Check[] = [
   ["list of errors in the docs", "node scripts/errors.ts --check"],
   ["links of README and docs", "node scripts/check-links.ts"],
 ];
-const build: readonly Check[] = [
+const buildSteps: readonly Check[] = [
   ["build", "node scripts/build.ts"],
   ["package", `node scripts/manifest.ts trim; npm pack --ignore-scripts --pack-destination ${folder}`],
   ["package.json as it was", "node scripts/manifest.ts restore"],
 ];
-const ofBuild: readonly Check[] = [
+const buildChecks: readonly Check[] = [
   ["what a release would publish to npm and JSR", "node scripts/release.ts --dry-run"],
   ["manifest", `publint run ${tarball} --strict`],
   ["types as an importer sees them", `attw ${tarball} --profile esm-only --quiet`],
   ["snippets of README and docs", "node scripts/check-snippets.ts"],
   ["bundles of a program that embeds it", "node scripts/check-bundles.ts"],
 ];
-/** These wait much: for a registry, and for servers to start. */
-const ofPackage: readonly Check[] = [
+/** The checks that wait for a registry and for servers to start. */
+const packageChecks: readonly Check[] = [
   ["the packed package in a folder of its own", `node scripts/check-package.ts ${tarball}`],
   ["commands of README and docs", "node scripts/check-commands.ts"],
 ];
-/** A table to read even when nothing failed. */
-const SHOWN: ReadonlySet<string> = new Set([
+/** The checks whose output is printed even if they succeed. */
+const PRINTED_CHECKS: ReadonlySet<string> = new Set([
   "the packed package in a folder of its own",
   "figures of the tree, retired names and phrases",
   "names and comments",
@@ -74,7 +74,7 @@ async function runAll(checks: readonly Check[]): Promise<void> {
     });
     const seconds = ((performance.now() - started) / 1000).toFixed(0);
     console.log(`${error ? "FAILED" : "ok    "} ${name} (${seconds} s): ${command}`);
-    if (error || SHOWN.has(name)) console.log(output);
+    if (error || PRINTED_CHECKS.has(name)) console.log(output);
     if (error) failed += 1;
     else passed += 1;
   }
@@ -83,8 +83,8 @@ const part = process.argv[2];
 if (part !== undefined && part !== "tree" && part !== "build")
   throw new Error(`Unknown part ${part}: use tree or build`);
 await Promise.all([
-  part !== "build" && runAll(ofTree),
-  part !== "tree" && runAll(build).then(() => Promise.all([runAll(ofBuild), runAll(ofPackage)])),
+  part !== "build" && runAll(treeChecks),
+  part !== "tree" && runAll(buildSteps).then(() => Promise.all([runAll(buildChecks), runAll(packageChecks)])),
 ]);
 if (part !== "tree") rmSync("dist", { recursive: true, force: true });
 rmSync(folder, { recursive: true, force: true });

@@ -243,7 +243,7 @@ export const HELP: Readonly<Record<ErrorReason, Help>> = {
   },
 };
 
-/** Lines of at most 100 characters; `indent` for all but the first. */
+/** Breaks a text into lines of at most 100 characters. All but the first begin with `indent`. */
 function filled(text: string, indent = ""): string {
   const lines: string[] = [];
   let line = "";
@@ -256,7 +256,7 @@ function filled(text: string, indent = ""): string {
   return [...lines, line].join("\n");
 }
 
-/** The sections of all codes, each with its more exact reasons. */
+/** Returns the sections of all codes, each with its reasons. */
 function codesSection(): string {
   const codes = (Object.keys(STATUS) as ErrorCode[]).map((code) => {
     const reasons = (Object.keys(REASONS) as (keyof typeof REASONS)[]).filter((reason) => REASONS[reason] === code);

@@ -6,10 +6,10 @@ import { RETIRED_NAMES, RETIRED_PHRASES, type Retired } from "./retired-names.ts
 import { type Source, walk } from "./sources.ts";
 
 const isIn = (path: string, places: readonly string[]): boolean =>
-  places.some((place) => path === place || path.startsWith(`${place}/`));
+  places.some((start) => path === start || path.startsWith(`${start}/`));
 
-/** Finds the retired names that are identifiers, with their place and what to write instead. */
-export function findNames(sources: readonly Source[], retired: readonly Retired[] = RETIRED_NAMES): string[] {
+/** Returns a line for each identifier with a retired name: its location, and the name to write instead. */
+export function findRetiredNames(sources: readonly Source[], retired: readonly Retired[] = RETIRED_NAMES): string[] {
   const byName = new Map(retired.map((entry) => [entry.name, entry]));
   const places: string[] = [];
   for (const { path, tree } of sources)
@@ -33,7 +33,7 @@ const inText = (text: string, where: (line: number) => string): string[] =>
     return `${where(text.slice(0, index).split("\n").length)} ${phrase.replaceAll(/\s+/g, " ")}`;
   });
 
-/** Sentences in the code: string literals and pieces of templates that have more than one word. */
+/** Finds retired phrases in string literals and pieces of templates that have more than one word. */
 function findInLiterals({ path, tree }: Source): string[] {
   const places: string[] = [];
   walk(tree, (node) => {
@@ -46,7 +46,7 @@ function findInLiterals({ path, tree }: Source): string[] {
 }
 
 /** Finds the retired phrases in README, docs and texts of the code. */
-export function findPhrases(root: string, sources: readonly Source[]): string[] {
+export function findRetiredPhrases(root: string, sources: readonly Source[]): string[] {
   const pages = ["README.md", ...globSync("docs/**/*.md", { cwd: root }).sort()];
   const inPages = pages.flatMap((path) =>
     inText(readFileSync(join(root, path), "utf8"), (line) => `${path.replaceAll("\\", "/")}:${line}`),

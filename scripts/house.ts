@@ -1,37 +1,37 @@
 /**
- * Measures the tree: how much of it is hard to read, and how large what it sends is. Biome, dependency-cruiser and knip say where a rule
+ * Measures the tree: how much of it is hard to read, and how large its bundles are. Biome, dependency-cruiser and knip say where a rule
  * is broken; these are figures to read.
  */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { countCodeLines, readSources, type Source } from "./sources.ts";
-import { verbsOf } from "./verbs.ts";
+import { listStorageOperations } from "./verbs.ts";
 
 export interface Figure {
   readonly title: string;
   readonly value: number;
-  /** At most so much. Without it, the figure is printed and not judged. */
-  readonly goal?: number;
-  /** Where it is counted. */
-  readonly places?: readonly string[];
-  /** Why the figure may be above its goal. */
+  /** The maximum. A figure without a limit is printed and not judged. */
+  readonly limit?: number;
+  /** The locations that are counted. */
+  readonly locations?: readonly string[];
+  /** The reason why the figure may be above its limit. */
   readonly reason?: string;
 }
 
 const isPage = (path: string): boolean => path.startsWith("adapters/studio/page/");
 
-function countMatches(sources: readonly Source[], pattern: RegExp): Pick<Figure, "value" | "places"> {
-  const places = sources.flatMap(({ path, text }) =>
+function countMatches(sources: readonly Source[], pattern: RegExp): Pick<Figure, "value" | "locations"> {
+  const locations = sources.flatMap(({ path, text }) =>
     text.split("\n").flatMap((line, index) => (line.match(pattern) ?? []).map(() => `${path}:${index + 1}`)),
   );
-  return { value: places.length, places };
+  return { value: locations.length, locations };
 }
 
 /** Counts the functions that are excepted from a rule of Biome, for each 1,000 lines of code. */
-function countExceptions(sources: readonly Source[], lines: number, rule: string): Pick<Figure, "value" | "places"> {
-  const { value, places = [] } = countMatches(sources, new RegExp(`biome-ignore ${rule}:`, "g"));
-  return { value: Math.round((value / lines) * 10_000) / 10, places };
+function countExceptions(sources: readonly Source[], lines: number, rule: string): Pick<Figure, "value" | "locations"> {
+  const { value, locations = [] } = countMatches(sources, new RegExp(`biome-ignore ${rule}:`, "g"));
+  return { value: Math.round((value / lines) * 10_000) / 10, locations };
 }
 
 /** Members of LangGraph that its documentation does not name. */
@@ -44,9 +44,9 @@ export function readStreamedRun(page: string): { readonly section: string; reado
 }
 
 /** Returns the files of lib that one streamed run executes. A test compares the list with the coverage of a run. */
-export const filesOfStreamedRun = (page: string): string[] => [...new Set(readStreamedRun(page).files)];
+export const listStreamedRunFiles = (page: string): string[] => [...new Set(readStreamedRun(page).files)];
 
-/** Bytes of these entries in the bundle of a program that embeds them: the entry chunk with what it imports statically. */
+/** Returns the bytes of a bundle of these entries: the entry chunk and the chunks that it imports statically. */
 export async function measureBundle(root: string, entries: readonly string[]): Promise<number> {
   const { metafile } = await build({
     stdin: {
@@ -75,7 +75,7 @@ export async function measureBundle(root: string, entries: readonly string[]): P
 }
 
 /** Measures the tree in this folder. */
-export async function measureHouse(root: string): Promise<Figure[]> {
+export async function measureCode(root: string): Promise<Figure[]> {
   const sources = readSources(root);
   const read = (path: string): string => readFileSync(join(root, path), "utf8");
   const lines = sources.reduce((sum, { text }) => sum + countCodeLines(text), 0);
@@ -89,24 +89,24 @@ export async function measureHouse(root: string): Promise<Figure[]> {
     "scripts/{house,house-words,check-house,language,fragments,check-language,sources,verbs}.ts",
     { cwd: root },
   );
-  const exceptions = (rule: string): Pick<Figure, "value" | "places"> => countExceptions(sources, lines, rule);
-  const { verbs, dead } = verbsOf(sources);
-  const loaded = filesOfStreamedRun(read("docs/architecture.md"));
+  const exceptions = (rule: string): Pick<Figure, "value" | "locations"> => countExceptions(sources, lines, rule);
+  const { operations, unused } = listStorageOperations(sources);
+  const loaded = listStreamedRunFiles(read("docs/architecture.md"));
   return [
     {
       title: "Per 1,000 lines: functions with a cognitive complexity above 15",
-      goal: 0.7,
+      limit: 0.7,
       ...exceptions("lint/complexity/noExcessiveCognitiveComplexity"),
     },
-    { title: "Per 1,000 lines: nested ternaries", goal: 0, ...exceptions("lint/style/noNestedTernary") },
+    { title: "Per 1,000 lines: nested ternaries", limit: 0, ...exceptions("lint/style/noNestedTernary") },
     {
       title: "Per 1,000 lines: functions with more than four parameters",
-      goal: 0.2,
+      limit: 0.2,
       ...exceptions("lint/complexity/useMaxParams"),
     },
     {
       title: "Per 1,000 lines: functions over 60 lines",
-      goal: 0.4,
+      limit: 0.4,
       reason: "What is left are factories of operations that share their options; their inner functions are shorter.",
       ...exceptions("lint/complexity/noExcessiveLinesPerFunction"),
     },
@@ -116,33 +116,33 @@ export async function measureHouse(root: string): Promise<Figure[]> {
     },
     {
       title: "Files of lib that one streamed run executes",
-      goal: 45,
+      limit: 45,
       reason: "Fewer files were tried: they pass 350 lines, import each other, or mix purposes that are read apart.",
       value: loaded.length,
-      places: loaded,
+      locations: loaded,
     },
     { title: "`typeof` in the endpoints of agent protocols", ...countMatches(endpoints, /\btypeof [a-z]/g) },
     {
       title: "Files that use undocumented members of LangGraph",
-      goal: 1,
-      value: new Set(undocumented.places?.map((place) => place.replace(/:\d+$/, ""))).size,
-      places: undocumented.places ?? [],
+      limit: 1,
+      value: new Set(undocumented.locations?.map((location) => location.replace(/:\d+$/, ""))).size,
+      locations: undocumented.locations ?? [],
     },
     {
       title: "Lines of our own checks of the code",
       value: scripts.reduce((sum, path) => sum + countCodeLines(read(path)), 0),
     },
-    { title: "Operations of Storage", value: verbs.length },
-    { title: "Operations of Storage that nothing calls", goal: 0, value: dead.length, places: dead },
-    { title: "Lines of README.md", goal: 150, value: read("README.md").trimEnd().split("\n").length },
+    { title: "Operations of Storage", value: operations.length },
+    { title: "Operations of Storage that nothing calls", limit: 0, value: unused.length, locations: unused },
+    { title: "Lines of README.md", limit: 150, value: read("README.md").trimEnd().split("\n").length },
     {
       title: "Bytes of lib/mod.ts, minified, with its static imports",
-      goal: 270_000,
+      limit: 270_000,
       value: await measureBundle(root, ["lib/mod.ts"]),
     },
     {
       title: "Bytes of lib/mod.ts and createHandler, the same way",
-      goal: 330_000,
+      limit: 330_000,
       value: await measureBundle(root, ["lib/mod.ts", "lib/http/handler.ts"]),
     },
   ];

@@ -20,13 +20,13 @@ const readJson = (file) => JSON.parse(readFileSync(file, "utf8"));
 const manifest = readJson("package.json");
 const bun = bunProgram();
 
-/** Path of the Bun that runs this script or called `bun start`; undefined with npm. */
+/** Returns the path of the Bun that runs this script or called `bun start`; undefined with npm. */
 function bunProgram() {
   if (process.versions.bun) return process.execPath;
   return process.env.npm_config_user_agent?.startsWith("bun/") ? process.env.npm_execpath : undefined;
 }
 
-/** Packages of the manifest that are absent from a folder or not at the version of its lock file. */
+/** Returns the packages of the manifest that are absent from a folder or not at the version of its lock file. */
 function missingIn(folder, dependencies, lock) {
   return Object.keys(dependencies).filter((name) => {
     const file = `${folder}/node_modules/${name}/package.json`;
@@ -36,15 +36,15 @@ function missingIn(folder, dependencies, lock) {
   });
 }
 
-/** How often an installation says that it goes on. */
+/** The interval at which an installation prints its progress, in milliseconds. */
 const NEWS_MS = 15_000;
 
-/** Prints the installer's output only if it fails, and meanwhile how far it is. */
-async function install(cwd, npm, more = []) {
+/** Runs the installer. Prints its progress, and its output only if it fails. */
+async function install(cwd, npm, extraArgs = []) {
   const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
   // Bun prefers a lock file of an earlier checkout to package-lock.json.
   if (bun) rmSync(`${cwd}/bun.lock`, { force: true });
-  const [program, ...args] = bun ? [bun, "install", "--no-save"] : ["npm", npm, ...quiet, ...more];
+  const [program, ...args] = bun ? [bun, "install", "--no-save"] : ["npm", npm, ...quiet, ...extraArgs];
   const shell = program === "npm" && process.platform === "win32";
   const child = spawn(program, args, { cwd, stdio: ["ignore", "pipe", "pipe"], shell });
   let output = "";
@@ -100,11 +100,11 @@ const NOT_FOR_TESTS = [
 ];
 
 function testingPackages() {
-  const rest = Object.entries(manifest.devDependencies).filter(([name]) => !NOT_FOR_TESTS.includes(name));
-  return { ...manifest.dependencies, ...Object.fromEntries(rest) };
+  const devDependencies = Object.entries(manifest.devDependencies).filter(([name]) => !NOT_FOR_TESTS.includes(name));
+  return { ...manifest.dependencies, ...Object.fromEntries(devDependencies) };
 }
 
-/** The dependencies of the package, LangGraph and the studio for the demo, and Bun for machines that have only Node. */
+/** Returns the dependencies of the package, LangGraph and the studio for the demo, and Bun for machines that have only Node. */
 function servingPackages() {
   const extra = ["@langchain/core", "@langchain/langgraph", ...STUDIO, ...(bun ? [] : ["bun"])];
   return {
@@ -113,7 +113,7 @@ function servingPackages() {
   };
 }
 
-/** The entries of the lock file that these packages need: npm 10 installs every entry, also unused ones. */
+/** Returns the entries of the lock file that these packages need, because npm 10 also installs unused entries. */
 function lockedFor(names, { packages }) {
   const needed = {};
   const waiting = names.map((name) => ["", name]);
@@ -195,7 +195,7 @@ const SIZES = {
   serving: `what the demo needs (once, about ${bun ? 80 : 180} MB)`,
 };
 
-/** `part`: `testing` or `serving`. A larger tree already has most packages; a smaller one would replace it. */
+/** Installs the packages for `testing` or `serving` that are missing. Keeps a larger tree, which a smaller one would replace. */
 async function installAtLeast(part) {
   const lock = readJson("package-lock.json");
   const packages = part === "testing" ? testingPackages() : servingPackages();

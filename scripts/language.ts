@@ -163,7 +163,7 @@ function findTypesTwice(sources: readonly Source[]): Finding[] {
       byName.set(key, [...(byName.get(key) ?? []), { kind: "typesTwice", path, line, text: key }]);
     }
   }
-  return [...byName.values()].filter((found) => new Set(found.map(({ path }) => path)).size > 1).flat();
+  return [...byName.values()].filter((findings) => new Set(findings.map(({ path }) => path)).size > 1).flat();
 }
 
 /** Measures parsed files. The list of findings is in the order of the files. */

@@ -1,4 +1,4 @@
-/** The licences of the packages whose code Greenroom's packages contain: `THIRD-PARTY-LICENSES`, which npm and JSR ship. */
+/** Collects the licences of the packages whose code Greenroom's packages contain: `THIRD-PARTY-LICENSES`, which npm and JSR ship. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -12,7 +12,7 @@ interface ThirdPartyPackage {
 /** The folder and name of the innermost package of a path. */
 const PACKAGE = /^(?:.*\/)?node_modules\/((?:@[^/]+\/)?[^/.][^/]*)(?=\/)/;
 /** The version of a package in the folders of pnpm, which some bundles name. */
-const VERSION_OF_PNPM = /\/\.pnpm\/@?[^/@]+@(\d[^/_(]*)[^/]*\/node_modules\/(?:@[^/]+\/)?[^/]+$/;
+const PNPM_VERSION = /\/\.pnpm\/@?[^/@]+@(\d[^/_(]*)[^/]*\/node_modules\/(?:@[^/]+\/)?[^/]+$/;
 
 /** Returns the package that a module belongs to, or undefined for our own modules. `path`: with slashes, relative to `root`. */
 function findPackage(root: string, path: string): ThirdPartyPackage | undefined {
@@ -20,7 +20,7 @@ function findPackage(root: string, path: string): ThirdPartyPackage | undefined 
   if (!match) return undefined;
   const [folder, name = ""] = match;
   const manifest = join(root, folder, "package.json");
-  if (!existsSync(manifest)) return { name, version: VERSION_OF_PNPM.exec(folder)?.[1], folder: undefined };
+  if (!existsSync(manifest)) return { name, version: PNPM_VERSION.exec(folder)?.[1], folder: undefined };
   const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { version: string };
   return { name, version, folder: join(root, folder) };
 }
@@ -30,14 +30,16 @@ const TEXTS = join(import.meta.dirname, "licences");
 
 /** Returns the text of the package's licence files. Throws if there are none. */
 function readLicence({ name, folder }: ThirdPartyPackage): string {
-  const own = folder ? readdirSync(folder).filter((file) => /^(?:licen[sc]e|copying|notice)/i.test(file)) : [];
-  const known = [name.replace("/", "+"), name.split("/")[0]].map((text) => join(TEXTS, `${text}.txt`));
+  const ownFiles = folder ? readdirSync(folder).filter((file) => /^(?:licen[sc]e|copying|notice)/i.test(file)) : [];
+  const storedTexts = [name.replace("/", "+"), name.split("/")[0]].map((text) => join(TEXTS, `${text}.txt`));
   const files =
-    folder && own.length > 0 ? own.sort().map((file) => join(folder, file)) : known.filter(existsSync).slice(0, 1);
+    folder && ownFiles.length > 0
+      ? ownFiles.sort().map((file) => join(folder, file))
+      : storedTexts.filter(existsSync).slice(0, 1);
   if (files.length === 0) {
-    const place = folder ?? "another package's bundle";
+    const location = folder ?? "another package's bundle";
     throw new Error(
-      `${name} has no licence file in ${place}. Add its licence as scripts/licences/${name.replace("/", "+")}.txt.`,
+      `${name} has no licence file in ${location}. Add its licence as scripts/licences/${name.replace("/", "+")}.txt.`,
     );
   }
   const texts = files.map((file) => readFileSync(file, "utf8").replaceAll("\r\n", "\n").trim());

@@ -10,9 +10,9 @@ let register: Init = () => {};
 
 /** The runner's tests and suites are such resources: it has to know them, to put those that a suite declares into it. */
 class Resource extends AsyncResource {
-  constructor(...made: ConstructorParameters<typeof AsyncResource>) {
-    super(...made);
-    register(this.asyncId(), made[0], this.triggerAsyncId(), this);
+  constructor(...args: ConstructorParameters<typeof AsyncResource>) {
+    super(...args);
+    register(this.asyncId(), args[0], this.triggerAsyncId(), this);
   }
 }
 

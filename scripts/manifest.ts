@@ -6,24 +6,24 @@
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
-const file = "package.json";
-const kept = "node_modules/.package.json";
+const manifestFile = "package.json";
+const backupFile = "node_modules/.package.json";
 
 /** Puts the whole package.json back, also that of an earlier run that was ended. */
 function restore(): void {
-  if (existsSync(kept)) renameSync(kept, file);
+  if (existsSync(backupFile)) renameSync(backupFile, manifestFile);
 }
 
 function trim(): void {
   restore();
-  const text = readFileSync(file, "utf8");
-  writeFileSync(kept, text);
+  const text = readFileSync(manifestFile, "utf8");
+  writeFileSync(backupFile, text);
   const trimmed = JSON.stringify(
     JSON.parse(text, (key, value: unknown) => (key === "greenroom-source" ? undefined : value)),
     null,
     2,
   );
-  writeFileSync(file, `${trimmed}\n`);
+  writeFileSync(manifestFile, `${trimmed}\n`);
 }
 
 if (process.argv[2] === "trim") trim();

@@ -29,7 +29,7 @@ export class Program implements AsyncDisposable {
     return this.#output;
   }
 
-  /** The loopback address of the server that the program prints. Rejects if the program ends first. */
+  /** Returns the loopback address of the server that the program prints. Rejects if the program ends first. */
   async url(): Promise<string> {
     const listening = new Promise<string>((resolve) => {
       this.#look = () => {
@@ -44,7 +44,7 @@ export class Program implements AsyncDisposable {
     return await Promise.race([listening, ended]);
   }
 
-  /** What the program printed until it ended by itself with exit code 1. */
+  /** Returns the output of a program that ended by itself with exit code 1. */
   async failure(): Promise<string> {
     const end = await this.#ended;
     if (end !== "code 1") throw new Error(`${this.#command} ended with ${end}:\n${this.#output}`);

@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import process from "node:process";
-import { type Block, blocksOf, commandsOf, DEMO, prints } from "./doc-blocks.ts";
+import { type Block, DEMO_URL, isExpectedOutput, readBlocks, splitCommands } from "./doc-blocks.ts";
 import { Program } from "./program.ts";
 
 interface ReadmeProgram {
@@ -19,10 +19,10 @@ interface ReadmeProgram {
 
 /** Reads the blocks of README.md. Throws if the page has no complete program. */
 export function readProgram(page: string): ReadmeProgram {
-  const blocks = blocksOf(page);
+  const blocks = readBlocks(page);
   const program = blocks.find(({ file }) => file !== undefined);
-  const call = blocks.find(({ code, shown }) => code.startsWith("curl ") && shown !== undefined);
-  const install = blocks.flatMap(({ code }) => commandsOf(code)).find((command) => command.includes("npm init -y"));
+  const call = blocks.find(({ code, output }) => code.startsWith("curl ") && output !== undefined);
+  const install = blocks.flatMap(({ code }) => splitCommands(code)).find((command) => command.includes("npm init -y"));
   if (!program?.file || !call || !install) throw new Error("README.md shows no program with its install and its call");
   const commands = page.matchAll(new RegExp(`(?:^|\`)((bun|deno|node)\\b[^\`\n]* ${program.file})(?:\`|$)`, "gm"));
   const starts = new Map([...commands].map(([, command = "", runtime = ""]) => [runtime, command]));
@@ -42,7 +42,7 @@ async function expectStudio(url: string): Promise<void> {
     throw new Error(`The script of the studio: ${status}`);
 }
 
-/** Pages of other sites get no answer that they may read. */
+/** Throws if a page of another site gets a response that it may read. */
 async function expectNoForeignPages(url: string): Promise<void> {
   const headers = { origin: "https://elsewhere.example", "content-type": "application/json" };
   const response = await fetch(`${url}/threads`, { method: "POST", headers, body: "{}" });
@@ -51,13 +51,13 @@ async function expectNoForeignPages(url: string): Promise<void> {
     throw new Error(`A page of another site: ${response.status}, Access-Control-Allow-Origin: ${allowed}`);
 }
 
-function expectPrinted({ code, shown }: Block, url: string, cwd: string): void {
-  const { stdout, stderr } = spawnSync("bash", ["-c", code.replaceAll(DEMO, url)], { cwd, encoding: "utf8" });
-  if (!shown || !prints(stdout.trim(), shown))
+function expectPrinted({ code, output }: Block, url: string, cwd: string): void {
+  const { stdout, stderr } = spawnSync("bash", ["-c", code.replaceAll(DEMO_URL, url)], { cwd, encoding: "utf8" });
+  if (!output || !isExpectedOutput(stdout.trim(), output))
     throw new Error(`The call of README.md printed something else than the page shows:\n${stdout}${stderr}`);
 }
 
-/** Threads of the runtimes before, in the same database file. */
+/** Throws unless the threads of the runtimes before are in the same database file. Adds a thread to `threads`. */
 async function expectThreads(url: string, threads: string[]): Promise<void> {
   for (const thread_id of threads) {
     const { status } = await fetch(`${url}/threads/${thread_id}`);

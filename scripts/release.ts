@@ -11,7 +11,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { delimiter, resolve } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { problemsOfWorkflows } from "./workflows.ts";
+import { findWorkflowProblems } from "./workflows.ts";
 
 interface Manifest {
   readonly name: string;
@@ -20,7 +20,7 @@ interface Manifest {
   readonly scripts?: Readonly<Record<string, string>>;
 }
 
-interface Ran {
+interface CommandResult {
   readonly status: number;
   readonly out: string;
   readonly err: string;
@@ -33,7 +33,7 @@ const env: NodeJS.ProcessEnv = {
   DENO_NO_UPDATE_CHECK: "1",
 };
 
-function run(program: string, args: readonly string[], stdio: "pipe" | "inherit" = "pipe"): Ran {
+function run(program: string, args: readonly string[], stdio: "pipe" | "inherit" = "pipe"): CommandResult {
   const { status, stdout, stderr, error } = spawnSync(program, args, {
     env,
     encoding: "utf8",
@@ -53,21 +53,22 @@ function step(program: string, args: readonly string[]): void {
 }
 
 const read = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
-const versionIn = (file: string): unknown => (JSON.parse(read(file) || "{}") as { readonly version?: unknown }).version;
+const readVersion = (file: string): unknown =>
+  (JSON.parse(read(file) || "{}") as { readonly version?: unknown }).version;
 
-/** Files whose version differs from the one in package.json. */
-function problemsOfVersions(version: string): string[] {
-  const places: readonly (readonly [place: string, version: unknown])[] = [
-    ["package-lock.json", versionIn("package-lock.json")],
-    ["jsr.json", versionIn("jsr.json")],
+/** Returns a line for each file whose version differs from the one in package.json. */
+function findVersionProblems(version: string): string[] {
+  const files: readonly (readonly [file: string, version: unknown])[] = [
+    ["package-lock.json", readVersion("package-lock.json")],
+    ["jsr.json", readVersion("jsr.json")],
     ["VERSION in lib/service.ts", /^export const VERSION = "(.*)";$/m.exec(read("lib/service.ts"))?.[1]],
   ];
-  return places
-    .filter(([, found]) => found !== version)
-    .map(([place, found]) => `${place}: the version is ${found ?? "missing"}; package.json says ${version}`);
+  return files
+    .filter(([, fileVersion]) => fileVersion !== version)
+    .map(([file, fileVersion]) => `${file}: the version is ${fileVersion ?? "missing"}; package.json says ${version}`);
 }
 
-function problemsOfTag(tag: string, version: string): string[] {
+function findTagProblems(tag: string, version: string): string[] {
   if (!/^v\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?$/.test(tag)) return [`${tag}: is not a version tag such as v1.2.3`];
   const problems: string[] = [];
   if (tag !== `v${version}`) problems.push(`${tag}: package.json says ${version}`);
@@ -86,8 +87,8 @@ function problemsOfTag(tag: string, version: string): string[] {
   return problems;
 }
 
-/** Missing prerequisites of provenance, the signed statement of where a package was built. */
-function problemsOfProvenance(manifest: Manifest): string[] {
+/** Returns a line for each missing prerequisite of provenance, the signed statement of where a package was built. */
+function findProvenanceProblems(manifest: Manifest): string[] {
   const problems: string[] = [];
   if (!manifest.repository) problems.push("package.json: `repository` is missing; npm requires it for provenance");
   if (!process.env.ACTIONS_ID_TOKEN_REQUEST_URL && !process.env.SIGSTORE_ID_TOKEN) {
@@ -96,14 +97,14 @@ function problemsOfProvenance(manifest: Manifest): string[] {
   return problems;
 }
 
-/** Whether npm has this version. Ends the program if npm does not answer, or has the version from another commit. */
+/** Returns true if npm has this version. Ends the program if npm does not respond, or has the version from another commit. */
 function isOnNpm(name: string, version: string): boolean {
   const { status, out, err } = run("npm", ["view", `${name}@${version}`, "version", "gitHead", "--json"]);
   if (status !== 0 && /E404|is not in this registry|No match found/.test(out + err)) return false;
   if (status !== 0) fail([`npm view: ${err || out}`]);
   if (out === "") return false;
-  const found = JSON.parse(out) as string | { readonly gitHead?: string };
-  const commit = typeof found === "string" ? undefined : found.gitHead;
+  const published = JSON.parse(out) as string | { readonly gitHead?: string };
+  const commit = typeof published === "string" ? undefined : published.gitHead;
   const head = run("git", ["rev-parse", "HEAD"]).out;
   if (commit !== undefined && commit !== head)
     fail([`npm has ${version} from another commit (${commit}); raise the version`]);
@@ -119,18 +120,18 @@ const { positionals, values } = parseArgs({
   allowPositionals: true,
   options: { "dry-run": { type: "boolean", default: false }, "verify-tag": { type: "boolean", default: false } },
 });
-const [tag, ...more] = positionals;
+const [tag, ...extraArgs] = positionals;
 const { "dry-run": dry, "verify-tag": onlyTag } = values;
-if (more.length > 0 || (tag === undefined && (!dry || onlyTag)))
+if (extraArgs.length > 0 || (tag === undefined && (!dry || onlyTag)))
   fail(["Name one tag: node scripts/release.ts vX.Y.Z [--dry-run | --verify-tag]"]);
 
 const manifest = JSON.parse(read("package.json")) as Manifest;
 const { name, version } = manifest;
 const problems = [
-  ...problemsOfVersions(version),
-  ...problemsOfWorkflows(manifest.scripts ?? {}, env),
-  ...(tag === undefined ? [] : problemsOfTag(tag, version)),
-  ...(dry || onlyTag ? [] : problemsOfProvenance(manifest)),
+  ...findVersionProblems(version),
+  ...findWorkflowProblems(manifest.scripts ?? {}, env),
+  ...(tag === undefined ? [] : findTagProblems(tag, version)),
+  ...(dry || onlyTag ? [] : findProvenanceProblems(manifest)),
 ];
 if (problems.length > 0) fail(problems);
 if (onlyTag) {

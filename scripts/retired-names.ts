@@ -2,9 +2,9 @@
 export interface Retired {
   readonly name: string;
   readonly use: string;
-  /** Where alone the name has this meaning: files and folders. Without it, everywhere. */
+  /** The files and folders in which the name is retired; everywhere by default. */
   readonly only?: readonly string[];
-  /** Where the word means something else. */
+  /** The files and folders in which the word means something else. */
   readonly except?: readonly string[];
 }
 

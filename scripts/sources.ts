@@ -4,7 +4,7 @@ import { join } from "node:path";
 import ts from "typescript-5";
 
 export interface Source {
-  /** Relative to the root, with slashes. */
+  /** The path relative to the root, with slashes. */
   readonly path: string;
   readonly text: string;
   readonly tree: ts.SourceFile;
@@ -28,7 +28,7 @@ export function parseSource(path: string, text: string): Source {
   return { path, text, tree: ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true, kind) };
 }
 
-/** Calls `visit` with a node and everything below it. */
+/** Calls `visit` with a node and all nodes below it. */
 export function walk(node: ts.Node, visit: (node: ts.Node) => void): void {
   visit(node);
   ts.forEachChild(node, (child) => walk(child, visit));

@@ -26,30 +26,30 @@ const withoutStreams = {
 
 const number = (value) => value.toLocaleString("en").padStart(9);
 
-/** The files that the entry loads without a dynamic import. */
+/** Returns the files that the entry loads without a dynamic import. */
 function firstView(outputs, entry) {
-  const seen = new Set();
+  const files = new Set();
   const visit = (file) => {
-    if (seen.has(file) || !outputs[file]) return;
-    seen.add(file);
+    if (files.has(file) || !outputs[file]) return;
+    files.add(file);
     for (const { path, kind } of outputs[file].imports) if (kind === "import-statement") visit(path);
   };
   visit(entry);
-  return seen;
+  return files;
 }
 
 function write({ outputFiles, metafile }) {
   const named = Object.keys(metafile.outputs);
-  const entryOf = (name) => named.find((file) => metafile.outputs[file].entryPoint === `${PAGE}/${name}`);
-  const [script, style, threads] = ["main.tsx", "style.css", "views/threads/view.tsx"].map(entryOf);
-  const shown = new Set([style, ...firstView(metafile.outputs, script), ...firstView(metafile.outputs, threads)]);
+  const findEntry = (name) => named.find((file) => metafile.outputs[file].entryPoint === `${PAGE}/${name}`);
+  const [script, style, threads] = ["main.tsx", "style.css", "views/threads/view.tsx"].map(findEntry);
+  const firstFiles = new Set([style, ...firstView(metafile.outputs, script), ...firstView(metafile.outputs, threads)]);
   const assets = {};
   const sizes = { first: 0, all: 0 };
   const rows = [];
   for (const { path, contents } of outputFiles) {
     const name = path.replaceAll("\\", "/").split("/").pop();
     const packed = gzipSync(contents, { level: 9 });
-    const isFirst = [...shown].some((file) => file?.endsWith(`/${name}`));
+    const isFirst = [...firstFiles].some((file) => file?.endsWith(`/${name}`));
     sizes.all += packed.length;
     if (isFirst) sizes.first += packed.length;
     rows.push([packed.length, `${isFirst ? "first" : "later"}  ${name}`]);

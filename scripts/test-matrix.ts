@@ -1,5 +1,5 @@
 /**
- * Which test files `npm test` runs on which runtime. What depends on a runtime runs on each: its drivers, and a smoke set of streams,
+ * Selects the test files that `npm test` runs on each runtime. What depends on a runtime runs on each: its drivers, and a smoke set of streams,
  * timers, crypto, bodies, sockets, processes, modules and clients. The rest runs once. `npm run test:all` runs every file on every
  * runtime. A file named `x.node.test.ts` runs on Node alone in both.
  */
@@ -56,12 +56,12 @@ export const RULES: readonly Rule[] = [
   { files: /^test\//, on: ["bun"] },
 ];
 
-/** Where `npm test` runs this file; nowhere when only `npm run test:all` does. */
-export function runtimesOf(file: string): readonly Runtime[] {
+/** Returns the runtimes on which `npm test` runs a file; none if only `npm run test:all` does. */
+export function getRuntimes(file: string): readonly Runtime[] {
   return RULES.find(({ files }) => files.test(file))?.on ?? [];
 }
 
-/** Whether a runtime can run the file at all. */
+/** Returns true if a runtime can run the file. */
 export function canRun(file: string, runtime: Runtime): boolean {
   const only = RUNTIMES.find((name) => file.endsWith(`.${name}.test.ts`));
   return only === undefined || only === runtime;

@@ -19,8 +19,8 @@ import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { countLine, countReport, type Outcome, slowest } from "./outcomes.ts";
-import { canRun, RUNTIMES, type Runtime, runtimesOf } from "./test-matrix.ts";
+import { countLine, countReport, formatSlowest, type Outcome } from "./outcomes.ts";
+import { canRun, getRuntimes, RUNTIMES, type Runtime } from "./test-matrix.ts";
 
 const { values } = parseArgs({
   options: {
@@ -31,7 +31,7 @@ const { values } = parseArgs({
     all: { type: "boolean", default: false },
   },
 });
-/** How long a lane may take, also on a slow machine. */
+/** The time limit of a lane, also on a slow machine. */
 const limit_ms = (values.all ? 60 : 25) * 60_000;
 const files = globSync("test/**/*.test.ts")
   .map((file) => file.replaceAll("\\", "/"))
@@ -41,46 +41,46 @@ const files = globSync("test/**/*.test.ts")
 
 const bin = resolve("node_modules/.bin");
 
-/** The package `node` installs its binary with npm; on a machine that has Bun alone, Bun runs the binary's package. */
-function node(): string[] {
+/** Returns the command of Node. npm installs its binary; on a machine that has Bun alone, Bun runs the package of the binary. */
+function getNodeCommand(): string[] {
   if (existsSync("node_modules/node/bin/node")) return ["node"];
   const { version } = JSON.parse(readFileSync("node_modules/node/package.json", "utf8")) as { version: string };
   return ["bun", "x", "--package", `node-${process.platform}-${process.arch}@${version}`, "node"];
 }
 
-const filesOf = (runtime: Runtime): string[] =>
-  files.filter((file) => canRun(file, runtime) && (values.all || values.file || runtimesOf(file).includes(runtime)));
+const listFiles = (runtime: Runtime): string[] =>
+  files.filter((file) => canRun(file, runtime) && (values.all || values.file || getRuntimes(file).includes(runtime)));
 
-/** A commit has seeds of its own. Outside a checkout they start at 1. */
-function seedOfCommit(): number {
+/** Returns the first seed of the commit; 1 outside a checkout. */
+function readCommitSeed(): number {
   const { stdout } = spawnSync("git", ["rev-parse", "HEAD"], { encoding: "utf8" });
   return /^[0-9a-f]{40}/.test(stdout ?? "") ? Number.parseInt(stdout.slice(0, 6), 16) + 1 : 1;
 }
-const seed = values.seed ?? process.env.GREENROOM_TEST_SEED ?? String(seedOfCommit());
+const seed = values.seed ?? process.env.GREENROOM_TEST_SEED ?? String(readCommitSeed());
 if (!/^[1-9]\d{0,8}$/.test(seed)) {
   console.error(`Seed ${seed} is not a whole number from 1 to 999999999`);
   process.exit(2);
 }
 
-/** A runtime's files in parts that take about as long, and run beside each other; what none of these names is one more. */
+/** The files of each lane. Lanes take about as long and run beside each other; all other files are one more lane. */
 const LANES: Readonly<Record<Runtime, readonly RegExp[]>> = {
   bun: [/^test\/simulation\//, /^test\/adapters\//, /^test\/e2e\//],
   deno: [/^test\/adapters\//],
   node: [/^test\/adapters\//, /^test\/compat\//, /^test\/(?:e2e|repo)\//],
 };
-const lanesOf = (runtime: Runtime): string[][] => {
+const splitIntoLanes = (runtime: Runtime): string[][] => {
   const lanes = [...LANES[runtime], /^/];
-  const byLane = Map.groupBy(filesOf(runtime), (file) => lanes.findIndex((lane) => lane.test(file)));
+  const byLane = Map.groupBy(listFiles(runtime), (file) => lanes.findIndex((lane) => lane.test(file)));
   return [...byLane.values()];
 };
 
-/** What depends on the version of LangGraph, and the clients whose answers may. */
+/** The tests that depend on the version of LangGraph; `CLIENTS` may depend on it. */
 const LANGGRAPH =
   /^test\/(?:adapters\/(?:langgraph\/|sql\/pruning\.langgraph)|compat\/(?:remote-graph|one-answer)\.test)/;
 const CLIENTS = /^test\/compat\/(?:thread-streams|sdk)\.test/;
 const LOWEST = "node_modules/.lowest";
 
-/** One process for all files of a lane: to start one and to load the code costs more than most files do. */
+/** The commands that run a lane. A lane runs in one process, because loading the code takes longer than most files do. */
 const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[]) => string[]>> = {
   bun: (report, lane) => [
     "bun",
@@ -97,7 +97,7 @@ const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[
     return ["deno", "test", "-A", "--no-check", `--junit-path=${report}`, all];
   },
   node: (report, lane) => [
-    ...node(),
+    ...getNodeCommand(),
     // Much is made and little is kept.
     "--max-semi-space-size=64",
     "--import=./scripts/light-tests.ts",
@@ -136,14 +136,14 @@ function run({ name, command: [program = "", ...args], files, env, report }: Lan
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const end = signal ? `, ended by ${signal}` : "";
       console.log(`${name}: ${outcome.passed} passed, ${outcome.failed} failed (${files} files, ${seconds} s${end})`);
-      if (slowest(xml) !== "") console.log(`  ${slowest(xml)}`);
+      if (formatSlowest(xml) !== "") console.log(`  ${formatSlowest(xml)}`);
       done(outcome);
     });
   });
 }
 
-/** For processes that are to import what is installed in the folder. */
-const replacing = (versions: string): Readonly<Record<string, string>> => ({
+/** Returns the environment of a process that imports the packages installed in the folder `versions`. */
+const createVersionEnv = (versions: string): Readonly<Record<string, string>> => ({
   GREENROOM_TEST_VERSIONS: resolve(versions),
   NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ""} --import ${pathToFileURL("test/versions/use.mjs").href}`,
 });
@@ -155,42 +155,42 @@ function requireVersions(versions: string): void {
   process.exit(2);
 }
 
-const manifestIn = (place: string): { name: string; version: string; dependencies: object } =>
-  JSON.parse(readFileSync(join(place, "package.json"), "utf8"));
+const readManifest = (folder: string): { name: string; version: string; dependencies: object } =>
+  JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
 
-function versionsIn(versions: string): string {
-  return Object.keys(manifestIn(versions).dependencies)
-    .map((name) => manifestIn(join(versions, "node_modules", name)))
+function formatVersions(versions: string): string {
+  return Object.keys(readManifest(versions).dependencies)
+    .map((name) => readManifest(join(versions, "node_modules", name)))
     .map(({ name, version }) => `${name} ${version}`)
     .join(", ");
 }
 
-function testLane(runtime: Runtime, files: readonly string[], versions?: string): Lane {
+function createLane(runtime: Runtime, files: readonly string[], versions?: string): Lane {
   if (versions) requireVersions(versions);
   const report = join(folder, `${runtime}-${reports++}.xml`);
   return {
-    name: versions ? `${runtime} with ${versionsIn(versions)}` : runtime,
+    name: versions ? `${runtime} with ${formatVersions(versions)}` : runtime,
     command: commands[runtime](report, files),
     files: files.length,
-    env: versions ? { ...env, ...replacing(versions) } : env,
+    env: versions ? { ...env, ...createVersionEnv(versions) } : env,
     report,
   };
 }
 
-/** Each runtime's files, and what depends on LangGraph with its lowest version; or with given versions that alone. */
-function lanes(): Lane[] {
+/** Returns the lanes of each runtime, and one with the lowest version of LangGraph. With `--versions`, that lane alone. */
+function createLanes(): Lane[] {
   const isVersioned = (file: string): boolean =>
     LANGGRAPH.test(file) || ((values.all || values.versions !== undefined) && CLIENTS.test(file));
   const versioned = files.filter(isVersioned);
-  if (values.versions) return [testLane("node", versioned, values.versions)];
-  const usual = runtimes.flatMap((runtime) => lanesOf(runtime).map((files) => testLane(runtime, files)));
+  if (values.versions) return [createLane("node", versioned, values.versions)];
+  const usual = runtimes.flatMap((runtime) => splitIntoLanes(runtime).map((files) => createLane(runtime, files)));
   if (!runtimes.includes("node") || versioned.length === 0) return usual;
-  return [...usual, testLane("node", versioned, LOWEST)];
+  return [...usual, createLane("node", versioned, LOWEST)];
 }
 
 const named = values.runtime.split(",");
 const unknown = named.filter((name) => !RUNTIMES.some((runtime) => runtime === name));
-const runtimes = RUNTIMES.filter((runtime) => named.includes(runtime) && filesOf(runtime).length > 0);
+const runtimes = RUNTIMES.filter((runtime) => named.includes(runtime) && listFiles(runtime).length > 0);
 if (unknown.length > 0 || (runtimes.length === 0 && !values.versions)) {
   console.error(
     unknown.length > 0 ? `Unknown runtime ${unknown.join(", ")}: use bun, deno, node` : "No test file matches",
@@ -214,12 +214,17 @@ console.log(`Seeds from ${seed}; again with --seed ${seed}`);
 let reports = 0;
 try {
   // Side by side: much of it is waiting.
-  const outcomes = await Promise.all(lanes().map(run));
+  const outcomes = await Promise.all(createLanes().map(run));
   // Then the pages: a busy machine makes them slow.
   if (values.all && !values.file && runtimes.includes("node")) {
     const pages = globSync("test/browser/**/*.test.ts").length;
     outcomes.push(
-      await run({ name: "browser", command: [...node(), "scripts/test-browser.ts", "--all"], files: pages, env }),
+      await run({
+        name: "browser",
+        command: [...getNodeCommand(), "scripts/test-browser.ts", "--all"],
+        files: pages,
+        env,
+      }),
     );
   }
   const sum = (key: keyof Outcome): number => outcomes.reduce((total, outcome) => total + outcome[key], 0);

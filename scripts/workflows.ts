@@ -30,12 +30,12 @@ const PUBLISH = 'node scripts/release.ts "$GITHUB_REF_NAME"';
 /** The commands of a release, in their order. */
 const RELEASE = [`${PUBLISH} --verify-tag`, ".ci/run", "npm run test:all", PUBLISH];
 
-/** One line for each problem. `scripts` are those of package.json; `env` has Bun, which parses YAML, in its PATH. */
-export function problemsOfWorkflows(scripts: Readonly<Record<string, string>>, env: NodeJS.ProcessEnv): string[] {
+/** Returns a line for each problem. `scripts` are those of package.json; `env` has Bun, which parses YAML, in its PATH. */
+export function findWorkflowProblems(scripts: Readonly<Record<string, string>>, env: NodeJS.ProcessEnv): string[] {
   const problems: string[] = [];
   const workflows = new Map<string, Workflow>();
   const files = globSync(`${FOLDER}/*.{yml,yaml}`).sort();
-  for (const [index, { value, error }] of parse(files, env).entries()) {
+  for (const [index, { value, error }] of parseWorkflows(files, env).entries()) {
     const file = files[index] ?? "";
     if (error !== undefined) problems.push(`${file}: is not YAML: ${error}`);
     else if (typeof value !== "object" || value === null || Array.isArray(value))
@@ -43,12 +43,12 @@ export function problemsOfWorkflows(scripts: Readonly<Record<string, string>>, e
     else workflows.set(file.slice(FOLDER.length + 1), value);
   }
   for (const [file, workflow] of workflows) {
-    const found = [...problemsOfSteps(workflow, scripts), ...problemsOfPermissions(workflow)];
-    problems.push(...found.map((problem) => `${FOLDER}/${file}: ${problem}`));
+    const workflowProblems = [...findStepProblems(workflow, scripts), ...findPermissionProblems(workflow)];
+    problems.push(...workflowProblems.map((problem) => `${FOLDER}/${file}: ${problem}`));
   }
   const required: readonly (readonly [file: string, check: (workflow: Workflow) => string[]])[] = [
-    ["ci.yml", problemsOfCi],
-    ["release.yml", problemsOfRelease],
+    ["ci.yml", findCiProblems],
+    ["release.yml", findReleaseProblems],
   ];
   for (const [file, check] of required) {
     const workflow = workflows.get(file);
@@ -63,7 +63,7 @@ const PARSE = `const parse = (yaml) => {
 };
 console.log(JSON.stringify((await Bun.stdin.json()).map(parse)));`;
 
-function parse(
+function parseWorkflows(
   files: readonly string[],
   env: NodeJS.ProcessEnv,
 ): { readonly value?: unknown; readonly error?: string }[] {
@@ -73,10 +73,10 @@ function parse(
   return JSON.parse(stdout);
 }
 
-const jobsOf = (workflow: Workflow): [string, Job][] => Object.entries(workflow.jobs ?? {});
+const listJobs = (workflow: Workflow): [string, Job][] => Object.entries(workflow.jobs ?? {});
 
-function commandsOf(workflow: Workflow): Command[] {
-  return jobsOf(workflow).flatMap(([job, { steps = [] }]) =>
+function listCommands(workflow: Workflow): Command[] {
+  return listJobs(workflow).flatMap(([job, { steps = [] }]) =>
     steps
       .flatMap(({ run = "" }) => run.split("\n"))
       .map((line) => line.trim())
@@ -85,20 +85,20 @@ function commandsOf(workflow: Workflow): Command[] {
   );
 }
 
-function problemsOfSteps(workflow: Workflow, scripts: Readonly<Record<string, string>>): string[] {
+function findStepProblems(workflow: Workflow, scripts: Readonly<Record<string, string>>): string[] {
   const problems: string[] = [];
-  for (const { job, line } of commandsOf(workflow)) {
-    const problem = problemOfCommand(line, scripts);
+  for (const { job, line } of listCommands(workflow)) {
+    const problem = findCommandProblem(line, scripts);
     if (problem) problems.push(`job ${job}: ${line}: ${problem}`);
   }
-  for (const [job, { steps = [] }] of jobsOf(workflow))
+  for (const [job, { steps = [] }] of listJobs(workflow))
     for (const { uses } of steps)
       if (uses !== undefined && !/^[\w.-]+\/[\w./-]+@(?:[0-9a-f]{40}|v\d+)$/.test(uses))
         problems.push(`job ${job}: ${uses}: name a commit or a major version after the @`);
   return problems;
 }
 
-function problemOfCommand(line: string, scripts: Readonly<Record<string, string>>): string | undefined {
+function findCommandProblem(line: string, scripts: Readonly<Record<string, string>>): string | undefined {
   if (line === "npm ci") return undefined;
   const [program = "", first = "", second = ""] = line.split(/\s+/);
   if (program === "npm") {
@@ -109,55 +109,58 @@ function problemOfCommand(line: string, scripts: Readonly<Record<string, string>
   return existsSync(file) ? undefined : `there is no file ${file}`;
 }
 
-/** Only the job that publishes gets more than the right to read the repository. */
-function problemsOfPermissions(workflow: Workflow): string[] {
+/** Returns a line for each job with more than the right to read the repository, except for the job that publishes. */
+function findPermissionProblems(workflow: Workflow): string[] {
   const problems: string[] = [];
-  const shown = (permissions: unknown): string => JSON.stringify(permissions) ?? "missing";
-  const read = shown({ contents: "read" });
-  const publish = shown({ contents: "read", "id-token": "write" });
-  if (shown(workflow.permissions) !== read)
-    problems.push(`permissions: is ${shown(workflow.permissions)}; write ${read}`);
-  for (const [job, { permissions }] of jobsOf(workflow)) {
-    const publishes = commandsOf(workflow).some((command) => command.job === job && command.line === PUBLISH);
-    const wanted = publishes ? publish : read;
-    if (shown(permissions ?? workflow.permissions) !== wanted)
-      problems.push(`job ${job}: permissions: is ${shown(permissions ?? workflow.permissions)}; write ${wanted}`);
+  const formatPermissions = (permissions: unknown): string => JSON.stringify(permissions) ?? "missing";
+  const read = formatPermissions({ contents: "read" });
+  const publish = formatPermissions({ contents: "read", "id-token": "write" });
+  if (formatPermissions(workflow.permissions) !== read)
+    problems.push(`permissions: is ${formatPermissions(workflow.permissions)}; write ${read}`);
+  for (const [job, { permissions }] of listJobs(workflow)) {
+    const publishes = listCommands(workflow).some((command) => command.job === job && command.line === PUBLISH);
+    const required = publishes ? publish : read;
+    if (formatPermissions(permissions ?? workflow.permissions) !== required)
+      problems.push(
+        `job ${job}: permissions: is ${formatPermissions(permissions ?? workflow.permissions)}; write ${required}`,
+      );
   }
   return problems;
 }
 
-function problemsOfCi(workflow: Workflow): string[] {
+function findCiProblems(workflow: Workflow): string[] {
   const problems = ["push", "pull_request"]
     .filter((event) => !Object.hasOwn(workflow.on ?? {}, event))
     .map((event) => `on: ${event} is missing`);
-  if (!commandsOf(workflow).some(({ line }) => line === ".ci/run")) problems.push("does not run .ci/run");
+  if (!listCommands(workflow).some(({ line }) => line === ".ci/run")) problems.push("does not run .ci/run");
   return problems;
 }
 
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check after the other, each with its text
-function problemsOfRelease(workflow: Workflow): string[] {
+function findReleaseProblems(workflow: Workflow): string[] {
   const problems: string[] = [];
   const tags = { push: { tags: ["v*"] } };
   if (JSON.stringify(workflow.on) !== JSON.stringify(tags)) problems.push(`on: write ${JSON.stringify(tags)}`);
-  for (const [job, { steps = [], ...rest }] of jobsOf(workflow))
-    for (const part of [rest, ...steps])
+  for (const [job, { steps = [], ...jobOptions }] of listJobs(workflow))
+    for (const part of [jobOptions, ...steps])
       for (const key of ["if", "continue-on-error"])
         if (key in part) problems.push(`job ${job}: ${key}: a release must not skip a step or ignore its failure`);
-  const commands = commandsOf(workflow);
-  const found = RELEASE.map((wanted) => commands.filter(({ line }) => line === wanted));
-  for (const [at, wanted] of RELEASE.entries()) {
-    const [first, ...more] = found[at] ?? [];
-    if (!first || more.length > 0) problems.push(`runs ${wanted} ${more.length + (first ? 1 : 0)} times; run it once`);
-    const before = found[at - 1]?.[0];
-    if (first && before && !isBefore(before, first, workflow)) problems.push(`run ${before.line} before ${wanted}`);
+  const commands = listCommands(workflow);
+  const matches = RELEASE.map((expected) => commands.filter(({ line }) => line === expected));
+  for (const [index, expected] of RELEASE.entries()) {
+    const [first, ...repetitions] = matches[index] ?? [];
+    if (!first || repetitions.length > 0)
+      problems.push(`runs ${expected} ${repetitions.length + (first ? 1 : 0)} times; run it once`);
+    const before = matches[index - 1]?.[0];
+    if (first && before && !isBefore(before, first, workflow)) problems.push(`run ${before.line} before ${expected}`);
   }
   return problems;
 }
 
-/** Jobs run side by side unless one needs the other. */
-function isBefore(one: Command, other: Command, { jobs = {} }: Workflow): boolean {
-  if (one.job === other.job) return one.index < other.index;
-  const needed = new Set([other.job]);
+/** Returns true if `first` runs before `second`. Jobs run side by side unless one needs the other. */
+function isBefore(first: Command, second: Command, { jobs = {} }: Workflow): boolean {
+  if (first.job === second.job) return first.index < second.index;
+  const needed = new Set([second.job]);
   for (const job of needed) for (const name of [jobs[job]?.needs ?? []].flat()) needed.add(name);
-  return needed.has(one.job);
+  return needed.has(first.job);
 }

@@ -1,7 +1,7 @@
 /** Schemas of the routes under `/greenroom`: those of the types that their calls return. */
 import type { JsonObject } from "../../lib/json.ts";
 import { count, list, nullable, object, record, ref, string, time } from "./schemas.ts";
-import { schemasOf } from "./types.ts";
+import { createSchemas } from "./types.ts";
 
 /** A page may be short, or empty, while `next` is not null. */
 const listing = (item: string): JsonObject =>
@@ -11,7 +11,7 @@ const listing = (item: string): JsonObject =>
   });
 
 export const operationSchemas: JsonObject = {
-  ...schemasOf({
+  ...createSchemas({
     "runs/search.ts": ["RunSummary", "RunDetail"],
     "runs/stats.ts": ["RunStats"],
     "threads/summaries.ts": ["ThreadSummary", "InboxThread"],

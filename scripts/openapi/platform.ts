@@ -7,8 +7,8 @@ const number: JsonObject = { type: "number" };
 const boolean: JsonObject = { type: "boolean" };
 const integer: JsonObject = { type: "integer" };
 const count: JsonObject = { type: "integer", minimum: 0 };
-const oneOf = (...values: readonly string[]): JsonObject => ({ type: "string", enum: [...values] });
-const source = oneOf("api", "model", "app", "auto_eval");
+const enumeration = (...values: readonly string[]): JsonObject => ({ type: "string", enum: [...values] });
+const source = enumeration("api", "model", "app", "auto_eval");
 const moment: JsonObject = {
   type: "string",
   description: "RFC 3339; UTC where no offset is given; a date alone is its start",
@@ -18,9 +18,9 @@ const score = nullable({ anyOf: [number, boolean] });
 const value = nullable({ anyOf: [number, boolean, string, object] });
 const comment = nullable({ type: "string", maxLength: 20_000 });
 const correction = nullable({ anyOf: [object, string] });
-const said: JsonObject = { score, value, comment, correction };
+const feedbackFields: JsonObject = { score, value, comment, correction };
 
-/** What the routes take and answer. */
+/** The schemas of the requests and responses. */
 export const platformSchemas: JsonObject = {
   InputError: {
     description: "All findings with their places, or one text",
@@ -47,7 +47,7 @@ export const platformSchemas: JsonObject = {
     trace_id: nullable(uuid),
     session_id: uuid,
     key: string,
-    ...said,
+    ...feedbackFields,
     created_at: time,
     modified_at: time,
     start_time: nullable(time),
@@ -116,7 +116,7 @@ const filter = [
   query("has_score", boolean),
   query("min_created_at", moment),
   query("max_created_at", moment),
-  query("level", oneOf("run", "session")),
+  query("level", enumeration("run", "session")),
 ];
 const report = [
   query("start_time", moment, true),
@@ -125,8 +125,11 @@ const report = [
     ...query("workspace_ids", { ...list(uuid), minItems: 1, maxItems: 1000 }, true),
     description: "Repeated; a single one may be a list with commas",
   },
-  query("group_by", { ...oneOf("workspace", "project", "user", "api_key"), default: "workspace" }),
-  { ...query("include", oneOf("tokens")), description: "Adds tokens and cost to each record, or as last columns" },
+  query("group_by", { ...enumeration("workspace", "project", "user", "api_key"), default: "workspace" }),
+  {
+    ...query("include", enumeration("tokens")),
+    description: "Adds tokens and cost to each record, or as last columns",
+  },
 ];
 
 /** A query and a body that a route reads by hand: without a schema of its own. */
@@ -135,7 +138,7 @@ export interface HandRead {
   readonly body?: JsonObject;
 }
 
-/** By method and path of the route. */
+/** The schema of the event that a route reads by hand. */
 const anyEvent: JsonObject = { description: "Any JSON but null, at most 256 KiB" };
 
 export const HAND_READ: Readonly<Record<string, HandRead>> = {
@@ -178,6 +181,6 @@ export const HAND_READ: Readonly<Record<string, HandRead>> = {
   "patch /api/v1/feedback/:id": { body: ref("FeedbackPatch") },
   "get /api/v1/orgs/current/billing/granular-usage": { query: report },
   "get /api/v1/orgs/current/billing/granular-usage/export": {
-    query: [...report, query("quote", { ...oneOf("needed", "text"), default: "needed" })],
+    query: [...report, query("quote", { ...enumeration("needed", "text"), default: "needed" })],
   },
 };

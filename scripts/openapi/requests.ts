@@ -61,16 +61,16 @@ export const REQUESTS: ReadonlyMap<Schema, string> = new Map<Schema, string>([
   ...cronAndStoreRequests,
 ] as [Schema, string][]);
 
-/** What Valibot gives to an override, and takes from it. */
+/** The functions that replace parts of Valibot's conversion. */
 type Overrides = Required<Pick<NonNullable<Parameters<typeof toJsonSchema>[1]>, "overrideAction" | "overrideSchema">>;
 
-/** The JSON Schema of what a client may send. In a body, null stands for an absent field, or clears it. */
-export function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
-  const { $schema, ...rest } = toJsonSchema(schema, {
+/** Returns the JSON Schema of what a client may send. In a body, null stands for an absent field, or clears it. */
+export function createRequestSchema(schema: Schema, location: "body" | "query"): JsonObject {
+  const { $schema, ...jsonSchema } = toJsonSchema(schema, {
     ...{ target: "draft-2020-12", typeMode: "input", errorMode: "ignore", overrideAction },
-    overrideSchema: (context) => overrideSchema(context, place),
+    overrideSchema: (context) => overrideSchema(context, location),
   });
-  return JSON.parse(JSON.stringify(rest, withoutEmpty)) as JsonObject;
+  return JSON.parse(JSON.stringify(jsonSchema, withoutEmpty)) as JsonObject;
 }
 
 const overrideAction: Overrides["overrideAction"] = ({ valibotAction, jsonSchema }) => {
@@ -84,23 +84,24 @@ type Converted = ReturnType<Overrides["overrideSchema"]>;
 
 function overrideSchema(
   { valibotSchema: { type }, jsonSchema }: Parameters<Overrides["overrideSchema"]>[0],
-  place: "body" | "query",
+  location: "body" | "query",
 ): Converted {
   // JSON Schema cannot say that the last variant is for all other values.
   if (type === "variant") return { anyOf: jsonSchema.oneOf ?? [] };
-  const { default: standard, ...present } = jsonSchema;
+  const { default: defaultValue, ...present } = jsonSchema;
   if (type === "nullish") {
     const [inner] = jsonSchema.anyOf as [NonNullable<Converted>];
     const alternatives = (inner.anyOf ?? []) as readonly { readonly type?: unknown }[];
     // The optional field inside has null already.
-    if (Object.keys(inner).length === 0 || alternatives.some((one) => one.type === "null")) return inner;
+    if (Object.keys(inner).length === 0 || alternatives.some((alternative) => alternative.type === "null"))
+      return inner;
     // Null is what an absent member is read as: that is not worth saying.
-    return standard === null ? present : undefined;
+    return defaultValue === null ? present : undefined;
   }
-  if (place === "query" || type !== "optional" || Object.keys(jsonSchema).length === 0) return undefined;
+  if (location === "query" || type !== "optional" || Object.keys(jsonSchema).length === 0) return undefined;
   return {
     anyOf: [...(present.anyOf ?? [present]), { type: "null" }],
-    ...(standard === undefined ? {} : { default: standard }),
+    ...(defaultValue === undefined ? {} : { default: defaultValue }),
   };
 }
 

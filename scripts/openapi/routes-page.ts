@@ -34,7 +34,7 @@ const PERMISSIONS = {
   account: "account",
 } as const;
 
-function permissionOf({ method, access = getDefaultAccessLevel(method.toUpperCase()) }: Route): string {
+function formatPermission({ method, access = getDefaultAccessLevel(method.toUpperCase()) }: Route): string {
   // It depends on the query: a subscriber that can stop the run needs more.
   if (typeof access === "function") return `${PERMISSIONS.read}, ${PERMISSIONS.run}`;
   return PERMISSIONS[access];
@@ -63,7 +63,7 @@ interface Operation {
   readonly requestBody?: { readonly content?: { readonly "application/json"?: { readonly schema?: Schema } } };
 }
 
-/** The rows of the default and the highest `limit` of the lists. */
+/** Returns the rows of the default and the highest `limit` of the lists. */
 function pageSizes({ paths, components }: JsonObject): string {
   const { schemas } = components as unknown as { readonly schemas: Readonly<Record<string, Schema>> };
   const operations = Object.entries(paths as unknown as Readonly<Record<string, Readonly<Record<string, Operation>>>>);
@@ -82,13 +82,13 @@ function pageSizes({ paths, components }: JsonObject): string {
     .join("\n");
 }
 
-/** The page: one table for each tag, in the order of the route table, and the page sizes of the OpenAPI document. */
+/** Returns the page: a table for each tag, in the order of the route table, and the page sizes of the OpenAPI document. */
 export function routesPage(routes: readonly Route[], document: JsonObject): string {
   const built = routes.filter(({ handle }) => handle);
   const tables = [...Map.groupBy(built, ({ tag }) => tag)].map(([tag, rows]) => {
     const lines = rows.map((route) => {
       const path = route.path.replace(/:(\w+)\+?/g, "{$1}");
-      return `| \`${route.method.toUpperCase()}\` | \`${path}\` | ${route.summary} | ${permissionOf(route)} |`;
+      return `| \`${route.method.toUpperCase()}\` | \`${path}\` | ${route.summary} | ${formatPermission(route)} |`;
     });
     return [`## ${tag}`, "", "| Method | Path | Summary | Permission |", "|---|---|---|---|", ...lines].join("\n");
   });

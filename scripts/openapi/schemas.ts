@@ -224,7 +224,7 @@ const INLINE: Readonly<Record<string, JsonObject>> = {
 };
 
 /** The content of a 200 answer, by the name that the route table gives it; `Name[]` is a list. */
-export function contentOf(answer: string): JsonObject {
+export function toContent(answer: string): JsonObject {
   const frames = { type: "string", description: "Frames of `id`, `event` and `data`" };
   if (answer === "stream") return { "text/event-stream": { schema: frames } };
   if (answer === "html") return { "text/html": { schema: string } };

@@ -5,9 +5,9 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } fr
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { describe, it } from "node:test";
-import { judge } from "../../scripts/check-house.ts";
-import { filesOfStreamedRun, measureHouse } from "../../scripts/house.ts";
-import { findNames, findPhrases } from "../../scripts/house-words.ts";
+import { judgeFigures } from "../../scripts/check-house.ts";
+import { listStreamedRunFiles, measureCode } from "../../scripts/house.ts";
+import { findRetiredNames, findRetiredPhrases } from "../../scripts/house-words.ts";
 import { RETIRED_NAMES, RETIRED_PHRASES } from "../../scripts/retired-names.ts";
 import { parseSource, readSources } from "../../scripts/sources.ts";
 
@@ -34,7 +34,7 @@ async function withTree<T>(files: Readonly<Record<string, string>>, use: (root: 
 }
 
 const figuresOf = (files: Readonly<Record<string, string>>): Promise<Map<string, number>> =>
-  withTree(files, async (root) => new Map((await measureHouse(root)).map(({ title, value }) => [title, value])));
+  withTree(files, async (root) => new Map((await measureCode(root)).map(({ title, value }) => [title, value])));
 
 const lines = (count: number): string => "void 0;\n".repeat(count);
 
@@ -73,20 +73,20 @@ describe("the figures of the tree", () => {
       "Operations of Storage that nothing calls": 1,
       "Lines of README.md": 2,
     });
-    assert.deepEqual(filesOfStreamedRun(CLEAN["docs/architecture.md"] as string), ["lib/mod.ts"]);
+    assert.deepEqual(listStreamedRunFiles(CLEAN["docs/architecture.md"] as string), ["lib/mod.ts"]);
   });
 
-  it("fail above a goal without a reason", () => {
-    const figure = { title: "Rows", value: 5, goal: 2, places: ["a.ts:5"] };
-    assert.equal(judge([figure]).failed, 1);
-    assert.deepEqual(judge([figure]).lines.slice(2), ["| Rows | 5 | 2 | FAILED |", "    a.ts:5"]);
-    const excused = judge([{ ...figure, reason: "It is read once." }]);
+  it("fail above a limit without a reason", () => {
+    const figure = { title: "Rows", value: 5, limit: 2, locations: ["a.ts:5"] };
+    assert.equal(judgeFigures([figure]).failed, 1);
+    assert.deepEqual(judgeFigures([figure]).lines.slice(2), ["| Rows | 5 | 2 | FAILED |", "    a.ts:5"]);
+    const excused = judgeFigures([{ ...figure, reason: "It is read once." }]);
     assert.deepEqual(
       [excused.failed, excused.lines.slice(2)],
       [0, ["| Rows | 5 | 2 | missed |", "    It is read once."]],
     );
-    assert.deepEqual(judge([{ ...figure, value: 2 }]).lines.slice(2), ["| Rows | 2 | 2 | met |"]);
-    assert.deepEqual(judge([{ title: "Rows", value: 5 }], true).failed, 0);
+    assert.deepEqual(judgeFigures([{ ...figure, value: 2 }]).lines.slice(2), ["| Rows | 2 | 2 | met |"]);
+    assert.deepEqual(judgeFigures([{ title: "Rows", value: 5 }], true).failed, 0);
   });
 });
 
@@ -153,7 +153,7 @@ describe("retired names", () => {
   const places = (name: string, place: string): string[] => {
     const path = place.endsWith(".ts") ? place : `${place}/planted.ts`;
     const text = `// ${name}\nexport const all${name} = "${name}";\nexport const ${name} = { ${name}: 1 };\nclass C { #${name} = 1; }\n`;
-    return findNames([parseSource(path, text)]);
+    return findRetiredNames([parseSource(path, text)]);
   };
 
   it("are found as identifiers, and not in comments, strings or longer names", () => {
@@ -180,7 +180,7 @@ it("retired phrases are found in README, in docs and in texts of the code, not i
     "docs/deep/page.md": `Broken over lines: may be\nhad. ${all}.`,
     "lib/http/text.ts": `// ${all}\nexport const text = "${all}" + \`Was told \${1} by nobody\`;\nexport const told = "told";\n`,
   };
-  const found = await withTree(files, (root) => findPhrases(root, readSources(root)));
+  const found = await withTree(files, (root) => findRetiredPhrases(root, readSources(root)));
   const count = (path: string): number => found.filter((place) => place.startsWith(`${path}:`)).length;
   assert.equal(count("README.md"), RETIRED_PHRASES.length);
   assert.equal(count("docs/deep/page.md"), RETIRED_PHRASES.length + 1);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { loadAllRoutes } from "../../lib/http/routes/mod.ts";
-import { openapi } from "../../scripts/openapi/mod.ts";
+import { createOpenApi } from "../../scripts/openapi/mod.ts";
 import { HAND_READ } from "../../scripts/openapi/platform.ts";
 import { routesPage } from "../../scripts/openapi/routes-page.ts";
 import { fake } from "../lib/http/fake-service.ts";
@@ -23,13 +23,13 @@ type Responses = Readonly<Record<string, { readonly description: string }>>;
 describe("openapi.json", () => {
   it("is what scripts/openapi/mod.ts makes of the schemas", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
-    const made = `${JSON.stringify(openapi(version), null, 1)}\n`;
+    const made = `${JSON.stringify(createOpenApi(version), null, 1)}\n`;
     assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi/mod.ts");
   });
 
   it("has its routes in docs/reference/http-routes.md", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
-    const made = routesPage(ROUTES, openapi(version));
+    const made = routesPage(ROUTES, createOpenApi(version));
     assert.equal(read("docs/reference/http-routes.md"), made, "run: node scripts/openapi/mod.ts");
   });
 

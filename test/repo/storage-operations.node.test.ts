@@ -1,33 +1,36 @@
-/** What stands beside each storage verb is compared with the code: it can be missing, doubled, or name what is not there. */
+/** The comment of each storage operation is compared with the code: it can be missing, doubled, or name an unknown statement. */
 import assert from "node:assert/strict";
 import { resolve } from "node:path";
 import { describe, it } from "node:test";
 import { parseSource, readSources } from "../../scripts/sources.ts";
-import { verbNotes } from "../../scripts/verbs.ts";
+import { checkOperationNotes } from "../../scripts/verbs.ts";
 
-const verbs = parseSource(
+const interfaces = parseSource(
   "lib/storage/runs.ts",
   "export interface RunStorage { getRun(): void; stopRun(): void; check(): void }",
 );
 const problemsOf = (...texts: string[]): readonly string[] =>
-  verbNotes([verbs, ...texts.map((text, i) => parseSource(`adapters/sql/${i}.ts`, text))]).problems;
+  checkOperationNotes([interfaces, ...texts.map((text, i) => parseSource(`adapters/sql/${i}.ts`, text))]).problems;
 
 const GET = "const read = 1;\nexport const verbs = {\n  /** @statements read */\n  getRun: () => read,\n";
 const STOP =
   "  /**\n   * @statements read · mark\n   * @guards where it runs ·\n   *   where it is known.\n   */\n  async stopRun() { mark(); },\n";
 
-describe("the notes beside storage verbs", () => {
+describe("the comments of storage operations", () => {
   it("fit the code", () => {
-    const { notes, problems } = verbNotes(readSources(resolve(".")));
+    const { notes, problems } = checkOperationNotes(readSources(resolve(".")));
     assert.deepEqual(problems, []);
     assert.ok(notes.length > 90);
   });
 
   it("are read with their statements and guards", () => {
-    const { notes, problems } = verbNotes([verbs, parseSource("adapters/sql/runs.ts", `${GET}${STOP}};`)]);
+    const { notes, problems } = checkOperationNotes([
+      interfaces,
+      parseSource("adapters/sql/runs.ts", `${GET}${STOP}};`),
+    ]);
     assert.deepEqual(problems, []);
     assert.deepEqual(
-      notes.map(({ verb, statements, guards }) => [verb, statements, guards]),
+      notes.map(({ operation, statements, guards }) => [operation, statements, guards]),
       [
         ["getRun", ["read"], ""],
         ["stopRun", ["read", "mark"], "where it runs · where it is known."],
@@ -35,13 +38,13 @@ describe("the notes beside storage verbs", () => {
     );
   });
 
-  it("are missed, found twice, or of no verb", () => {
+  it("are reported if they are missing, doubled or of no operation", () => {
     assert.deepEqual(problemsOf(`${GET}};`), ["stopRun: 0 comments with @statements in adapters/sql, not 1"]);
     assert.deepEqual(problemsOf(`${GET}${STOP}};`, `${GET}};`), [
       "getRun: 2 comments with @statements in adapters/sql, not 1",
     ]);
     assert.deepEqual(problemsOf(`${GET}${STOP}};`, "/** @statements go */\nfunction go() {}"), [
-      "adapters/sql/1.ts: go is no verb of Storage",
+      "adapters/sql/1.ts: go is no operation of Storage",
     ]);
   });
 

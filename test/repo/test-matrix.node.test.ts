@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { globSync } from "node:fs";
 import { describe, it } from "node:test";
-import { canRun, RULES, RUNTIMES, runtimesOf } from "../../scripts/test-matrix.ts";
+import { canRun, getRuntimes, RULES, RUNTIMES } from "../../scripts/test-matrix.ts";
 
 const files = globSync("test/**/*.test.ts")
   .map((file) => file.replaceAll("\\", "/"))
@@ -10,7 +10,7 @@ const files = globSync("test/**/*.test.ts")
 
 describe("the test matrix", () => {
   it("runs every file somewhere, but for those that only test:all runs", () => {
-    const left = files.filter((file) => !runtimesOf(file).some((runtime) => canRun(file, runtime)));
+    const left = files.filter((file) => !getRuntimes(file).some((runtime) => canRun(file, runtime)));
     assert.deepEqual(left.sort(), [
       "test/adapters/libsql/mod.storage.test.ts",
       "test/adapters/postgres/mod.pglite.test.ts",
@@ -33,9 +33,9 @@ describe("the test matrix", () => {
       "lib/streams/thread-subscription",
       "lib/http/sse",
     ])
-      assert.deepEqual(runtimesOf(`test/${file}.test.ts`), RUNTIMES, file);
+      assert.deepEqual(getRuntimes(`test/${file}.test.ts`), RUNTIMES, file);
     // Its suite on Node is left to test:all.
-    assert.deepEqual(runtimesOf("test/compat/sdk.test.ts"), ["bun", "deno"]);
+    assert.deepEqual(getRuntimes("test/compat/sdk.test.ts"), ["bun", "deno"]);
   });
 
   it("has no rule that decides nothing", () => {

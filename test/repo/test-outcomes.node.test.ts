@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { countLine, countReport, slowest } from "../../scripts/outcomes.ts";
+import { countLine, countReport, formatSlowest } from "../../scripts/outcomes.ts";
 
 const PASSED = '<testcase name="a" time="1"/>';
 const FAILED = '<testcase name="b"><failure message="no"/></testcase>';
@@ -44,7 +44,7 @@ describe("the outcome of a lane", () => {
   it("has what took longest, of the groups that stand first in a file", () => {
     const suite = (name: string, time: number, indent = "\t"): string =>
       `${indent}<testsuite name="${name}" time="${time}">\n`;
-    assert.equal(slowest(suite("a", 2) + suite("inside", 9, "\t\t") + suite("b", 31, "  ")), "b 31 s, a 2 s");
+    assert.equal(formatSlowest(suite("a", 2) + suite("inside", 9, "\t\t") + suite("b", 31, "  ")), "b 31 s, a 2 s");
   });
 });
 
