@@ -21,7 +21,7 @@ import { trackGraph } from "./tracked-graph.ts";
 export interface Host {
   /** Throws for an unknown graph. */
   source(graph_id: string): GraphSource;
-  /** The serializer, and the class of the callbacks of nodes. */
+  /** Loads the serializer, and the class of the callbacks of nodes. */
   langchain(): Promise<readonly [Serde, CallbackManagerClass]>;
 }
 
@@ -34,7 +34,7 @@ export interface GraphAttempt {
   readonly hostGraph: Graph;
   /** The prepared graph, with the saver of the job and nodes that the tracker counts. */
   readonly graph: Graph;
-  /** Null: the durable call that the run was created for has continued without it. */
+  /** Null if the durable call that the run was created for has continued without it. */
   readonly resumeValues: ResumeValues | null;
   /** True if no client reads the checkpoints after the run, so that they stay in memory. */
   readonly isInMemory: boolean;
@@ -42,7 +42,7 @@ export interface GraphAttempt {
   readonly waits: GraphWaits;
   readonly usage: ModelUsageCollector;
   readonly tracker: NodeTracker;
-  /** What LangGraph streams, once the graph has started. */
+  /** The stream of LangGraph, once the graph has started. */
   readonly stream: StreamBackpressure;
   readonly mapper: GraphChunkMapper;
   /** Aborts when the run is stopped. */

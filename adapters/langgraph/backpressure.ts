@@ -1,29 +1,31 @@
-/** Reads chunks as soon as LangGraph makes them, so that its checkpoints are stored with the chunks of the same tick. */
+/**
+ * Reads chunks as soon as LangGraph emits them, so that checkpoints are stored together with the chunks of their tick.
+ */
 import type { Environment } from "../../lib/environment.ts";
 import type { CheckpointHandle } from "../../lib/executor/contract.ts";
 
 /**
- * LangGraph runs ahead of the reader of its stream, and puts writes before it streams them. So these are held until the chunks of
- * that tick of the event loop are shown.
+ * Reads the stream of LangGraph, which runs ahead of its reader and stores writes before it streams them. Holds these
+ * writes back until the chunks of the same tick of the event loop are emitted.
  */
 export class StreamBackpressure {
   readonly #checkpoints: CheckpointHandle;
   readonly #environment: Pick<Environment, "defer">;
-  /** Those from `head` on are still to be shown. `shift` would move the rest for each. */
+  /** The chunks from `nextIndex` on are not emitted yet. `shift` would move all of them for each chunk. */
   readonly #chunks: unknown[] = [];
   #nextIndex = 0;
-  /** How many chunks came, and how many of them were shown. */
+  /** The number of chunks that have arrived, and how many of them are emitted. */
   #receivedCount = 0;
   #emittedCount = 0;
   /** The open barriers of earlier ticks, with the number of chunks that had arrived. */
   #barriers: { readonly close: () => void; readonly arrivedCount: number }[] = [];
-  /** This tick has a barrier. */
+  /** True if this tick has a barrier. */
   #hasOpenBarrier = false;
   #wake: () => void = () => {};
   #hasEnded = false;
   #failure: { readonly error: unknown } | null = null;
   #readPromise: Promise<void> = Promise.resolve();
-  /** Where nothing is held, chunks are read as they are asked for: that costs a token two promises less. */
+  /** The iterator if the handle has no barriers. Its chunks are read only on demand, which saves two promises for each token. */
   #directIterator: AsyncIterator<unknown, undefined> | null = null;
 
   constructor(checkpoints: CheckpointHandle, environment: Pick<Environment, "defer">) {
@@ -31,7 +33,7 @@ export class StreamBackpressure {
     this.#environment = environment;
   }
 
-  /** The handle, which holds what is put. */
+  /** Returns the checkpoint handle of the graph. Its writes open a barrier. */
   createHandle(): CheckpointHandle {
     const checkpoints = this.#checkpoints;
     return {
@@ -56,7 +58,7 @@ export class StreamBackpressure {
     const readAll = async (): Promise<void> => {
       try {
         for await (const chunk of chunks) {
-          // Nothing takes it once it is closed, and a graph may ignore its signal for long.
+          // Nobody reads a chunk after `close`, and a graph may ignore its signal for long.
           if (this.#emittedCount === Number.POSITIVE_INFINITY) continue;
           this.#openBarrier();
           this.#receivedCount++;
@@ -72,7 +74,7 @@ export class StreamBackpressure {
     this.#readPromise = readAll();
   }
 
-  /** The next chunk; no promise if it is here. A call means that all earlier ones are shown. */
+  /** Returns the next chunk; no promise if it has arrived. A call means that all earlier chunks are emitted. */
   next(): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
     if (this.#directIterator) return this.#directIterator.next();
     this.#emittedCount = this.#receivedCount - (this.#chunks.length - this.#nextIndex);
@@ -101,7 +103,7 @@ export class StreamBackpressure {
     return chunk;
   }
 
-  /** Nothing more is shown: nothing is held any more. Resolves when LangGraph has ended. */
+  /** Discards the remaining chunks and closes all barriers. Resolves when LangGraph has ended. */
   async close(): Promise<void> {
     this.#emittedCount = Number.POSITIVE_INFINITY;
     this.#chunks.length = this.#nextIndex = 0;
@@ -130,6 +132,6 @@ async function drain(chunks: AsyncIterator<unknown, undefined>): Promise<void> {
   try {
     while (!(await chunks.next()).done);
   } catch {
-    // It has ended by an error that nobody asks for any more.
+    // The error has no reader any more.
   }
 }

@@ -1,13 +1,13 @@
-/** Callbacks of an execution. */
+/** Callback handlers of LangChain, and how they reach what runs in nodes. */
 import { isMessagesHandler } from "./langgraph-internals.ts";
 
-/** Methods of a LangChain callback handler. */
+/** The methods of a LangChain callback handler. */
 export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[]) => void };
 
 /** The name of this adapter's handlers. */
 export const HANDLER_NAME = "greenroom";
 
-/** One handler that calls all of them. LangChain makes several promises for every handler and token. */
+/** Combines handlers to one that calls all of them. LangChain creates several promises for every handler and token. */
 export function combineHandlers(handlers: readonly Callbacks[]): object {
   const calls = new Map<string, ((...args: unknown[]) => void)[]>();
   for (const [method, call] of handlers.flatMap((handler) => Object.entries(handler))) {
@@ -19,12 +19,12 @@ export function combineHandlers(handlers: readonly Callbacks[]): object {
       for (const call of methodCalls) call(...args);
     },
   ]);
-  // LangChain makes a promise for each chain that a handler does not ignore.
+  // LangChain creates a promise for each chain that a handler does not ignore.
   const ignoreChain = ![...calls.keys()].some((name) => name.startsWith("handleChain"));
   return { ...Object.fromEntries(methods), name: HANDLER_NAME, awaitHandlers: true, ignoreChain };
 }
 
-/** The callbacks of one node, which what it calls inherits. */
+/** The callbacks of one node. The runs inside the node inherit them. */
 export interface CallbackManager {
   handlers: readonly object[];
   inheritableHandlers: readonly object[];
@@ -32,7 +32,7 @@ export interface CallbackManager {
 
 const isGreenroomHandler = (handler: object): boolean => (handler as { readonly name?: unknown }).name === HANDLER_NAME;
 
-/** Returns the methods of a handler: its own, or those of its class. */
+/** Returns the `handle…` methods of an object or of its class, bound to it. */
 function bindMethods(handler: object): Callbacks {
   const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((owner) =>
     Object.getOwnPropertyNames(owner),
@@ -43,15 +43,15 @@ function bindMethods(handler: object): Callbacks {
   return Object.fromEntries(calls) as Callbacks;
 }
 
-/** LangChain's class. */
+/** The constructor of LangChain's CallbackManager. */
 export type CallbackManagerClass = new (
   parent_run_id: string,
   handlers: { readonly handlers: object[]; readonly inheritableHandlers: object[] },
 ) => CallbackManager;
 
 /**
- * Returns a function that gives the handler to what runs with a config. The handler is for what runs in nodes, and not for the run: with
- * callbacks, LangChain copies them and their metadata for each part of each step.
+ * Returns a function that adds the handler to the callbacks of a config. It is for configs of nodes, not of the run:
+ * with callbacks, LangChain copies them and their metadata for each part of each step.
  */
 export function createCallbackAdder(
   handler: object,
@@ -66,15 +66,16 @@ export function createCallbackAdder(
       manager.handlers = withHandler(handlers);
       manager.inheritableHandlers = withHandler(inheritableHandlers);
     } else if (!config.callbacks) {
-      // Events that nodes dispatch need the run that they belong to.
+      // Events that nodes dispatch must name their run.
       config.callbacks = new Manager(run_id, { handlers: [handler], inheritableHandlers: [handler] });
     }
   };
 }
 
 /**
- * Returns a function that adds the handler to a list. The handler becomes part of a handler of the list, because another one costs
- * promises for every token. Each combination is created once: a node that is tried again has the list of its first try.
+ * Returns a function that adds the handler to a list. Merges it into a handler of the list, because each further
+ * handler costs promises for every token. Caches each combination, so that a retried node has the list of its first
+ * attempt.
  */
 function createHandlerAdder(handler: object): (handlers: readonly object[]) => readonly object[] {
   const combinedByHandler = new Map<object, object>([[handler, handler]]);
@@ -88,7 +89,9 @@ function createHandlerAdder(handler: object): (handlers: readonly object[]) => r
     return combinedHandler;
   }
 
-  /** LangChain queues each token for a handler that it does not await, as LangGraph's of mode `messages`. */
+  /**
+   * Merges LangGraph's handler of mode `messages`: LangChain queues each token for a handler that it does not await.
+   */
   function withMessages(messages: object, greenroomHandler: object): object {
     const cached = combinedWithMessages.get(messages);
     if (cached) return cached;
@@ -105,7 +108,7 @@ function createHandlerAdder(handler: object): (handlers: readonly object[]) => r
     const list = handlers.map((listedHandler) =>
       isGreenroomHandler(listedHandler) ? withHandler(listedHandler) : listedHandler,
     );
-    // Tracers give a run callbacks without a handler of this adapter.
+    // Tracers add callbacks to a run without a handler of this adapter.
     if (!list.some(isGreenroomHandler)) list.push(handler);
     const messages = list.find(isMessagesHandler);
     const greenroomHandler = list.find(isGreenroomHandler);
@@ -117,10 +120,10 @@ function createHandlerAdder(handler: object): (handlers: readonly object[]) => r
   };
 }
 
-/** Metadata of LangChain runs. */
+/** The metadata of LangChain runs. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** The arguments of LangChain's handlers, which are given by their position. */
+/** The positional arguments of LangChain's handlers. */
 export type ChainStart = [
   ...[chain: unknown, input: unknown, run_id: string, parent?: string],
   ...[tags?: unknown, metadata?: Metadata, type?: unknown, name?: string],
@@ -137,7 +140,7 @@ export type ChatModelStart = [
 /** The parent runs of LangChain events, which name only their own run. */
 export interface RunParents {
   readonly callbacks: Callbacks;
-  /** The runs that contain the run of this event, outermost first. */
+  /** Returns the runs that contain the run of this event, outermost first. Forgets the run with its end event. */
   takeParents(event: { readonly event: string; readonly run_id: string }): readonly string[];
 }
 

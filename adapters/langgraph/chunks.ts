@@ -1,10 +1,10 @@
-/** The chunks that LangGraph streams, and the graph that each comes from. */
+/** Reads the chunks that LangGraph streams, with the graph that each comes from. */
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { Callbacks, Metadata, ToolStart } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
 import { omitWaitInterrupts } from "./step-marks.ts";
 
-/** One chunk of a LangGraph stream. */
+/** A chunk of a LangGraph stream. */
 export interface Chunk {
   readonly namespace: readonly string[];
   readonly mode: StreamMode;
@@ -15,23 +15,26 @@ export interface Chunk {
 export class ChunkReader {
   readonly #subgraphs: boolean;
   readonly #showsSubgraphs: boolean;
-  /** The task that called a tool, by the id of the call. */
+  /** The namespace of the task that called a tool, by the id of the tool call. */
   readonly #callers = new Map<unknown, unknown>();
 
-  /** `subgraphs`: chunks carry the namespace of their graph. `shown`: clients see that namespace. */
+  /**
+   * Creates a reader. `subgraphs`: chunks carry the namespace of their graph. `showsSubgraphs`: clients see that
+   * namespace.
+   */
   constructor(subgraphs: boolean, showsSubgraphs: boolean) {
     this.#subgraphs = subgraphs;
     this.#showsSubgraphs = showsSubgraphs;
   }
 
-  /** Needed if clients see which graph or task called a tool. */
+  /** The callbacks that find which graph or task called a tool. */
   readonly callbacks: Callbacks = {
     handleToolStart: (...[, , , , , metadata, , call_id]: ToolStart): void => {
       this.#callers.set(call_id, metadata?.langgraph_checkpoint_ns);
     },
   };
 
-  /** Null for one that shows only what the service answers. */
+  /** Parses a chunk. Returns null for one that has only interrupts of `sleep` and `wait`. */
   read(value: unknown): Chunk | null {
     const parts = value as readonly unknown[];
     const [namespace = [], mode, rawPayload] = (this.#subgraphs ? parts : [[], ...parts]) as [
@@ -48,16 +51,19 @@ export class ChunkReader {
     };
   }
 
-  /** The namespace of the graph that a chunk comes from. */
+  /** Returns the namespace of the graph that a chunk comes from. */
   #resolveNamespace(namespace: readonly string[], mode: string, payload: unknown): readonly string[] {
-    // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked from.
+    // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked
+    // from.
     if (!this.#showsSubgraphs) return isBreakpoint(payload) ? [] : namespace;
     // Before 1.5.0, LangGraph names the task that messages and tools come from; clients expect the graph of the task.
     const isTask = namespace.length > 0 && this.findTaskNamespace(mode, payload) === namespace.join("|");
     return isTask ? namespace.slice(0, -1) : namespace;
   }
 
-  /** The checkpoint namespace of the task that a message or a tool call comes from. */
+  /**
+   * Returns the checkpoint namespace of the task that a message or a tool call comes from; undefined in other modes.
+   */
   findTaskNamespace(mode: string, payload: unknown): unknown {
     if (mode === "messages" || mode === "messages-tuple")
       return (payload as readonly [unknown, Metadata])[1].langgraph_checkpoint_ns;
@@ -66,7 +72,7 @@ export class ChunkReader {
   }
 }
 
-/** It shows what a graph asks, or that it stopped, and no state. */
+/** Returns true for a chunk that reports interrupts or a breakpoint instead of a state. */
 export function isInterruptChunk({ mode, payload }: Chunk): boolean {
   const showsState = mode === "values" || mode === "updates";
   return showsState && typeof payload === "object" && payload !== null && INTERRUPT in payload;
@@ -87,5 +93,5 @@ function isBreakpoint(payload: unknown): boolean {
 
 const LOOP_MODES: ReadonlySet<StreamMode> = new Set(["values", "updates", "tasks", "checkpoints", "debug"]);
 
-/** True for chunks about a subgraph itself. Clients of the root graph also see what its nodes stream. */
+/** Returns true for chunks about a subgraph itself. Clients of the root graph also see what its nodes stream. */
 export const isSubgraphOnly = ({ namespace, mode }: Chunk): boolean => namespace.length > 0 && LOOP_MODES.has(mode);

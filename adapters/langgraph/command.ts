@@ -1,7 +1,7 @@
 /**
- * Commands in a form that every copy and version of LangGraph accepts. The graph may use another copy than an import here would
- * find. LangGraph recognizes a command by its name, but a `Send` only by the class of its own copy. So a `Send` is written to the
- * channel where LangGraph would put it, as plain data.
+ * Creates commands in a form that every copy and version of LangGraph accepts. The graph may use another copy than an
+ * import here would find. LangGraph recognizes a command by its name, but a `Send` only by the class of its own copy.
+ * So a `Send` is written to the channel where LangGraph would put it, as plain data.
  */
 import type { Command, Send } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -11,12 +11,12 @@ import { TASKS } from "./saver.ts";
 
 type Pair = readonly [channel: string, value: unknown];
 
-/** A command as LangGraph reads it. Since 1.5.0 it accepts no plain object. */
+/** A command as LangGraph reads it. Since 1.5.0 LangGraph accepts no plain object. */
 class GraphCommand {
   readonly lg_name = "Command";
   readonly goto: readonly string[];
   readonly resume: Json | undefined;
-  /** LangGraph stores the validated update here. */
+  /** The update. LangGraph replaces it with the validated one. */
   update: unknown;
   readonly #packets: readonly Pair[];
 
@@ -27,7 +27,9 @@ class GraphCommand {
     this.update = update ?? undefined;
   }
 
-  /** The writes of a node that returned this command. LangGraph drops writes to unknown channels by `filter`. */
+  /**
+   * Returns the writes of a node that returned this command. LangGraph drops writes to unknown channels by `filter`.
+   */
   _updateAsTuples(): readonly Pair[] {
     const packets = this.#packets;
     const pairs = toPairs(this.update);
@@ -41,12 +43,11 @@ class GraphCommand {
   }
 }
 
-/** The value that the node returns. */
 export function nodeCommand(command: Command): object {
   return new GraphCommand(command);
 }
 
-/** The graph's input for a command, and a graph that accepts it. Does not change the host's object. */
+/** Returns the graph's input for a command, and a graph that accepts it. Does not change the host's object. */
 export function withCommand(graph: Graph, command: Command): { readonly graph: Graph; readonly input: object } {
   const input = new GraphCommand(command);
   const packets = toPackets(command.goto);
@@ -58,14 +59,14 @@ export function withCommand(graph: Graph, command: Command): { readonly graph: G
   return { graph: withValidInput(graph, input, addPackets), input };
 }
 
-/** A `Send` in LangGraph's stored form. */
+/** Converts the `Send`s of a `goto` to LangGraph's stored form. */
 function toPackets(goto: readonly (string | Send)[] = []): Pair[] {
   return goto
     .filter((target) => typeof target !== "string")
     .map(({ node, input }): Pair => [TASKS, { lg_name: "Send", node, args: input }]);
 }
 
-/** Channels with the values written to them. */
+/** Returns the channels of an update with the values written to them. */
 function toPairs(update: unknown): readonly Pair[] {
   if (Array.isArray(update)) return update as Pair[];
   return isObject((update ?? null) as Json) ? Object.entries(update as object) : [];

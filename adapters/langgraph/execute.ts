@@ -1,4 +1,4 @@
-/** One attempt of a run on a compiled graph: prepare, read and map what LangGraph streams, finish. */
+/** Executes an attempt of a run on a compiled graph: prepares it, maps what LangGraph streams, and ends it. */
 import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
 import { type AttemptEnvironment, type GraphAttempt, type Host, prepareAttempt } from "./attempt.ts";
 import { createRootConfig, readFinalState, readStoredState, toFinalEvent } from "./final-state.ts";
@@ -17,7 +17,7 @@ export async function* execute(host: Host, job: Job, signal: AbortSignal, enviro
   let isStreamDone = false;
   try {
     const chunks = await openStream(attempt);
-    // There is a chunk for each token: what is here costs no promise, as `for await` or `yield*` would.
+    // There is a chunk for each token, so this loop avoids the promises of `for await` and `yield*`.
     for (let result = chunks?.next(); result; result = chunks?.next()) {
       const chunk = result instanceof Promise ? await result : result;
       if (chunk.done) break;
@@ -55,7 +55,7 @@ async function openStream(attempt: GraphAttempt): Promise<GraphAttempt["stream"]
   return stream;
 }
 
-/** Emits what follows the last chunk, and the state. A run that sleeps or waits ends without one. */
+/** Emits the events after the last chunk, and the state. A run that only sleeps or waits ends without a state. */
 async function* finish(attempt: GraphAttempt): Events {
   const { job, mapper, saver, waits, usage } = attempt;
   yield* usage.drain();
@@ -77,27 +77,27 @@ async function* finishWithoutStream(attempt: GraphAttempt): Events {
   yield toFinalEvent(attempt, state);
 }
 
-/** Emits how the open subgraphs and messages end. */
+/** Emits the ends of the open subgraphs and messages. */
 async function* fail(attempt: GraphAttempt, cause: unknown): Events {
   const { mapper, usage, runStopped, anyStop } = attempt;
   yield* usage.drain();
-  // A stopped run shows no ends: its next attempt continues what is open.
+  // A stopped run has no ends: its next attempt continues what is open.
   if (!runStopped.aborted) yield* mapper.fail(cause);
   // After a failed write the stored state may lack what was streamed.
   const state = mapper.needsState && !anyStop.aborted ? await readFailedState(attempt) : null;
   // A state counts only if nothing was stopped while it was read.
   if (!anyStop.aborted) yield* mapper.completeFromState(state);
-  // As for `fail`: the run may have been stopped during the read.
+  // The run may have been stopped during the read.
   if (!runStopped.aborted) yield* mapper.failProtocol(cause, state);
 }
 
-/** Reads the state that a failure has left; null if there is none, or if that fails, too. */
+/** Reads the state after a failure; null if there is none or the read fails. */
 async function readFailedState(attempt: GraphAttempt): Promise<StateEvent | null> {
   attempt.saver.fixHead();
   return await readStoredState(attempt).catch(() => null);
 }
 
-/** Ends the graph, so that it writes nothing later. Resolves when no node of a stopped run is active. */
+/** Stops the graph, so that it writes nothing later. Resolves when no node of a stopped run is active. */
 async function close(
   { stream, saver, graphStop, tracker, runStopped }: GraphAttempt,
   isStreamDone: boolean,

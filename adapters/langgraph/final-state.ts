@@ -1,4 +1,4 @@
-/** The state with which an attempt ends. */
+/** Reads the state with which an attempt ends. */
 import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import type { Json } from "../../lib/json.ts";
 import type { GraphAttempt } from "./attempt.ts";
@@ -12,7 +12,7 @@ export const createRootConfig = ({ thread_id }: Job): GraphConfig => ({
 
 type StateParts = Pick<GraphAttempt, "job" | "graph" | "saver">;
 
-/** Returns the state that the graph has left. Does not read it if the stream showed all of it. */
+/** Returns the state at the end of the graph. Does not read it if the stream contained all of it. */
 export async function readFinalState(attempt: GraphAttempt): Promise<StateEvent> {
   const { mapper, saver } = attempt;
   const isDone = !mapper.isInterrupted && !saver.isInterrupted;
@@ -37,7 +37,7 @@ function createStateEvent(values: Json, checkpoint_id: string): StateEvent {
   return { type: "state", values, next: [], tasks: [], checkpoint: { ns: "", checkpoint_id } };
 }
 
-/** The event without the checkpoint if only this attempt could read it. */
+/** Removes the checkpoint from the event if only this attempt could read it. */
 export function toFinalEvent({ isInMemory }: GraphAttempt, state: StateEvent): StateEvent {
   if (!isInMemory) return state;
   const { checkpoint: _checkpoint, ...withoutCheckpoint } = state;

@@ -1,4 +1,4 @@
-/** Makes the `stream` events of an attempt from what LangGraph streams. */
+/** Maps what LangGraph streams in an attempt to `stream` events. */
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Callbacks } from "./callbacks.ts";
@@ -10,7 +10,7 @@ import { omitWaitsOfTask } from "./step-marks.ts";
 
 export const hasProtocolEvents = ({ events = "none" }: Job): boolean => events !== "none";
 
-/** What the subscribers of the modes of a job see. */
+/** Creates the `stream` events for the modes of a job. */
 export class StreamFrames {
   readonly #job: Job;
   readonly #serializeChunk: (chunk: Chunk) => Json | undefined;
@@ -28,24 +28,24 @@ export class StreamFrames {
     return this.#lifecycle ? [this.#lifecycle.callbacks] : [];
   }
 
-  /** Messages have been streamed of which the whole form was not shown. */
+  /** True if chunks of a message were streamed without its complete form. */
   get hasUnfinishedMessages(): boolean {
     return this.#unfinished?.hasAny ?? false;
   }
 
-  /** Whether subscribers of the job see a chunk. */
+  /** Returns true if subscribers of the job see the chunk. */
   isVisible(chunk: Chunk): boolean {
     return this.#job.modes.has(chunk.mode) && (this.#job.subgraphs || !isSubgraphOnly(chunk));
   }
 
-  /** What comes before the chunk: starts and ends of subgraphs, whole messages. */
+  /** Returns the events before the chunk: starts and ends of subgraphs, and complete messages. */
   mapPreceding(chunk: Chunk): readonly ExecutorEvent[] {
     const messages = this.#unfinished?.handle(chunk) ?? NO_EVENTS;
     if (!this.#lifecycle) return messages.length > 0 ? toWholeMessages(messages) : NO_EVENTS;
     return [...this.#lifecycle.handle(chunk).map(toLifecycleEvent), ...toWholeMessages(messages)];
   }
 
-  /** The chunk itself. */
+  /** Returns the events of the chunk itself. */
   map(chunk: Chunk): ExecutorEvent[] {
     const { modes, subgraphs } = this.#job;
     const sendsCheckpoint = chunk.mode === "debug" && modes.has("checkpoints") && hasProtocolEvents(this.#job);
@@ -66,7 +66,7 @@ export class StreamFrames {
     return (this.#lifecycle?.fail(error) ?? []).map(toLifecycleEvent);
   }
 
-  /** Whole messages in the state that a failure has left. */
+  /** Returns an event with the unfinished messages that the state after a failure contains. */
   completeFromState(values: Json): ExecutorEvent[] {
     return toWholeMessages(this.#unfinished?.completeFromState(values) ?? []);
   }
@@ -81,13 +81,19 @@ function toLifecycleEvent(data: LifecycleData): ExecutorEvent {
   return { type: "stream", mode: "lifecycle", namespace: data.namespace, data: { ...data } };
 }
 
-/** With protocol events, mode `debug` stands for `checkpoints`: see `streamOptions`. */
+/**
+ * Extracts the checkpoint from a chunk of mode `debug`, which replaces mode `checkpoints` with protocol events. See
+ * `createStreamOptions`.
+ */
 function toCheckpointChunk({ namespace, payload }: Chunk): Chunk | null {
   const { type, payload: innerPayload } = payload as { readonly type: string; readonly payload: unknown };
   return type === "checkpoint" ? { namespace, mode: "checkpoints", payload: innerPayload } : null;
 }
 
-/** Returns a function that gives the data of a chunk in wire form. It remembers the last one, because several readers take it. */
+/**
+ * Returns a function that serializes a chunk. It caches the last result, because several consumers serialize the same
+ * chunk.
+ */
 export function createChunkSerializer(): (chunk: Chunk) => Json | undefined {
   let last: Chunk | null = null;
   let json: Json | undefined;
@@ -98,7 +104,7 @@ export function createChunkSerializer(): (chunk: Chunk) => Json | undefined {
   };
 }
 
-/** Messages of which chunks have been streamed, until the node that they come from has written them. */
+/** The messages of which chunks were streamed, until their node has written them. */
 class UnfinishedMessages {
   readonly #ids = new Set<string>();
 
@@ -106,7 +112,7 @@ class UnfinishedMessages {
     return this.#ids.size > 0;
   }
 
-  /** The messages, as readers see them, that are known by this chunk to be whole. */
+  /** Returns the messages, in wire form, that are complete with this chunk. */
   handle({ mode, payload }: Chunk): readonly Json[] {
     if (mode === "messages-tuple") {
       const [message] = payload as [LangChainMessage];
@@ -119,7 +125,7 @@ class UnfinishedMessages {
       .map((message) => serializeValue(message));
   }
 
-  /** Those in the state that a failure has left: LangGraph drops what it had streamed just before. */
+  /** Returns the unfinished messages in the state after a failure. LangGraph drops what it had streamed just before. */
   completeFromState(values: Json): Json[] {
     const { messages = [] } = isObject(values) ? values : {};
     const stateMessages = Array.isArray(messages) ? messages : [];
@@ -127,7 +133,7 @@ class UnfinishedMessages {
   }
 }
 
-/** The messages in an update, whatever channel they are written to. */
+/** Returns the messages in an update, in any channel. */
 export function findWrittenMessages(updates: unknown): LangChainMessage[] {
   const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
   return Object.values(updates as object)
@@ -144,7 +150,7 @@ function toFrameData({ mode, payload }: Chunk): Json | undefined {
       return [serializeMessage(message), serializeChunkMetadata(metadata)];
     }
     case "checkpoints":
-      // With events LangGraph mixes in short notes about the checkpoint of each state.
+      // With protocol events, LangGraph adds a short note about the checkpoint of each state.
       return isCheckpoint(payload) ? serializeCheckpointChunk(omitWaitsOfTask(payload)) : undefined;
     case "debug": {
       const { type, payload: debugPayload, ...otherMembers } = payload as { type: string; payload: object };
@@ -166,7 +172,7 @@ function toFrameData({ mode, payload }: Chunk): Json | undefined {
 
 const metadataCache = new WeakMap<object, Json>();
 
-/** LangGraph gives all chunks of a message the same metadata, so that they are converted and written once. */
+/** Caches the conversion, because all chunks of a message have the same metadata object. */
 function serializeChunkMetadata(metadata: object): Json {
   const json = metadataCache.get(metadata) ?? serializeMetadata(metadata);
   metadataCache.set(metadata, json);

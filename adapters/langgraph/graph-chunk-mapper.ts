@@ -19,7 +19,7 @@ interface LangChainEvent {
 }
 
 export class GraphChunkMapper {
-  /** The graph has raised an interrupt, or stopped at a breakpoint. */
+  /** True once the graph has raised an interrupt or stopped at a breakpoint. */
   isInterrupted = false;
   readonly #job: Job;
   readonly #usage: ModelUsageCollector;
@@ -32,7 +32,7 @@ export class GraphChunkMapper {
   #rootState: unknown;
   #rootJson: Json | undefined;
 
-  /** `graph` is the graph as its author compiled it. */
+  /** Creates a mapper. `graph` is the graph as its author compiled it. */
   constructor(job: Job, graph: Graph, usage: ModelUsageCollector) {
     this.#job = job;
     this.#usage = usage;
@@ -60,7 +60,7 @@ export class GraphChunkMapper {
     const event = this.#parents ? (item as LangChainEvent) : null;
     const streamedChunk = event ? this.#findChunk(event) : item;
     const chunk = streamedChunk === undefined ? null : this.#reader.read(streamedChunk);
-    // A chunk that shows only what the service itself answers.
+    // The chunk has only interrupts of `sleep` and `wait`.
     if (streamedChunk !== undefined && !chunk) return;
     yield* this.#usage.drain();
     if (chunk) {
@@ -88,23 +88,23 @@ export class GraphChunkMapper {
     if (this.#protocol) yield* this.#protocol.mapStoredState(values, await readTuple());
   }
 
-  /** Emits what ends with the attempt: subgraphs, messages and the results of transformers. */
+  /** Emits the ends of subgraphs and messages, and the results of transformers. */
   async *end(outcome: "completed" | "interrupted"): AsyncGenerator<ExecutorEvent, void, undefined> {
     yield* this.#frames.end(outcome);
     if (this.#protocol) yield* await this.#protocol.end(outcome);
   }
 
-  /** True if `settle` and `failProtocol` need the state that a failure has left. */
+  /** True if `completeFromState` and `failProtocol` need the state after a failure. */
   get needsState(): boolean {
     return this.#frames.hasUnfinishedMessages || (this.#protocol?.needsState ?? false);
   }
 
-  /** The failure ends the open subgraphs. */
+  /** Returns the ends of the open subgraphs after a failure. */
   fail(error: unknown): ExecutorEvent[] {
     return this.#frames.fail(error);
   }
 
-  /** Shows the messages of the state whose chunks were streamed before a failure. */
+  /** Returns the unfinished messages that the state after a failure contains. */
   completeFromState(state: StateEvent | null): ExecutorEvent[] {
     return this.#frames.completeFromState(state?.values ?? null);
   }
@@ -126,12 +126,12 @@ export class GraphChunkMapper {
     if (this.#protocol) yield* this.#protocol.map(chunk);
   }
 
-  /** The chunk of the root graph in one of LangChain's events. */
+  /** Returns the chunk of the root graph in one of LangChain's events. */
   #findChunk({ event, run_id, data }: LangChainEvent): unknown {
     return event === "on_chain_stream" && run_id === this.#job.run_id ? data?.chunk : undefined;
   }
 
-  /** LangChain's event as mode `events` shows it, unless its chunk is not shown. */
+  /** Returns LangChain's event for mode `events`, unless it is hidden or clients do not see its chunk. */
   #toRawEvent(event: LangChainEvent, chunk: Chunk | null): ExecutorEvent[] {
     const parents = this.#parents?.takeParents(event) ?? [];
     if (event.tags?.includes("langsmith:hidden")) return [];

@@ -1,4 +1,4 @@
-/** What an attempt starts with: the input of the graph, and the resume values for its interrupts. */
+/** The start of an attempt: the input of the graph, and the resume values for its interrupts. */
 import type { Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { withCommand } from "./command.ts";
@@ -67,7 +67,7 @@ export async function finishOpenStep(
   const tuple = await saver.getTuple(config);
   if (!tuple) return false;
   const pairs = Array.isArray(update) ? (update as [string, Json][]) : Object.entries((update ?? {}) as JsonObject);
-  // LangGraph stores a command's writes in the same way.
+  // LangGraph stores the writes of a command in this form.
   if (pairs.length > 0) await saver.putWrites(tuple.config, pairs, NULL_TASK);
   await graph.bulkUpdateState(config, [{ updates: [{ values: null, asNode: "__end__" }] }]);
   return true;

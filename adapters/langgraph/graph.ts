@@ -1,4 +1,4 @@
-/** The host's graphs: which values are graphs, and how they are prepared without changing them. */
+/** The graphs of the host: recognizes them, and prepares copies for runs. */
 import type { AgentSettings, Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
@@ -19,7 +19,10 @@ export interface GraphBuilder {
 /** A compiled graph, a builder, or an agent of LangChain, which has its graph as a member. */
 export type GraphLike = CompiledGraph | GraphBuilder | { readonly graph: CompiledGraph };
 
-/** The configuration for a factory: of the run, of the run that wrote the state to be read, or of the assistant to be drawn. */
+/**
+ * The configuration for a factory: of the run, of the run that wrote the state to be read, or of the assistant to be
+ * drawn.
+ */
 export interface FactoryConfig {
   readonly configurable: Readonly<Record<string, unknown>>;
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -54,13 +57,13 @@ export interface SnapshotTask {
   readonly result?: unknown;
 }
 
-/** A node of a compiled graph; `bound` is what it runs. */
+/** A node of a compiled graph. `bound` is the runnable of the node. */
 export interface Node {
   readonly bound: object;
   readonly writers: readonly Runnable[];
 }
 
-/** What LangChain calls. */
+/** The part of LangChain's Runnable that this adapter uses. */
 export interface Runnable {
   readonly name?: string;
   invoke(input: unknown, options?: unknown): Promise<unknown>;
@@ -79,7 +82,7 @@ export interface GraphEvent {
   };
 }
 
-/** A transformer of the events of one run, as the graph has it. */
+/** A stream transformer of a graph. It handles the events of one run. */
 export interface Transformer {
   init(): unknown;
   process(event: GraphEvent): boolean;
@@ -91,7 +94,7 @@ export interface Transformer {
 /** A compiled graph, reduced to what this adapter uses. */
 export interface Graph {
   readonly builder?: unknown;
-  /** The store that it was compiled with. */
+  /** The store that the graph was compiled with. */
   readonly store?: unknown;
   readonly nodes: Readonly<Record<string, Node>>;
   readonly streamTransformers?: readonly (() => Transformer)[];
@@ -106,13 +109,13 @@ export interface Graph {
   getSubgraphsAsync(namespace?: string, recurse?: boolean): AsyncIterable<readonly [string, Graph]>;
 }
 
-/** The source of a graph, in every form that a host may pass. */
+/** Creates a graph from each form that a host may pass. */
 export interface GraphSource {
   readonly definition: GraphDefinition;
-  /** Absent if a factory creates the graph for each run. */
+  /** The graph if it is the same for each run. Absent if a factory creates it. */
   readonly fixedGraph?: Graph;
   createGraph(config: FactoryConfig): Promise<Graph>;
-  /** The same with a configuration that must be loaded first; it is loaded only for factories. */
+  /** Creates the graph with a configuration that must be loaded first. Loads it only for a factory. */
   loadGraph(config: (() => Promise<FactoryConfig>) | undefined): Promise<Graph>;
 }
 
@@ -151,7 +154,7 @@ function toCompiledGraph(graph_id: string, value: unknown): Graph {
   throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that returns one`);
 }
 
-/** Throws for a node that the graph does not have: LangGraph would ignore it. */
+/** Throws if the graph does not have a node of `goto`, which LangGraph would ignore. */
 export function requireKnownNodes(graph: Graph, goto: readonly (string | Send)[] = []): void {
   for (const target of goto) {
     const node = typeof target === "string" ? target : target.node;
@@ -160,10 +163,10 @@ export function requireKnownNodes(graph: Graph, goto: readonly (string | Send)[]
   }
 }
 
-/** A copy of the graph with other members. The host's object does not change, because other runs may use it. */
+/** Copies the graph with other members. The host's object does not change, because other runs may use it. */
 export const copyWith = (graph: Graph, members: object): Graph =>
   Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, members);
 
-/** The graph with this saver. It reads its other members from the graph: a copy costs each run the time of a fiftieth. */
+/** Returns the graph with this saver. Inherits the other members: a copy would take 2 % of the time of a small run. */
 export const withSaver = (graph: Graph, checkpointer: Saver): Graph =>
   Object.assign(Object.create(graph) as Graph, { checkpointer });

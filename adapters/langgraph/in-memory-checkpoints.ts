@@ -1,4 +1,4 @@
-/** Checkpoints in memory, for runs that store none. Values are kept by reference, not serialized. */
+/** Checkpoints in memory, for runs that store none. Holds values by reference, not serialized. */
 import type {
   CheckpointHandle,
   NewCheckpoint,
@@ -9,13 +9,13 @@ import type {
 import { contains } from "../../lib/json.ts";
 import type { ValueSerializer } from "./saver.ts";
 
-/** Values by reference. Only `inMemoryCheckpoints` can store them. */
+/** Stores values by reference. Only `createInMemoryCheckpoints` accepts them. */
 export const inMemoryValues: ValueSerializer = {
   write: (value) => ({ type: "held", data: value as Payload["data"] }),
   read: ({ data }) => data,
 };
 
-/** The checkpoints of one thread, initially empty. */
+/** Creates the checkpoints of one thread, initially empty. */
 export function createInMemoryCheckpoints(): CheckpointHandle {
   const checkpoints: NewCheckpoint[] = [];
   const writes = new Map<string, Map<string, StoredWrite>>();
@@ -23,7 +23,7 @@ export function createInMemoryCheckpoints(): CheckpointHandle {
 
   const toStoredCheckpoint = (checkpoint: NewCheckpoint): StoredCheckpoint => {
     const { ns, checkpoint_id, versions } = checkpoint;
-    const values = checkpoints.filter((other) => other.ns === ns).flatMap((other) => other.values);
+    const values = checkpoints.filter((candidate) => candidate.ns === ns).flatMap((candidate) => candidate.values);
     const pending = [...(writes.get(formatKey(ns, checkpoint_id))?.values() ?? [])];
     return {
       ...checkpoint,

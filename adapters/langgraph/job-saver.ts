@@ -1,4 +1,7 @@
-/** The checkpoint saver of one job: it follows the run's current checkpoint and notes which answers the tasks consume. */
+/**
+ * The checkpoint saver of one job: tracks the current checkpoint of the run and notes which resume values the tasks
+ * consume.
+ */
 import type { JsonObject } from "../../lib/json.ts";
 import {
   type Checkpoint,
@@ -17,31 +20,34 @@ import {
 } from "./saver.ts";
 import type { GraphConfig } from "./serialize.ts";
 
-/** The job, as its saver needs it. */
+/** The members of a job that its saver needs. */
 export interface SaverJob {
   readonly run_id: string;
-  /** A task has taken the answer that is addressed to no interrupt, so LangGraph must not see it. */
+  /** True if a task has taken the resume value without an interrupt id, so that LangGraph must not read it again. */
   readonly isAnswerConsumed: boolean;
-  /** After it has aborted nothing is written, because active nodes did not finish. */
+  /** Nothing is written after it has aborted, because active nodes did not finish. */
   readonly signal: AbortSignal;
   onFailure(error: unknown): void;
 }
 
-/** The saver of one job. Knows the current checkpoint, and never rejects a write. */
+/** The saver of one job. Tracks the current checkpoint, and never rejects a write. */
 export class JobSaver extends Saver {
-  /** The current root checkpoint. */
+  /** The id of the current root checkpoint. */
   head: string | null = null;
-  /** The root graph has stored an interrupt. */
+  /** True once the root graph has stored an interrupt. */
   isInterrupted = false;
-  /** Why a write failed. Nothing is written after it. */
+  /** The error of the write that failed. Nothing is written after it. */
   failure: unknown;
   #isClosed = false;
   #isHeadFixed = false;
   protected override readonly run_id: string;
   readonly #job: SaverJob;
-  /** The ids of the open interrupts by task, when the attempt first read their checkpoint. */
+  /** The ids of the pending interrupts by task, as of the first read of their checkpoint. */
   readonly #pendingInterruptIds = new Map<string, readonly string[]>();
-  /** By interrupt id, how many answers its task had consumed: the tasks of a subgraph raise it before those above them. */
+  /**
+   * The number of resume values that the task of an interrupt had consumed, by interrupt id. Tasks of a subgraph raise
+   * it before those above them.
+   */
   readonly #counts = new Map<string, number>();
 
   constructor(options: SaverOptions, job: SaverJob) {
@@ -50,18 +56,18 @@ export class JobSaver extends Saver {
     this.run_id = job.run_id;
   }
 
-  /** `answerCounts` of the current root checkpoint. */
+  /** Returns the resume value counts of the current root checkpoint. See `readAnswerCounts`. */
   async readAnswerCounts(thread_id: string): Promise<ReadonlyMap<string, number>> {
     const stored = this.head && (await this.requireHandle(thread_id).get({ ns: "", checkpoint_id: this.head }));
     return stored ? readAnswerCounts(stored) : new Map();
   }
 
-  /** Makes a config without an id name `head`. Call it once the attempt has ended. */
+  /** Makes a config without an id refer to `head`. Call it once the attempt has ended. */
   fixHead(): void {
     this.#isHeadFixed = true;
   }
 
-  /** Later writes of LangGraph in the background are dropped. */
+  /** Drops later writes of LangGraph in the background. */
   close(): void {
     this.#isClosed = true;
   }
@@ -103,7 +109,7 @@ export class JobSaver extends Saver {
   ): Promise<void> {
     if (readCheckpointAddress(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT))
       this.isInterrupted = true;
-    // An answer, or the answers that a task took.
+    // A resume value, or the values that a task consumed.
     const notedWrites = writes.some(([channel]) => channel === RESUME)
       ? [
           ...writes,
@@ -115,7 +121,7 @@ export class JobSaver extends Saver {
     await this.#catchFailure(() => super.putWrites(config, allWrites, task_id, task_path));
   }
 
-  /** What the note of a task that raises interrupts has. Undefined where no answer was consumed. */
+  /** Returns the counts note of a task that raises interrupts; undefined if no resume value was consumed. */
   #createCountsNote(writes: readonly (readonly [string, unknown])[]): Record<string, number> | undefined {
     const ids = writes.flatMap(([channel, interrupts]) => (channel === INTERRUPT ? readInterruptIds(interrupts) : []));
     if (ids.length === 0) return undefined;
@@ -130,7 +136,8 @@ export class JobSaver extends Saver {
     return this.#isClosed || this.#job.signal.aborted;
   }
 
-  // LangGraph checks the result of its writes only at the end: until then a rejection would be unhandled, and the graph would work in vain.
+  // LangGraph checks the result of its writes only at the end: until then a rejection would be unhandled, and the graph
+  // would continue in vain.
   async #catchFailure<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
     if (this.#isStopped) return undefined;
     try {

@@ -1,21 +1,24 @@
-/** Converts a graph's values to plain JSON. Two forms (wire.ts, serde.ts) decide how to write values that JSON does not have. */
+/**
+ * Converts a graph's values to plain JSON. A form (serialize.ts, serde.ts) converts the values that JSON does not
+ * have.
+ */
 import type { Json, JsonObject } from "../../lib/json.ts";
 
 export type ConvertInner = (value: unknown) => Json | undefined;
 
-/** How to write a value that JSON does not have. Undefined omits the value (in a list it becomes null). */
+/** Converts values that JSON does not have. Undefined omits the value (in a list it becomes null). */
 export interface JsonForm {
-  /** undefined, bigint, NaN and infinities, symbols, functions. */
+  /** Converts undefined, bigint, NaN and infinities, symbols, functions. */
   primitive(value: unknown): Json | undefined;
-  /** An object that is neither a list nor a plain object. */
+  /** Converts an object that is neither a list nor a plain object. */
   instance(value: object, convertInner: ConvertInner): Json | undefined;
-  /** An object that contains itself. */
+  /** Converts an object that contains itself. */
   cycle(): Json | undefined;
-  /** A plain object whose content is already JSON; may return another object. */
+  /** Converts a plain object whose content is already JSON. May return another object. */
   plain(value: JsonObject): JsonObject;
 }
 
-/** Shares the parts of `value` that are plain JSON, instead of copying them. */
+/** Converts a value to JSON. Shares the parts that are plain JSON, instead of copying them. */
 export function toJson(value: unknown, form: JsonForm): Json | undefined {
   const ancestors: object[] = [];
   const convertInner: ConvertInner = (item) => {
@@ -82,7 +85,7 @@ export function isChunk(message: LangChainMessage): boolean {
   return lc_name?.().endsWith("Chunk") ?? false;
 }
 
-/** The members of a message, `type` first. There is a message for each token. */
+/** Returns the members of a message, `type` first. Called for each token. */
 export function convertMessage(message: LangChainMessage, convertInner: ConvertInner): Record<string, Json> {
   const fields: Record<string, Json> = {};
   const type = convertInner(message.getType?.() ?? message.type ?? null);
@@ -96,13 +99,13 @@ export function convertMessage(message: LangChainMessage, convertInner: ConvertI
   return fields;
 }
 
-/** Not LangChain's own fields, nor a name that would change the prototype of a copy. */
+/** Returns false for LangChain's own fields, and for a name that would change the prototype of a copy. */
 function isPublicField(name: string): boolean {
   const first = name[0];
   return !(first === "l" && name.startsWith("lc_")) && !(first === "_" && name === "__proto__");
 }
 
-/** The content of another class instance: the result of its `toJSON`, or its fields. */
+/** Returns the content of another class instance: the result of its `toJSON`, or its fields. */
 export function readInstanceFields(value: object): unknown {
   // LangChain's toJSON writes a constructor call, which is useless as data.
   if ((value as { lc_serializable?: unknown }).lc_serializable !== undefined)
@@ -115,7 +118,6 @@ function readPublicFields(value: object): [string, unknown][] {
   return Object.entries(value).filter(([key, field]) => isPublicField(key) && field !== undefined);
 }
 
-/** Base64 of bytes. */
 export function toBase64(bytes: Uint8Array): string {
   let text = "";
   for (let index = 0; index < bytes.length; index += 8192)

@@ -25,13 +25,16 @@ export function omitRunName({ runName: _, ...config }: NodeConfig): NodeConfig {
   return config;
 }
 
-/** LangGraph's own part of a node: it writes channels, maps their values or follows an edge. `invoke` makes a config for `func`. */
+/**
+ * A part that LangGraph adds to a node: it writes channels, maps their values or follows an edge. `invoke` creates a
+ * config for `func`.
+ */
 interface GraphRunnable extends Runnable {
   readonly trace?: boolean;
   readonly func?: (input: unknown, config: unknown) => unknown;
 }
 
-/** The part that writes channels, by handing the values to the loop. */
+/** The part that writes channels, by passing the values to the loop. */
 interface ChannelWriter extends GraphRunnable {
   readonly writes: readonly { readonly mapper?: GraphRunnable }[];
   _write(input: unknown, config: unknown): Promise<unknown>;
@@ -39,9 +42,9 @@ interface ChannelWriter extends GraphRunnable {
 
 /** The members of a node that LangGraph calls for each of its tasks. */
 interface PregelNode extends Node {
-  /** The writers, of which neighbours are joined. */
+  /** Returns the writers. Neighbours are joined. */
   getWriters(): readonly Runnable[];
-  /** What a task runs: a sequence of the node and its writers. */
+  /** Returns the sequence of the node and its writers, which a task runs. */
   getNode(): (Runnable & { readonly steps?: readonly Runnable[] }) | undefined;
 }
 
@@ -63,7 +66,6 @@ function isPregelNode(node: Node): node is PregelNode {
   return typeof getWriters === "function" && typeof getNode === "function";
 }
 
-/** Calls `create` at most once. */
 function memoize<Value>(create: () => Value): () => Value {
   let created: { readonly value: Value } | undefined;
   return () => {
@@ -89,7 +91,7 @@ function withDirectSteps(node: ReturnType<PregelNode["getNode"]>): Runnable | un
   return withInvoke(node, invoke);
 }
 
-/** Hands the values of a writer to the loop at once. */
+/** Passes the values of a writer to the loop directly. */
 function withDirectWrites(writer: Runnable): Runnable {
   if (!isChannelWriter(writer)) return writer;
   const writes = writer.writes.map((write) =>
@@ -117,12 +119,13 @@ const withInvoke = (runnable: Runnable, invoke: Invoke): Runnable =>
   Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
 
 /**
- * Returns true for what a node without work runs. Fallback: false, and then the node runs a part that returns its input.
+ * Returns true for the runnable of a node without work. Fallback: false, and then the node runs a part that returns
+ * its input.
  */
 export const isPassthrough = (bound: object): boolean =>
   (bound.constructor as { lc_name?: () => string }).lc_name?.() === "RunnablePassthrough";
 
-/** LangGraph's name of conditional edges, which it has among the writers of a node. */
+/** The name of conditional edges, which LangGraph has among the writers of a node. */
 const EDGE = "<branch_run>";
 
 /**
@@ -157,7 +160,7 @@ export function withCommandsOnly(edge: Runnable): Runnable {
   );
 }
 
-/** True for what is certainly no command, no packet and no list of them. */
+/** Returns true for what is certainly no command, no packet and no list of them. */
 function isPlainState(value: unknown): boolean {
   if (value === null || value === undefined) return true;
   return typeof value === "object" && Object.getPrototypeOf(value) === Object.prototype && !("lg_name" in value);
@@ -231,7 +234,7 @@ export function findInheritedConfig(): { callbacks?: unknown } | undefined {
 export const isMessagesHandler = (handler: object): boolean =>
   (handler as { readonly name?: unknown }).name === "StreamMessagesHandler";
 
-/** A channel with which a stream transformer shows items under a name, or keeps them for its process. */
+/** A channel with which a stream transformer publishes values under a name, or keeps them for its process. */
 export interface StreamChannel {
   readonly channelName?: string;
   _wire(onItem: (item: unknown) => void): void;
@@ -239,7 +242,7 @@ export interface StreamChannel {
   _fail(error: unknown): void;
 }
 
-/** Returns true for a channel of a stream transformer. Fallback: false, and then its items are not shown. */
+/** Returns true for a channel of a stream transformer. Fallback: false, and then its values are not published. */
 export function isStreamChannel(value: unknown): value is StreamChannel {
   if (typeof value !== "object" || value === null || !(Symbol.for("langgraph.stream_channel") in value)) return false;
   const { _wire, _close, _fail } = value as Partial<StreamChannel>;
@@ -277,7 +280,7 @@ interface Builder {
   readonly _metaRegistry?: Registry;
 }
 
-/** What the author of a graph has told its builder. */
+/** The schemas that the author of a graph has passed to its builder. */
 export interface SchemaDefinitions {
   readonly state: SchemaDefinition;
   readonly input: SchemaDefinition;

@@ -1,12 +1,12 @@
 /**
- * Mode `lifecycle`: which subgraphs start, and how each ends. LangGraph does not report this. Starts and ends come from the
- * chunks of mode `tasks`, subgraphs included; outcomes of tasks come from callbacks.
+ * Creates the events of mode `lifecycle`: which subgraphs start, and how each ends. LangGraph does not report this.
+ * Starts and ends come from the chunks of mode `tasks`, subgraphs included; the results of tasks come from callbacks.
  */
 import type { Callbacks, ChainStart } from "./callbacks.ts";
 import type { Chunk } from "./chunks.ts";
 import { toErrorMessage } from "./serialize.ts";
 
-/** One event of a subgraph: its start, or its outcome. */
+/** The start or the end of a subgraph. */
 export interface LifecycleData {
   readonly event: "started" | "completed" | "failed" | "interrupted";
   readonly namespace: string[];
@@ -26,17 +26,17 @@ interface TaskChunk {
 
 /** A task that may run subgraphs. */
 interface SubgraphTask {
-  /** Identifies it in its callbacks. */
+  /** The task's checkpoint namespace, which identifies it in callbacks. */
   readonly key: string;
   readonly toolCallId: string | undefined;
 }
 
 export class Lifecycle {
   readonly #startedNames = new Set<string>();
-  /** Active subgraphs in the order of their start: inner ones come later. */
+  /** The active subgraphs in the order of their start: inner ones come later. */
   #activeSubgraphs: readonly (readonly string[])[] = [];
   readonly #tasks = new Map<string, SubgraphTask>();
-  /** From the callbacks: the callback runs of active tasks, and the outcomes of others: null for success, else the error. */
+  /** The tasks of callback runs, and the results of ended tasks: null for success, else the error. */
   readonly #runs = new Map<string, string>();
   readonly #outcomes = new Map<string, string | null>();
 
@@ -52,7 +52,7 @@ export class Lifecycle {
     handleChainError: (error: unknown, run_id: string): void => this.#recordRunEnd(run_id, toErrorMessage(error)),
   };
 
-  /** The events of a chunk. */
+  /** Returns the starts and ends that a chunk implies. */
   handle({ namespace, mode, payload }: Chunk): LifecycleData[] {
     const frames = this.#startSubgraphs(namespace);
     if (mode !== "tasks") return frames;
@@ -62,32 +62,37 @@ export class Lifecycle {
     return frames;
   }
 
-  /** The attempt ended. `outcome` is for subgraphs without an outcome of their own, such as one that stopped at a breakpoint. */
+  /**
+   * Returns the ends of the active subgraphs when the attempt ends. `outcome` is for those without an end of their
+   * own, such as at a breakpoint.
+   */
   end(outcome: "completed" | "interrupted"): LifecycleData[] {
-    return this.#closeSubgraphs(this.#activeSubgraphs, (one) => this.#createData(one, outcome));
+    return this.#closeSubgraphs(this.#activeSubgraphs, (subgraph) => this.#createData(subgraph, outcome));
   }
 
-  /** The attempt failed, and with it every active subgraph. LangGraph drops the last chunks before a failure. */
+  /**
+   * Returns the ends of the active subgraphs when the attempt fails. LangGraph drops the last chunks before a failure.
+   */
   fail(error: unknown): LifecycleData[] {
-    return this.#closeSubgraphs(this.#activeSubgraphs, (one) => {
-      const task = this.#findTask(one);
+    return this.#closeSubgraphs(this.#activeSubgraphs, (subgraph) => {
+      const task = this.#findTask(subgraph);
       const outcome = task && this.#outcomes.get(task.key);
       return outcome === null
-        ? this.#createData(one, "completed")
-        : this.#createData(one, "failed", outcome ?? toErrorMessage(error));
+        ? this.#createData(subgraph, "completed")
+        : this.#createData(subgraph, "failed", outcome ?? toErrorMessage(error));
     });
   }
 
   #startSubgraphs(namespace: readonly string[]): LifecycleData[] {
     const frames: LifecycleData[] = [];
     for (let depth = 1; depth <= namespace.length; depth++) {
-      const one = namespace.slice(0, depth);
-      const name = one.join("|");
-      // Once only: a graph may continue after its task has ended.
+      const subgraph = namespace.slice(0, depth);
+      const name = subgraph.join("|");
+      // A graph may continue after its task has ended, and must not start twice.
       if (this.#startedNames.has(name)) continue;
       this.#startedNames.add(name);
-      this.#activeSubgraphs = [...this.#activeSubgraphs, one];
-      frames.push(this.#createData(one, "started"));
+      this.#activeSubgraphs = [...this.#activeSubgraphs, subgraph];
+      frames.push(this.#createData(subgraph, "started"));
     }
     return frames;
   }
@@ -95,7 +100,7 @@ export class Lifecycle {
   #startTask(namespace: readonly string[], { id, name, input }: TaskChunk): void {
     const [key, stateful] = toGraphNames(namespace, id, name);
     const task: SubgraphTask = { key, toolCallId: findToolCallId(input) };
-    for (const one of [key, stateful]) this.#tasks.set(one, task);
+    for (const name of [key, stateful]) this.#tasks.set(name, task);
     this.#startedNames.delete(stateful);
   }
 
@@ -104,25 +109,25 @@ export class Lifecycle {
     const [key] = names;
     const outcome = this.#outcomes.get(key);
     const hasInterrupts = interrupts.length > 0;
-    const endedSubgraphs = this.#activeSubgraphs.filter((one) =>
-      names.includes(one.slice(0, namespace.length + 1).join("|")),
+    const endedSubgraphs = this.#activeSubgraphs.filter((subgraph) =>
+      names.includes(subgraph.slice(0, namespace.length + 1).join("|")),
     );
-    const frames = this.#closeSubgraphs(endedSubgraphs, (one) => {
-      if (hasInterrupts) return this.#createData(one, "interrupted");
-      // A task that was cancelled has no outcome.
-      return outcome === null ? this.#createData(one, "completed") : this.#createData(one, "failed", outcome);
+    const frames = this.#closeSubgraphs(endedSubgraphs, (subgraph) => {
+      if (hasInterrupts) return this.#createData(subgraph, "interrupted");
+      // A task that was cancelled has no result.
+      return outcome === null ? this.#createData(subgraph, "completed") : this.#createData(subgraph, "failed", outcome);
     });
-    for (const one of names) this.#tasks.delete(one);
+    for (const name of names) this.#tasks.delete(name);
     this.#outcomes.delete(key);
     return frames;
   }
 
-  /** Inner subgraphs first. */
+  /** Removes subgraphs from the active ones and returns their ends, inner subgraphs first. */
   #closeSubgraphs(
     endedSubgraphs: readonly (readonly string[])[],
-    toData: (one: readonly string[]) => LifecycleData,
+    toData: (subgraph: readonly string[]) => LifecycleData,
   ): LifecycleData[] {
-    this.#activeSubgraphs = this.#activeSubgraphs.filter((one) => !endedSubgraphs.includes(one));
+    this.#activeSubgraphs = this.#activeSubgraphs.filter((subgraph) => !endedSubgraphs.includes(subgraph));
     return endedSubgraphs.toReversed().map(toData);
   }
 
@@ -136,7 +141,7 @@ export class Lifecycle {
     };
   }
 
-  /** The task that runs a subgraph. Segments after the task's own count the graphs that it has called. */
+  /** Returns the task that runs a subgraph. Segments after the task's own count the graphs that it has called. */
   #findTask(namespace: readonly string[]): SubgraphTask | undefined {
     for (let depth = namespace.length; depth > 0; depth--) {
       const task = this.#tasks.get(namespace.slice(0, depth).join("|"));
@@ -153,12 +158,18 @@ export class Lifecycle {
   }
 }
 
-/** Possible namespaces of the graph in a task: named by the task, or by the node if the graph keeps its state between tasks. */
+/**
+ * Returns the possible namespaces of the graph in a task: named by the task, or by the node if the graph keeps its
+ * state between tasks.
+ */
 function toGraphNames(namespace: readonly string[], id: string, name: string): readonly [string, string] {
   return [[...namespace, `${name}:${id}`].join("|"), [...namespace, name].join("|")];
 }
 
-/** A node that runs one tool call gets it beside the state, or as the only item of a list. */
+/**
+ * Returns the id of the tool call that a node runs. The node gets it beside the state, or as the only element of a
+ * list.
+ */
 function findToolCallId(input: unknown): string | undefined {
   if (typeof input !== "object" || input === null) return undefined;
   const { lg_tool_call, tool_call } = input as { lg_tool_call?: unknown; tool_call?: unknown };

@@ -19,7 +19,7 @@ import { importLangChain, readLangGraphVersion } from "./version.ts";
 
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphDefinition, GraphFactory, GraphLike } from "./graph.ts";
 
-/** How the adapter finds LangChain. */
+/** The options of the adapter. */
 export interface LangGraphOptions {
   /**
    * Imports a module of the LangChain packages that the graphs use: `@langchain/core/messages`, `@langchain/core/callbacks/manager`, and for

@@ -1,11 +1,11 @@
-/** Tokens and cost of an attempt: of calls of models, and of messages that nodes write without one. */
+/** Collects the tokens and cost of an attempt: of model calls, and of messages that nodes write without one. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import { type ChainStart, type ChatModelStart, HANDLER_NAME } from "./callbacks.ts";
 import { isMessage } from "./json.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
 
-/** A message of a model, with what it says about its use. LangSmith defines the costs. */
+/** A message of a model with its usage metadata. LangSmith defines the costs. */
 interface ModelMessage {
   readonly id?: string;
   readonly usage_metadata?: {
@@ -23,13 +23,13 @@ interface ModelOutput {
 }
 
 /**
- * Counts each message once: when its model ends, or when a node has written it that did not get it as input. It is a handler of what
- * runs inside nodes.
+ * Counts each message once: when its model ends, or when a node has written it that did not get it as input. It is a
+ * callback handler of what runs inside nodes.
  */
 export class ModelUsageCollector {
   readonly name: string = HANDLER_NAME;
   readonly awaitHandlers = true;
-  /** Messages of which the tokens are counted, and those that nodes got as input: objects and ids, which reducers add later. */
+  /** The counted messages, and those that nodes got as input. Contains objects and ids, which reducers add later. */
   readonly #countedMessages = new Set<string | ModelMessage>();
   readonly #inputMessages = new Set<string | ModelMessage>();
   readonly #modelByRun = new Map<string, string>();
@@ -51,7 +51,7 @@ export class ModelUsageCollector {
     this.#modelByRun.delete(run_id);
   }
 
-  /** The nodes of graphs that nodes call. */
+  /** Records the start of a node in a graph that a node calls. */
   handleChainStart(...[, input, run_id, , , metadata, , name]: ChainStart): void {
     if (name === undefined || name !== metadata?.langgraph_node) return;
     this.#innerNodeRuns.add(run_id);
@@ -66,21 +66,21 @@ export class ModelUsageCollector {
     this.#innerNodeRuns.delete(run_id);
   }
 
-  /** A node starts. Not a callback: those cost time in every run. */
+  /** Records the input of a node. Called directly, because callbacks cost time in every run. */
   onNodeStart(input: unknown): void {
     forEachMessage(input, 2, (message) => {
       if (message.usage_metadata) addMessage(this.#inputMessages, message);
     });
   }
 
-  /** A node has returned this. */
+  /** Counts the messages that a node has returned. */
   onNodeEnd(output: unknown): void {
     forEachMessage(output, 3, (message) => {
       if (!hasMessage(this.#inputMessages, message)) this.#count(message);
     });
   }
 
-  /** What has been counted since the last call. */
+  /** Removes and returns the events since the last call. */
   drain(): readonly UsageEvent[] {
     if (this.#events.length === 0) return NO_EVENTS;
     const events = this.#events;
@@ -117,13 +117,13 @@ const hasMessage = (messages: ReadonlySet<string | ModelMessage>, message: Model
 
 const NO_EVENTS: readonly UsageEvent[] = [];
 
-/** A model that counts wrongly must not fail its run. */
+/** Returns 0 for an invalid count, because a model that counts wrongly must not fail its run. */
 const toTokenCount = (value: unknown): number =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? Number(value) : 0;
 const isCost = (value: unknown): value is number =>
   typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;
 
-/** The messages in a state, an update or a command, at most `depth` levels down. */
+/** Visits the messages in a state, an update or a command, at most `depth` levels down. */
 function forEachMessage(value: unknown, depth: number, visit: (message: ModelMessage) => void): void {
   if (typeof value !== "object" || value === null) return;
   if (isMessage(value)) visit(value as ModelMessage);

@@ -13,14 +13,17 @@ import {
 import type { ModelUsageCollector } from "./model-usage.ts";
 
 export class NodeTracker {
-  // Private to the engine, too: LangChain may write a config with all that it holds as JSON.
+  // Hidden at run time too: LangChain may write a config with all its members as JSON.
   readonly #signal: AbortSignal;
   readonly #usage: ModelUsageCollector;
   readonly addCallbacks: (config: { callbacks?: unknown }) => void;
   #active = 0;
   #onIdle: () => void = () => {};
 
-  /** The nodes run until the signal aborts. `addCallbacks` gives the callbacks of the attempt to what runs with a config. */
+  /**
+   * Creates a tracker whose nodes run until the signal aborts. `addCallbacks` adds the callbacks of the attempt to a
+   * config.
+   */
   constructor(signal: AbortSignal, usage: ModelUsageCollector, addCallbacks: NodeTracker["addCallbacks"]) {
     this.#signal = signal;
     this.#usage = usage;
@@ -58,11 +61,11 @@ export class NodeTracker {
   }
 
   /**
-   * A task of a node has callbacks of its own. It does not run if an earlier attempt has stored its result. It is not counted: the node
-   * that awaits it is active as long.
+   * Returns a task of a node with the callbacks of the attempt. It does not run if an earlier attempt has stored its
+   * result. It is not counted as active, because the node that awaits it is.
    */
   #trackTask(task: TaskFunction): TaskFunction {
-    // Here it throws in the node that calls the task, before LangGraph starts one.
+    // Thrown in the node that calls the task, before LangGraph starts one.
     this.#throwIfStopped();
     return async (...input) => {
       const config = findInheritedConfig();

@@ -1,4 +1,4 @@
-/** Makes the events of the thread event protocol from what LangGraph streams. */
+/** Maps what LangGraph streams to the events of the thread event protocol. */
 import { ContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
 import type { Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -25,7 +25,7 @@ interface CheckpointNote {
 const isCheckpointNote = (payload: unknown): payload is CheckpointNote =>
   typeof payload === "object" && payload !== null && "id" in payload && !("config" in payload);
 
-/** The `event`s of one attempt. */
+/** Creates the `event`s of one attempt. */
 export class ProtocolEvents {
   readonly #reader: ChunkReader;
   readonly #serializeChunk: (chunk: Chunk) => Json | undefined;
@@ -33,10 +33,10 @@ export class ProtocolEvents {
   readonly #transformers: Transformers | null;
   readonly #agentNames = new AgentNames();
   readonly #blocks = new ContentBlocks();
-  /** Checkpoints whose states come next, by namespace. Null: those of this run are not all stored. */
+  /** The checkpoints whose states come next, by namespace. Null if the run does not store all of its checkpoints. */
   readonly #checkpoints: Map<string, string> | null;
   readonly #requestedIds = new Set<string>();
-  /** The checkpoint of the root that was shown without its values. */
+  /** The id of the root checkpoint that was emitted without its values. */
   #emptyRootState: string | null = null;
 
   constructor(job: Job, graph: Graph, reader: ChunkReader, serializeChunk: (chunk: Chunk) => Json | undefined) {
@@ -53,7 +53,7 @@ export class ProtocolEvents {
     return this.#lifecycle ? [this.#lifecycle.callbacks, this.#agentNames.callbacks] : [];
   }
 
-  /** Messages have started that have not ended, or a checkpoint was shown without its values. */
+  /** True if open messages have no end, or if a checkpoint was emitted without its values. */
   get needsState(): boolean {
     return this.#blocks.open || this.#emptyRootState !== null;
   }
@@ -75,7 +75,7 @@ export class ProtocolEvents {
       : all;
   }
 
-  /** A state that no execution has streamed, with its checkpoint. */
+  /** Returns the events of a state that no execution has streamed, with its checkpoint. */
   mapStoredState(values: Json, tuple: CheckpointTuple | undefined): ProtocolEvent[] {
     if (!tuple) return [this.#createValuesEvent([], () => values)];
     const { step, source } = tuple.metadata as { readonly step: number; readonly source: string };
@@ -84,7 +84,7 @@ export class ProtocolEvents {
     return [this.#createCheckpointEvent([], note), this.#createValuesEvent([], () => values)];
   }
 
-  /** The execution is over. */
+  /** Returns the events at the end of the execution: ends of messages and subgraphs, and results of transformers. */
   async end(outcome: "completed" | "interrupted"): Promise<ProtocolEvent[]> {
     const messages = this.#blocks.close([]).map(toMessageEvent);
     const transformed = (await this.#transformers?.end()) ?? [];
@@ -95,7 +95,10 @@ export class ProtocolEvents {
     ];
   }
 
-  /** The execution has failed. `state`: what it has left. LangGraph drops what was not read before the failure. */
+  /**
+   * Returns the events after a failure. `state` is the state after it. LangGraph drops what was not read before the
+   * failure.
+   */
   fail(error: unknown, state: StateEvent | null): ProtocolEvent[] {
     this.#transformers?.fail(error);
     const { values = null, checkpoint } = state ?? {};
@@ -114,7 +117,7 @@ export class ProtocolEvents {
     ];
   }
 
-  /** Messages and tools are named by their task, everything else by its graph. */
+  /** Returns the namespace of the task for messages and tools, and of the graph for everything else. */
   #resolveNamespace({ mode, namespace, payload }: Chunk): Namespace {
     const task = this.#reader.findTaskNamespace(mode, payload);
     return typeof task === "string" && task !== "" ? task.split("|") : namespace;
@@ -139,7 +142,7 @@ export class ProtocolEvents {
     }
   }
 
-  /** Ends the messages of a task that is over, as the task has ended. */
+  /** Ends the messages of a task that has ended, with the error of the task if there is one. */
   #endTaskMessages({ namespace, payload }: Chunk, lifecycleData: readonly LifecycleData[]): ProtocolEvent[] {
     const { id, name } = payload as { readonly id: string; readonly name: string };
     const task = [...namespace, `${name}:${id}`];
@@ -182,7 +185,7 @@ export class ProtocolEvents {
     return checkpoint_id === undefined ? valuesEvent : { ...valuesEvent, checkpoint_id };
   }
 
-  /** Each interrupt once: the graphs around the one that asks show it too. */
+  /** Returns an event for each new interrupt. The graphs around the one that raised it report it too. */
   #createRequestedEvents({ payload }: Chunk, namespace: Namespace): ProtocolEvent[] {
     const { [INTERRUPT]: interrupts } = payload as {
       readonly [INTERRUPT]?: readonly { id?: unknown; value?: unknown }[];
@@ -210,7 +213,7 @@ export class ProtocolEvents {
   #mapMessage(chunk: Chunk): ProtocolEvent[] {
     const [streamed, metadata] = chunk.payload as [LangChainMessage, Metadata];
     const message = serializeMessage(streamed);
-    // `tools` shows what tools answer.
+    // Tool messages are events of `tools`.
     if (message.type === "tool") return [];
     return this.#blocks.chunk(message, metadata as JsonObject).map(toMessageEvent);
   }
@@ -227,9 +230,9 @@ export class ProtocolEvents {
   }
 }
 
-/** Names of agents inside tasks, which LangChain puts into the metadata of their runs. */
+/** The names of agents inside tasks, which LangChain puts into the metadata of their runs. */
 class AgentNames {
-  /** What the tasks themselves are part of, by namespace. */
+  /** The agents that the tasks themselves belong to, by namespace. */
   readonly #outerAgents = new Map<string, unknown>();
   readonly #names = new Map<string, string>();
 
@@ -255,13 +258,13 @@ const toMessageEvent = (message: MessageEvent): ProtocolEvent => ({ type: "event
 
 const isTaskEnd = ({ mode, payload }: Chunk): boolean => mode === "tasks" && "result" in (payload as object);
 
-/** The node of a task. Segments behind it count the graphs that it calls. */
+/** Returns the node of a task. Later segments count the graphs that it calls. */
 function parseNodeName(namespace: Namespace): string {
   const taskSegment = namespace.findLast((segment) => !/^\d+$/.test(segment)) ?? "";
   return taskSegment.split(":", 1)[0] as string;
 }
 
-/** The data of an event as the graph gave it, for transformers. */
+/** Returns the data of an event with the graph's own values, for transformers. */
 function getTransformerData({ method, data }: ProtocolEvent, { mode, payload }: Chunk): unknown {
   if (method !== mode) return data;
   if (method === "values" || method === "tasks") return payload;
@@ -270,11 +273,11 @@ function getTransformerData({ method, data }: ProtocolEvent, { mode, payload }: 
   return { ...data, values: (payload as Metadata)[data.node as string] ?? data.values };
 }
 
-/** What was written by `writer(…)`: as it is if it has a name, which is that of its channel. */
+/** Converts the argument of `writer(…)`. A named object is unchanged, because the name is that of its channel. */
 const toCustomData = (data: Json): JsonObject =>
   isObject(data) && typeof data.name === "string" ? data : { payload: data };
 
-/** What mode `tools` shows, in the words of the protocol. */
+/** Converts the data of mode `tools` to the event data of the protocol. */
 function toToolData({ event: eventName, toolCallId, name, input, data, output, error }: JsonObject): JsonObject {
   const tool_call_id = typeof toolCallId === "string" ? toolCallId : "";
   if (eventName === "on_tool_start") {

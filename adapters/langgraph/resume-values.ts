@@ -1,7 +1,7 @@
 /**
- * Resume values of interrupts. LangGraph stores an answer beside the interrupt until the step ends, and gives it to the next task that
- * interrupts: after a crash also to a second interrupt of the same task. So the saver notes which run gave an answer and which
- * task took it, and an answer that was taken is not given again.
+ * Reads the resume values of interrupts. LangGraph stores a resume value beside the interrupt until the step ends, and
+ * gives it to the next task that interrupts: after a crash also to a second interrupt of the same task. So the saver
+ * notes which run gave a resume value and which task took it, and a value that was taken is not given again.
  */
 
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
@@ -23,11 +23,14 @@ import { omitWaitInterrupts } from "./step-marks.ts";
 export interface ResumeValues {
   /** The part of the job's command that remains; null if the run only continues. */
   readonly command: Command | null;
-  /** A task has taken the answer that is addressed to no interrupt. */
+  /** True if a task has taken the resume value that is addressed to no interrupt. */
   readonly isAnswerConsumed: boolean;
 }
 
-/** Reads the state that a job starts from, in a first attempt or one that has stored no state yet. */
+/**
+ * Reads the resume values of a job in its first attempt, or in one that has stored no state yet. Throws a
+ * ResumeRefused if strict or bound resume values do not fit.
+ */
 export async function readResumeValues(job: Job, values: ValueSerializer): Promise<ResumeValues> {
   const { command, run_id, from, checkpoints, resume_targets } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
@@ -38,7 +41,8 @@ export async function readResumeValues(job: Job, values: ValueSerializer): Promi
   if (!stored) return { command, isAnswerConsumed: false };
   const resumeValue = resume === undefined ? undefined : await normalizeResume(resume, job, stored, values);
   const answeringRun = findAnsweringRun(stored, NULL_TASK);
-  // On exit, LangGraph stores inner results first: tasks of subgraphs, then the answer that they took.
+  // With durability `exit`, LangGraph stores inner results first: tasks of subgraphs, then the resume value that they
+  // took.
   const mayBeTaken = resumeValue !== undefined && (hasStarted || job.durability === "exit");
   const step = answeringRun !== null || mayBeTaken ? await readStep(checkpoints, stored) : [];
   const isAnswerConsumed = answeringRun !== null && isConsumed(answeringRun, run_id, step);
@@ -49,18 +53,21 @@ export async function readResumeValues(job: Job, values: ValueSerializer): Promi
   };
 }
 
-/** Throws for an answer that is for none of the open interrupts. */
+/** Throws if a resume value is for none of the pending interrupts. */
 function requireMatch(resume: Json | undefined, stored: StoredCheckpoint | null, values: ValueSerializer): void {
   if (resume === undefined) return;
   const mismatchError = mismatch(resume, stored ? findPendingIds(stored, values) : []);
   if (mismatchError) throw mismatchError;
 }
 
-/** True if a task has taken the answer, or if the run that gave it has ended and no task can take it any more. */
+/**
+ * Returns true if a task has taken the resume value, or if the run that gave it has ended and no task can take it any
+ * more.
+ */
 const isConsumed = (answeringRun: string, run_id: string, step: readonly StoredCheckpoint[]): boolean =>
   answeringRun !== run_id || step.some((checkpoint) => findResumedTasks(checkpoint, answeringRun).length > 0);
 
-/** Returns the answers that no task of the step has taken, or null if all are taken. */
+/** Returns the resume values that no task of the step has taken, or null if all are taken. */
 function omitTakenAnswers(
   resumeValue: Json,
   step: readonly StoredCheckpoint[],
@@ -69,7 +76,7 @@ function omitTakenAnswers(
 ): Json {
   if (!isResumeMap(resumeValue) && !step.some((checkpoint) => findResumedTasks(checkpoint, run_id).length > 0))
     return resumeValue;
-  // Includes a task's next interrupt, which is open now: the answer was for the one before.
+  // Includes a task's next interrupt, which is pending now: the resume value was for the one before.
   const takenIds = new Set(
     step.flatMap((checkpoint) => [
       ...findTakenIds(checkpoint, run_id),
@@ -83,7 +90,7 @@ function omitTakenAnswers(
   return openEntries.length > 0 ? Object.fromEntries(openEntries) : null;
 }
 
-/** Returns the command with the open part of its answer. Null if nothing of the command remains. */
+/** Returns the command with the remaining resume values. Null if nothing of the command remains. */
 function withResume(
   { resume: _resume, ...otherMembers }: Command,
   resumeValue: Json,
@@ -94,8 +101,9 @@ function withResume(
 }
 
 /**
- * Refuses answers to interrupts that are not pending any more, or not yet: LangGraph gives an answer to the next interrupt of the
- * task. What an earlier attempt of the run has answered counts as pending. Errors: ResumeRefused.
+ * Throws a ResumeRefused for resume values of interrupts that are not pending any more, or not yet: LangGraph would
+ * give the value to the next interrupt of the task. An interrupt that an earlier attempt of the run has resumed counts
+ * as pending.
  */
 async function requireTargets(
   { run_id, from, checkpoints, command, resume_targets = [] }: Job,
@@ -118,7 +126,7 @@ async function requireTargets(
   if (lostTargets.length > 0 || isUnbound) throw interruptGone(lostTargets, pending);
 }
 
-/** A plain value addressed to the interrupt that it is bound to: no other task can take it then. */
+/** Addresses a plain value to the interrupt that it is bound to, so that no other task can take it. */
 function addressToInterrupt(resume: Json | undefined, { resume_targets = [] }: Job): Json | undefined {
   const id = resume_targets[0]?.interrupt_id ?? "";
   const isPlainValue = resume !== undefined && !(isObject(resume) && Object.hasOwn(resume, id));
@@ -126,9 +134,9 @@ function addressToInterrupt(resume: Json | undefined, { resume_targets = [] }: J
 }
 
 /**
- * The answer in the form that LangGraph recognizes. LangGraph takes `null`, `false`, `0` and `""` as no answer unless they are
- * given by interrupt id, and an object as a map of answers only if all keys look like ids. For callers, an object is a map if one
- * key is the id of an open interrupt.
+ * Converts a resume value to the form that LangGraph recognizes. LangGraph ignores `null`, `false`, `0` and `""`
+ * unless they are given by interrupt id, and takes an object as a map only if all keys look like ids. For callers, an
+ * object is a map if one key is the id of a pending interrupt.
  */
 async function normalizeResume(
   resume: Json,
@@ -153,7 +161,9 @@ async function normalizeResume(
   return byId.some(([id]) => knownIds.has(id)) ? Object.fromEntries(byId) : resume;
 }
 
-/** The ids of the interrupts that an earlier attempt of the run answered: their tasks may have finished since. */
+/**
+ * Returns the ids of the interrupts that an earlier attempt of the run resumed. Their tasks may have finished since.
+ */
 function findAnsweredIds(stored: StoredCheckpoint, values: ValueSerializer, run_id: string): string[] {
   const tasks = new Set(findResumedTasks(stored, run_id));
   const interruptIds = stored.writes
@@ -163,7 +173,7 @@ function findAnsweredIds(stored: StoredCheckpoint, values: ValueSerializer, run_
   return [...interruptIds, ...noteTaskIds.filter(isInterruptId), ...findTakenIds(stored, run_id)];
 }
 
-/** The ids of the open interrupts of a checkpoint that clients see, of these tasks or of all. */
+/** Returns the ids of the pending interrupts of a checkpoint that clients see, of these tasks or of all. */
 function findPendingIds(stored: StoredCheckpoint, values: ValueSerializer, tasks?: readonly string[]): string[] {
   if (tasks?.length === 0) return [];
   return readPendingWrites(stored, values)
@@ -171,7 +181,7 @@ function findPendingIds(stored: StoredCheckpoint, values: ValueSerializer, tasks
     .flatMap(([, , interrupts]) => readInterruptIds(omitWaitInterrupts([interrupts].flat())));
 }
 
-/** The checkpoint, and the checkpoints of subgraphs created since. */
+/** Reads the checkpoints of subgraphs since `stored`, and returns them after it. */
 async function readStep(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
   const checkpointsOfStep = [stored];
   for await (const checkpoint of checkpoints.list({})) {
@@ -182,8 +192,8 @@ async function readStep(checkpoints: Job["checkpoints"], stored: StoredCheckpoin
 }
 
 /**
- * By interrupt id, how many answers its task has consumed by now, here or in a subgraph. More than `answerCounts` says: the answer to the
- * interrupt is among them.
+ * Returns how many resume values the task of each interrupt has consumed, here or in a subgraph, by interrupt id. If
+ * this is more than `readAnswerCounts` returns, the interrupt's own value is among them.
  */
 export async function countConsumedAnswers(
   checkpoints: Job["checkpoints"],
@@ -191,7 +201,7 @@ export async function countConsumedAnswers(
   values: ValueSerializer,
 ): Promise<ReadonlyMap<string, number>> {
   const counts = new Map<string, number>();
-  // The nodes above a subgraph show its interrupts, too; those inside it have consumed the answers.
+  // The nodes above a subgraph show its interrupts, too; those inside it have consumed the resume values.
   const innermostFirst = (await readStep(checkpoints, stored)).sort(
     (first, second) => getDepth(second) - getDepth(first),
   );
@@ -207,41 +217,41 @@ export async function countConsumedAnswers(
 
 const getDepth = ({ ns }: StoredCheckpoint): number => (ns === "" ? 0 : ns.split("|").length);
 
-/** The run that gave the answer stored for a task. */
+/** Returns the run that gave the resume value stored for a task, or null. */
 function findAnsweringRun({ writes }: StoredCheckpoint, task_id: string): string | null {
   const note = writes.find((write) => write.channel === RESUME_NOTE_CHANNEL && write.task_id === task_id);
   return note ? parseResumeNote(note).run_id : null;
 }
 
-/** The tasks that took an answer of the run. */
+/** Returns the tasks that took a resume value of the run. */
 function findResumedTasks(stored: StoredCheckpoint, run_id: string): string[] {
   return findResumeNotes(stored, run_id)
     .map(({ task_id }) => task_id)
     .filter(isTask);
 }
 
-/** The ids of the interrupts whose tasks took an answer of the run. */
+/** Returns the ids of the interrupts whose tasks took a resume value of the run. */
 function findTakenIds(stored: StoredCheckpoint, run_id: string): readonly string[] {
   return findResumeNotes(stored, run_id).flatMap((write) => parseResumeNote(write).ids);
 }
 
-/** The notes about the run's answers. */
+/** Returns the notes about the run's resume values. */
 function findResumeNotes({ writes }: StoredCheckpoint, run_id: string): StoredWrite[] {
   return writes.filter((write) => write.channel === RESUME_NOTE_CHANNEL && parseResumeNote(write).run_id === run_id);
 }
 
-/** In notes of earlier releases, the data is only the run's id. */
+/** Parses a note. In notes of earlier releases, the data is only the run's id. */
 function parseResumeNote({ data }: StoredWrite): { readonly run_id: string; readonly ids: readonly string[] } {
   const [run_id, ...ids] = [JSON.parse(data as string) as string | string[]].flat();
   return { run_id: run_id as string, ids };
 }
 
-/** Tasks have UUIDs; an answer to one interrupt is stored under the interrupt's id. */
+/** Returns true for the UUID of a task. A resume value of one interrupt is stored under the interrupt's id. */
 const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterruptId(task_id);
 
 const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);
 
-/** Resume values by interrupt id, recognized as LangGraph does. */
+/** Returns true for resume values by interrupt id, as LangGraph recognizes them. */
 function isResumeMap(resume: Json | undefined): resume is JsonObject {
   return (
     resume !== undefined &&

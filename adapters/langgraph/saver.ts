@@ -43,17 +43,17 @@ export interface DeltaChannelHistory {
   readonly seed?: unknown;
 }
 
-/** The threads that a saver may access. */
+/** The access of a saver to threads. */
 export interface ThreadAccess {
-  /** Null: the thread does not exist here. */
+  /** Returns null if the thread does not exist here. */
   get(thread_id: string): CheckpointHandle | null;
   ids(): Iterable<string>;
   delete(thread_id: string): Promise<void>;
 }
 
-/** How values are stored. */
+/** Converts values to their stored form and back. */
 export interface ValueSerializer {
-  /** Throws for a value that cannot be stored, which `where` names. */
+  /** Throws for a value that cannot be stored. `label` names it in the error. */
   write(value: unknown, label: string): Payload;
   read(payload: Payload): unknown;
 }
@@ -61,28 +61,31 @@ export interface ValueSerializer {
 export interface SaverOptions {
   readonly threads: ThreadAccess;
   readonly serde: ValueSerializer;
-  /** Added to the metadata of every checkpoint. */
+  /** Members that are added to the metadata of every checkpoint. */
   readonly metadata?: JsonObject;
 }
 
 export const INTERRUPT = "__interrupt__";
 export const RESUME = "__resume__";
-/** Packets for nodes. */
+/** The channel of packets for nodes. */
 export const TASKS = "__pregel_tasks";
 /**
- * Greenroom's own channel beside an answer: the run that gave it, or whose answer a task took, with the ids of the interrupts of
- * that task. LangGraph never sees it.
+ * Greenroom's own channel beside a resume value: the run that gave it, or whose value a task took, with the ids of the
+ * interrupts of that task. LangGraph never reads it.
  */
 export const RESUME_NOTE_CHANNEL = "__answered__";
-/** Another: the call whose sleeps and waits are open beside what clients are asked. */
+/** The channel of the durable call whose sleeps and waits are pending beside interrupts of clients. */
 export const CALL_NOTE_CHANNEL = "__call__";
-/** A third: by interrupt id, how many answers the task had consumed that raised it; under the empty id, the task of this note. */
+/**
+ * The channel of how many resume values the task of each interrupt had consumed, by interrupt id. The empty id has the
+ * count of the task that wrote the note.
+ */
 export const COUNTS_NOTE_CHANNEL = "__answer_counts__";
 const NOTE_CHANNELS: ReadonlySet<string> = new Set([RESUME_NOTE_CHANNEL, CALL_NOTE_CHANNEL, COUNTS_NOTE_CHANNEL]);
-/** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
+/** The task id under which LangGraph stores a resume value that is addressed to no interrupt. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
-/** Channels with at most one write per task. Other writes are numbered in their order. */
+/** The channels with at most one write per task, and their index. Other writes are numbered in their order. */
 const RESERVED_INDEXES: ReadonlyMap<string, number> = new Map([
   ["__error__", -1],
   ["__scheduled__", -2],
@@ -93,14 +96,14 @@ const RESERVED_INDEXES: ReadonlyMap<string, number> = new Map([
   [COUNTS_NOTE_CHANNEL, -7],
 ]);
 
-/** Marks that report on a task and are not its result. */
+/** Returns true for channels that report on a task and are not its result. */
 const isControl = (channel: string): boolean => RESERVED_INDEXES.has(channel) || channel === "__error_source_node__";
 
 export class Saver {
   readonly #threads: ThreadAccess;
   protected readonly values: ValueSerializer;
   readonly #metadata: JsonObject;
-  /** The run whose answers count although its tasks have failed; null for none. */
+  /** The run whose resume values count although its tasks have failed; null for none. */
   protected readonly run_id: string | null = null;
   readonly #branch: number = Math.floor(Math.random() * 1e12) / 1e12;
 
@@ -110,7 +113,7 @@ export class Saver {
     this.#metadata = options.metadata ?? {};
   }
 
-  /** LangChain serializes configurations as JSON, and with them savers. */
+  /** Returns a placeholder, because LangChain serializes configurations with their savers as JSON. */
   toJSON(): string {
     return "[greenroom]";
   }
@@ -166,7 +169,7 @@ export class Saver {
   ): Promise<GraphConfig> {
     const { ns, checkpoint_id: parent_id, ...at } = readCheckpointAddress(config);
     const thread_id = requireMember(at.thread_id, "thread_id");
-    const { id, channel_values, channel_versions, ...rest } = checkpoint;
+    const { id, channel_values, channel_versions, ...otherMembers } = checkpoint;
     const newConfig = { configurable: { thread_id, checkpoint_ns: ns, checkpoint_id: id } };
     // With durability `exit`, a run without a step stores its first checkpoint again.
     if (parent_id === id) return newConfig;
@@ -181,7 +184,7 @@ export class Saver {
       ns,
       checkpoint_id: id,
       parent_id: parent_id ?? null,
-      payload: this.values.write(rest, "A checkpoint"),
+      payload: this.values.write(otherMembers, "A checkpoint"),
       metadata: serializeMetadata({ ...this.#metadata, ...metadata }) as JsonObject,
       versions: Object.fromEntries(
         Object.entries(channel_versions).map(([channel, version]) => [channel, String(version)]),
@@ -214,13 +217,14 @@ export class Saver {
   }
 
   /**
-   * Versions of one saver count up, and those of two savers never collide, so branches of a thread cannot read each other's
-   * values. An arrow function, because LangGraph calls it with another `this` for subgraphs.
+   * Returns the next version of a channel. Versions of one saver count up, and those of two savers never collide, so
+   * branches of a thread cannot read each other's values. An arrow function, because LangGraph calls it with another
+   * `this` for subgraphs.
    */
   readonly getNextVersion = (current: Version | undefined): number =>
     Math.floor(Number(current ?? 0)) + 1 + this.#branch;
 
-  /** The writes behind a channel's value at `config`, oldest first, since the ancestor with the whole value. */
+  /** Returns the writes behind a channel's value at `config`, oldest first, since the ancestor with the whole value. */
   async getDeltaChannelHistory({
     config,
     channels,
@@ -261,10 +265,10 @@ export class Saver {
     const toConfig = (checkpoint_id: string): GraphConfig => ({
       configurable: { thread_id, checkpoint_ns: ns, checkpoint_id },
     });
-    const rest = this.values.read(stored.payload) as { v: number };
-    if (typeof rest?.v !== "number") throw new Error("The thread's state was written by another kind of graph");
+    const members = this.values.read(stored.payload) as { v: number };
+    if (typeof members?.v !== "number") throw new Error("The thread's state was written by another kind of graph");
     const checkpoint: Checkpoint = {
-      ...rest,
+      ...members,
       id: stored.checkpoint_id,
       channel_values: Object.fromEntries(stored.values.map((value) => [value.channel, this.values.read(value)])),
       channel_versions: Object.fromEntries(
@@ -281,7 +285,7 @@ export class Saver {
     };
   }
 
-  /** Before format 4, checkpoints stored their packets as writes of the parent. */
+  /** Adds the packets, which checkpoints before format 4 stored as writes of the parent. */
   async #addSends(
     checkpoint: Checkpoint,
     ns: string,
@@ -299,13 +303,13 @@ export class Saver {
   }
 }
 
-/** The writes on a checkpoint for LangGraph, in the order in which they were applied. */
+/** Returns the writes on a checkpoint for LangGraph, in the order in which they were applied. */
 export function readPendingWrites(
   { writes }: Pick<StoredCheckpoint, "writes">,
   values: ValueSerializer,
   run_id: string | null = null,
 ): TaskWrite[] {
-  // LangGraph keeps the interrupt of a task that was answered and has finished, beside the task's writes.
+  // LangGraph keeps the interrupt of a task that was resumed and has finished, beside the task's writes.
   const finished = new Set(writes.filter(({ channel }) => !isControl(channel)).map(({ task_id }) => task_id));
   const isPending = ({ channel, task_id }: StoredWrite): boolean => channel === INTERRUPT && !finished.has(task_id);
   const interrupted = new Set(writes.filter(isPending).map(({ task_id }) => task_id));
@@ -323,8 +327,8 @@ export function readPendingWrites(
 }
 
 /**
- * How many answers of an interrupted task remain: it has failed with the answer of another run, which is removed. Null for all of
- * them.
+ * Returns how many resume values of an interrupted task remain if it has failed with the value of another run, which
+ * is removed. Null if all remain.
  */
 function countRemainingAnswers(writes: readonly StoredWrite[], task_id: string, run_id: string | null): number | null {
   const readNote = (channel: string): unknown => {
@@ -336,7 +340,10 @@ function countRemainingAnswers(writes: readonly StoredWrite[], task_id: string, 
   return (readNote(COUNTS_NOTE_CHANNEL) as Record<string, number> | undefined)?.[""] ?? 0;
 }
 
-/** The value of a write. The type of its data is followed by the path of its task, if LangGraph (since 1.7) has set it. */
+/**
+ * Reads the value of a write. The type of its data is followed by the path of its task, if LangGraph (since 1.7) has
+ * set it.
+ */
 export function readWrite({ type, data }: StoredWrite, values: ValueSerializer): unknown {
   return values.read({ type: type.split(" ", 1)[0] as string, data });
 }
@@ -346,7 +353,7 @@ function parseTaskPath({ type }: StoredWrite): string {
   return end < 0 ? "" : type.slice(end + 1);
 }
 
-/** Sorts paths like every LangGraph saver. The order of JavaScript differs above U+FFFF. */
+/** Compares paths like every LangGraph saver. The order of JavaScript differs above U+FFFF. */
 function compareCodePoints(first: string, second: string): number {
   if (first === second) return 0;
   let at = 0;
@@ -354,11 +361,14 @@ function compareCodePoints(first: string, second: string): number {
   return (first.codePointAt(at) ?? -1) - (second.codePointAt(at) ?? -1);
 }
 
-/** The ids of a task's interrupts: one or, since LangGraph 1.5.0, a list. */
+/** Returns the ids of a task's interrupts: one or, since LangGraph 1.5.0, a list. */
 export const readInterruptIds = (interrupts: unknown): readonly string[] =>
   [interrupts as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
-/** How many answers the tasks of a checkpoint had consumed when they raised their interrupts, by id; none for ids that are missing. */
+/**
+ * Returns how many resume values the task of each interrupt had consumed when it raised the interrupt, by interrupt
+ * id. A missing id means none.
+ */
 export const readAnswerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<string, number> =>
   new Map(
     writes
@@ -367,7 +377,7 @@ export const readAnswerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<stri
       .filter(([id, count]) => id !== "" && count > 0),
   );
 
-/** Access to one thread only. LangGraph cannot delete it; the service can. */
+/** Creates the access to one thread. LangGraph cannot delete it; the service can. */
 export function createSingleThreadAccess(thread_id: string, handle: CheckpointHandle): ThreadAccess {
   return {
     get: (id) => (id === thread_id ? handle : null),
@@ -378,12 +388,17 @@ export function createSingleThreadAccess(thread_id: string, handle: CheckpointHa
   };
 }
 
-/** A handle that refuses writes. */
+/** Creates a handle that rejects writes. */
 export function createReadOnlyHandle(reader: CheckpointReader): CheckpointHandle {
-  const refuse = async (): Promise<never> => {
+  const rejectWrite = async (): Promise<never> => {
     throw new Error("These checkpoints can only be read");
   };
-  return { get: (at) => reader.get(at), list: (at) => reader.list(at), put: refuse, putWrites: refuse };
+  return {
+    get: (ref) => reader.get(ref),
+    list: (query) => reader.list(query),
+    put: rejectWrite,
+    putWrites: rejectWrite,
+  };
 }
 
 export interface CheckpointAddress {
@@ -392,7 +407,6 @@ export interface CheckpointAddress {
   readonly checkpoint_id: string | undefined;
 }
 
-/** The checkpoint of a config. */
 export function readCheckpointAddress(config: GraphConfig): CheckpointAddress {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {

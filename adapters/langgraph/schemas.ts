@@ -25,11 +25,11 @@ interface Channel {
   readonly initialValueFactory?: () => unknown;
 }
 
-/** The parts of the user's LangGraph that are needed. */
+/** The functions of the user's LangGraph that the conversion needs. */
 interface SchemaTools {
   toJsonSchema(schema: unknown, options: object): unknown;
   readonly registry: Registry | undefined;
-  /** Reducers of channels with messages. */
+  /** The reducers of channels with messages. */
   readonly messageReducers: ReadonlySet<unknown>;
 }
 
@@ -37,7 +37,7 @@ type Side = "state" | "input";
 
 const MESSAGES: JsonObject = { type: "array", items: { type: "object" }, langgraph_type: "messages" };
 const EXTRAS = "lg:";
-/** Types that JSON Schema cannot express, such as classes, accept any value. */
+/** The option with which types that JSON Schema cannot express, such as classes, accept any value. */
 const LENIENT = { unrepresentable: "any" };
 
 export async function createGraphSchemas(graph_id: string, graph: Graph, load: LoadModule): Promise<GraphSchemas> {
@@ -69,7 +69,7 @@ async function loadSchemaTools(registry: Registry | undefined, load: LoadModule)
   return { toJsonSchema, registry, messageReducers: new Set(reducers.filter((reducer) => reducer !== undefined)) };
 }
 
-/** Null if neither a schema nor channels are known. */
+/** Returns null if neither a schema nor channels are known. */
 function createJsonSchema(
   schema: unknown,
   channels: Channels | undefined,
@@ -79,7 +79,7 @@ function createJsonSchema(
   return convertSchema(schema, side, tools) ?? (channels ? convertChannels(channels, tools) : null);
 }
 
-/** The JSON Schema of a schema of zod, another library or LangGraph; null for other values. */
+/** Converts a schema of zod, another library or LangGraph. Returns null for other values. */
 function convertSchema(schema: unknown, side: Side, tools: SchemaTools): JsonObject | null {
   if (typeof schema !== "object" || schema === null) return null;
   try {
@@ -101,7 +101,7 @@ function convertSchema(schema: unknown, side: Side, tools: SchemaTools): JsonObj
 const isStateSchema = (schema: object): schema is StateSchema =>
   "getJsonSchema" in schema && typeof schema.getJsonSchema === "function" && "getInputJsonSchema" in schema;
 
-/** LangGraph omits members without a schema. */
+/** Converts a StateSchema, and adds the members without a schema, which LangGraph omits. */
 function convertStateSchema(schema: StateSchema, side: Side, tools: SchemaTools): JsonObject | null {
   const json = serializeMetadata(side === "input" ? schema.getInputJsonSchema() : schema.getJsonSchema());
   if (!isObject(json)) return null;
@@ -125,7 +125,7 @@ function addExtras(json: Json): Json {
   return { ...otherMembers, ...(JSON.parse(description.slice(EXTRAS.length)) as JsonObject) };
 }
 
-/** One property per channel. Only the default is known, and whether the channel has messages. */
+/** Returns one property per channel. Only the default is known, and whether the channel has messages. */
 function convertChannels(channels: Channels, { messageReducers }: SchemaTools): JsonObject {
   const properties = Object.entries(channels).map(([name, channelOrFactory]): [string, Json] => {
     try {

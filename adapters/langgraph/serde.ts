@@ -1,6 +1,6 @@
 /**
- * How values are stored. The text is JSON. A value that JSON does not have is an object with the key `$lg`; a user's object with
- * this key is wrapped in one. Reading creates only messages and a fixed list of built-in types.
+ * The stored form of values. The text is JSON. A value that JSON does not have is an object with the key `$lg`; a
+ * user's object with this key is wrapped in one. Reading creates only messages and a fixed list of built-in types.
  */
 import type { Payload } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
@@ -57,16 +57,19 @@ const MESSAGE_CLASSES: ReadonlyMap<unknown, string> = new Map([
   ["remove", "RemoveMessage"],
 ]);
 
-/** Stores and reads values. Equal values have equal text, and a list's text starts with the text of each list that it extends. */
+/**
+ * Stores and reads values. Equal values have equal text, and a list's text starts with the text of each list that it
+ * extends.
+ */
 export class Serde {
   readonly #classes: MessageClasses | null;
 
-  /** Without message classes, messages are read as plain objects. */
+  /** Creates a serializer. Without message classes, it reads messages as plain objects. */
   constructor(classes: MessageClasses | null) {
     this.#classes = classes;
   }
 
-  /** Throws for functions, symbols and cycles; `where` names the value in the error. */
+  /** Throws a TypeError for functions, symbols and cycles. `label` names the value in the error. */
   write(value: unknown, label: string): Payload {
     if (value instanceof Uint8Array) return { type: "bytes", data: value };
     try {
@@ -87,7 +90,7 @@ export class Serde {
     return text.includes(`"${TAG}"`) ? this.#revive(json) : json;
   }
 
-  /** Changes `json`. */
+  /** Converts parsed JSON to the stored value. Changes `json`. */
   #revive(json: Json): unknown {
     if (typeof json !== "object" || json === null) return json;
     if (Array.isArray(json)) {
@@ -141,13 +144,13 @@ export class Serde {
     return this.#createMessage(type, members, isChunk) ?? fields;
   }
 
-  /** Null for an unknown type. The message may share values with `fields`. */
+  /** Returns null for an unknown type. The message may share values with `fields`. */
   #createMessage(type: unknown, fields: Readonly<Record<string, unknown>>, isChunk: boolean): LangChainMessage | null {
     const name = MESSAGE_CLASSES.get(type);
     const Class = name === undefined ? undefined : this.#classes?.[isChunk ? `${name}Chunk` : name];
     if (typeof Class !== "function") return null;
     const message = Reflect.construct(Class, [{ ...fields }]) as Record<string, unknown>;
-    // Constructors derive some fields from others: the stored values win.
+    // Constructors derive some fields from others: the stored values have precedence.
     for (const key in fields)
       if (message[key] !== fields[key] && Object.hasOwn(message, key)) message[key] = fields[key];
     return message;

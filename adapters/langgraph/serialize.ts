@@ -1,4 +1,4 @@
-/** What clients get: flat messages, never class instances. */
+/** Converts values of graphs to the JSON that clients get: flat messages, never class instances. */
 import type { WireCheckpoint } from "../../lib/executor/contract.ts";
 import { withoutSecrets } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -42,7 +42,10 @@ const strictForm: JsonForm = {
 const SECRET = /^(?:langgraph_auth_|__pregel_|__greenroom_)/;
 const isSecret = (key: string): boolean => SECRET.test(key);
 
-/** For data that LangGraph adds: it contains configuration, and with it handlers, functions and secrets that clients must not see. */
+/**
+ * The form for data that LangGraph adds. It contains configuration, and with it handlers, functions and secrets that
+ * clients must not see.
+ */
 const lenientForm: JsonForm = {
   primitive(value) {
     if (typeof value === "bigint") return String(value);
@@ -58,12 +61,15 @@ const lenientForm: JsonForm = {
   },
 };
 
-/** A LangGraph config without credentials, as clients see it in the modes `checkpoints`, `debug` and `events`. */
+/** Omits the credentials of a LangGraph config, for the modes `checkpoints`, `debug` and `events`. */
 function redactConfig({ callbacks: _, configurable, ...otherMembers }: JsonObject): JsonObject {
   return { ...otherMembers, configurable: withoutSecrets(serializeMetadata(configurable)) };
 }
 
-/** Data of the graph's author. Throws for functions, symbols and cycles. `show` converts messages. */
+/**
+ * Serializes data of the graph's author. Throws for functions, symbols and cycles. `convertMessageValue` replaces the
+ * conversion of messages.
+ */
 export function serializeValue(
   value: unknown,
   convertMessageValue?: (message: LangChainMessage, inner: ConvertInner) => Json,
@@ -73,15 +79,14 @@ export function serializeValue(
   return toJson(value, convertMessageValue ? { ...strictForm, instance: convert } : strictForm) ?? null;
 }
 
-/** Data about the run. Omits secrets, and values that JSON does not have. */
+/** Serializes data about the run. Omits secrets, and values that JSON does not have. */
 export function serializeMetadata(value: unknown): Json {
   return toJson(value, lenientForm) ?? null;
 }
 
-/** The message of what a graph or LangGraph has thrown. */
 export const toErrorMessage = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** A message or chunk of mode `messages`. The type tells which it is. There is one for each token. */
+/** Serializes a message or chunk of mode `messages`; `type` distinguishes them. Called for each token. */
 export function serializeMessage(message: LangChainMessage): JsonObject {
   const flat = convertMessage(message, serializeField);
   if (isChunk(message)) flat.type = (message.constructor as unknown as { lc_name(): string }).lc_name();
@@ -95,7 +100,7 @@ export interface GraphConfig {
   readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
-/** The checkpoint of a LangGraph config; null if it has none. */
+/** Returns the checkpoint of a LangGraph config; null if it has none. */
 export function toWireCheckpoint(config: GraphConfig | undefined): WireCheckpoint | null {
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
@@ -108,7 +113,7 @@ export function toWireCheckpoint(config: GraphConfig | undefined): WireCheckpoin
   };
 }
 
-/** The namespace of a subgraph, as a task names it before its checkpoint is known. */
+/** Returns the namespace of a subgraph, as a task has it before its checkpoint is known. */
 export function toTaskCheckpoint(state: unknown): Json {
   const { configurable } = (state ?? {}) as GraphConfig;
   if (!configurable) return null;
@@ -127,7 +132,6 @@ interface CheckpointChunk {
   readonly tasks?: readonly { readonly state?: unknown }[];
 }
 
-/** One event of mode `checkpoints`. */
 export function serializeCheckpointChunk(chunk: CheckpointChunk): Json {
   const { config, parentConfig, tasks = [], ...otherMembers } = chunk;
   return serializeMetadata({

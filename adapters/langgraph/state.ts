@@ -18,7 +18,7 @@ import { omitWaitInterrupts } from "./step-marks.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import type { LoadModule } from "./version.ts";
 
-/** The wire form of a state; null without a checkpoint. */
+/** Converts a state to its wire form. Returns null without a checkpoint. */
 export function toThreadState(
   snapshot: Snapshot,
   serialize: (value: unknown) => Json = serializeValue,
@@ -40,7 +40,10 @@ export function toThreadState(
   };
 }
 
-/** The nodes of the next step. LangGraph leaves out a node that has consumed an answer, and then raised another interrupt. */
+/**
+ * Returns the nodes of the next step. LangGraph omits a node that has consumed a resume value and then raised another
+ * interrupt.
+ */
 function listNextNodes({ next, tasks }: Snapshot): string[] {
   const names = [...next];
   const listed = [...next];
@@ -53,7 +56,7 @@ function listNextNodes({ next, tasks }: Snapshot): string[] {
   return names;
 }
 
-/** The task, with the number of answers that it had consumed before each of its interrupts. */
+/** Returns the task with the number of resume values that it had consumed before each of its interrupts. */
 function addAnswerCounts(task: Task, counts: ReadonlyMap<string, number>): Task {
   if (counts.size === 0) return task;
   const interrupts = task.interrupts.map((interrupt) => {

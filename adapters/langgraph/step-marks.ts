@@ -1,25 +1,25 @@
-/** Interrupts of `sleep` and `wait`, which the service answers: no client sees them. */
+/** Interrupts of `sleep` and `wait`, which the service resumes. No client sees them. */
 import type { Json, JsonObject } from "../../lib/json.ts";
 
-/** Marks the value of such an interrupt. */
+/** The member that marks the value of such an interrupt. */
 export const WAIT_MARKER = "__greenroom_step__";
-/** Where nodes find the steps of their attempt, in `configurable`. */
+/** The member of `configurable` with the waits of the attempt. */
 export const WAITS_KEY = "__greenroom_steps";
 
-/** What a node waits for. */
+/** A `sleep` or `wait` of a node. */
 export interface WaitRequest {
   readonly kind: "sleep" | "wait";
   readonly name: string;
-  /** Milliseconds from the first appearance of a sleep, or of the timeout of a wait. */
+  /** The milliseconds from the first appearance of a sleep, or of the timeout of a wait. */
   readonly ms?: number;
   /** The end of a sleep, in milliseconds since 1970. */
   readonly at?: number;
   readonly schema?: JsonObject;
-  /** Names the wait that `begin` has opened. */
+  /** The key of the wait that `begin` has opened. */
   readonly key?: string;
 }
 
-/** What the interrupt returns. */
+/** The resume value of the interrupt. */
 export interface WaitResult {
   readonly payload: Json;
 }
@@ -29,13 +29,13 @@ export interface GraphInterrupt {
   readonly value?: unknown;
 }
 
-/** Null for an interrupt that clients answer. */
+/** Returns null for an interrupt that clients resume. */
 export function findWaitRequest({ value }: GraphInterrupt): WaitRequest | null {
   if (typeof value !== "object" || value === null) return null;
   return ((value as { readonly [WAIT_MARKER]?: WaitRequest })[WAIT_MARKER] ?? null) as WaitRequest | null;
 }
 
-/** The same list where it has none of them. */
+/** Returns the interrupts that clients see. Returns the same list if it has no others. */
 export function omitWaitInterrupts<Item>(interrupts: readonly Item[]): readonly Item[] {
   const visible = interrupts.filter((interrupt) => findWaitRequest(interrupt as GraphInterrupt) === null);
   return visible.length === interrupts.length ? interrupts : visible;
@@ -46,7 +46,7 @@ interface WithInterrupts {
   readonly tasks?: readonly WithInterrupts[];
 }
 
-/** A task or a checkpoint as clients see it. */
+/** Returns a task or a checkpoint as clients see it. */
 export function omitWaitsOfTask<Visible extends object>(task: Visible): Visible {
   const { interrupts = [], tasks = [] } = task as WithInterrupts;
   const visibleInterrupts = omitWaitInterrupts(interrupts);

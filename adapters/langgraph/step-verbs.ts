@@ -32,7 +32,7 @@ export async function sleep(name: StepName, until: Duration | Date): Promise<voi
 }
 
 /**
- * Waits for one event from outside, in a LangGraph node, tool or task: its JSON payload, or null after `timeout`. `begin` runs as a
+ * Waits for one event from outside, in a LangGraph node, tool or task. Returns its JSON payload, or null after `timeout`. `begin` runs as a
  * `task()`, so it is not repeated once it has succeeded.
  *
  * @example

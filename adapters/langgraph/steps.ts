@@ -1,6 +1,6 @@
 /**
- * `sleep` and `wait` in an attempt of a graph. The journal of the run's call has when each was first seen, and what it got; the
- * interrupt is answered from there.
+ * `sleep` and `wait` in an attempt of a graph. The journal of the run's durable call has the start and the end of
+ * each, and the interrupt is resumed from it.
  */
 import type { Environment } from "../../lib/environment.ts";
 import type { Command, Interrupt, Job, StateEvent, StoredCheckpoint } from "../../lib/executor/contract.ts";
@@ -26,17 +26,17 @@ import { findWaitRequest, type GraphInterrupt, type WaitRequest, type WaitResult
 
 type WaitsEnvironment = Pick<Environment, "now" | "log">;
 
-/** The address of an event, and the name of its wait. */
+/** The address of an event, and the key of its wait. */
 export interface StartedWait {
   readonly address: { readonly url: string; readonly token: string; readonly key: string };
   readonly key: string;
 }
 
-/** How a run continues its call. */
+/** The continuation of a durable call. */
 export interface ContinuedWaits {
-  /** With the answers of the client; null once an earlier attempt has stored them. */
+  /** The job with the resume values of the client; null once an earlier attempt has stored them. */
   readonly job: Job | null;
-  /** The answers that are due, by interrupt id. */
+  /** The resume values of the ended waits, by interrupt id. */
   readonly resume: Readonly<Record<string, Json>>;
 }
 
@@ -44,11 +44,11 @@ export interface ContinuedWaits {
 interface ContinuedDurableCall {
   readonly stored: StoredCheckpoint;
   readonly call_id: string;
-  /** The run was created for this call. */
+  /** True if the run was created for this call. */
   readonly isOfRun: boolean;
 }
 
-/** What answers an open entry now. */
+/** The end of a pending sleep or wait. */
 interface WaitEnd {
   readonly phase: "done" | "timeout";
   readonly value: Json;
@@ -57,7 +57,7 @@ interface WaitEnd {
 
 const position = { yielded: 0, reply: null };
 
-/** The interrupts among the writes of a checkpoint. */
+/** Returns the interrupts among the writes of a checkpoint. */
 const listInterrupts = (writes: readonly TaskWrite[]): GraphInterrupt[] =>
   writes.filter(([, channel]) => channel === INTERRUPT).flatMap(([, , interrupts]) => interrupts as GraphInterrupt[]);
 
@@ -93,8 +93,8 @@ export class GraphWaits {
   }
 
   /**
-   * What the run continues with. `gone`: the call that the run was made for has gone on.
-   * Null: the run continues none.
+   * Returns how the run continues its durable call: `gone` if the call has continued without this run, null if the run
+   * continues none. Appends the ends of waits that have come.
    */
   async continueCall(values: ValueSerializer): Promise<ContinuedWaits | "gone" | null> {
     const { command, resumed } = this.#job;
@@ -110,7 +110,7 @@ export class GraphWaits {
     return { job, resume: await this.#findDueResults(journal, call.stored, values) };
   }
 
-  /** The durable call that the run continues: its own, or that of the thread. Null for none. */
+  /** Returns the durable call that the run continues: its own, or that of the thread. Null for none. */
   async #findCall(values: ValueSerializer): Promise<ContinuedDurableCall | null> {
     const { journal, command, input, from, resumed, checkpoints } = this.#job;
     const runCallId = journal?.call_id ?? null;
@@ -122,7 +122,7 @@ export class GraphWaits {
     return stored && call_id !== null ? { stored, call_id, isOfRun: runCallId !== null } : null;
   }
 
-  /** The answers of the journal that no task has taken, by interrupt id. */
+  /** Returns the results in the journal that no task has taken, by interrupt id. */
   async #findDueResults(
     journal: OpenJournal,
     stored: StoredCheckpoint,
@@ -141,7 +141,7 @@ export class GraphWaits {
     return Object.fromEntries(dueEntries);
   }
 
-  /** Notes the first appearance of a sleep or a wait. */
+  /** Appends the first appearance of a sleep or a wait. */
   #appendStart(journal: OpenJournal, { kind, name, ms, at, schema }: WaitRequest, key: string): JournalEntry {
     const uses = journal.entries.filter(({ phase }) => phase === "begun");
     const occurrence = 1 + uses.filter((entry) => entry.kind === kind && entry.name === name).length;
@@ -153,7 +153,9 @@ export class GraphWaits {
     });
   }
 
-  /** The address of a wait, committed before `begin` gets it. Each try has an address of its own. */
+  /**
+   * Creates the address of a wait and commits it before `begin` gets it. Each attempt of `begin` gets a new address.
+   */
   async createAddress(request: WaitRequest, key: string): Promise<StartedWait> {
     const journal = await this.#requireJournal();
     const { name, occurrence } = findStartEntry(journal, key) ?? this.#appendStart(journal, request, key);
@@ -166,7 +168,7 @@ export class GraphWaits {
     return journal.entries.filter((entry) => entry.phase === "begun" && !findEndEntry(journal, entry));
   }
 
-  /** Stores what has come for the open sleeps and waits. */
+  /** Appends the ends of the pending sleeps and waits that have come. */
   #appendEnds(journal: OpenJournal): void {
     for (const startEntry of this.#listOpenEntries(journal)) {
       const end = this.#findEnd(journal, startEntry);
@@ -191,19 +193,20 @@ export class GraphWaits {
   }
 
   /**
-   * Called when the graph has stopped at interrupts. Returns null if the run is suspended because it only sleeps and waits. Else returns
-   * its last state; if something sleeps or waits beside what clients answer, the thread shows that as the call's.
+   * Ends the attempt of a graph that has stopped at interrupts. Returns null if the run is suspended because it only
+   * sleeps and waits. Else returns its last state; if waits are pending beside interrupts of clients, the thread shows
+   * these under the id of the durable call.
    */
   async endAttempt(state: StateEvent, saver: JobSaver, config: GraphConfig): Promise<StateEvent | null> {
     const tuple = await saver.getTuple(config);
-    const asked = listInterrupts(tuple?.pendingWrites ?? []).filter((interrupt) => findWaitRequest(interrupt) !== null);
-    if (!tuple || asked.length === 0) return state;
+    const waits = listInterrupts(tuple?.pendingWrites ?? []).filter((interrupt) => findWaitRequest(interrupt) !== null);
+    if (!tuple || waits.length === 0) return state;
     if (this.#job.stateless && this.#job.durability === "exit") {
       throw new Error('a stateless run sleeps and waits only with durability "async" or "sync"');
     }
     const journal = await this.#requireJournal();
     await journal.listen(() => {});
-    const openEntries = await this.#findOrAppendEntries(journal, asked);
+    const openEntries = await this.#findOrAppendEntries(journal, waits);
     const clientInterrupts = state.tasks.flatMap(({ interrupts }) => interrupts);
     if (clientInterrupts.length > 0)
       await saver.putWrites(tuple.config, [[CALL_NOTE_CHANNEL, journal.call_id]], NULL_TASK);
@@ -222,7 +225,7 @@ export class GraphWaits {
       : null;
   }
 
-  /** The entries of these sleeps and waits. Notes those that appear for the first time. */
+  /** Returns the entries of these sleeps and waits. Appends those that appear for the first time. */
   async #findOrAppendEntries(journal: OpenJournal, interrupts: readonly GraphInterrupt[]): Promise<JournalEntry[]> {
     const stored = await this.#job.checkpoints.get({ ns: "" });
     const counts = stored ? readAnswerCounts(stored) : new Map<string, number>();
@@ -233,7 +236,7 @@ export class GraphWaits {
     });
   }
 
-  /** When the first of these entries has its answer: now, if one has it already. Null: none ends by time. */
+  /** Returns when the first of these entries ends: now, if one has ended already. Null if none ends by time. */
   #nearestEnd(journal: OpenJournal, openEntries: readonly JournalEntry[]): number | null {
     const endTimes = openEntries.map((startEntry) =>
       findEndEntry(journal, startEntry) ? this.#environment.now() : (startEntry.until ?? null),
@@ -252,8 +255,8 @@ function toWaitingFor({ kind, name, until = null }: JournalEntry): WaitingFor {
 }
 
 /**
- * What names a sleep or a wait in the journal. Before LangGraph 1.5.0 all interrupts of a task have the same id, so the number of answers
- * that the task had consumed belongs to it.
+ * Returns the key of a sleep or a wait in the journal. Before LangGraph 1.5.0 all interrupts of a task have the same
+ * id, so the number of resume values that the task had consumed is part of it.
  */
 function formatWaitKey({ id = "" }: GraphInterrupt, { key }: WaitRequest, counts: ReadonlyMap<string, number>): string {
   const count = counts.get(id) ?? 0;
@@ -263,7 +266,7 @@ function formatWaitKey({ id = "" }: GraphInterrupt, { key }: WaitRequest, counts
 const findStartEntry = (journal: OpenJournal, key: string): JournalEntry | undefined =>
   journal.entries.find(({ phase, value }) => phase === "begun" && value === key);
 
-/** What settled a sleep or a wait. */
+/** Returns the entry that ends a sleep or a wait. */
 function findEndEntry({ entries }: OpenJournal, { kind, name, occurrence }: JournalEntry): JournalEntry | undefined {
   return entries.find(
     (entry) =>
@@ -274,7 +277,10 @@ function findEndEntry({ entries }: OpenJournal, { kind, name, occurrence }: Jour
   );
 }
 
-/** The command of a client with its answer by interrupt id: LangGraph would not know which interrupt it is for. */
+/**
+ * Addresses the resume value of a client to its interrupt id, because LangGraph would not know which interrupt it is
+ * for.
+ */
 function addressCommand(command: Command | null, interrupts: readonly GraphInterrupt[]): Command | null {
   const resume = command?.resume;
   const ids = interrupts.filter((interrupt) => !findWaitRequest(interrupt)).flatMap(({ id }) => id ?? []);
@@ -282,7 +288,10 @@ function addressCommand(command: Command | null, interrupts: readonly GraphInter
   return { ...command, resume: { [ids[0] as string]: resume } };
 }
 
-/** The interrupts of the state, under the id of the call: while the thread shows it, the call is open. */
+/**
+ * Moves the interrupts of the state to a task with the id of the durable call. While the thread shows it, the call is
+ * active.
+ */
 function moveToCallTask(
   { tasks }: StateEvent,
   call_id: string,

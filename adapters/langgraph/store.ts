@@ -2,7 +2,7 @@
 import type { StoreHandle, StoreItem, StorePut } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
-/** An item in LangGraph's form. */
+/** A store item in LangGraph's form. */
 export interface Item {
   readonly namespace: string[];
   readonly key: string;
@@ -88,7 +88,7 @@ export class JobStore {
     return namespaces.map((namespace) => [...namespace]);
   }
 
-  /** Reads see the state before the batch. Its writes take effect together or not at all. */
+  /** Runs operations as a batch. Reads return the state before it. Its writes take effect together or not at all. */
   async batch(operations: readonly Operation[]): Promise<unknown[]> {
     const results = await Promise.all(operations.map((operation) => this.#read(operation)));
     const puts = operations.filter((operation) => "value" in operation).map(toPut);
@@ -100,7 +100,7 @@ export class JobStore {
 
   stop(): void {}
 
-  /** LangChain serializes configurations as JSON, and with them stores. */
+  /** Returns a placeholder, because LangChain serializes configurations with their stores as JSON. */
   toJSON(): string {
     return "[greenroom]";
   }
@@ -124,10 +124,10 @@ async function readPages<Row>(
 ): Promise<Row[]> {
   const rows: Row[] = [];
   while (rows.length < limit) {
-    const page = { limit: Math.min(PAGE_ROWS, limit - rows.length), offset: offset + rows.length };
-    const more = await read(page);
-    rows.push(...more);
-    if (more.length < page.limit) break;
+    const query = { limit: Math.min(PAGE_ROWS, limit - rows.length), offset: offset + rows.length };
+    const page = await read(query);
+    rows.push(...page);
+    if (page.length < query.limit) break;
   }
   return rows;
 }

@@ -9,10 +9,13 @@ import type { JobStore } from "./store.ts";
 
 const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
 
-/** Modes in which clients of the root graph also see nodes of subgraphs. Since 1.5.0, LangGraph needs `subgraphs` for that. */
+/**
+ * The modes in which clients of the root graph also see nodes of subgraphs. Since 1.5.0, LangGraph needs `subgraphs`
+ * for that.
+ */
 const SUBGRAPH_NODE_MODES: readonly StreamMode[] = ["messages-tuple", "tools"];
 
-/** Modes from which protocol events are made. */
+/** The modes from which protocol events are created. */
 const PROTOCOL_MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "custom", "tools"];
 
 /** Returns true if LangGraph must stream the chunks of subgraphs for this job. */
@@ -24,8 +27,8 @@ export function needsSubgraphs({ subgraphs, modes, events }: Job): boolean {
 }
 
 /**
- * Returns true if LangGraph must stream this mode. Some modes are needed although no client requested them: they tell the end of
- * subgraphs and of messages.
+ * Returns true if LangGraph must stream this mode. Some modes are needed although no client requested them, because
+ * they contain the end of subgraphs and of messages.
  */
 function isStreamed(mode: StreamMode, { modes, events }: Job): boolean {
   if (events !== undefined && events !== "none") {
@@ -40,13 +43,13 @@ function isStreamed(mode: StreamMode, { modes, events }: Job): boolean {
 
 const toGraphMode = (mode: StreamMode): string => (mode === "messages-tuple" ? "messages" : mode);
 
-/** What an attempt adds to the options of its job. */
+/** The options that an attempt adds to those of its job. */
 export interface AttemptStreamOptions {
   readonly signal: AbortSignal;
   readonly callbacks: readonly Callbacks[];
-  /** Members of `configurable`: what nodes find there, and the checkpoint to fork from. */
+  /** Members of `configurable` for the nodes of the attempt, and the checkpoint to fork from. */
   readonly configurable: Readonly<Record<string, unknown>>;
-  /** Absent where the graph was compiled with a store of its own. */
+  /** Absent if the graph was compiled with a store of its own. */
   readonly store?: JobStore;
 }
 
@@ -64,7 +67,8 @@ export function createStreamOptions(job: Job, attempt: AttemptStreamOptions): St
     // Values are always needed: the last ones are the run's result.
     streamMode: ["values", ...MODES.filter((mode) => isStreamed(mode, job)).map(toGraphMode)],
     subgraphs,
-    // Gives a short note of the checkpoint before each state. Version 3 changes messages and tools, which subgraphs come with here.
+    // Adds a short note of the checkpoint before each state. Version 3 changes messages and tools, which come with
+    // subgraphs.
     ...(hasProtocolEvents(job) ? { version: subgraphs ? "v2" : "v3" } : {}),
     configurable: { ...createConfigurable(job), ...attempt.configurable },
     context: job.context,
@@ -114,8 +118,8 @@ export async function readFork({ from, resumed, checkpoints }: Job): Promise<Jso
 }
 
 /**
- * In mode `messages`, LangGraph gives the same id to all messages without an id that one node returns, so only the last one
- * remains in the state. This handler runs before LangGraph's and gives each message its own id.
+ * Gives each message an id. In mode `messages`, LangGraph gives the same id to all messages without an id that one
+ * node returns, so only the last one would remain in the state. This handler runs before LangGraph's.
  */
 const messageIds: Callbacks = {
   handleChainEnd(outputs: unknown): void {

@@ -1,4 +1,4 @@
-/** Copies of graphs whose nodes, edges and subgraphs run in the tracker of their attempt. */
+/** Copies graphs so that their nodes, edges and subgraphs run in the tracker of their attempt. */
 import { copyWith, type Graph, isCompiled, type Node, type Runnable } from "./graph.ts";
 import {
   findCommandEdge,
@@ -11,13 +11,13 @@ import {
 } from "./langgraph-internals.ts";
 import type { NodeTracker } from "./node-tracker.ts";
 
-/** Where nodes find the tracker of their attempt, in `configurable`. */
+/** The member of `configurable` with the tracker of the attempt. */
 export const TRACKER_KEY = "__greenroom_tracker";
 
 const findTracker = (config: unknown): NodeTracker | undefined =>
   (config as NodeConfig | undefined)?.configurable?.[TRACKER_KEY] as NodeTracker | undefined;
 
-/** Created once for each graph, not for each run: engines optimize calls of objects that stay. */
+/** Cached for each graph, not created for each run: engines optimize calls of objects that stay. */
 const trackedGraphs = new WeakMap<Graph, Graph>();
 
 /** Returns a copy of the graph and its subgraphs whose nodes are run by the tracker in their config. */

@@ -14,7 +14,7 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
 export class Transformers {
   readonly #transformers: Transformer[] = [];
   readonly #channels: StreamChannel[] = [];
-  /** Shown at the end, by name. */
+  /** The results that are emitted at the end, by name. */
   readonly #results: [name: string, value: PromiseLike<unknown>][] = [];
   #createdEvents: ProtocolEvent[] = [];
   #namespace: readonly string[] = [];
@@ -31,7 +31,10 @@ export class Transformers {
     }
   }
 
-  /** The event, unless a transformer drops it, behind what transformers make of it. `data`: what the graph gave. */
+  /**
+   * Returns the event, unless a transformer drops it, after the events that transformers create from it. `data` is the
+   * graph's own value.
+   */
   process(event: ProtocolEvent, data: unknown): ProtocolEvent[] {
     const { method, namespace, node } = event;
     const params = { namespace, timestamp: Date.now(), ...(node === undefined ? {} : { node }), data };
@@ -40,7 +43,7 @@ export class Transformers {
     return isKept ? [...events, event] : events;
   }
 
-  /** The execution is over: what transformers show at the end. */
+  /** Ends the transformers. Returns the events with their results. */
   async end(): Promise<ProtocolEvent[]> {
     await Promise.allSettled(this.#transformers.map((transformer) => transformer.finalize?.()));
     for (const channel of this.#channels) channel._close();
@@ -74,7 +77,7 @@ export class Transformers {
     this.#createdEvents.push({ type: "event", method: "custom", namespace: this.#namespace, data });
   }
 
-  /** False if one of them drops it. All of them see it. */
+  /** Passes the event to all transformers. Returns false if one of them drops it. */
   #runTransformers(event: GraphEvent): boolean {
     const outerNamespace = this.#namespace;
     this.#namespace = event.params.namespace;
@@ -83,7 +86,7 @@ export class Transformers {
     return decisions.every((isKept) => isKept);
   }
 
-  /** An event that a transformer makes itself. */
+  /** Adds an event that a transformer creates itself. */
   #push(namespace: readonly string[], event: GraphEvent): void {
     if (!this.#runTransformers(event)) return;
     const { method, params } = event;

@@ -1,4 +1,4 @@
-/** State updates without a run. */
+/** Updates states without a run. */
 import type { Environment } from "../../lib/environment.ts";
 import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import {
@@ -21,7 +21,10 @@ import {
 } from "./saver.ts";
 import { type GraphConfig, toErrorMessage } from "./serialize.ts";
 
-/** Returns the last checkpoint of the namespace. Every error of LangGraph or of the graph becomes a StateRefused. */
+/**
+ * Applies updates in order. Returns the last checkpoint of the namespace. Throws a StateRefused for every error of
+ * LangGraph or of the graph.
+ */
 export async function updateState(
   graph: Graph,
   { thread_id, ns, checkpoint_id }: StateRef,
@@ -43,7 +46,7 @@ function toGraphUpdate(update: StateUpdate): { readonly values: unknown; readonl
   return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
 }
 
-/** The value that the node returns. */
+/** Returns the value that the node returns. */
 function toNodeValue({ values, command }: StateUpdate): unknown {
   const isList = Array.isArray(values) && values.length > 0 && values.every((entry) => isObject(entry));
   if (!isList && !command) return values;
@@ -52,7 +55,7 @@ function toNodeValue({ values, command }: StateUpdate): unknown {
   return nodeCommand(pairs.length > 0 ? { ...otherMembers, update: pairs } : otherMembers);
 }
 
-/** Channels with the values written to them. */
+/** Returns the channels of an update with the values written to them. */
 function toPairs(update: Json): [string, Json][] {
   if (isObject(update)) return Object.entries(update);
   if (!Array.isArray(update)) return [];
@@ -90,7 +93,10 @@ export class UpdateSaver extends Saver {
     });
   }
 
-  /** New versions of channels that finished tasks have changed: LangGraph applies their writes, but keeps the versions. */
+  /**
+   * Returns new versions of channels that finished tasks have changed: LangGraph applies their writes, but keeps the
+   * versions.
+   */
   #findMissingVersions(
     parent: StoredCheckpoint,
     { channel_values, channel_versions }: Checkpoint,

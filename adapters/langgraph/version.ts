@@ -1,11 +1,11 @@
-/** The LangGraph version of the graphs. LangGraph has it only in its package.json. */
+/** Reads the LangGraph version of the graphs. LangGraph has it only in its package.json. */
 import type { Graph } from "./graph.ts";
 
 /** Imports a module of the LangChain packages that the graphs use. */
 export type LoadModule = (specifier: string) => Promise<unknown>;
 type Class = abstract new (...args: never) => unknown;
 
-/** Undefined if it is unknown: the package cannot be read, or the graphs use another copy than the one found here. */
+/** Returns undefined if the package cannot be read, or if the graphs use another copy than the one found here. */
 export async function readLangGraphVersion(graphs: readonly Graph[], load: LoadModule): Promise<string | undefined> {
   try {
     const packageJson = (await load("@langchain/langgraph/package.json")) as {
@@ -24,8 +24,8 @@ const rethrow = (error: unknown): never => {
 };
 
 /**
- * Literal specifiers, so that a bundler includes the copies that the graphs use. `catch` makes bundlers accept a package
- * that is not installed.
+ * The imports with literal specifiers, so that a bundler includes the copies that the graphs use. `catch` makes
+ * bundlers accept a package that is not installed.
  */
 const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
   "@langchain/core/callbacks/manager": () => import("@langchain/core/callbacks/manager").catch(rethrow),
@@ -37,7 +37,7 @@ const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
     import("@langchain/langgraph/package.json", { with: { type: "json" } }).catch(rethrow),
 };
 
-/** Imports a package as the files in this folder do. */
+/** Imports a package as the files in this folder do. Throws for one that no file imports. */
 export async function importLangChain(specifier: string): Promise<unknown> {
   const load = MODULES[specifier];
   if (!load) throw new Error(`${specifier}: is not imported here`);

@@ -1,4 +1,4 @@
-/** One call of a hosted function: what it gets, and what becomes of what it emits, yields and returns. */
+/** An invocation of a hosted function: converts what the function emits, yields and returns to executor events. */
 import type {
   AgentSettings,
   ExecutorEvent,
@@ -16,11 +16,11 @@ import { copyJson, describeType, isPlainObject } from "./plain.ts";
 import { MessageDelta } from "./streams.ts";
 import type { DurableOperations } from "./verbs.ts";
 
-/** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
+/** The argument of an agent function: the job and a copy of the current state. The function may change the copy. */
 export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, DurableOperations {
-  /** The thread's values with this run's input or `command.update` applied. */
+  /** The thread's values after the input or the `command.update` of this run. */
   readonly state: JsonObject;
-  /** `state.messages` in wire form (`{type, content, id, …}`); `[]` where there are none. */
+  /** `state.messages` in wire form (`{type, content, id, …}`). `[]` if there are none. */
   readonly messages: JsonObject[];
   /**
    * Aborts when the run must stop. The reason is `cancelled`, `rolled_back`, `timed_out`, `shutting_down`, `lease_lost`, or
@@ -33,8 +33,9 @@ export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, Du
   /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
   spend(usage: Spending): void;
   /**
-   * Pauses the run for an answer: `yield job.interrupt(value)`, or return it. The run ends and the thread is interrupted.
-   * The run that resumes it calls the function again from its start, with the answer in `command.resume` and the stored state.
+   * Pauses the run until a client resumes it: `yield job.interrupt(value)`, or return it. The run ends and the thread
+   * is interrupted. The run that resumes it calls the function again from its start, with the resume value in
+   * `command.resume` and the stored state.
    */
   interrupt(value: unknown): object;
 }
@@ -58,7 +59,7 @@ export type AgentFunction = (job: FunctionJob) => unknown;
 /** A function with its settings. */
 export interface AgentDefinition extends AgentSettings {
   readonly agent: AgentFunction;
-  /** Durable functions: refuse to continue a call whose journal has another order of steps. Default false. */
+  /** If true, a durable call fails when its journal has another order of operations. Default false. */
   readonly strict?: boolean;
 }
 
@@ -70,17 +71,17 @@ export class InterruptSignal {
   }
 }
 
-/** A message that is being written. */
+/** A message that the function is writing token by token. Journal entries store it. */
 interface StreamedReply {
   readonly id: string;
   text: string;
-  /** What it has beside its text. */
+  /** The members of the message beside its text, such as tool calls. */
   more?: JsonObject;
 }
 
 export interface FunctionInvocationOptions {
   readonly job: Job;
-  /** The state with which the function is called, and its step. */
+  /** The state with which the function is called, and the number of its step. */
   readonly values: JsonObject;
   readonly step: number;
   readonly uuid: () => string;
@@ -88,36 +89,32 @@ export interface FunctionInvocationOptions {
   readonly resumedTasks: readonly Task[];
 }
 
-/** One call of the function. It holds the state while the function runs. */
+/** Holds the state while the function runs, and converts its values to events. */
 export class FunctionInvocation {
   readonly #job: Job;
-  /** The tasks whose interrupts the run answers. */
   readonly #resumedTasks: readonly Task[];
   readonly #name: string;
   readonly #uuid: () => string;
   readonly #id: string;
   #values: JsonObject;
-  /** Makes the frames that show this call. */
   readonly frames: InvocationFrames;
-  /** The state with which the function was called. */
   readonly initialValues: JsonObject;
-  /** The message that is being written. */
   reply: StreamedReply | null = null;
-  /** How many values the function has yielded. */
+  /** The number of values that the function has yielded. */
   yieldedCount = 0;
-  /** How many calls of `spend` outside of steps the function has made, and how many of them were reported before this attempt. */
+  /** The number of `spend` calls outside of steps, and how many of them were reported before this attempt. */
   usageCount = 0;
   reportedUsageCount = 0;
-  /** A state of this call was put. */
   hasEmittedState = false;
-  /** The open call of a durable function, and its number of entries. */
+  /** The durable call of the function, and its journal entries. Null before the function uses a durable operation. */
   durableCall: { readonly call_id: string; readonly entries: { readonly length: number } } | null = null;
-  // With the step that waits.
+  // The position of the pending step.
   #stepPosition: StateEvent["call"];
   readonly #updates: JsonObject[] = [];
-  // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
+  // True if the last step is not committed: only when the function yields again, or pauses, has the graph finished with
+  // it.
   #isStepPending = false;
-  // What shows the next state.
+  // The frames that are emitted with the next state.
   #stateFrames: StreamEvent[] = [];
 
   constructor({ job, values, step, uuid, resumedTasks }: FunctionInvocationOptions) {
@@ -146,7 +143,10 @@ export class FunctionInvocation {
     ];
   }
 
-  /** Takes a yielded or returned value. */
+  /**
+   * Returns the events of a yielded or returned value. Throws a TypeError if it is no string, plain object or
+   * interrupt.
+   */
   handleValue(value: unknown): ExecutorEvent[] {
     this.yieldedCount++;
     if (typeof value === "string") return this.#handleToken(value);
@@ -159,7 +159,10 @@ export class FunctionInvocation {
 
   hasPendingStep = (): boolean => this.#isStepPending;
 
-  /** Takes emitted data: it follows what shows the step that waits. */
+  /**
+   * Returns the frames of emitted data. While a step is pending, holds them back so that they follow the frames of the
+   * step.
+   */
   emit(data: Json): StreamEvent[] {
     const frames = this.frames.createFrames("custom", data);
     if (!this.#isStepPending) return frames;
@@ -167,12 +170,15 @@ export class FunctionInvocation {
     return [];
   }
 
-  /** Ends the step that waits. The function works on the next one, so a failure there keeps this one. */
+  /**
+   * Returns the state event of the pending step, if there is one. A later failure of the function does not undo this
+   * step.
+   */
   commitStep(): ExecutorEvent[] {
     return this.#isStepPending ? [this.createStateEvent([this.#name], [])] : [];
   }
 
-  /** Takes the returned value and ends the call. */
+  /** Returns the events of the returned value and of the end of the invocation. */
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.handleValue(value);
     events.push(...this.completeReply());
@@ -191,19 +197,19 @@ export class FunctionInvocation {
     return this.pauseWithInterrupts([{ id: this.#job.run_id.replaceAll("-", ""), value }], this.#id);
   }
 
-  /** Ends the run with interrupts of one task. */
+  /** Returns the events that end the run with interrupts of one task. */
   pauseWithInterrupts(interrupts: readonly Interrupt[], task_id: string): ExecutorEvent[] {
     const events = this.completeReply();
     this.#stateFrames.push(...createInterruptFrames(this.#job, interrupts), ...this.#createTaskEndFrames(interrupts));
     return [...events, this.createStateEvent([this.#name], [createTask(task_id, this.#name, { interrupts })])];
   }
 
-  /** A token of a message that a step writes. */
+  /** Returns the events of a token of a message that a step streams. */
   streamStepToken(id: string, text: string): ExecutorEvent[] {
     return [...this.commitStep(), ...this.frames.createChunkFrames(id, { content: text })];
   }
 
-  /** The message that a step has written becomes part of the state. */
+  /** Returns the events that add a message of a step to the state. */
   addStepMessage(message: JsonObject): ExecutorEvent[] {
     return [
       ...this.completeReply(),
@@ -227,7 +233,10 @@ export class FunctionInvocation {
     ];
   }
 
-  /** Reports usage, unless an earlier attempt or run of the call has. Work of a step is executed once, so it is always new. */
+  /**
+   * Returns a usage event, or nothing if an earlier attempt or run has reported this usage. Steps run once, so their
+   * usage is always new.
+   */
   reportUsage({ usage, in_step }: { readonly usage: Spending; readonly in_step: boolean }): ExecutorEvent[] {
     if (in_step) return [{ type: "usage", ...usage }];
     this.usageCount++;
@@ -240,7 +249,7 @@ export class FunctionInvocation {
     return this.#streamReplyPart(this.reply, { content: text });
   }
 
-  /** A call of a tool, or the end of a message. */
+  /** Adds a tool call or the end of a message to the open reply. */
   #handleDelta({ chunk, members }: MessageDelta): ExecutorEvent[] {
     this.reply ??= { id: this.#uuid(), text: "" };
     this.reply.more = { ...this.reply.more, ...members };
@@ -289,7 +298,7 @@ export class FunctionInvocation {
     return events;
   }
 
-  /** The current state, with what shows it. */
+  /** Returns a state event with the frames that were held back for it. */
   createStateEvent(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
     const values = this.#values;
     const frames = this.#stateFrames;
@@ -304,7 +313,7 @@ export class FunctionInvocation {
 
   #getPosition(): StateEvent["call"] {
     const { durableCall, yieldedCount } = this;
-    // The value that is being taken counts.
+    // The value that is being handled counts.
     return durableCall
       ? { call_id: durableCall.call_id, at: durableCall.entries.length, yielded: yieldedCount }
       : undefined;

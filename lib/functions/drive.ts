@@ -1,4 +1,4 @@
-/** Calls a function and passes on what it yields, emits and returns. */
+/** Calls a function and yields what it yields, emits and returns. */
 import type { Spending } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
@@ -13,19 +13,19 @@ export type FunctionEvent =
   | { readonly kind: "effect"; readonly run: () => Coroutine; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
-/** What a function emits while it executes, and what its steps do. */
+/** The queue of what a function emits while it runs, and of the effects of its durable operations. */
 export class FunctionEventQueue {
   readonly events: FunctionEvent[] = [];
   wake = (): void => {};
-  /** The run is suspended: the engine no longer waits for the function. */
+  /** True once the run is suspended. The engine no longer waits for the function. */
   isSuspended = false;
 
-  /** Whether the code that calls this is in a step. Set once steps can be told from other code. */
+  /** Returns true if the caller runs inside a step. Replaced once the step context is loaded. */
   isInStep = (): boolean => false;
 
   readonly reportUsage = (usage: Spending): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: this.isInStep() });
-  /** For what a step has returned. */
+  /** Reports usage of a model stream that a step has returned. */
   readonly reportStepUsage = (usage: Spending): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: true });
 
@@ -34,7 +34,7 @@ export class FunctionEventQueue {
     this.wake();
   }
 
-  /** Resolves when something was pushed, or something else has happened. */
+  /** Resolves at the next push, or when something else wakes the driver. */
   wait(): Promise<void> {
     return new Promise((resolve) => {
       this.wake = resolve;
@@ -44,7 +44,7 @@ export class FunctionEventQueue {
 
 const WAITING: FunctionEvent = { kind: "waiting" };
 
-/** What a function does, and promises that something more happens. */
+/** Yields events of the function, and promises to await before the next one. */
 type FunctionCoroutine<Result = void> = Generator<FunctionEvent | Promise<void>, Result, void>;
 
 const isPromise = (value: unknown): value is PromiseLike<unknown> =>
@@ -52,12 +52,12 @@ const isPromise = (value: unknown): value is PromiseLike<unknown> =>
   (typeof value === "object" || typeof value === "function") &&
   typeof (value as { readonly then?: unknown }).then === "function";
 
-/** A call of a function, which gets the given job with more members. */
+/** The options of one call of a function. The driver adds members to the job. */
 export interface FunctionDriverOptions {
   readonly agent: AgentFunction;
   readonly job: Omit<FunctionJob, "emit" | "interrupt" | "spend">;
   readonly signal: AbortSignal;
-  /** Calls back in the next tick of the event loop, if the function must not wait longer for what it has shown. */
+  /** Calls back in the next tick of the event loop if held-back frames must be emitted then; else does nothing. */
   readonly onNextTick: (then: () => void) => void;
   readonly eventQueue: FunctionEventQueue;
 }
@@ -69,7 +69,6 @@ export class FunctionDriver {
   readonly #onNextTick: (then: () => void) => void;
   readonly #eventQueue: FunctionEventQueue;
   #iterator: AsyncIterator<unknown> | undefined;
-  /** The function has called `interrupt`. */
   hasCalledInterrupt = false;
 
   constructor({ agent, job, signal, onNextTick, eventQueue }: FunctionDriverOptions) {
@@ -86,8 +85,8 @@ export class FunctionDriver {
   }
 
   /**
-   * Calls the function. The last item is its return value or its interrupt; `waiting` means that it still executes one tick of
-   * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
+   * Calls the function. The last event has its return value or its interrupt. `waiting` means that the function still runs one tick
+   * of the event loop after it was resumed. Throws what the function throws or, once it has stopped, the reason of the signal.
    */
   *run(): FunctionCoroutine {
     const eventQueue = this.#eventQueue;
@@ -125,7 +124,7 @@ export class FunctionDriver {
     }
   }
 
-  /** One step of the function: yields what it emits meanwhile, then returns or throws what it does. */
+  /** Runs `work` and yields what the function emits until it has settled. Returns or throws its result. */
   *#runUntilSettled(work: () => unknown): FunctionCoroutine<unknown> {
     const signal = this.#signal;
     const eventQueue = this.#eventQueue;
@@ -162,14 +161,17 @@ export class FunctionDriver {
         yield WAITING;
       } else yield eventQueue.wait();
     }
-    // An aborted function may still be at work: the thread must not go on before it has stopped.
+    // An aborted function may still be running: the thread must not continue before it has stopped.
     while (!isDone) yield eventQueue.wait();
     signal.throwIfAborted();
     if (hasFailed) throw result;
     return result;
   }
 
-  /** Call it once the function is not driven any more. Its cleanup belongs to the run. */
+  /**
+   * Ends the iterator of the function, unless the run is suspended. Returns a promise if that takes time. Call it
+   * after `run` has ended.
+   */
   close(): Promise<unknown> | undefined {
     this.#signal.removeEventListener("abort", this);
     const iterator = this.#iterator;

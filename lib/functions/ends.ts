@@ -1,9 +1,12 @@
-/** How an attempt ends before its function does. */
+/** Ends an attempt whose function only waits. */
 import type { JournalWriterOptions } from "./entries.ts";
 import type { Replay } from "./replay.ts";
 import type { PendingWaits } from "./waits.ts";
 
-/** Suspends the run, or ends it for the open asks, unless something happens before the driver comes to it. */
+/**
+ * Suspends the run, or ends it with the interrupts of pending asks. Does nothing if an operation settles before the
+ * driver runs this effect.
+ */
 export function endAttempt(
   { call, journal, eventQueue }: JournalWriterOptions,
   waits: PendingWaits,

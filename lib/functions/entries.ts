@@ -1,4 +1,4 @@
-/** Entries of the journal: how they are stored with what the function has shown, and how verbs wait for that. */
+/** Appends journal entries and commits them together with the output of the function. */
 import type { ExecutorEvent, Interrupt } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import type { JournalEntry, OpenJournal } from "../executor/journal.ts";
@@ -16,7 +16,7 @@ export interface JournalWriterOptions {
   readonly signal: AbortSignal;
 }
 
-/** The phases after which the verb goes on. */
+/** The phases of entries that do not settle their operation. */
 const UNSETTLED_PHASES: ReadonlySet<JournalEntry["phase"]> = new Set(["begun", "failed", "dropped"]);
 
 type EntryMembers = Pick<JournalEntry, "phase"> & Partial<JournalEntry>;
@@ -33,7 +33,7 @@ export class JournalWriter {
     this.#waits = waits;
   }
 
-  /** A promise that rejects when the run must stop. */
+  /** Returns a promise that also rejects when the run must stop. */
   rejectOnStop<Value>(
     start: (resolve: (value: Value) => void, reject: (reason: unknown) => void) => void,
   ): Promise<Value> {
@@ -43,13 +43,13 @@ export class JournalWriter {
     return promise.finally(() => this.#rejecters.delete(reject));
   }
 
-  /** Waits until a time; null: until the run stops. `ask`: what clients are asked meanwhile. */
+  /** Waits until a time, or until the run stops if it is null. `ask` is the interrupt that clients see meanwhile. */
   waitUntil(operation: OperationUse, until: number | null, ask?: Interrupt): Promise<void> {
     const askMember = ask ? { ask } : {};
     return this.rejectOnStop<void>((resolve) => this.#waits.add({ operation, until, onDue: resolve, ...askMember }));
   }
 
-  /** The stored result of a verb, in its turn. */
+  /** Resolves with the stored result of an operation, in the order of the journal. */
   deliverResult<Value>(outcome: NonNullable<RecordedOperation["result"]>, operation: OperationUse): Promise<Value> {
     const endWork = this.#waits.beginWork();
     return this.rejectOnStop<Value>((resolve, reject) =>
@@ -57,7 +57,7 @@ export class JournalWriter {
     ).finally(endWork);
   }
 
-  /** What the driver does between the values of the function. */
+  /** Runs a coroutine in the driver, between the values of the function. Resolves with its result. */
   runEffect<Value>(run: () => Coroutine<Value>): Promise<Value> {
     const endWork = this.#waits.beginWork();
     return this.rejectOnStop((resolve, reject) => {
@@ -76,7 +76,10 @@ export class JournalWriter {
     });
   }
 
-  /** Stores an entry with all that was shown before it; resolves when that is committed. */
+  /**
+   * Appends an entry and commits it with all output before it. Resolves once that is stored. `message` is added to the
+   * state first.
+   */
   async append(operation: OperationUse, members: EntryMembers, message?: JsonObject): Promise<JournalEntry> {
     const { call, journal, signal } = this.#options;
     const { kind, name, occurrence } = operation;
@@ -85,13 +88,14 @@ export class JournalWriter {
     try {
       const { entry, committed } = await this.runEffect(function* () {
         signal.throwIfAborted();
-        // A stop from here on comes too late for all of it: without its states, the entry would say that they are stored.
+        // A stop after this point is too late for all of it: without its states, the entry would claim that they are
+        // stored.
         if (message) yield* toAtomicEvents(call.addStepMessage(message));
         yield* toAtomicEvents(call.commitStep());
         const position = replay.createPosition();
         const entry = journal.append({ kind, name, occurrence, call: operation.call, position, ...members });
         if (kind === "step" && members.phase !== "failed") yield* createStepEndFrames(call, journal.call_id, entry);
-        // The next event is taken while this one is stored. A stop may leave it without anyone who waits.
+        // The driver continues during the commit. After a stop nobody may await the promise.
         const committed = journal.commit();
         committed.catch(() => {});
         return { entry, committed };
@@ -104,7 +108,7 @@ export class JournalWriter {
     }
   }
 
-  /** The run must stop: everything that waits here rejects. */
+  /** Rejects every promise that waits here, because the run must stop. */
   reject(reason: unknown): void {
     for (const reject of [...this.#rejecters]) reject(reason);
   }
@@ -113,7 +117,7 @@ export class JournalWriter {
 const toAtomicEvents = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
   events.map((event) => (event.type === "state" ? { ...event, unbroken: true } : event));
 
-/** Shows that a step starts, in mode `tasks`. */
+/** Emits the start of a step in mode `tasks`. */
 export function* emitStepStart(
   call: FunctionInvocation,
   call_id: string,

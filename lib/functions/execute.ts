@@ -1,4 +1,4 @@
-/** Attempts of runs on functions: the state before the call, the call, and what it yields. */
+/** Runs an attempt of a run on a function: prepares the state, calls the function and converts what it yields. */
 import type { Environment } from "../environment.ts";
 import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
@@ -17,7 +17,7 @@ import type { DurableOperations } from "./verbs.ts";
 const LOST_INTERRUPT =
   "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
 
-/** One attempt of a run on a function. */
+/** Yields the events of one attempt of a run on a function. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the life of one call, in its order
 export function* execute(
@@ -48,7 +48,7 @@ export function* execute(
   const eventQueue = new FunctionEventQueue();
   let runtime: DurableOperationsRuntime | undefined;
   let functionJob = createFunctionJob(job, head, initialState.values, signal);
-  /** Opens the call that the run continues, or a new one; false if it is gone. */
+  /** Opens the durable call that the run continues, or a new one. Resolves to false if it no longer exists. */
   const startRuntime = async (continuedCall: ContinuedCall | null): Promise<boolean> => {
     const { openDurableCall } = await import("./open-call.ts");
     const hasStoredState = job.resumed || initialState.events.some(({ type }) => type === "state");
@@ -69,7 +69,7 @@ export function* execute(
   };
   const continuedCall = findContinuedCall(job, head);
   if (continuedCall && !(yield startRuntime(continuedCall)) && job.journal?.call_id) {
-    // The call that the run was made for has gone on, or has ended.
+    // The durable call of this run has continued without it, or has ended.
     yield toStateEvent(head);
     return;
   }
@@ -81,7 +81,7 @@ export function* execute(
         (runtime as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>)[name]?.(...args);
       if (!runtime) loading ??= startRuntime(null);
       const promise = Promise.resolve(loading && !runtime ? loading.then(callOperation) : callOperation());
-      // A function may be stopped while it does not await this.
+      // The function may be stopped while it does not await this promise.
       promise.catch(() => {});
       return promise;
     };
@@ -93,7 +93,7 @@ export function* execute(
   } as unknown as DurableOperations;
   yield* call.start();
   try {
-    // Tokens come fast: the extra tick of the event loop is needed only while a step is held back.
+    // Tokens come fast: the extra tick of the event loop is needed only while a step is pending.
     const onNextTick = (then: () => void): void => (call.hasPendingStep() ? defer(then) : undefined);
     const driver = new FunctionDriver({
       agent,
@@ -144,7 +144,7 @@ function toEvents(
   return call.commitStep();
 }
 
-/** The call of a durable function that the run continues; null where it starts a new one. */
+/** Returns the durable call that the run continues; null if it starts a new one. */
 function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall | null {
   const { journal, command, input, graph_id } = job;
   if (journal?.call_id) return { call_id: journal.call_id };
@@ -152,7 +152,7 @@ function findContinuedCall(job: Job, { call, next }: ThreadHead): ContinuedCall 
   return call && !startsNewCall && !job.resumed && next.includes(graph_id) ? call : null;
 }
 
-/** The state once more, with the call that it waits in. */
+/** Repeats the state of the head, with the durable call that waits in it. */
 const toStateEvent = ({ values, next, tasks, call }: ThreadHead): StateEvent => ({
   ...{ type: "state", values, next, tasks },
   ...(call ? { call } : {}),
@@ -162,11 +162,14 @@ interface InitialState {
   readonly events: readonly ExecutorEvent[];
   readonly values: JsonObject;
   readonly step: number;
-  /** False: the run ends without a call of the function. */
+  /** False if the run ends without a call of the function. */
   readonly callsFunction: boolean;
 }
 
-/** Applies the input or the command of a run to the thread's state. */
+/**
+ * Applies the input or the command of a run to the state of the thread. Throws for resume values and `goto` that do
+ * not fit.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a command, and then its effects
 function createInitialState(job: Job, head: ThreadHead, uuid: () => string): InitialState {
   const { command, graph_id: name } = job;
@@ -174,7 +177,7 @@ function createInitialState(job: Job, head: ThreadHead, uuid: () => string): Ini
   const breakpoint = job.interrupt_before === "*" || job.interrupt_before.includes(name);
 
   if (job.resumed && !head.next.includes(START)) {
-    // An earlier attempt has applied the input. If it had reached its end too, only the last events are missing.
+    // An earlier attempt has applied the input. If that attempt had also ended, only the last events are missing.
     const { values, step, next, tasks } = head;
     const frames = createFrames(job, "values", values);
     const pendingTasks = tasks.filter((task) => task.error === null);
@@ -199,7 +202,7 @@ function createInitialState(job: Job, head: ThreadHead, uuid: () => string): Ini
     for (const target of targets)
       if (target.node === name && target.input !== null) changes.push(toStateUpdate(target.input));
   }
-  // A copy, because the function receives the job's own objects and may change them.
+  // The function receives these objects and may change them, so the job's own objects are copied.
   const changeCopies = changes.map((change) => copyJson(change, "input") as JsonObject);
   const values = applyUpdates(
     head.values,
@@ -250,7 +253,10 @@ function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signa
   return Object.assign(jobMembers, { command, state, messages: messagesOf(state) as JsonObject[], signal });
 }
 
-/** Answers may be a map by interrupt id. A function has one interrupt, so it gets the answer to that one, or none. */
+/**
+ * Reduces a map of resume values to the value for the interrupt of the function. Without such a value, `resume` is
+ * removed.
+ */
 function normalizeCommand(command: Command, ids: readonly string[]): Command {
   const { resume, ...commandWithoutResume } = command;
   const resumeMap = resume === undefined ? null : answersById(resume, new Set(ids));

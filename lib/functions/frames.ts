@@ -1,4 +1,4 @@
-/** The frames that show a call in the stream modes of its run. */
+/** Creates the frames of a function invocation in the stream modes of its run. */
 import type { Interrupt, Job, StreamEvent, StreamMode } from "../executor/contract.ts";
 import { messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -12,11 +12,11 @@ export function createInterruptFrames(job: Job, interrupts: readonly Interrupt[]
   return [...createFrames(job, "values", data), ...createFrames(job, "updates", data)];
 }
 
-/** Makes the frames of one call. It counts the steps, because messages and events name theirs. */
+/** Creates the frames of one invocation. Counts the steps, because messages and events carry their step number. */
 export class InvocationFrames {
   readonly #job: Job;
   #step: number;
-  /** That of this step, once a frame has it: every token carries it. */
+  /** The metadata of this step. Cached, because every token carries it. */
   #stepMetadata: JsonObject | null = null;
 
   constructor(job: Job, step: number) {
@@ -38,24 +38,24 @@ export class InvocationFrames {
     return createFrames(this.#job, mode, data);
   }
 
-  /** A part of a message that is being written. */
+  /** Returns the frames of a message chunk. */
   createChunkFrames(id: string, content: JsonObject): StreamEvent[] {
     const chunk: JsonObject = { type: "AIMessageChunk", ...content, id };
-    // As LangGraph: the event comes first, with this member, which AG-UI's bridge reads.
+    // The order is LangGraph's: the event comes first, with `response_metadata`, which the AG-UI bridge reads.
     return [
       ...this.createEventFrames("on_chat_model_stream", { chunk: { ...chunk, response_metadata: {} } }, id),
       ...this.createFrames("messages-tuple", [chunk, this.#metadata]),
     ];
   }
 
-  /** Marks the streamed message as complete for mode `messages`, before anything else is streamed. */
+  /** Marks the streamed message as complete in mode `messages`. Must precede all other frames. */
   createCompletedFrames(update: JsonObject, id: string): StreamEvent[] {
     if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const completedMessages = update.messages.filter((message) => isObject(message) && message.id === id);
     return [{ type: "stream", mode: "messages", data: completedMessages }];
   }
 
-  /** Messages of an update that were not streamed as tokens. */
+  /** Returns frames for the messages of an update that were not streamed as tokens. */
   createMessageFrames(before: JsonObject, update: JsonObject, streamedId: string | undefined): StreamEvent[] {
     if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const newMessages = new Map<Json | undefined, Json>();
@@ -69,7 +69,7 @@ export class InvocationFrames {
     );
   }
 
-  /** An event of mode `events`. `inner`: the id of the message that it is about. */
+  /** Returns the frame of an event in mode `events`. `messageId` is set if the event is about a message. */
   createEventFrames(event: string, data: JsonObject, messageId?: string): StreamEvent[] {
     if (!this.#job.modes.has("events")) return [];
     const { run_id } = this.#job;

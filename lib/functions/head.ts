@@ -1,4 +1,4 @@
-/** The state that a function continues from. */
+/** Reads the state that a function continues from. */
 import type { Job, StateEvent, StoredCheckpoint, Task } from "../executor/contract.ts";
 import type { Coroutine } from "../executor/coroutine.ts";
 import { FOREIGN_STATE, recordedParts, valuesOf } from "../executor/recorded-states.ts";
@@ -6,10 +6,10 @@ import { isObject, type JsonObject } from "../json.ts";
 import type { FunctionJob } from "./call.ts";
 import type { DurableOperations } from "./verbs.ts";
 
-/** What the driver adds nothing to yet. */
+/** The job of a function before the driver adds its methods. */
 export type BaseFunctionJob = Omit<FunctionJob, "emit" | "interrupt" | "spend" | keyof DurableOperations>;
 
-/** A call that goes on; `at`: as it was with so many entries. */
+/** A durable call that continues. `at` limits its journal to that many entries. */
 export interface ContinuedCall {
   readonly call_id: string;
   readonly at?: number;
@@ -19,13 +19,13 @@ export interface ThreadHead {
   readonly values: JsonObject;
   readonly next: readonly string[];
   readonly tasks: readonly Task[];
-  /** The number of this state; −2 without one, so that the first state gets −1. */
+  /** The step number of this state; −2 without a state, so that the first state gets −1. */
   readonly step: number;
-  /** The ids of the interrupts that the run answers, or of those that are open. */
+  /** The ids of the interrupts that the run resumes or, without targets, of those that are pending. */
   readonly interrupt_ids: readonly string[];
-  /** The tasks whose interrupts the run answers, but those of asks: an answer to these is an entry of a journal. */
+  /** The tasks whose interrupts the run resumes. Asks are not among them: the journal stores their resume values. */
   readonly resumedTasks: readonly Task[];
-  /** The open call of a durable function. */
+  /** The active durable call. */
   readonly call: StateEvent["call"];
 }
 

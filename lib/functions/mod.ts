@@ -12,7 +12,7 @@ type Execute = typeof import("./execute.ts").execute;
 let execute: Execute | undefined;
 
 /**
- * An executor of plain functions; each is a graph with one node, both named by its key.
+ * Creates an executor of plain functions; each is a graph with one node, both named by its key.
  *
  * - Input that is an object updates the state as a yielded object does, except that a string in `messages` is a `human`
  *   message; any other input becomes the value `input` of the state. Without input and command the function is called on the state as it is.
@@ -66,7 +66,10 @@ export function fromFunctions(agents: Readonly<Record<string, AgentFunction | Ag
   };
 }
 
-/** Loaded with the first run: deployments of graphs do not need it. Later runs are executed without this generator around theirs. */
+/**
+ * Loads `execute` with the first run, because deployments of graphs do not need it. Later runs call it without this
+ * generator.
+ */
 const loadAndExecute: Execute = function* (definition, job, signal, environment) {
   if (!definition) throw new Error(`No function is named ${job.graph_id}`);
   execute ??= ((yield import("./execute.ts")) as { readonly execute: Execute }).execute;

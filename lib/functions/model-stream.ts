@@ -1,14 +1,17 @@
-/** The parts of the AI SDK's `streamText` as messages. Loaded by the first function that returns one. */
+/** Converts the parts of the AI SDK's `streamText` to messages. Loaded when a function first returns such a stream. */
 import type { Spending } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
 
 /** A part of `fullStream`. */
 export type StreamPart = Readonly<Record<string, unknown>> & { readonly type?: unknown };
 
-/** Makes a part of the message that is being written: what its readers see, and members of the whole message. */
+/** Creates an addition to the open message: the chunk that subscribers get, and members of the whole message. */
 export type CreateMessageDelta = (chunk: JsonObject | null, members: JsonObject) => unknown;
 
-/** Texts, calls and results of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the model's error. */
+/**
+ * Yields texts, tool calls and tool results of an AI SDK stream (`textDelta` is that of `streamObject`). Throws the
+ * model's error.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each type of part
 export async function* readModelStream(
   parts: AsyncIterable<StreamPart>,
@@ -41,7 +44,7 @@ export async function* readModelStream(
     } else if (type === "finish-step") {
       const members = reportStepUsage(part, reportUsage);
       if (isMessageOpen) yield createDelta(null, members);
-      // The message first, and the results in the order of its calls, whichever tool was faster.
+      // The message precedes its tool results, which follow the order of the calls, whichever tool was faster.
       if (isMessageOpen) yield {};
       const ids = toolCalls.map(({ id }) => id);
       results.sort((first, second) => ids.indexOf(first.tool_call_id) - ids.indexOf(second.tool_call_id));
@@ -53,7 +56,7 @@ export async function* readModelStream(
   }
 }
 
-/** Counts the tokens of a step. Returns them for its message. */
+/** Reports the tokens of a model step, and returns them as members of its message. */
 function reportStepUsage({ usage, response }: StreamPart, reportUsage: (usage: Spending) => void): JsonObject {
   const { inputTokens, outputTokens } = (usage ?? {}) as {
     readonly inputTokens?: number;

@@ -1,4 +1,4 @@
-/** Opens the call of a durable function: its code is loaded when a function first uses a verb, or continues a call. */
+/** Opens the durable call of a function. Loaded when a function first uses a durable operation, or continues a call. */
 import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
 import type { CallOrigin, JournalEntry, OpenJournal } from "../executor/journal.ts";
@@ -19,14 +19,14 @@ interface DurableCallRequest {
   readonly signal: AbortSignal;
   readonly strict: boolean;
   readonly environment: Environment;
-  /** The job as the function gets it in a new call. */
+  /** The job that the function gets in a new call. */
   readonly functionJob: BaseFunctionJob;
   readonly continuedCall: ContinuedCall | null;
-  /** The run has put a state. */
+  /** True if the run has stored a state. */
   readonly hasStoredState: boolean;
 }
 
-/** Null: the call that the run continues is gone. */
+/** Opens the durable call that the run starts or continues. Returns null if the call to continue no longer exists. */
 export async function openDurableCall(
   request: DurableCallRequest,
 ): Promise<{ readonly runtime: DurableOperationsRuntime; readonly functionJob: BaseFunctionJob } | null> {
@@ -37,7 +37,7 @@ export async function openDurableCall(
   if (continuedCall && !job.resumed) await recordAnswers(request, journal);
   const yielded = head.call?.yielded ?? 0;
   const runtime = await DurableOperationsRuntime.open({ ...request, journal, yielded, isNew: !continuedCall });
-  // The next attempt continues from a state of this run.
+  // The next attempt must continue from a state of this run.
   eventQueue.push({
     kind: "effect",
     *run() {
@@ -49,7 +49,7 @@ export async function openDurableCall(
   return { runtime, functionJob: continuedCall ? continuedJob(functionJob, journal.origin) : functionJob };
 }
 
-/** An earlier attempt had paused the call, and the end of its run was not stored. */
+/** Pauses a call again that an earlier attempt had paused, because the end of the run was not stored. */
 export async function restorePause({ journal }: Job, { call_id }: ContinuedCall): Promise<void> {
   const paused = await journal?.open({ call_id }, () => {
     throw new Error("A call that was paused has begun");
@@ -57,7 +57,7 @@ export async function restorePause({ journal }: Job, { call_id }: ContinuedCall)
   await paused?.pauseAgain();
 }
 
-/** What the function gets in every attempt; the user is that of the run. */
+/** Returns the input that every attempt of the call gets. Omits the user, which is that of the run. */
 function createCallInput({ input, context, config, metadata }: Job, call: FunctionInvocation): CallOrigin {
   const {
     langgraph_auth_user: _user,
@@ -72,7 +72,10 @@ function createCallInput({ input, context, config, metadata }: Job, call: Functi
   return { input: input ?? null, values, context, config: storedConfig, metadata };
 }
 
-/** Stores the answers that the run brings: each settles its ask. */
+/**
+ * Appends the resume values of the run to the journal: each settles its ask. Logs a warning for one that does not fit
+ * the schema.
+ */
 async function recordAnswers({ job, head, environment }: DurableCallRequest, journal: OpenJournal): Promise<void> {
   const resume = job.command?.resume;
   if (resume === undefined) return;
@@ -103,7 +106,7 @@ async function recordAnswers({ job, head, environment }: DurableCallRequest, jou
 
 const formatEntryKey = ({ name, occurrence }: JournalEntry): string => `${occurrence} ${name}`;
 
-/** The job of a call: what its start had, for the user of this run. */
+/** Returns the job with the input of the durable call and the user of this run. */
 function continuedJob(
   functionJob: BaseFunctionJob,
   { input, values, context, config, metadata }: CallOrigin,

@@ -1,17 +1,17 @@
-/** Values of functions: copies of JSON, and what they are called in errors. */
+/** Copies values of functions as JSON, and describes their types in errors. */
 import { copyPlainJson, type Json } from "../json.ts";
 
 /**
- * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
- * Any other value throws an error that names its path.
+ * Returns a deep copy of a JSON value. Converts objects with `toJSON` (dates, LangChain messages) and omits undefined
+ * members. Throws a TypeError that names the path of any other value.
  */
 export function copyJson(value: unknown, path: string): Json {
   return copyPlainJson(value) ?? copyAtPath(value, { name: path, parent: null, object: undefined });
 }
 
-/** Where a value is: its text is made only for an error. `holds`: the object there, whose members are copied. */
+/** The path of a value, formatted only for an error. `object` is the value if its members are being copied. */
 interface JsonPath {
-  /** Null: in the place above, whose object has become it by `toJSON`. */
+  /** Null for the result of `toJSON` of the parent's object. */
   readonly name: string | number | null;
   readonly parent: JsonPath | null;
   object: object | undefined;
@@ -43,7 +43,7 @@ function copyAtPath(value: unknown, path: JsonPath): Json {
   return Object.fromEntries(members);
 }
 
-/** An object made by a literal, in any realm, or one without a prototype. */
+/** Returns true for object literals of any realm and for objects without a prototype. */
 export function isPlainObject(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype = Object.getPrototypeOf(value) as object | null;

@@ -1,4 +1,4 @@
-/** What the journal of a call has: the uses of verbs that are stored, and how far the function had come. */
+/** Replays the journal of a durable call: which operations have results, and how far the function had come. */
 import type { Environment } from "../environment.ts";
 import type { CallPosition, JournalEntry, OpenJournal, StepKind } from "../executor/journal.ts";
 import { labelOf } from "../executor/step-names.ts";
@@ -6,14 +6,14 @@ import type { FunctionInvocation } from "./call.ts";
 import type { FunctionEventQueue } from "./drive.ts";
 import { ReplayMismatch, StepError } from "./verbs.ts";
 
-/** What the journal has of one use of a verb. */
+/** The journal entries of one use of a durable operation. */
 export interface RecordedOperation {
   result?: { readonly idx: number; readonly entry: JournalEntry };
   startEntry?: JournalEntry;
   readonly failedEntries: JournalEntry[];
 }
 
-/** A use of a verb. */
+/** A use of a durable operation. */
 export interface OperationUse {
   readonly kind: JournalEntry["kind"];
   readonly name: string;
@@ -26,9 +26,9 @@ interface ReplayOptions {
   readonly call: FunctionInvocation;
   readonly journal: OpenJournal;
   readonly strict: boolean;
-  /** How many values the function had yielded at the newest state. */
+  /** The number of values that the function had yielded at the newest state. */
   readonly yielded: number;
-  /** The call begins here. */
+  /** True if this attempt starts the call. */
   readonly isNew: boolean;
   readonly eventQueue: FunctionEventQueue;
   readonly environment: Pick<Environment, "defer" | "uuid">;
@@ -42,19 +42,19 @@ export class Replay {
   readonly #entryByNumber = new Map<number, JournalEntry>();
   readonly #useCounts = new Map<string, number>();
   #callCount = 0;
-  /** Stored entries that verbs wait for: each tick of the event loop gives the oldest. */
+  /** Stored results that operations wait for. Each tick of the event loop delivers the oldest. */
   readonly #pendingResults = new Map<number, () => void>();
   #isDelivering = false;
-  /** The newest entry that was given, and the newest stored one. */
+  /** The index of the newest delivered entry, and of the newest entry with a result. */
   #deliveredIndex = -1;
   #lastResultIndex = -1;
-  /** The newest stored position: values up to it are not shown again. */
+  /** The newest stored position. Values up to it are not emitted again. */
   readonly #newestPosition: CallPosition;
-  /** Entries that no verb has asked for yet. */
+  /** The number of results that no operation has used yet. */
   #unusedCount = 0;
   #isReordered = false;
   #inFlightCount = 0;
-  /** Two verbs were in use at once. */
+  /** True once two operations were in use at the same time. */
   #hasConcurrency = false;
   #mismatchError: ReplayMismatch | null = null;
 
@@ -77,7 +77,7 @@ export class Replay {
     }
     let newestPosition: CallPosition = { yielded: options.isNew ? 0 : options.yielded, reply: null };
     for (const { position } of entries) if (position.yielded >= newestPosition.yielded) newestPosition = position;
-    const { shown: emittedPosition } = options.journal;
+    const emittedPosition = options.journal.shown;
     this.#newestPosition =
       emittedPosition && emittedPosition.yielded >= newestPosition.yielded ? emittedPosition : newestPosition;
   }
@@ -86,7 +86,7 @@ export class Replay {
     return this.#recorded.get(formatOperationKey(kind, name, occurrence)) ?? { failedEntries: [] };
   }
 
-  /** A yielded value was stored already: it is neither shown nor stored again. */
+  /** Returns true if a yielded value was stored already, and counts it. It must be neither emitted nor stored again. */
   skipStoredValue(): boolean {
     const { call } = this.#options;
     if (call.yieldedCount >= this.#newestPosition.yielded) return false;
@@ -95,20 +95,22 @@ export class Replay {
     return true;
   }
 
-  /** For a new entry. What one chain stores while another one is behind must not forget what was shown. */
+  /**
+   * Returns the position for a new entry. While the function is behind the newest stored position, returns that one.
+   */
   createPosition(): CallPosition {
     const { yieldedCount: yielded, reply } = this.#options.call;
     return yielded < this.#newestPosition.yielded ? this.#newestPosition : { yielded, reply: reply && { ...reply } };
   }
 
-  /** What the function emits was shown already. */
+  /** Returns true if an earlier attempt has emitted what the function emits now. */
   isReplaying(): boolean {
     return (
       this.#deliveredIndex < this.#lastResultIndex || this.#options.call.yieldedCount < this.#newestPosition.yielded
     );
   }
 
-  /** Numbers the use of a verb. Errors: ReplayMismatch. */
+  /** Numbers the use of an operation and finds its entries. Throws a ReplayMismatch in strict mode. */
   registerUse(kind: StepKind, name: string): OperationUse {
     const useKey = formatOperationKey(kind, name, 0);
     const occurrence = (this.#useCounts.get(useKey) ?? 0) + 1;
@@ -118,13 +120,13 @@ export class Replay {
     if (++this.#inFlightCount > 1) this.#hasConcurrency = true;
     if (this.#options.strict) this.#requireSameOrder(operation);
     const { result, startEntry, failedEntries } = recorded;
-    // The code has changed: entries that are left will not be asked for.
+    // The code has changed: the remaining entries will not be used.
     if (!result && !startEntry && failedEntries.length === 0 && this.#pendingResults.size === 0)
       this.#deliveredIndex = this.#lastResultIndex;
     return operation;
   }
 
-  /** Gives a stored result in its turn, so that concurrent code takes the same way. */
+  /** Delivers a stored result after all earlier ones, so that concurrent code continues in the stored order. */
   deliverResult(
     { idx, entry }: NonNullable<RecordedOperation["result"]>,
     operation: OperationUse,
@@ -157,7 +159,6 @@ export class Replay {
     });
   }
 
-  /** A verb has its result. */
   completeOperation(): void {
     this.#inFlightCount--;
   }
@@ -167,7 +168,7 @@ export class Replay {
     if (idx <= this.#deliveredIndex) return;
     this.#deliveredIndex = idx;
     const { call } = this.#options;
-    // Changed code may yield more or less before this entry. Beside other chains the number says nothing.
+    // Changed code may yield more or less before this entry. With concurrent operations the number has no meaning.
     if (
       this.#hasConcurrency ||
       call.yieldedCount === position.yielded ||
@@ -178,14 +179,14 @@ export class Replay {
     if (call.yieldedCount === this.#newestPosition.yielded) this.#restoreReply();
   }
 
-  /** The reply goes on where the newest entry has it. */
+  /** Continues the reply of the newest entry. */
   #restoreReply(): void {
     const { reply } = this.#newestPosition;
     if (!reply) return;
     const { journal, call, environment, eventQueue } = this.#options;
     call.reply = { ...reply };
     if (journal.isStored || journal.entries.at(-1)?.kind === "pause") return;
-    // Who reads may have seen more of it: it begins again, under another id.
+    // Subscribers may have received more of the reply, so it starts again under another id.
     const id = environment.uuid();
     call.reply = { ...reply, id };
     eventQueue.push({
@@ -210,12 +211,12 @@ export class Replay {
     throw this.#mismatchError;
   }
 
-  /** Errors: ReplayMismatch, which the function may have caught. */
+  /** Throws the ReplayMismatch of this attempt, which the function may have caught. */
   throwIfMismatched(): void {
     if (this.#mismatchError) throw this.#mismatchError;
   }
 
-  /** How many entries are left over at the end; null if nothing was removed or reordered. */
+  /** Returns the number of unused results at the end; null if no operation was removed or reordered. */
   findDivergence(): { readonly unused_entries: number } | null {
     return this.#unusedCount > 0 || this.#isReordered ? { unused_entries: this.#unusedCount } : null;
   }

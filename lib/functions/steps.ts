@@ -1,6 +1,6 @@
 /**
- * The verbs of durable functions over the journal of their call. A verb whose entry is stored returns it; any other is executed, and its
- * entry is committed together with what the function has shown before.
+ * The durable operations of one attempt over the journal of its call. An operation with a stored result returns it.
+ * Any other is executed, and its entry is committed together with the output before it.
  */
 import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
@@ -23,20 +23,19 @@ export interface DurableOperationsOptions extends StepRunnerOptions {
   readonly signal: AbortSignal;
   readonly strict: boolean;
   readonly yielded: number;
-  /** The call begins here. */
+  /** True if this attempt starts the call. */
   readonly isNew: boolean;
 }
 
 const FINISH_MS = 50;
 
-/** The time at which a wait or an ask ends by itself. */
+/** Returns the time at which a wait or an ask times out; null for never. */
 const resolveTimeout = (
   timeout: Duration | undefined,
   label: string,
   { now }: Pick<Environment, "now">,
 ): number | null => (timeout === undefined ? null : now() + durationOf(timeout, `${label}: timeout`));
 
-/** The steps of one attempt. */
 export class DurableOperationsRuntime {
   readonly #options: DurableOperationsOptions;
   readonly #stepContext: StepContextStorage | null;
@@ -71,21 +70,22 @@ export class DurableOperationsRuntime {
     return new DurableOperationsRuntime(options, await loadStepContextStorage());
   }
 
-  /** A yielded value was stored already. */
+  /** Returns true if a yielded value was stored already. */
   skipStoredValue(): boolean {
     this.#waits.recordActivity();
     return this.#replay.skipStoredValue();
   }
 
-  /** What the function emits was shown already. */
+  /** Returns true if an earlier attempt has emitted what the function emits now. */
   isReplaying(): boolean {
     this.#waits.recordActivity();
     return this.#replay.isReplaying();
   }
 
-  // ------------------------------------------------------------------ entries
-
-  /** Numbers the use of a verb. Throws before anything is stored. */
+  /**
+   * Numbers the use of an operation. Throws before anything is stored if the call has ended or the caller is inside a
+   * step.
+   */
   #registerUse(kind: StepKind, stepName: StepName): OperationUse {
     const name = nameOf(stepName);
     const throwError = (reason: string): never => {
@@ -99,8 +99,6 @@ export class DurableOperationsRuntime {
     return this.#replay.registerUse(kind, name);
   }
 
-  // --------------------------------------------------------------------- step
-
   async step(stepName: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
     const operation = this.#registerUse("step", stepName);
     if (typeof work !== "function")
@@ -111,17 +109,15 @@ export class DurableOperationsRuntime {
     return value === undefined ? undefined : structuredClone(value);
   }
 
-  // -------------------------------------------------------- sleep, wait, ask
-
   async sleep(stepName: StepName, until: Duration | Date): Promise<void> {
     const operation = this.#registerUse("sleep", stepName);
     const { result, startEntry } = operation.recorded;
     if (result) return await this.#writer.deliverResult(result, operation);
     const now = this.#options.environment.now();
-    const due = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));
-    if (!startEntry && due <= now) return;
-    if (!startEntry) await this.#writer.append(operation, { phase: "begun", until: due });
-    await this.#writer.waitUntil(operation, due);
+    const dueAt = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));
+    if (!startEntry && dueAt <= now) return;
+    if (!startEntry) await this.#writer.append(operation, { phase: "begun", until: dueAt });
+    await this.#writer.waitUntil(operation, dueAt);
     await this.#writer.append(operation, { phase: "done" });
   }
 
@@ -146,7 +142,10 @@ export class DurableOperationsRuntime {
     return event ? structuredClone(event.payload) : null;
   }
 
-  /** Hands the address of a wait to the sender of the event. Each try has an address of its own, committed before. */
+  /**
+   * Runs `begin` as a step with the address of a wait. Each attempt of it gets a new address, which is committed
+   * first.
+   */
   async #runBeginStep({ name, occurrence }: OperationUse, begin: (address: EventAddress) => unknown): Promise<void> {
     const { journal } = this.#options;
     const recorded = this.#replay.getRecorded("begin", name, occurrence);
@@ -168,7 +167,7 @@ export class DurableOperationsRuntime {
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const interruptValue = copyJson(value ?? null, `value of ${label}`);
-    // A call that has begun keeps its schema: an earlier version of the function may have had one that is refused now.
+    // A started ask keeps its schema: an earlier version of the function may have had one that would be refused now.
     const declaredSchema = schema === undefined || startEntry ? undefined : parseSchema(schema, label);
     const responseSchema = startEntry ? startEntry.schema : declaredSchema;
     const createId = async (): Promise<string> =>
@@ -188,9 +187,7 @@ export class DurableOperationsRuntime {
     return null;
   }
 
-  // ---------------------------------------------------------------------- ends
-
-  /** The function does nothing but wait: ends the attempt, unless something is due soon. */
+  /** Ends the attempt of a function that only waits, unless a wait is due soon. */
   #endIdleAttempt(): void {
     const { environment, journal } = this.#options;
     const waits = this.#waits;
@@ -199,13 +196,16 @@ export class DurableOperationsRuntime {
     if (!isSoon || waits.getPendingAsks().length > 0) endAttempt(this.#options, waits, this.#replay);
   }
 
-  /** The run must stop: open verbs reject, and nothing more is stored. */
+  /** Rejects pending operations, because the run must stop. Nothing more is stored. */
   #stop(reason: unknown): void {
     this.close("the run was stopped");
     this.#writer.reject(reason);
   }
 
-  /** The function has returned: waits for steps that it did not await, and drops what is open. */
+  /**
+   * Ends the call after the function returned: closes pending waits, runs the steps that were not awaited, and logs a
+   * warning if the function diverged from its journal.
+   */
   *finish(): Coroutine {
     const { call, eventQueue, signal, environment, job } = this.#options;
     this.close();

@@ -1,9 +1,9 @@
-/** What functions may return to be streamed. */
+/** Recognizes results of functions that are streams. */
 import type { Spending } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { StreamPart } from "./model-stream.ts";
 
-/** A part of the message that is being written: what its readers see, and members of the whole message. */
+/** An addition to the open message: the chunk that subscribers get, and members of the whole message. */
 export class MessageDelta {
   readonly chunk: JsonObject | null;
   readonly members: JsonObject;
@@ -13,18 +13,21 @@ export class MessageDelta {
   }
 }
 
-/** The items of a result that is a stream; null for any other value. */
+/**
+ * Returns the elements of a result that is a stream; null for any other value. `reportUsage` gets the tokens of model
+ * streams.
+ */
 export function findStream(result: unknown, reportUsage: (usage: Spending) => void): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
   const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
-  // The AI SDK leaves errors of the model out of `textStream`. It makes a stream whenever one is read, so each is read once.
+  // The AI SDK omits model errors from `textStream`, and creates a stream at each access, so each member is read once.
   const parts = streams.fullStream;
   if (isAsyncIterable(parts)) return streamModelMessages(parts as AsyncIterable<StreamPart>, reportUsage);
   const text = streams.textStream;
   return isAsyncIterable(text) ? text : null;
 }
 
-/** The texts of a result that is a stream, for a step: calls of tools in it are not kept. */
+/** Returns the texts of a result that is a stream; null for any other value. Tool calls are omitted. */
 export function findTextStream(result: unknown, reportUsage: (usage: Spending) => void): AsyncIterable<unknown> | null {
   const stream = findStream(result, reportUsage);
   return stream && !isAsyncIterable(result) ? filterTexts(stream) : stream;

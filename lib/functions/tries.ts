@@ -1,4 +1,4 @@
-/** The tries of a step: its work is repeated, with pauses, until it succeeds or no retry is left. Each result is stored. */
+/** Runs the work of a step until it succeeds or has no retries left. Each result is stored. */
 import type { Environment } from "../environment.ts";
 import { durationOf, labelOf } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
@@ -36,7 +36,7 @@ export class StepRunner {
     this.#waits = waits;
   }
 
-  /** Tries the work of a step until it succeeds or has no retries left. */
+  /** Returns the JSON result of the step. Throws a StepError after its last attempt. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over the tries of a step, which share their times
   async execute(
     operation: OperationUse,
@@ -57,7 +57,7 @@ export class StepRunner {
         this.#writer.runEffect(() => emitStepStart(call, journal.call_id, operation)).catch(() => {});
       for (;;) {
         if (nextTryAt !== null) {
-          // A step that waits for its next try does not work.
+          // A step that waits for its next attempt is not active.
           endWork();
           await this.#writer.waitUntil(operation, nextTryAt);
           endWork = this.#waits.beginWork();

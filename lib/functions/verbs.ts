@@ -1,39 +1,39 @@
-/** The verbs of durable functions, as agents see them. steps.ts has their code, which is loaded when a function uses one. */
+/** The durable operations as agents use them. Their implementation is loaded when a function first uses one. */
 import type { Duration, StepName } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
 
 export type { Duration, StepName } from "../executor/step-names.ts";
 
-/** What the work of a step gets. */
+/** The argument of the work of a step. */
 export interface StepContext {
-  /** The same in every try of this step: pass it to services that take an idempotency key. */
+  /** The idempotency key of this step. Equal in every attempt of it. */
   readonly key: string;
-  /** 1 for the first try. */
+  /** The number of the attempt, from 1. */
   readonly attempt: number;
-  /** Aborts when the try takes longer than its `timeout`, and when the run must stop. */
+  /** Aborts when the attempt takes longer than its `timeout`, and when the run must stop. */
   readonly signal: AbortSignal;
 }
 
 export interface StepOptions {
-  /** How often a failed step is tried again. Default 0. */
+  /** The maximum number of retries of a failed step. Default 0. */
   readonly retries?: number;
-  /** The time limit of one try. Default: none. */
+  /** The time limit of one attempt. Default: none. */
   readonly timeout?: Duration;
   /** The pause before the first retry; each later one is twice as long, at most 60 s. Default 1 s. */
   readonly backoff?: Duration;
-  /** Whether an error is worth a retry. Default: every error is. */
+  /** Returns true if an error is worth a retry. Default: every error is. */
   retry?(error: unknown): boolean;
 }
 
-/** The address for the event of a wait. */
+/** The address to which the event of a wait is sent. */
 export interface EventAddress {
-  /** `POST` a JSON body to it. It needs no key, and is valid until the wait is answered. */
+  /** `POST` a JSON body to it. It needs no key, and is valid until the wait has its event. */
   readonly url: string;
   readonly token: string;
   readonly key: string;
 }
 
-/** The value that a JSON schema describes, as far as types can say it. */
+/** The type that a JSON Schema describes, as far as TypeScript can express it. */
 export type FromJsonSchema<Schema> = Schema extends { readonly const: infer Value }
   ? Value
   : Schema extends { readonly enum: readonly (infer Value)[] }
@@ -51,11 +51,11 @@ export type FromJsonSchema<Schema> = Schema extends { readonly const: infer Valu
               : // biome-ignore lint/suspicious/noExplicitAny: an answer without a schema is what its sender sends
                 any;
 
-/** How long `wait` waits, what it takes, and who sends it. */
+/** The timeout of a wait, the schema of its event, and the step that hands out its address. */
 export interface WaitOptions<Schema> {
-  /** Then `wait` returns null. Default: none. */
+  /** The duration after which `wait` returns null. Default: none. */
   readonly timeout?: Duration;
-  /** JSON Schema. An event that does not fit is refused, and the wait continues. */
+  /** The JSON Schema of the event. An event that does not fit is refused, and the wait continues. */
   readonly schema?: Schema;
   /** A step that hands the address to the sender of the event. */
   begin?(address: EventAddress): unknown;
@@ -63,21 +63,25 @@ export interface WaitOptions<Schema> {
 
 export interface AskOptions<Schema> {
   readonly timeout?: Duration;
-  /** JSON Schema of the answer; clients see it as `response_schema`. */
+  /** The JSON Schema of the resume value. Clients see it as `response_schema`. */
   readonly schema?: Schema;
 }
 
-/** What a step returns: the text of a stream, and any other value as its JSON. */
+/** The result of a step: the text of a stream, and any other value as its JSON. */
 export type StepResult<Returned> = Returned extends AsyncIterable<unknown> | { readonly textStream: unknown }
   ? string
   : Returned;
 
-/** What makes a function durable: it continues where it stopped, after a crash, a deploy, or an answer that took a week. */
+/**
+ * The operations of durable functions. A function that uses them continues where it stopped, after a crash, a deploy,
+ * or an answer that took a week.
+ */
 export interface DurableOperations {
   /**
-   * Calls `work` and stores its JSON result: later attempts of the run get that result and do not call `work` again. If it returns an
-   * async iterable of texts, or an object with a `textStream`, its tokens are shown as they come, and the result is the whole text,
-   * which becomes a message of type `ai`. Throws a `StepError` after its last try.
+   * Calls `work` and stores its JSON result: later attempts of the run get that result and do not call `work` again.
+   * If it returns an async iterable of texts, or an object with a `textStream`, its tokens are streamed as they come,
+   * and the result is the whole text, which becomes a message of type `ai`. Throws a `StepError` after its last
+   * attempt.
    */
   step<Returned>(
     name: StepName,
@@ -86,12 +90,12 @@ export interface DurableOperations {
   ): Promise<StepResult<Awaited<Returned>>>;
   /** Resolves after a duration or at a time. Long sleeps need no worker, and survive restarts. */
   sleep(name: StepName, until: Duration | Date): Promise<void>;
-  /** Waits for one event from outside: its JSON payload, or null after `timeout`. */
+  /** Waits for one event from outside. Returns its JSON payload, or null after `timeout`. */
   wait<const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>>(
     name: StepName,
     options?: WaitOptions<Schema>,
   ): Promise<FromJsonSchema<Schema> | null>;
-  /** Shows an interrupt with `value`, and returns its answer, or null after `timeout`. Several may be open. */
+  /** Raises an interrupt with `value`. Returns its resume value, or null after `timeout`. Several may be pending. */
   ask<const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>>(
     name: StepName,
     value: unknown,
@@ -99,7 +103,7 @@ export interface DurableOperations {
   ): Promise<FromJsonSchema<Schema> | null>;
 }
 
-/** A step failed after its last try, also when it is replayed. */
+/** The error of a step that failed in its last attempt, also when it is replayed. */
 export class StepError extends Error {
   override readonly name = "StepError";
   readonly step: string;
@@ -109,7 +113,7 @@ export class StepError extends Error {
   }
 }
 
-/** With `strict`: the function takes another way than the one that its journal has. Nothing was executed. */
+/** The error of a `strict` function whose operations differ from its journal. Nothing was executed. */
 export class ReplayMismatch extends Error {
   override readonly name = "ReplayMismatch";
 }

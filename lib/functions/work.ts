@@ -1,4 +1,4 @@
-/** One try of the work of a step. */
+/** Runs one attempt of a step. */
 import type { Environment } from "../environment.ts";
 import type { Spending } from "../executor/contract.ts";
 import type { OpenJournal } from "../executor/journal.ts";
@@ -6,7 +6,7 @@ import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./plain.ts";
 import { findTextStream } from "./streams.ts";
 
-/** Where asynchronous code runs: in a step or not. Absent where the runtime cannot tell. */
+/** An AsyncLocalStorage with the label of the step that the caller runs in. Null in a runtime without one. */
 export interface StepContextStorage {
   run<Result>(label: string, work: () => Result): Result;
   getStore(): string | undefined;
@@ -14,7 +14,7 @@ export interface StepContextStorage {
 
 let stepContext: Promise<StepContextStorage | null> | undefined;
 
-/** Imports a module of the runtime; the comments keep bundlers from resolving it. */
+/** Imports a module of the runtime. The comments keep bundlers from resolving it. */
 const importBuiltin = <Module>(name: string): Promise<Module> =>
   import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
 
@@ -28,19 +28,18 @@ export function loadStepContextStorage(): Promise<StepContextStorage | null> {
 
 interface StepAttemptOptions {
   readonly label: string;
-  /** That of the run. */
+  /** The signal of the run. */
   readonly signal: AbortSignal;
   readonly timeout_ms: number | null;
   readonly stepContext: StepContextStorage | null;
   readonly environment: Pick<Environment, "timer" | "uuid">;
   readonly journal: Pick<OpenJournal, "ensureLease">;
-  /** Shows a token of a message. */
+  /** Streams a token of a message of the step. */
   streamToken(id: string, token: string): Promise<void>;
-  /** Counts tokens of a model. */
   reportUsage(usage: Spending): void;
 }
 
-/** The result of a step, with the message that it has written. */
+/** The result of a step, and the message that it has streamed. */
 export interface StepAttemptResult {
   readonly value: Json | undefined;
   readonly message?: JsonObject;
@@ -48,7 +47,10 @@ export interface StepAttemptResult {
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** A stop of the run rejects once the work has ended; a timeout does not wait for it. */
+/**
+ * Runs one attempt of a step. Resolves with its JSON result, or with its error. Rejects after `work` has settled when
+ * the run stops. A timeout does not wait for `work`.
+ */
 export async function runStepAttempt(
   { label, signal, timeout_ms, stepContext, environment, journal, streamToken, reportUsage }: StepAttemptOptions,
   work: (signal: AbortSignal) => unknown,
@@ -89,7 +91,7 @@ export async function runStepAttempt(
   }
 }
 
-/** Shows the tokens of a stream as they come. */
+/** Streams the tokens of a text stream. Throws a TypeError for elements that are not texts. */
 async function streamReply(
   stream: AsyncIterable<unknown>,
   signal: AbortSignal,

@@ -1,15 +1,15 @@
-/** Calls of durable functions from outside: the events that they wait for, and their steps. */
+/** The durable calls of a deployment: sends events to them, and lists their operations. */
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { StepName } from "../executor/step-names.ts";
 import type { IsoTime, Json, Uuid } from "../json.ts";
 
-/** The largest event, in bytes of JSON. */
+/** The maximum size of an event, in bytes of JSON. */
 export const MAX_EVENT_BYTES: number = 256 * 1024;
 
-/** One use of `step`, `sleep`, `wait` or `ask`. Times are ISO 8601, UTC. */
+/** A use of `step`, `sleep`, `wait` or `ask`. Times are ISO 8601, UTC. */
 export interface StepRecord {
   readonly kind: "step" | "sleep" | "wait" | "ask" | "begin";
-  /** A list as JSON. `send` and the route of events take it as it is. */
+  /** The name of the operation; a list as JSON. `send` and the route of events accept it as it is. */
   readonly name: string;
   /** The n-th use of this name, from 1. */
   readonly occurrence: number;
@@ -17,9 +17,9 @@ export interface StepRecord {
   readonly attempts: number;
   readonly started_at: IsoTime | null;
   readonly ended_at: IsoTime | null;
-  /** The end of a sleep, the timeout of a wait, the next try of a step. */
+  /** The end of a sleep, the timeout of a wait, or the next attempt of a step. */
   readonly until: IsoTime | null;
-  /** Null too where it is longer than 64 KiB of JSON; then `result_omitted` is true. */
+  /** Null also if it is longer than 64 KiB of JSON; then `result_omitted` is true. */
   readonly result: Json;
   readonly result_omitted: boolean;
   readonly error: { readonly error: string; readonly message: string } | null;
@@ -27,44 +27,47 @@ export interface StepRecord {
   readonly run_id: Uuid;
 }
 
-/** The journal of a call. */
+/** The journal of the durable call of a run. */
 export interface RunSteps {
-  /** Null: the run has used no step. */
+  /** Null if the run has used no durable operation. */
   readonly call_id: Uuid | null;
   readonly steps: readonly StepRecord[];
-  /** Events that have come, in order. */
+  /** The events that have come, in order. */
   readonly events: readonly { readonly name: string; readonly payload: Json; readonly used: boolean }[];
 }
 
-/** The calls of a deployment. */
 export interface DurableCalls {
   /**
-   * Sends an event to the open call of a thread: the next `wait` with this name returns it. Errors: not_found (there is no call), gone
-   * (it has ended), invalid (null, or it does not fit the schema), too_large.
+   * Sends an event to the active call of a thread: the next `wait` with this name returns it. Throws `not_found` if
+   * there is no call, `gone` if it has ended, `invalid` for null or a payload that does not fit the schema, and
+   * `too_large`.
    */
   send(thread_id: string, name: StepName, payload: Json): Promise<void>;
-  /** The same to the call of a run. */
+  /** Sends an event to the call of a run. Throws the errors of `send`. */
   sendToRun(thread_id: string, run_id: string, name: StepName, payload: Json): Promise<void>;
   steps(thread_id: string, run_id: string): Promise<RunSteps>;
 }
 
-/** What threads can do with their calls. */
+/** The operations of `threads` on durable calls. */
 export interface ThreadDurableCalls {
-  /** Sends an event to the open call of a thread. Errors: as `Calls.send`. */
+  /** Sends an event to the active call of a thread. Throws the errors of `DurableCalls.send`. */
   send: DurableCalls["send"];
 }
 
-/** What runs can do with their calls. */
+/** The operations of `runs` on durable calls. */
 export interface RunDurableCalls {
-  /** Sends an event to the call of a run. Errors: as `Calls.send`. */
+  /** Sends an event to the call of a run. Throws the errors of `DurableCalls.send`. */
   send: DurableCalls["sendToRun"];
-  /** The journal of the call of a run. Errors: not_found. */
+  /** Returns the journal of the call of a run. Throws `not_found`. */
   steps: DurableCalls["steps"];
 }
 
-/** Events by the address of their wait. */
+/** The operation on durable calls that needs only the token of a wait. */
 export interface DurableCallTokens {
-  /** Errors: not_found, conflict (it was answered otherwise), gone, invalid, too_large. */
+  /**
+   * Sends an event to the wait of a token. Throws `not_found`, `conflict` if the wait has another event, `gone`,
+   * `invalid` and `too_large`.
+   */
   deliver(token: string, payload: Json): Promise<void>;
 }
 

@@ -1,10 +1,12 @@
-/** Runs that continue calls when they are due: their last run has ended for an ask, and something else has come since. */
+/**
+ * Creates runs that continue durable calls when they are due: their last run ended with an interrupt, and a time or an
+ * event has come since.
+ */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { DurableCallRow, Scope, Storage } from "../storage/mod.ts";
 import { isThreadWaiting } from "./journal.ts";
 
-/** What continues calls. */
 interface RunCreator {
   create(scope: Scope, thread_id: string, request: object, origin: object): Promise<unknown>;
 }
@@ -13,23 +15,23 @@ export interface DurableCallOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  /** Present once the nouns of the service are made. */
+  /** Undefined until the resources of the service are created. */
   runs(): RunCreator | undefined;
 }
 
 const MAX_DUE_CALLS = 50;
-/** When a call is tried again that the service refused to continue. */
+/** The delay before a call is tried again that the service refused to continue. */
 const REFUSED_RETRY_MS = 60_000;
 
 export interface DueCallResumer {
-  /** Continues calls that are due. Returns how many. */
+  /** Continues the calls that are due. Returns their number. */
   resumeDueCalls(): Promise<number>;
 }
 
 export function createDueCallResumer(options: DurableCallOptions): DueCallResumer {
   const { storage, scope, environment } = options;
 
-  /** A run for a call that is due. False: later. */
+  /** Creates the run that continues a call. Returns false if that must be tried again later. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each outcome of the continuation decides when the call is due next
   async function resumeCall(call: DurableCallRow): Promise<boolean> {
     const { thread_id, call_id, run_id, due_at } = call;
@@ -37,7 +39,7 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
     if (thread?.status === "busy") return false;
     const row = await storage.getRun(scope, run_id);
     if (!row || !thread || !isThreadWaiting(thread.interrupts, call)) {
-      // Another input has taken its place.
+      // Another input has taken the place of this call.
       await storage.setCallDue(scope, call, null, row ? environment.now() : null);
       return true;
     }
@@ -67,7 +69,7 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
       const isRefusal = error instanceof ServiceError;
       if (isRefusal && ["thread_busy", "limit_reached"].includes(error.reason)) return false;
       environment.log({ level: "error", message: "a call could not be continued", thread_id, call_id, error });
-      // Its assistant is gone, for one: a deploy may bring it back.
+      // The assistant may be gone, for example: a deploy may bring it back.
       if (isRefusal) await storage.setCallDue(scope, call, environment.now() + REFUSED_RETRY_MS, null);
       return isRefusal;
     }

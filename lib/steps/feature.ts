@@ -1,7 +1,10 @@
-/** Durable functions: the journals of attempts, and the calls that continue by themselves. Most of its code is loaded when used. */
+/**
+ * The feature of durable functions: journals of attempts, and durable calls that continue without a client. Most of
+ * its code is loaded on first use.
+ */
 import { createLazyModule } from "../environment.ts";
 import type { AttemptJournal, FeatureContext, FeatureOf, JournalAttempt } from "../features/mod.ts";
-import type { NewRun, Suspension } from "../storage/mod.ts";
+import type { DurableCallProgress, NewRun, Suspension } from "../storage/mod.ts";
 import type { DurableCallOptions } from "./due.ts";
 import type { JournalContext, UnsavedJournal } from "./journal.ts";
 
@@ -13,8 +16,8 @@ interface StepsContext extends FeatureContext {
   };
 }
 
-/** Signals may be lost, and processes die: calls that are due are looked for at this interval. */
-const CONTINUE_EVERY_MS = 1_000;
+/** The interval between searches for due calls. Needed because signals can be lost and processes can die. */
+const DUE_CALLS_INTERVAL_MS = 1_000;
 
 export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   const { settings, storage, scope, environment } = context;
@@ -22,7 +25,7 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   let runs: ReturnType<DurableCallOptions["runs"]>;
   const load = async () => (await import("./mod.ts")).createDurableCalls({ ...context, runs: () => runs });
   const calls = createLazyModule<Awaited<ReturnType<typeof load>>>(
-    { send: true, sendToRun: true, steps: true, deliver: true, continueDue: true },
+    { send: true, sendToRun: true, steps: true, deliver: true, resumeDueCalls: true },
     load,
   );
   return {
@@ -31,11 +34,11 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
       ({ runs } = nouns as { readonly runs: typeof runs });
     },
     job: {
-      every_ms: CONTINUE_EVERY_MS,
+      every_ms: DUE_CALLS_INTERVAL_MS,
       failure: "continuing calls failed",
-      // Its code is loaded when a call is due.
+      // The code is loaded when a call is due.
       step: async () =>
-        (await storage.listDueCalls(scope, environment.now(), 1)).length > 0 ? await calls.continueDue() : 0,
+        (await storage.listDueCalls(scope, environment.now(), 1)).length > 0 ? await calls.resumeDueCalls() : 0,
     },
     prepare: (_request, { call_id }: { readonly call_id?: string }): Pick<NewRun, "call_id"> =>
       call_id === undefined ? {} : { call_id },
@@ -75,7 +78,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
         },
         pause(due_at, lastEventSeq) {
           isPaused = true;
-          unsaved.leaves = { due_at, last_event_seq: lastEventSeq, ended: false };
+          unsaved.release = { due_at, last_event_seq: lastEventSeq, ended: false };
         },
         onClose: (close) => void (isClosed ? close() : closeListeners.push(close)),
       });
@@ -91,10 +94,10 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       if (event.type === "stream" && event.position) unsaved.position = event.position;
     },
     take() {
-      const { opens, leaves, entries, tokens, position } = unsaved;
-      if (call_id === null || !(opens || leaves || position || entries.length + tokens.length > 0)) return {};
+      const { start, release, entries, tokens, position } = unsaved;
+      if (call_id === null || !(start || release || position || entries.length + tokens.length > 0)) return {};
       const { position: emittedPosition, ...progress } = unsaved;
-      const call = {
+      const call: DurableCallProgress = {
         call_id,
         ...progress,
         ...(emittedPosition ? { position: JSON.stringify({ ...emittedPosition, at: countEntries() }) } : {}),
@@ -108,7 +111,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
     },
     end() {
       if (call_id !== null && !isPaused && !suspension)
-        unsaved.leaves = { due_at: null, last_event_seq: 0, ended: true };
+        unsaved.release = { due_at: null, last_event_seq: 0, ended: true };
     },
   };
 }

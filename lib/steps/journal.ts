@@ -1,4 +1,4 @@
-/** The journal of an attempt's call: reads it once, and adds to it with the saves of the attempt. */
+/** The journal of the durable call of an attempt: reads it once, and adds to it with the saves of the attempt. */
 import { type Environment, uuidV5 } from "../environment.ts";
 import { LeaseLost, ServiceError } from "../errors.ts";
 import type {
@@ -17,13 +17,13 @@ import type { DurableCallProgress, DurableCallRow, Scope, Storage, StoredJournal
 import { JOURNAL_PAGE_ROWS } from "../storage/steps.ts";
 import { buildEventUrl, hashToken, randomToken } from "./tokens.ts";
 
-/** What the journal has that no save has taken. */
+/** The changes of the journal that no save has taken. */
 export interface UnsavedJournal {
-  opens?: DurableCallProgress["start"];
+  start?: DurableCallProgress["start"];
   entries: StoredJournalEntry[];
   tokens: NonNullable<DurableCallProgress["tokens"]>[number][];
-  leaves?: DurableCallProgress["release"];
-  /** How far the function was with what is shown. */
+  release?: DurableCallProgress["release"];
+  /** The progress of the function at the newest output. */
   position?: CallPosition;
 }
 
@@ -42,17 +42,17 @@ export interface OpenJournalOptions extends JournalContext {
   readonly assignedCallId: string | null;
   readonly origin: () => CallOrigin;
   unsaved(): UnsavedJournal;
-  /** The attempt ends, and its run waits. */
+  /** Called when the attempt ends and its run waits. */
   suspend(due_at: number | null, waiting_for: Json, lastEventSeq: number): void;
   pause(due_at: number | null, lastEventSeq: number): void;
-  /** Stops what listens for events. */
+  /** Registers a function that stops listening for events. */
   onClose(close: () => void): void;
 }
 
-/** How often events are looked for where signals may be lost. */
+/** The interval between reads of events, for databases where signals can be lost. */
 const POLL_MS = 2_000;
 
-/** Null: the call is gone, or its run is not the one that continues it. */
+/** Opens the journal of a call. Returns null if the call no longer exists, or if another run has continued it. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the cases of a journal that is opened again, in their order
 export async function openJournal(options: OpenJournalOptions): Promise<OpenJournal | null> {
   const { storage, scope, environment, attempt, call, assignedCallId, unsaved } = options;
@@ -61,45 +61,45 @@ export async function openJournal(options: OpenJournalOptions): Promise<OpenJour
   const texts = call
     ? await readEntryTexts((idx) => retry(() => storage.readJournalEntries(scope, thread_id, call.call_id, idx)))
     : [];
-  // Read last: a call that is deleted between the reads would begin anew.
+  // Read last: a call that is deleted between the reads would start again.
   const row = call && (await retry(() => storage.getCall(scope, thread_id, call.call_id)));
   if (call && (!row || row.graph_id !== graph_id)) return null;
   const allEntries = texts.map((text) => JSON.parse(text) as JournalEntry);
   const isWaiting = row !== null && isThreadWaiting(claimed.thread.interrupts, row);
-  // The service has made the run for a call that has gone on meanwhile.
+  // The call has continued since the service created this run for it.
   if (row && assignedCallId !== null && claims === 1 && !(isWaiting && row.ended_at === null)) return null;
-  // From an older state, after its end, or on a copy, another call begins with the same entries.
+  // From an older state, after its end, or on a copy, a new call starts with the same entries.
   const isTruncated = call?.at !== undefined && call.at < allEntries.length;
   const isFork = row !== null && assignedCallId === null && (row.ended_at !== null || isTruncated || !isWaiting);
   const entries = isFork ? carryOverEntries(allEntries.slice(0, call?.at)) : allEntries;
   const call_id = row && !isFork ? row.call_id : environment.uuid();
   const origin = row ? (JSON.parse(row.origin) as CallOrigin) : options.origin();
   const originMember = !row || isFork ? { origin: row?.origin ?? JSON.stringify(origin) } : {};
-  unsaved().opens = { graph_id, ...originMember };
+  unsaved().start = { graph_id, ...originMember };
   const position = row?.position ? (JSON.parse(row.position) as CallPosition & { readonly at: number }) : null;
-  const shown = position && !isFork && position.at === entries.length ? position : null;
+  const emittedPosition = position && !isFork && position.at === entries.length ? position : null;
   // A fork stores its entries again.
   const size = isFork ? 0 : texts.reduce((sum, { length }) => sum + length, 0);
-  const journal = new StoredJournal(options, { call_id, origin, entries, shown, size });
+  const journal = new StoredJournal(options, { call_id, origin, entries, shown: emittedPosition, size });
   if (isFork)
     for (const [idx, entry] of entries.entries()) journal.bufferEntry(JSON.stringify({ ...entry, run_id }), idx);
   return journal;
 }
 
-/** The thread rests, and shows what the call waits for. */
+/** Returns true if the thread is idle and shows what the call waits for. */
 export const isThreadWaiting = (
   interrupts: JsonObject,
   { call_id, copied }: Pick<DurableCallRow, "call_id" | "copied">,
 ): boolean => !copied && Object.hasOwn(interrupts, call_id);
 
-/** What another call takes over: failed steps are tried again. */
+/** Returns the entries that a fork takes over. Omits failed steps, which are executed again. */
 function carryOverEntries(entries: readonly JournalEntry[]): JournalEntry[] {
   const formatEntryKey = ({ kind, name, occurrence }: JournalEntry): string => JSON.stringify([kind, name, occurrence]);
   const failedKeys = new Set(entries.filter(({ phase }) => phase === "error").map(formatEntryKey));
   return entries.filter((entry) => !failedKeys.has(formatEntryKey(entry)));
 }
 
-/** The texts of a journal's entries, in order. */
+/** Reads the texts of all entries of a journal, in order. */
 export async function readEntryTexts(read: (idx: number) => Promise<readonly StoredJournalEntry[]>): Promise<string[]> {
   const texts: string[] = [];
   for (;;) {
@@ -111,7 +111,7 @@ export async function readEntryTexts(read: (idx: number) => Promise<readonly Sto
 
 interface LoadedJournal {
   readonly entries: JournalEntry[];
-  /** Of their texts. */
+  /** The total length of their texts, in characters. */
   readonly size: number;
 }
 
@@ -151,7 +151,7 @@ class StoredJournal implements OpenJournal {
     return this.#events;
   }
 
-  /** Signals may be lost: events are looked for at intervals too. */
+  /** Reads events at intervals too, because signals can be lost. */
   async listen(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
     const notify = (): void => {
@@ -182,7 +182,7 @@ class StoredJournal implements OpenJournal {
     this.#isFrozen = true;
   }
 
-  /** Reads the events that have come since the last read. A call during a read makes another one. */
+  /** Reads the events since the last read. A call during a read causes another one. */
   #read(): Promise<void> {
     this.#mustReadAgain = true;
     this.#reading ??= this.#readAll().finally(() => {
@@ -227,7 +227,7 @@ class StoredJournal implements OpenJournal {
     const unsaved = this.#options.unsaved();
     this.#size += entry.length;
     unsaved.entries.push({ idx, entry });
-    // The entry says how far the function is now.
+    // The entry has the newest position of the function.
     delete unsaved.position;
   }
 
@@ -249,7 +249,7 @@ class StoredJournal implements OpenJournal {
     if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
     const token = await randomToken(environment);
     const token_hash = await hashToken(token);
-    // Not before: a save meanwhile takes what is pending, and this would be left out.
+    // Not before the await: a save meanwhile takes the unsaved changes, and would miss this token.
     unsaved().tokens.push({ token_hash, name, occurrence });
     return { url: buildEventUrl(base, token), token };
   }
@@ -258,7 +258,7 @@ class StoredJournal implements OpenJournal {
     return uuidV5(this.call_id, JSON.stringify(names));
   }
 
-  /** The last event that waits were told of. Without waits no event is for now, but a later one is news. */
+  /** Returns the `seq` of the last event that the waits were notified of. Without waits all events count as handled. */
   async #getLastSeq(): Promise<number> {
     if (this.#isWatching) return this.#notifiedSeq;
     await this.#read();
@@ -269,7 +269,10 @@ class StoredJournal implements OpenJournal {
     this.#options.pause(due_at, await this.#getLastSeq());
   }
 
-  /** It may wake once too often: which events that attempt had seen beside those it used is not stored. */
+  /**
+   * Pauses the call as an earlier attempt has left it. The run may continue once too often, because the events that
+   * attempt had read without using are not stored.
+   */
   async pauseAgain(): Promise<void> {
     const lastEventSeq = Math.max(0, ...this.entries.map(({ event }) => event ?? 0));
     this.#options.pause(this.entries.at(-1)?.until ?? null, lastEventSeq);

@@ -1,4 +1,4 @@
-/** What calls need while no attempt works on them: events for them, and runs that continue them when they are due. */
+/** Durable calls while no attempt works on them: delivers events, lists operations and continues due calls. */
 import { notFoundError, ServiceError } from "../errors.ts";
 import type { JournalEntry } from "../executor/journal.ts";
 import { misfit } from "../executor/schema-check.ts";
@@ -12,7 +12,7 @@ import { createDueCallResumer, type DurableCallOptions } from "./due.ts";
 import { isThreadWaiting, readEntryTexts } from "./journal.ts";
 import { hashToken } from "./tokens.ts";
 
-/** A longer result is left out of lists, in characters. */
+/** The maximum length of a result in lists, in characters. Longer ones are omitted. */
 const MAX_RESULT_CHARS = 64 * 1024;
 
 const callEndedError = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
@@ -20,14 +20,14 @@ const callEndedError = (): ServiceError => new ServiceError("call_ended", "The c
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createDurableCalls(
   options: DurableCallOptions,
-): InternalDurableCalls & { continueDue(): Promise<number> } {
+): InternalDurableCalls & { resumeDueCalls(): Promise<number> } {
   const { storage, scope: deploymentScope, environment } = options;
   const { resumeDueCalls } = createDueCallResumer(options);
 
   const readJournalTexts = (scope: Scope, { thread_id, call_id }: DurableCallRow): Promise<string[]> =>
     readEntryTexts((idx) => storage.readJournalEntries(scope, thread_id, call_id, idx));
 
-  /** A call is open while a run of it is active, or its thread shows what it waits for. */
+  /** Returns true while a run of the call is active, or while its thread shows what the call waits for. */
   async function isActive({ thread_id, run_id, ...call }: DurableCallRow): Promise<boolean> {
     if (call.ended_at !== null) return false;
     const [run, thread] = await Promise.all([
@@ -37,7 +37,9 @@ export function createDurableCalls(
     return run?.ended_at === null || (thread !== null && isThreadWaiting(thread.interrupts, call));
   }
 
-  /** Errors: invalid, gone. */
+  /**
+   * Throws `gone` if the call or the wait has ended, and `invalid` if the payload does not fit the schema of the wait.
+   */
   async function requireOpenWait(
     call: DurableCallRow,
     name: string,
@@ -45,7 +47,7 @@ export function createDurableCalls(
     payload: Json,
   ): Promise<void> {
     if (!(await isActive(call))) throw callEndedError();
-    // A journal may be long: only entries that may be of a wait are parsed.
+    // Journals can be long, so only entries that may belong to a wait are parsed.
     const candidateTexts = (await readJournalTexts(deploymentScope, call)).filter((text) => text.includes('"wait"'));
     const waitEntries = candidateTexts.map(parseEntry).filter((entry) => entry.kind === "wait" && entry.name === name);
     const settledOccurrences = new Set(
@@ -94,7 +96,7 @@ export function createDurableCalls(
     call_id === undefined ? null : await storage.getCall(scope, thread_id, call_id);
 
   return {
-    continueDue: resumeDueCalls,
+    resumeDueCalls,
     async send(scope, thread_id, name, payload) {
       const id = thread_id.toLowerCase();
       const thread = await storage.getThread(scope, id);
@@ -107,7 +109,7 @@ export function createDurableCalls(
     },
     async deliver(token, payload) {
       const tokenRow = await storage.findToken(deploymentScope, await hashToken(token));
-      // Guesses need no limit: a token has 256 bits, and a limit would lock out the sender of a valid one.
+      // Guesses need no rate limit: a token has 256 bits, and a limit would lock out the sender of a valid one.
       if (!tokenRow) throw new ServiceError("event_not_awaited", "This address is not known");
       validatePayload(payload);
       const { call, name, occurrence } = tokenRow;
@@ -139,7 +141,7 @@ export function createDurableCalls(
 const parseEntry = (text: string): JournalEntry => JSON.parse(text) as JournalEntry;
 const getOccurrence = ({ occurrence }: JournalEntry): number => occurrence;
 
-/** Errors: invalid. */
+/** Returns the stored form of a name. Throws `invalid`. */
 function parseStepName(name: StepName): string {
   try {
     return nameOf(name);
@@ -148,7 +150,7 @@ function parseStepName(name: StepName): string {
   }
 }
 
-/** Errors: invalid, too_large. */
+/** Throws `invalid` for null and for values beyond JSON, and `too_large`. */
 function validatePayload(payload: Json): void {
   if (payload === null || payload === undefined) throw new ServiceError("invalid", "An event must not be null");
   if (!isFiniteJson(payload)) throw new ServiceError("invalid", `An event ${NUMBER_OUT_OF_RANGE}`);
@@ -157,7 +159,7 @@ function validatePayload(payload: Json): void {
   }
 }
 
-/** One record for each use of a verb, in the order of the first entries. */
+/** Returns one record for each use of an operation, in the order of the first entries. */
 function toStepRecords(entries: readonly JournalEntry[]): RunSteps["steps"] {
   const records = new Map<string, StepRecord>();
   for (const entry of entries) {

@@ -77,8 +77,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a sleep begins anew with each attempt",
     file: "lib/functions/steps.ts",
-    find: "const due = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));",
-    replace: "const due = timeOf(until, now + 60_000, labelOf(operation.name));",
+    find: "const dueAt = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));",
+    replace: "const dueAt = timeOf(until, now + 60_000, labelOf(operation.name));",
     durable: true,
     equivalent: "it ends later, and no rule says when",
   },

@@ -20,7 +20,7 @@ const INTERNAL: readonly string[] = [
     "assistants.recall",
     "assistants.resolve",
   ],
-  ...["calls.continueDue", "crons.counters", "crons.stop"],
+  ...["calls.resumeDueCalls", "crons.counters", "crons.stop"],
   ...["protocol.count", "protocol.events", "protocol.kept", "protocol.recordAll"],
   ...["runs.prepare", "runs.started", "threads.current", "threads.expire", "threads.visible"],
   ...["webhooks.counters", "webhooks.stop"],
