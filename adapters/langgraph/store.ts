@@ -27,7 +27,7 @@ interface Page {
 }
 interface SearchOptions extends Page {
   readonly filter?: Readonly<Record<string, unknown>> | null;
-  readonly searchText?: string | null;
+  readonly query?: string | null;
 }
 interface Search extends SearchOptions {
   readonly namespacePrefix: readonly string[];
@@ -58,9 +58,11 @@ export class JobStore {
   }
 
   async search(namespacePrefix: readonly string[], options: SearchOptions = {}): Promise<Item[]> {
-    const { filter, searchText, limit = 10, offset = 0 } = options;
-    const query = { ...(filter ? { filter: filter as JsonObject } : {}), ...(searchText ? { query: searchText } : {}) };
-    const items = await readPages(limit, offset, (page) => this.#handle.search(namespacePrefix, { ...query, ...page }));
+    const { filter, query, limit = 10, offset = 0 } = options;
+    const search = { ...(filter ? { filter: filter as JsonObject } : {}), ...(query ? { query } : {}) };
+    const items = await readPages(limit, offset, (page) =>
+      this.#handle.search(namespacePrefix, { ...search, ...page }),
+    );
     return items.map(toItem);
   }
 
