@@ -45,7 +45,11 @@ const DRIVER_CONTRACT = ["^adapters/sql/", "^lib/storage/", inLib("environment",
  * alone. Within lib, the layers decide.
  */
 const ALLOWED = [
-  { name: "pinned-sender", path: "^lib/webhooks/send\\.ts$", may: ["^lib/", node("http", "https", "dns/promises")] },
+  {
+    name: "pinned-sender",
+    path: "^lib/webhooks/system-transport\\.ts$",
+    may: ["^lib/", node("http", "https", "dns/promises")],
+  },
   { name: "durable-context", path: "^lib/functions/work\\.ts$", may: ["^lib/", node("async_hooks")] },
   { name: "crons", path: "^lib/crons/", may: ["^lib/", npm("croner")] },
   { name: "addresses", path: "^lib/webhooks/addresses\\.ts$", may: ["^lib/", npm("ipaddr\\.js")] },

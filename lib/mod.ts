@@ -33,5 +33,5 @@ export {
 export type { Store, StoreIndex, StoreTtl } from "./store/mod.ts";
 export type { StateChange, Thread, ThreadCreate, Threads } from "./threads/mod.ts";
 export type { Usage, UsageReport, UsageRequest } from "./usage/mod.ts";
-export type { Webhooks } from "./webhooks/deliver.ts";
 export type { WebhookOptions } from "./webhooks/options.ts";
+export type { Webhooks } from "./webhooks/sender.ts";

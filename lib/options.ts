@@ -31,7 +31,7 @@ import {
   valueMatching,
   withDefaults,
 } from "./validation.ts";
-import { checkWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
+import { validateWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
 /** Every option has the same name in the configuration file of the stand-alone server. */
 export interface ServiceOptions {
@@ -315,7 +315,7 @@ export function listOptionKeys({ members }: Section = SETTINGS, path = ""): read
  */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
   const { webhooks, http, env } = options;
-  const { settings, problems: webhookIssues } = checkWebhooks(webhooks, http?.disable_webhooks, env ?? {});
+  const { settings, problems: webhookIssues } = validateWebhooks(webhooks, http?.disable_webhooks, env ?? {});
   const problems = [
     ...findOptionProblems(options),
     ...webhookIssues.map((issue) => `${formatIssue(issue)} (${issue.type})`),

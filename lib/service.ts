@@ -43,7 +43,7 @@ import {
 } from "./storage/identity.ts";
 import type { Usage } from "./usage/mod.ts";
 import { withDefaults } from "./validation.ts";
-import type { Webhooks } from "./webhooks/deliver.ts";
+import type { Webhooks } from "./webhooks/sender.ts";
 
 export type { ServiceOptions } from "./options.ts";
 export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";

@@ -90,7 +90,7 @@ export interface Assistants {
   /** Activates a version: the assistant takes over all of its content. Errors: not_found (assistant or version), forbidden. */
   setLatest(id: string, version: number): Promise<Assistant>;
   /** The graph's nodes and edges; `xray` expands subgraphs, to a depth if it is a number. Errors: not_found. */
-  drawn(id: string, xray?: boolean | number): Promise<DrawnGraph>;
+  graph(id: string, xray?: boolean | number): Promise<DrawnGraph>;
   /** The JSON schemas of the graph's input, output, state and configuration. Errors: not_found. */
   schemas(id: string): Promise<GraphSchemas>;
   /** The schemas of the graph's subgraphs, by namespace. Errors: not_found. */
@@ -98,7 +98,7 @@ export interface Assistants {
 }
 
 /** Assistants in any scope, with the methods that other modules use. */
-export interface AssistantDirectory extends Omit<InternalResource<Assistants>, "delete"> {
+export interface InternalAssistants extends Omit<InternalResource<Assistants>, "delete"> {
   /** `threads`: with `delete_threads`, only threads in this scope are deleted. */
   delete(
     scope: Scope,
@@ -109,13 +109,13 @@ export interface AssistantDirectory extends Omit<InternalResource<Assistants>, "
    * The active configuration from the cache. A write that relies on it must detect a stale row. A graph's default assistant is found
    * in every scope, because every caller may run it. A promise only where the cache does not answer. Errors: not_found.
    */
-  recall(scope: Scope, id: string): AssistantRow | Promise<AssistantRow>;
+  getCached(scope: Scope, id: string): AssistantRow | Promise<AssistantRow>;
   /** The same, read from the storage. Errors: not_found. */
   resolve(scope: Scope, id: string): Promise<AssistantRow>;
   /** True for the default assistant of a graph. Every caller who may create runs may use it. */
   isDefault(id: string): Promise<boolean>;
   /** The id of an assistant for a filter; null for an unknown name. A UUID is not looked up. */
-  idOf(id: string): Promise<string | null>;
+  findId(id: string): Promise<string | null>;
   /** Creates the default assistant of each graph. For existing ones, it updates only the description. */
   ensureDefaults(): Promise<void>;
 }
@@ -130,25 +130,25 @@ export interface AssistantOptions {
 /** The maximum number of cached assistants. */
 const CACHE_SIZE = 1_000;
 
-export function createAssistants(options: AssistantOptions): AssistantDirectory {
+export function createAssistants(options: AssistantOptions): InternalAssistants {
   const lookup = createLookup(options);
   return {
     isDefault: lookup.isDefault,
     resolve: lookup.resolve,
-    recall: lookup.recall,
-    async idOf(id) {
+    getCached: lookup.recall,
+    async findId(id) {
       if (UUID.test(id)) return id.toLowerCase();
       return (await Promise.resolve(lookup.recall(options.scope, id)).catch(nullIfNotFound))?.assistant_id ?? null;
     },
-    ...readVerbs(options, lookup),
-    ...writeVerbs(options, lookup),
-    ...graphVerbs(options, lookup),
+    ...createReadOperations(options, lookup),
+    ...createWriteOperations(options, lookup),
+    ...createGraphOperations(options, lookup),
   };
 }
 
 type Lookup = ReturnType<typeof createLookup>;
 
-const NEWEST = { limit: 20, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
+const NEWEST_FIRST = { limit: 20, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
 /** How many graphs an error lists. */
 const MAX_SUGGESTED = 10;
 
@@ -160,9 +160,9 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   const defaults = new Map<string, string>();
   const cache = new Map<string, AssistantRow>();
 
-  async function idOf(id: string): Promise<string> {
+  async function resolveId(id: string): Promise<string> {
     if (graphs.has(id)) {
-      const assistant_id = defaults.get(id) ?? (await nameBasedId(id));
+      const assistant_id = defaults.get(id) ?? (await toNameBasedId(id));
       defaults.set(id, assistant_id);
       return assistant_id;
     }
@@ -170,19 +170,19 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   }
 
   async function isDefault(id: string): Promise<boolean> {
-    const assistant_id = await idOf(id);
-    return (await Promise.all([...graphs.keys()].map(idOf))).includes(assistant_id);
+    const assistant_id = await resolveId(id);
+    return (await Promise.all([...graphs.keys()].map(resolveId))).includes(assistant_id);
   }
 
   /** True for the default assistant of a graph that was removed: its first version names the graph. */
   async function wasDefault(assistant_id: string): Promise<boolean> {
-    if (!isNameBased(assistant_id)) return false;
+    if (!isUuidV5(assistant_id)) return false;
     const [newest] =
       (await storage.listAssistantVersions(deploymentScope, assistant_id, { limit: 1, offset: 0 })) ?? [];
     if (!newest) return false;
     const oldest = { limit: 1, offset: newest.version - 1 };
     const [first] = (await storage.listAssistantVersions(deploymentScope, assistant_id, oldest)) ?? [];
-    return first !== undefined && (await nameBasedId(first.graph_id)) === assistant_id;
+    return first !== undefined && (await toNameBasedId(first.graph_id)) === assistant_id;
   }
 
   /** Every caller may run a default assistant: no filter applies to it. */
@@ -190,11 +190,11 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     scope.filter && (await isDefault(assistant_id)) ? deploymentScope : scope;
 
   /** What the caller may have meant. Only for callers who see all assistants, and not for a UUID. */
-  async function suggestion(scope: Scope, id: string): Promise<string> {
+  async function suggestAssistant(scope: Scope, id: string): Promise<string> {
     if (UUID.test(id) || !isStorable(id)) return "";
-    const { rows } = await storage.searchAssistants(scope, { name: id, ...NEWEST });
-    const named = rows.find(({ name }) => name === id);
-    if (named) return `; the assistant named ${id} has the id ${named.assistant_id}`;
+    const { rows } = await storage.searchAssistants(scope, { name: id, ...NEWEST_FIRST });
+    const namesake = rows.find(({ name }) => name === id);
+    if (namesake) return `; the assistant named ${id} has the id ${namesake.assistant_id}`;
     const names = [...graphs.keys()];
     const listed = names.slice(0, MAX_SUGGESTED).join(", ") + (names.length > MAX_SUGGESTED ? " and more" : "");
     return suggestName(id, names, `; graphs: ${listed}`);
@@ -202,12 +202,12 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
 
   /** Reads the row from the storage into the cache. Errors: not_found. */
   async function read(scope: Scope, id: string): Promise<AssistantRow> {
-    const assistant_id = await idOf(id);
+    const assistant_id = await resolveId(id);
     const row = await storage.getAssistant(scope, assistant_id);
     if (!row) {
       if (scope.filter) throw notFoundError("assistant", id);
       cache.delete(assistant_id);
-      const hint = await suggestion(scope, id);
+      const hint = await suggestAssistant(scope, id);
       throw notFoundError("assistant", id, hint);
     }
     if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
@@ -216,26 +216,26 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   }
 
   async function resolve(scope: Scope, id: string): Promise<AssistantRow> {
-    return await read(await scopeToRun(scope, await idOf(id)), id);
+    return await read(await scopeToRun(scope, await resolveId(id)), id);
   }
 
-  const recall = (scope: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
-    (scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? recallIn(scope, id);
+  const getCached = (scope: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
+    (scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? getCachedInScope(scope, id);
 
-  async function recallIn(scope: Scope, id: string): Promise<AssistantRow> {
-    const assistant_id = await idOf(id);
+  async function getCachedInScope(scope: Scope, id: string): Promise<AssistantRow> {
+    const assistant_id = await resolveId(id);
     const cached = cache.get(assistant_id);
-    const applied = await scopeToRun(scope, assistant_id);
-    return cached && matchesFilter(applied.filter, cached.metadata) ? cached : await read(applied, id);
+    const runScope = await scopeToRun(scope, assistant_id);
+    return cached && matchesFilter(runScope.filter, cached.metadata) ? cached : await read(runScope, id);
   }
 
-  return { graphs, idOf, isDefault, wasDefault, read, resolve, recall };
+  return { graphs, idOf: resolveId, isDefault, wasDefault, read, resolve, recall: getCached };
 }
 
-function readVerbs(
+function createReadOperations(
   { storage }: AssistantOptions,
   { idOf, read }: Lookup,
-): Pick<AssistantDirectory, "get" | "search" | "count" | "versions"> {
+): Pick<InternalAssistants, "get" | "search" | "count" | "versions"> {
   return {
     get: async (scope, id) => toAssistant(await read(scope, id)),
     async search(scope, { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
@@ -252,12 +252,12 @@ function readVerbs(
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function writeVerbs(
+function createWriteOperations(
   { storage, scope: deploymentScope, environment }: AssistantOptions,
   { graphs, idOf, read, isDefault, wasDefault }: Lookup,
-): Pick<AssistantDirectory, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
+): Pick<InternalAssistants, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
   /** Copies the description of the graph to its default assistant. */
-  async function describe(assistant: AssistantRow, description: string | null): Promise<void> {
+  async function updateDescription(assistant: AssistantRow, description: string | null): Promise<void> {
     if (description === null || description === assistant.description) return;
     const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
       return { graph_id, name, description, config, context, metadata };
@@ -271,19 +271,19 @@ function writeVerbs(
         const assistant_id = await idOf(graph_id);
         const existing = await storage.getAssistant(deploymentScope, assistant_id);
         const { description = null } = graphs.get(graph_id) ?? {};
-        if (existing) return await describe(existing, description);
-        const named = { assistant_id, graph_id, name: graph_id, description };
+        if (existing) return await updateDescription(existing, description);
+        const identity = { assistant_id, graph_id, name: graph_id, description };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
-        await storage.createAssistant(deploymentScope, { ...named, ...content }, environment.now());
+        await storage.createAssistant(deploymentScope, { ...identity, ...content }, environment.now());
       };
       await Promise.all([...graphs.keys()].map(ensure));
     },
     async create(scope, request) {
       const { graph_id } = request;
-      refuseTwoValues(request.config?.configurable, request.context);
+      requireConsistentConfig(request.config?.configurable, request.context);
       requireOwnMetadata(scope, request.metadata ?? {});
       if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
-      const outcome = await storage.createAssistant(
+      const result = await storage.createAssistant(
         deploymentScope,
         {
           assistant_id: request.assistant_id?.toLowerCase() ?? environment.uuid(),
@@ -297,17 +297,17 @@ function writeVerbs(
         environment.now(),
       );
       // An assistant that the caller cannot see stays a conflict, also with if_exists `do_nothing`.
-      const hidden = !matchesFilter(scope.filter, outcome.assistant.metadata);
-      if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
-        throw new ServiceError("already_exists", `Assistant ${outcome.assistant.assistant_id} already exists`);
+      const isHidden = !matchesFilter(scope.filter, result.assistant.metadata);
+      if (result.kind === "exists" && (isHidden || request.if_exists !== "do_nothing")) {
+        throw new ServiceError("already_exists", `Assistant ${result.assistant.assistant_id} already exists`);
       }
-      return toAssistant(outcome.assistant);
+      return toAssistant(result.assistant);
     },
     async update(scope, id, patch) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFoundError("graph", patch.graph_id);
       const { config, context } = patch;
-      refuseTwoValues(config?.configurable, context);
-      const reconfigured = config !== undefined || context !== undefined;
+      requireConsistentConfig(config?.configurable, context);
+      const isReconfigured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
         scope,
         await idOf(id),
@@ -318,8 +318,8 @@ function writeVerbs(
             graph_id: patch.graph_id ?? active.graph_id,
             name: patch.name ?? active.name,
             description: patch.description ?? active.description,
-            config: reconfigured ? (config ?? {}) : active.config,
-            context: reconfigured ? (context ?? {}) : active.context,
+            config: isReconfigured ? (config ?? {}) : active.config,
+            context: isReconfigured ? (context ?? {}) : active.context,
             metadata,
           };
         },
@@ -341,10 +341,10 @@ function writeVerbs(
         throw notFoundError("assistant", id);
     },
     async setLatest(scope, id, version) {
-      const outcome = await storage.setLatest(scope, await idOf(id), version, environment.now());
-      switch (outcome.kind) {
+      const result = await storage.setLatest(scope, await idOf(id), version, environment.now());
+      switch (result.kind) {
         case "updated":
-          return toAssistant(outcome.assistant);
+          return toAssistant(result.assistant);
         case "assistant_not_found":
           throw notFoundError("assistant", id);
         case "hidden":
@@ -357,36 +357,36 @@ function writeVerbs(
 }
 
 /** Describes the graph of an assistant, by its executor. */
-function graphVerbs(
+function createGraphOperations(
   { executor }: AssistantOptions,
   { graphs, read }: Lookup,
-): Pick<AssistantDirectory, "drawn" | "schemas" | "subgraphs"> {
-  function stateOf(graph_id: string): GraphState {
+): Pick<InternalAssistants, "graph" | "schemas" | "subgraphs"> {
+  function requireGraphState(graph_id: string): GraphState {
     if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
     return executor.state?.(graph_id) ?? recordedState;
   }
 
   return {
-    async drawn(scope, id, xray = false) {
+    async graph(scope, id, xray = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
-      return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
+      return await requireGraphState(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
     },
     async schemas(scope, id) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
-      return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
+      return await requireGraphState(graph_id).schemas(graph_id, ofAssistant(assistant));
     },
     async subgraphs(scope, id, namespace = null, recurse = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
-      return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
+      return await requireGraphState(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
     },
   };
 }
 
 /** A graph reads either `configurable` or `context`, so a name in both must have one value. Errors: bad_request. */
-export function refuseTwoValues(configurable: Json | undefined, context: JsonObject | undefined): void {
+export function requireConsistentConfig(configurable: Json | undefined, context: JsonObject | undefined): void {
   if (!isObject(configurable)) return;
   for (const [name, value] of Object.entries(context ?? {})) {
     if (Object.hasOwn(configurable, name) && !sameJson(configurable[name] as Json, value)) {
@@ -400,10 +400,10 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
 }
 
 /** True for UUIDs of version 5, such as the ids of default assistants. */
-const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
+const isUuidV5 = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 
 // Clients compute the UUID version 5 of the graph id in this namespace. It differs in one byte from RFC 4122's for URLs.
 const NAMESPACE = "6ba7b821-9dad-11d1-80b4-00c04fd430c8";
 
 /** The UUID version 5 of a text. That of a graph id is the id of its default assistant, the same on every server of this API. */
-export const nameBasedId = (text: string): Promise<string> => uuidV5(NAMESPACE, text);
+export const toNameBasedId = (text: string): Promise<string> => uuidV5(NAMESPACE, text);

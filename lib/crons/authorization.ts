@@ -1,33 +1,37 @@
 /** The creation of a cron, which authorizes the runs of the cron too. */
-import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { InternalAssistants } from "../assistants/mod.ts";
 import type { Authorizer } from "../auth/authorizer.ts";
-import { createRunPermits, type RunEvent } from "../runs/authorization.ts";
+import { createNewRunAuthorizer, type RunEvent } from "../runs/authorization.ts";
 import type { ScopedOrigin } from "../runs/request.ts";
 import { requireOwnMetadata } from "../storage/visibility.ts";
-import type { CronDirectory, Crons } from "./mod.ts";
+import type { Crons, InternalCrons } from "./mod.ts";
 
-interface Directories {
-  readonly crons: CronDirectory;
-  readonly assistants: Pick<AssistantDirectory, "isDefault">;
+interface InternalResources {
+  readonly crons: InternalCrons;
+  readonly assistants: Pick<InternalAssistants, "isDefault">;
 }
 
 /** Authorizes the cron and its runs. They are not authorized again when they start. */
-export const createCron = (
+export const authorizeCreateCron = (
   authorizer: Authorizer<"crons:create" | RunEvent>,
-  { crons, assistants }: Directories,
+  { crons, assistants }: InternalResources,
 ): Crons["create"] => {
   const { authorize, caller } = authorizer;
-  const permits = createRunPermits(authorizer, assistants);
+  const runAuthorizer = createNewRunAuthorizer(authorizer, assistants);
   return async (thread_id, request, { recheck, assistants: _assistants, ...origin }: ScopedOrigin = {}) => {
     const { user_id, user } = await caller();
-    const usable = user ? await permits.assistants(request.assistant_id) : undefined;
-    const permit = await authorize("crons:create", { ...request, thread_id });
-    const { thread_id: _, ...cron } = permit.value;
-    const { value: run, scope } = await permits.run(thread_id, null, cron, recheck);
-    requireOwnMetadata(permit.scope, run.metadata ?? {});
+    const assistantScope = user ? await runAuthorizer.resolveAssistantScope(request.assistant_id) : undefined;
+    const cronGrant = await authorize("crons:create", { ...request, thread_id });
+    const { thread_id: _, ...cron } = cronGrant.value;
+    const { value: run, scope } = await runAuthorizer.authorizeRun(thread_id, null, cron, recheck);
+    requireOwnMetadata(cronGrant.scope, run.metadata ?? {});
     const { metadata = null, input = null, config = null, context = null } = run;
-    const changed = run === cron ? cron : { ...cron, metadata, input, config, context };
-    const own = { user_id, ...(user ? { user } : {}), ...(usable ? { assistants: usable } : {}) };
-    return await crons.create(scope, thread_id, changed, { ...origin, ...own });
+    const changedRequest = run === cron ? cron : { ...cron, metadata, input, config, context };
+    const callerOrigin = {
+      user_id,
+      ...(user ? { user } : {}),
+      ...(assistantScope ? { assistants: assistantScope } : {}),
+    };
+    return await crons.create(scope, thread_id, changedRequest, { ...origin, ...callerOrigin });
   };
 };

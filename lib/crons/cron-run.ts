@@ -18,4 +18,4 @@ export const CRON_RUN_OPTIONS = [
   "feedback_keys",
 ] as const;
 
-export type CronRun = Pick<RunCreate, (typeof CRON_RUN_OPTIONS)[number]>;
+export type CronRunOptions = Pick<RunCreate, (typeof CRON_RUN_OPTIONS)[number]>;

@@ -5,12 +5,12 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { IsoTime, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
-import type { Run, RunDirectory } from "../runs/mod.ts";
+import type { InternalRuns, Run } from "../runs/mod.ts";
 import { parseTime } from "../storage/cursor.ts";
 import type { CronRow, CronStorage, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
+import { toCronRunOrigin, toCronRunRequest } from "./firing-handler.ts";
+import { loadSchedules } from "./lazy-schedule.ts";
 import type { Timing } from "./schedule.ts";
-import { loadSchedules } from "./schedules.ts";
-import { originOf, requestOf } from "./tick.ts";
 
 /** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
 interface Firing {
@@ -61,24 +61,24 @@ export interface CronFirings {
   preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
 }
 
-const NEXT = 5;
-const FIRINGS = 10;
+const DEFAULT_PREVIEW_COUNT = 5;
+const MAX_LISTED_FIRINGS = 10;
 
 export interface CronFiringOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  readonly runs: Pick<RunDirectory, "create">;
+  readonly runs: Pick<InternalRuns, "create">;
   readonly max_failures: number | null;
 }
 
-export const cronNotFound = (cron_id: string): ServiceError =>
+export const cronNotFoundError = (cron_id: string): ServiceError =>
   new ServiceError("not_found", `Cron ${cron_id} not found`);
 
 /** Errors: not_found. */
-export async function findCron(storage: CronStorage, scope: Scope, cron_id: string): Promise<CronRow> {
+export async function requireCron(storage: CronStorage, scope: Scope, cron_id: string): Promise<CronRow> {
   const row = await storage.getCron(scope, cron_id.toLowerCase());
-  if (!row) throw cronNotFound(cron_id);
+  if (!row) throw cronNotFoundError(cron_id);
   return row;
 }
 
@@ -89,8 +89,8 @@ export function createCronFirings({
   runs,
   max_failures,
 }: CronFiringOptions): InternalResource<CronFirings> {
-  async function firingsOf(scope: Scope, cron_id: string): Promise<readonly Firing[]> {
-    const firings = await storage.listCronFirings(deploymentScope, cron_id, { limit: FIRINGS, offset: 0 });
+  async function listFirings(scope: Scope, cron_id: string): Promise<readonly Firing[]> {
+    const firings = await storage.listCronFirings(deploymentScope, cron_id, { limit: MAX_LISTED_FIRINGS, offset: 0 });
     const runs = await Promise.all(
       firings.map(async ({ run_id }) => (run_id === null ? null : await storage.getRun(scope, run_id))),
     );
@@ -106,30 +106,30 @@ export function createCronFirings({
   }
 
   return {
-    async preview(_seen, { schedule, timezone = null, end_time, limit = NEXT }) {
+    async preview(_seen, { schedule, timezone = null, end_time, limit = DEFAULT_PREVIEW_COUNT }) {
       const timing = {
         ...{ schedule, timezone },
         end_time: end_time === undefined ? null : parseTime("end_time", end_time),
       };
-      (await loadSchedules()).checkTiming(timing);
-      return { next: await ticksFrom(timing, environment.now(), limit) };
+      (await loadSchedules()).validateTiming(timing);
+      return { next: await listFireTimes(timing, environment.now(), limit) };
     },
 
     async inspect(scope, cron_id) {
-      const cron = await findCron(storage, scope, cron_id);
+      const cron = await requireCron(storage, scope, cron_id);
       const { enabled, failures, metadata } = cron;
       const { disabled_reason } = metadata;
       return {
         ...{ cron_id: cron.cron_id, enabled, failures, max_failures },
         disabled_reason: !enabled && typeof disabled_reason === "string" ? disabled_reason : null,
-        next: await ticksFrom(cron, environment.now(), NEXT),
-        firings: await firingsOf(scope, cron.cron_id),
+        next: await listFireTimes(cron, environment.now(), DEFAULT_PREVIEW_COUNT),
+        firings: await listFirings(scope, cron.cron_id),
       };
     },
 
     async run(scope, cron_id) {
-      const cron = await findCron(storage, scope, cron_id);
-      const run = await runs.create(deploymentScope, cron.thread_id, requestOf(cron), originOf(cron));
+      const cron = await requireCron(storage, scope, cron_id);
+      const run = await runs.create(deploymentScope, cron.thread_id, toCronRunRequest(cron), toCronRunOrigin(cron));
       await storage.recordFiring(deploymentScope, {
         cron_id: cron.cron_id,
         fired_at: environment.now(),
@@ -140,11 +140,15 @@ export function createCronFirings({
   };
 }
 
-async function ticksFrom(timing: Timing, now: number, limit: number): Promise<string[]> {
-  const { nextTick } = await loadSchedules();
-  const ticks: string[] = [];
-  for (let tick = nextTick(timing, now); tick !== null && ticks.length < limit; tick = nextTick(timing, tick)) {
-    ticks.push(formatIsoTime(tick));
+async function listFireTimes(timing: Timing, now: number, limit: number): Promise<string[]> {
+  const { nextFireTime: nextTick } = await loadSchedules();
+  const fireTimes: string[] = [];
+  for (
+    let fireTime = nextTick(timing, now);
+    fireTime !== null && fireTimes.length < limit;
+    fireTime = nextTick(timing, fireTime)
+  ) {
+    fireTimes.push(formatIsoTime(fireTime));
   }
-  return ticks;
+  return fireTimes;
 }

@@ -1,9 +1,9 @@
 /** Polls for due crons. Every serving process does so; the noun and the ticks load with the first cron. */
 import { createLazyModule, waitForNextTick, withTimeout } from "../environment.ts";
 import type { SkipReason } from "../storage/mod.ts";
-import type { CronDirectory, CronOptions } from "./mod.ts";
-import { KEPT_MS } from "./schedules.ts";
-import type { FireOptions, TickCounters, TickHandler } from "./tick.ts";
+import type { FireOptions, FiringCounters, FiringHandler } from "./firing-handler.ts";
+import { FIRING_RETENTION_MS } from "./lazy-schedule.ts";
+import type { CronOptions, InternalCrons } from "./mod.ts";
 
 /** The ticks that this process has fired and skipped since its start. */
 export interface CronCounters {
@@ -11,7 +11,7 @@ export interface CronCounters {
   readonly skipped: Readonly<Record<SkipReason, number>>;
 }
 
-interface CronFirer {
+interface CronScheduler {
   /** Call this when a cron is due at this time, so that it fires before the next poll. */
   wakeAt(time: number): void;
   counters(): CronCounters;
@@ -19,33 +19,33 @@ interface CronFirer {
   stop(): Promise<void>;
 }
 
-const POLL_MS = 10_000;
+const POLL_INTERVAL_MS = 10_000;
 /** The first wait after a cron could not be fired. Each further wait is twice as long, up to the poll. */
-const RETRY_MS = 1_000;
+const MIN_RETRY_DELAY_MS = 1_000;
 /** Crons per query. */
-const CRONS = 100;
-const SWEEP_EVERY_MS = 3_600_000;
-const SWEEP_ROWS = 500;
+const CRON_BATCH_SIZE = 100;
+const RETENTION_INTERVAL_MS = 3_600_000;
+const RETENTION_BATCH_SIZE = 500;
 /** How long `stop` waits for a database that does not answer. */
-const STOP_MS = 10_000;
+const STOP_TIMEOUT_MS = 10_000;
 
-class Firer implements CronFirer {
+class PollingCronScheduler implements CronScheduler {
   readonly #options: FireOptions;
-  readonly #counters: TickCounters = noTicks();
+  readonly #counters: FiringCounters = createFiringCounters();
   #isStopping = false;
-  #ticks: TickHandler | undefined;
+  #handler: FiringHandler | undefined;
   #polling: Promise<void> | null = null;
   #cancelTimer = (): void => {};
   #timerAt = 0;
   /** The earliest `wakeAt` while a poll runs. */
   #requestedAt = Number.POSITIVE_INFINITY;
-  #retry_ms = RETRY_MS;
-  #sweepAt: number;
+  #retry_ms = MIN_RETRY_DELAY_MS;
+  #nextRetentionAt: number;
 
   constructor(options: FireOptions) {
     this.#options = options;
-    this.#sweepAt = options.environment.now() + SWEEP_EVERY_MS;
-    this.#start();
+    this.#nextRetentionAt = options.environment.now() + RETENTION_INTERVAL_MS;
+    this.#startPoll();
   }
 
   wakeAt(time: number): void {
@@ -53,17 +53,17 @@ class Firer implements CronFirer {
     else if (time < this.#timerAt) this.#schedule(time);
   }
 
-  counters(): TickCounters {
+  counters(): FiringCounters {
     return { ...this.#counters, skipped: { ...this.#counters.skipped } };
   }
 
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#cancelTimer();
-    if (this.#polling) await withTimeout(this.#options.environment, STOP_MS, this.#polling, undefined);
+    if (this.#polling) await withTimeout(this.#options.environment, STOP_TIMEOUT_MS, this.#polling, undefined);
   }
 
-  #start(): void {
+  #startPoll(): void {
     this.#requestedAt = Number.POSITIVE_INFINITY;
     this.#polling = this.#poll();
   }
@@ -73,8 +73,8 @@ class Firer implements CronFirer {
     this.#cancelTimer();
     const { environment } = this.#options;
     const now = environment.now();
-    this.#timerAt = Math.min(time, now + POLL_MS);
-    this.#cancelTimer = environment.timer(Math.max(0, this.#timerAt - now), () => this.#start());
+    this.#timerAt = Math.min(time, now + POLL_INTERVAL_MS);
+    this.#cancelTimer = environment.timer(Math.max(0, this.#timerAt - now), () => this.#startPoll());
   }
 
   async #poll(): Promise<void> {
@@ -84,69 +84,70 @@ class Firer implements CronFirer {
     try {
       await this.#disableFailing();
       await this.#handleDue();
-      await this.#sweep();
+      await this.#deleteOldFirings();
       const [first] = await storage.listEnabledCrons(scope, { due_by: Number.MAX_SAFE_INTEGER, limit: 1 });
       next = first?.next_run_date ?? null;
     } catch (error) {
       environment.log({ level: "error", message: "cron poll failed", error });
     }
     // A cron that was due at the start is still due, so firing it failed: wait before the next try.
-    const failed = next !== null && next <= startedAt;
-    const nextAt = failed ? environment.now() + this.#retry_ms : (next ?? Number.POSITIVE_INFINITY);
-    this.#retry_ms = failed ? Math.min(2 * this.#retry_ms, POLL_MS) : RETRY_MS;
+    const hasFailed = next !== null && next <= startedAt;
+    const nextAt = hasFailed ? environment.now() + this.#retry_ms : (next ?? Number.POSITIVE_INFINITY);
+    this.#retry_ms = hasFailed ? Math.min(2 * this.#retry_ms, POLL_INTERVAL_MS) : MIN_RETRY_DELAY_MS;
     this.#polling = null;
     this.#schedule(Math.min(nextAt, this.#requestedAt));
   }
 
-  async #loadTicks(): Promise<TickHandler> {
-    this.#ticks ??= (await import("./tick.ts")).createTickHandler(
+  async #loadHandler(): Promise<FiringHandler> {
+    this.#handler ??= (await import("./firing-handler.ts")).createFiringHandler(
       this.#options,
       this.#counters,
       () => this.#isStopping,
     );
-    return this.#ticks;
+    return this.#handler;
   }
 
   /** Disables the crons whose runs have failed too often in a row. */
   async #disableFailing(): Promise<void> {
     const { storage, scope, max_failures } = this.#options;
     if (max_failures === null) return;
-    for (const cron of await storage.listEnabledCrons(scope, { failures: max_failures, limit: CRONS }))
-      await (await this.#loadTicks()).disable(cron, max_failures);
+    for (const cron of await storage.listEnabledCrons(scope, { failures: max_failures, limit: CRON_BATCH_SIZE }))
+      await (await this.#loadHandler()).disable(cron, max_failures);
   }
 
   async #handleDue(): Promise<void> {
     const { storage, scope, environment } = this.#options;
     let hasProgress = true;
     while (hasProgress && !this.#isStopping) {
-      const crons = await storage.listEnabledCrons(scope, { due_by: environment.now(), limit: CRONS });
+      const crons = await storage.listEnabledCrons(scope, { due_by: environment.now(), limit: CRON_BATCH_SIZE });
       hasProgress = false;
       // Many crons are due at the full hour. Processes that start with different crons conflict less.
       const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
       for (const cron of [...crons.slice(from), ...crons.slice(0, from)])
-        if (await (await this.#loadTicks()).handle(cron)) hasProgress = true;
-      if (crons.length < CRONS) return;
+        if (await (await this.#loadHandler()).handle(cron)) hasProgress = true;
+      if (crons.length < CRON_BATCH_SIZE) return;
     }
   }
 
   /** Deletes records of old firings, once in an hour. */
-  async #sweep(): Promise<void> {
+  async #deleteOldFirings(): Promise<void> {
     const { storage, scope, environment } = this.#options;
     const now = environment.now();
-    if (now < this.#sweepAt) return;
-    this.#sweepAt = now + SWEEP_EVERY_MS;
-    const old = { firings_before: now - KEPT_MS, limit: SWEEP_ROWS, now };
-    while (!this.#isStopping && (await storage.deleteExpired(scope, old)) > 0) await waitForNextTick(environment);
+    if (now < this.#nextRetentionAt) return;
+    this.#nextRetentionAt = now + RETENTION_INTERVAL_MS;
+    const retentionQuery = { firings_before: now - FIRING_RETENTION_MS, limit: RETENTION_BATCH_SIZE, now };
+    while (!this.#isStopping && (await storage.deleteExpired(scope, retentionQuery)) > 0)
+      await waitForNextTick(environment);
   }
 }
 
-const noTicks = (): TickCounters => ({
+const createFiringCounters = (): FiringCounters => ({
   fired: 0,
   skipped: { thread_busy: 0, thread_full: 0, deployment_full: 0, missed: 0, superseded: 0, refused: 0 },
 });
 
 /** Crons and the loop that fires them. */
-export interface CronLoop extends CronDirectory, Pick<CronFirer, "counters" | "stop"> {}
+export interface CronLoop extends InternalCrons, Pick<CronScheduler, "counters" | "stop"> {}
 
 type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
   FireOptions & {
@@ -155,13 +156,17 @@ type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
   };
 
 export function createCronLoop(options: CronLoopOptions): CronLoop {
-  const firer = options.enabled ? new Firer(options) : null;
-  const calls = createLazyModule<CronDirectory>(
+  const scheduler = options.enabled ? new PollingCronScheduler(options) : null;
+  const crons = createLazyModule<InternalCrons>(
     {
       ...{ create: true, get: true, update: true, delete: true, search: true, count: true },
       ...{ preview: true, inspect: true, run: true },
     },
-    async () => (await import("./mod.ts")).createCrons({ ...options, wakeAt: (time) => firer?.wakeAt(time) }),
+    async () => (await import("./mod.ts")).createCrons({ ...options, wakeAt: (time) => scheduler?.wakeAt(time) }),
   );
-  return { ...calls, counters: () => firer?.counters() ?? noTicks(), stop: async () => firer?.stop() };
+  return {
+    ...crons,
+    counters: () => scheduler?.counters() ?? createFiringCounters(),
+    stop: async () => scheduler?.stop(),
+  };
 }

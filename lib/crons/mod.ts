@@ -1,22 +1,28 @@
 /** The crons of a deployment: runs that start on a schedule. */
-import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
+import type { InternalAssistants, PageOf } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
 import { invalidFieldError, notFoundError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime, parseRfc3339 } from "../rfc3339.ts";
-import type { RunCreate, RunDirectory } from "../runs/mod.ts";
+import type { InternalRuns, RunCreate } from "../runs/mod.ts";
 import type { RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
 import { requireStillVisible } from "../storage/visibility.ts";
-import { shownUrl } from "../webhooks/policy.ts";
-import { CRON_RUN_OPTIONS, type CronRun } from "./cron-run.ts";
-import { type CronFiringOptions, type CronFirings, createCronFirings, cronNotFound, findCron } from "./firings.ts";
+import { redactUrl } from "../webhooks/policy.ts";
+import { CRON_RUN_OPTIONS, type CronRunOptions } from "./cron-run.ts";
+import { toCronRunRequest } from "./firing-handler.ts";
+import {
+  type CronFiringOptions,
+  type CronFirings,
+  createCronFirings,
+  cronNotFoundError,
+  requireCron,
+} from "./firings.ts";
+import { loadSchedules, type Schedules } from "./lazy-schedule.ts";
 import type { Timing } from "./schedule.ts";
-import { loadSchedules, type Schedules } from "./schedules.ts";
-import { requestOf } from "./tick.ts";
 
 export type { SchedulePreview } from "./firings.ts";
 
@@ -51,13 +57,13 @@ interface CronTiming {
 }
 
 /** Values of a new cron. */
-export interface CronCreate extends CronRun, CronTiming {
+export interface CronCreate extends CronRunOptions, CronTiming {
   readonly assistant_id: string;
   readonly if_not_exists?: "reject" | "create" | null;
 }
 
 /** The changes of a cron. Absent members stay; null clears an optional one. */
-export type CronPatch = CronRun & Partial<CronTiming>;
+export type CronPatch = CronRunOptions & Partial<CronTiming>;
 
 export interface CronSearch extends CronQuery {
   readonly limit?: number;
@@ -81,29 +87,29 @@ export interface Crons extends CronFirings {
 }
 
 /** Crons in any scope. */
-export type CronDirectory = InternalResource<Crons>;
+export type InternalCrons = InternalResource<Crons>;
 
 export interface CronOptions extends CronFiringOptions {
-  readonly runs: Pick<RunDirectory, "create" | "prepare">;
-  readonly assistants: AssistantDirectory;
+  readonly runs: Pick<InternalRuns, "create" | "prepare">;
+  readonly assistants: InternalAssistants;
   /** A cron is due at this time. */
   wakeAt(time: number): void;
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createCrons(options: CronOptions): CronDirectory {
+export function createCrons(options: CronOptions): InternalCrons {
   const { storage, scope: deploymentScope, environment, runs, assistants, wakeAt } = options;
 
   /** Wakes the firer for the cron's next tick. */
-  function announced(row: CronRow): Cron {
+  function scheduleCron(row: CronRow): Cron {
     if (row.next_run_date !== null) wakeAt(row.next_run_date);
     return toCron(row);
   }
 
   /** Resolves the assistant to its id; null for an unknown assistant. */
-  async function queryOf({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
+  async function resolveQuery({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
     if (assistant_id === undefined) return query;
-    const id = await assistants.idOf(assistant_id);
+    const id = await assistants.findId(assistant_id);
     return id === null ? null : { ...query, assistant_id: id };
   }
 
@@ -112,17 +118,17 @@ export function createCrons(options: CronOptions): CronDirectory {
     async create(scope, thread_id, request, origin = {}) {
       const now = environment.now();
       const schedules = await loadSchedules();
-      const cron = newCron(schedules, { cron_id: environment.uuid(), thread_id, request, now });
+      const cron = toNewCron(schedules, { cron_id: environment.uuid(), thread_id, request, now });
       // Prepares a run now, so that an invalid request fails here and not at the first tick.
-      const plan = await runs.prepare(scope, thread_id, firstRunOf(cron, request), origin);
+      const plan = await runs.prepare(scope, thread_id, toFirstRunRequest(cron, request), origin);
       if (thread_id !== null && plan.create_thread)
         await storage.createThread(deploymentScope, plan.create_thread, now);
-      const owner = { user_id: origin.user_id ?? null, auth_user: origin.user ? storedUser(origin.user) : null };
+      const owner = { user_id: origin.user_id ?? null, auth_user: origin.user ? toStoredUser(origin.user) : null };
       const ids = { assistant_id: plan.run.assistant_id, thread_id: thread_id === null ? null : plan.run.thread_id };
-      const outcome = await storage.createCron(deploymentScope, { ...cron, ...ids, ...owner }, now);
-      switch (outcome.kind) {
+      const result = await storage.createCron(deploymentScope, { ...cron, ...ids, ...owner }, now);
+      switch (result.kind) {
         case "created":
-          return announced(outcome.cron);
+          return scheduleCron(result.cron);
         case "thread_not_found":
           throw notFoundError("thread", `${thread_id}`);
         case "assistant_not_found":
@@ -130,34 +136,34 @@ export function createCrons(options: CronOptions): CronDirectory {
       }
     },
 
-    get: async (scope, cron_id) => toCron(await findCron(storage, scope, cron_id)),
+    get: async (scope, cron_id) => toCron(await requireCron(storage, scope, cron_id)),
 
     async update(scope, cron_id, patch) {
       const now = environment.now();
-      const before = await findCron(storage, scope, cron_id);
+      const before = await requireCron(storage, scope, cron_id);
       const schedules = await loadSchedules();
-      const changed = contentOf(schedules, before, patch, now);
+      const changedContent = applyPatch(schedules, before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
         const { thread_id, user_id } = before;
-        await runs.prepare(deploymentScope, thread_id, requestOf({ ...before, ...changed }), { user_id });
+        await runs.prepare(deploymentScope, thread_id, toCronRunRequest({ ...before, ...changedContent }), { user_id });
       }
       const next = (cron: CronRow): CronContent => {
-        const content = contentOf(schedules, cron, patch, now);
+        const content = applyPatch(schedules, cron, patch, now);
         requireStillVisible(scope, content.metadata);
         return content;
       };
       const row = await storage.updateCron(scope, before.cron_id, next, now);
-      if (!row) throw cronNotFound(cron_id);
-      return announced(row);
+      if (!row) throw cronNotFoundError(cron_id);
+      return scheduleCron(row);
     },
 
     async delete(scope, cron_id) {
-      if (!(await storage.deleteCron(scope, cron_id.toLowerCase()))) throw cronNotFound(cron_id);
+      if (!(await storage.deleteCron(scope, cron_id.toLowerCase()))) throw cronNotFoundError(cron_id);
     },
 
     async search(scope, query = {}) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...conditions } = query;
-      const filter = await queryOf(conditions);
+      const filter = await resolveQuery(conditions);
       if (!filter) return { items: [], total: 0, next: null };
       const page = { limit, offset, sort_by, sort_order };
       const { rows, total } = await storage.searchCrons(scope, { ...filter, ...page });
@@ -165,7 +171,7 @@ export function createCrons(options: CronOptions): CronDirectory {
     },
 
     async count(scope, query = {}) {
-      const filter = await queryOf(query);
+      const filter = await resolveQuery(query);
       if (!filter) return 0;
       return (await storage.searchCrons(scope, { ...filter, ...COUNT_ONLY })).total;
     },
@@ -173,7 +179,7 @@ export function createCrons(options: CronOptions): CronDirectory {
 }
 
 /** Merges the run options of a request into the stored ones; null removes an option. */
-function payloadOf(request: CronRun, before: JsonObject = {}): JsonObject {
+function mergePayload(request: CronRunOptions, before: JsonObject = {}): JsonObject {
   const changes = CRON_RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
     ([, value]) => value !== undefined,
   );
@@ -182,8 +188,12 @@ function payloadOf(request: CronRun, before: JsonObject = {}): JsonObject {
 }
 
 /** Errors: invalid; the text names the field. */
-function timingOf({ checkTiming }: Schedules, { schedule, timezone, end_time }: CronCreate, now: number): Timing {
-  const timing = { schedule, timezone: timezone ?? null, end_time: endOf(end_time ?? null, now) };
+function parseTiming(
+  { validateTiming: checkTiming }: Schedules,
+  { schedule, timezone, end_time }: CronCreate,
+  now: number,
+): Timing {
+  const timing = { schedule, timezone: timezone ?? null, end_time: parseEndTime(end_time ?? null, now) };
   checkTiming(timing);
   return timing;
 }
@@ -192,16 +202,16 @@ function timingOf({ checkTiming }: Schedules, { schedule, timezone, end_time }: 
 const SHORT_FORM = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):?(\d\d)?|Z)?$/i;
 
 /** Parses an ISO 8601 time; the default offset is UTC. Errors: invalid (no such time, or not in the future). */
-function endOf(text: string | null, now: number): number | null {
+function parseEndTime(text: string | null, now: number): number | null {
   if (text === null) return null;
   const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORT_FORM.exec(text) ?? [];
-  const moment = parseRfc3339(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
-  if (moment === null) throw invalidFieldError("end_time", "must be an ISO 8601 time");
-  if (moment <= now) throw invalidFieldError("end_time", "must be in the future");
-  return moment;
+  const time = parseRfc3339(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
+  if (time === null) throw invalidFieldError("end_time", "must be an ISO 8601 time");
+  if (time <= now) throw invalidFieldError("end_time", "must be in the future");
+  return time;
 }
 
-function completionOf(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
+function resolveOnRunCompleted(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
   if (thread_id === null) return requested ?? "delete";
   if (requested !== null) {
     throw invalidFieldError("on_run_completed", "only stateless crons have it; this cron runs on a thread");
@@ -210,28 +220,35 @@ function completionOf(thread_id: string | null, requested: OnRunCompleted | null
 }
 
 /** Applies a patch to a cron. Errors: invalid. */
-function contentOf({ checkTiming, nextTick }: Schedules, cron: CronRow, patch: CronPatch, now: number): CronContent {
+function applyPatch(
+  { validateTiming: checkTiming, nextFireTime: nextTick }: Schedules,
+  cron: CronRow,
+  patch: CronPatch,
+  now: number,
+): CronContent {
   const { on_run_completed, timezone, end_time } = patch;
-  const retimed =
+  const isRetimed =
     timezone !== undefined || end_time !== undefined || (patch.schedule ?? patch.enabled ?? undefined) !== undefined;
   const timing: Timing = {
     schedule: patch.schedule ?? cron.schedule,
     timezone: timezone === undefined ? cron.timezone : timezone,
-    end_time: end_time === undefined ? cron.end_time : endOf(end_time, now),
+    end_time: end_time === undefined ? cron.end_time : parseEndTime(end_time, now),
   };
-  if (retimed) checkTiming(timing);
+  if (isRetimed) checkTiming(timing);
   const enabled = patch.enabled ?? cron.enabled;
   const { disabled_reason, ...metadata } = cron.metadata;
   // Enabling a cron removes the reason why it was disabled.
-  const keptMetadata = enabled && !cron.enabled ? metadata : cron.metadata;
-  const nextRunDate = enabled && retimed ? nextTick(timing, now) : cron.next_run_date;
+  const nextMetadata = enabled && !cron.enabled ? metadata : cron.metadata;
+  const nextRunDate = enabled && isRetimed ? nextTick(timing, now) : cron.next_run_date;
   return {
     ...timing,
     enabled,
     next_run_date: enabled ? nextRunDate : null,
-    on_run_completed: on_run_completed ? completionOf(cron.thread_id, on_run_completed) : cron.on_run_completed,
-    payload: payloadOf(patch, cron.payload),
-    metadata: { ...keptMetadata, ...patch.metadata },
+    on_run_completed: on_run_completed
+      ? resolveOnRunCompleted(cron.thread_id, on_run_completed)
+      : cron.on_run_completed,
+    payload: mergePayload(patch, cron.payload),
+    metadata: { ...nextMetadata, ...patch.metadata },
   };
 }
 
@@ -243,33 +260,36 @@ interface CronRequest {
 }
 
 /** What a request says of a cron. Throws for an invalid schedule. */
-function newCron(
+function toNewCron(
   schedules: Schedules,
   { cron_id, thread_id, request, now }: CronRequest,
 ): CronContent & { cron_id: string } {
-  const timing = timingOf(schedules, request, now);
+  const timing = parseTiming(schedules, request, now);
   const enabled = request.enabled ?? true;
   return {
     cron_id,
-    on_run_completed: completionOf(thread_id, request.on_run_completed ?? null),
+    on_run_completed: resolveOnRunCompleted(thread_id, request.on_run_completed ?? null),
     ...timing,
     enabled,
-    next_run_date: enabled ? schedules.nextTick(timing, now) : null,
-    payload: payloadOf(request),
+    next_run_date: enabled ? schedules.nextFireTime(timing, now) : null,
+    payload: mergePayload(request),
     metadata: request.metadata ?? {},
   };
 }
 
 /** The request of the run that a tick will create. */
-function firstRunOf(cron: CronContent & { cron_id: string }, { assistant_id, if_not_exists }: CronCreate): RunCreate {
+function toFirstRunRequest(
+  cron: CronContent & { cron_id: string },
+  { assistant_id, if_not_exists }: CronCreate,
+): RunCreate {
   const { cron_id, on_run_completed, payload, metadata } = cron;
-  const request = requestOf({ cron_id, assistant_id, on_run_completed, payload, metadata });
+  const request = toCronRunRequest({ cron_id, assistant_id, on_run_completed, payload, metadata });
   // Only a cron without a thread deletes or keeps the threads of its runs.
   return on_run_completed === null && if_not_exists ? { ...request, if_not_exists } : request;
 }
 
 /** The user as stored with a cron: without extras, which can be credentials of one request. */
-const storedUser = ({ identity, permissions, display_name, is_authenticated }: AuthUser): JsonObject => ({
+const toStoredUser = ({ identity, permissions, display_name, is_authenticated }: AuthUser): JsonObject => ({
   identity,
   permissions: [...permissions],
   display_name,
@@ -287,7 +307,7 @@ function toCron(row: CronRow): Cron {
     timezone: row.timezone,
     created_at: formatIsoTime(row.created_at),
     updated_at: formatIsoTime(row.updated_at),
-    payload: shownPayload(row.payload),
+    payload: redactPayload(row.payload),
     user_id: row.user_id,
     next_run_date: formatIsoTime(row.next_run_date),
     metadata: row.metadata,
@@ -296,7 +316,7 @@ function toCron(row: CronRow): Cron {
 }
 
 /** Removes credentials, and the query of the webhook, which may contain a secret of the receiver. */
-function shownPayload(payload: JsonObject): JsonObject {
-  const { webhook, ...rest } = payload;
-  return { ...shownRequest(rest), ...(typeof webhook === "string" ? { webhook: shownUrl(webhook) } : {}) };
+function redactPayload(payload: JsonObject): JsonObject {
+  const { webhook, ...runOptions } = payload;
+  return { ...shownRequest(runOptions), ...(typeof webhook === "string" ? { webhook: redactUrl(webhook) } : {}) };
 }

@@ -2,8 +2,8 @@
 import { ServiceError } from "../errors.ts";
 import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import type { NewRun } from "../storage/mod.ts";
-import { lazyFeedback } from "./lazy.ts";
-import { keyProblem, tokenUrlAt } from "./links.ts";
+import { createLazyFeedback } from "./lazy.ts";
+import { buildTokenUrl, findKeyProblem } from "./links.ts";
 
 interface FeedbackContext extends FeatureContext {
   readonly settings: {
@@ -16,7 +16,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
   const { environment, base_url, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
   return {
-    nouns: { feedback: lazyFeedback({ ...context, ...settings.feedback }) },
+    nouns: { feedback: createLazyFeedback({ ...context, ...settings.feedback }) },
     prepare({ feedback_keys }: { readonly feedback_keys?: unknown }): Pick<NewRun, "feedback"> {
       const keys = readFeedbackKeys(feedback_keys);
       if (keys.length === 0) return {};
@@ -30,7 +30,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
       data({ feedback }) {
         const base = base_url();
         if (feedback.length === 0 || base === undefined) return null;
-        return Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)]));
+        return Object.fromEntries(feedback.map(([key, id]) => [key, buildTokenUrl(base, id)]));
       },
     },
     keep_ms: settings.retention.tokens_ms,
@@ -38,7 +38,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
 }
 
 /** The most feedback keys of one run. */
-const KEYS = 50;
+const MAX_FEEDBACK_KEYS = 50;
 
 /**
  * The feedback keys of a run, without duplicates. A string is a list of one key. Errors: invalid (more than 50 keys, an empty
@@ -49,9 +49,10 @@ export function readFeedbackKeys(value: unknown): readonly string[] {
   const list: unknown = typeof value === "string" ? [value] : value;
   if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
   const keys = [...new Set<unknown>(list)];
-  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must have at most ${KEYS} keys`);
+  if (keys.length > MAX_FEEDBACK_KEYS)
+    throw new ServiceError("invalid", `feedback_keys: must have at most ${MAX_FEEDBACK_KEYS} keys`);
   return keys.map((key) => {
-    const problem = keyProblem(key);
+    const problem = findKeyProblem(key);
     if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
     return key as string;
   });

@@ -1,9 +1,9 @@
 /** Feedback, whose code loads with the first call. */
 import { createLazyModule } from "../environment.ts";
-import type { FeedbackDirectory, FeedbackOptions } from "./mod.ts";
+import type { FeedbackOptions, InternalFeedback } from "./mod.ts";
 
-export function lazyFeedback(options: FeedbackOptions): FeedbackDirectory {
-  return createLazyModule<FeedbackDirectory>(
+export function createLazyFeedback(options: FeedbackOptions): InternalFeedback {
+  return createLazyModule<InternalFeedback>(
     {
       ...{ mintTokens: true, listTokens: true, token: true, submit: true },
       ...{ create: true, get: true, update: true, delete: true, list: true, stats: true },

@@ -3,23 +3,23 @@ import { ServiceError } from "../errors.ts";
 import { isLongerThan, isStorable, NOT_STORABLE } from "../validation.ts";
 
 /** The maximum code points of a feedback key. */
-const KEY_LENGTH = 255;
+const MAX_KEY_LENGTH = 255;
 
 /** The URL of a token on the server at `base`. */
-export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
+export const buildTokenUrl = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
 
 /** The problem of a feedback key, as the end of an error text; null for a valid key. */
-export function keyProblem(key: unknown): string | null {
+export function findKeyProblem(key: unknown): string | null {
   if (typeof key !== "string") return "must be a string";
-  if (key === "" || isLongerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
+  if (key === "" || isLongerThan(key, MAX_KEY_LENGTH)) return `must have 1 to ${MAX_KEY_LENGTH} characters`;
   return isStorable(key) ? null : NOT_STORABLE;
 }
 
 /** URLs of tokens. Errors: public_base_url_missing. */
-export function tokenUrls(base_url: () => string | undefined): (token_id: string) => string {
+export function createTokenUrlBuilder(base_url: () => string | undefined): (token_id: string) => string {
   return (token_id) => {
     const base = base_url();
     if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
-    return tokenUrlAt(base, token_id);
+    return buildTokenUrl(base, token_id);
   };
 }

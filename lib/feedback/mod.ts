@@ -17,8 +17,8 @@ import type {
   Scope,
   Storage,
 } from "../storage/mod.ts";
-import { tokenUrls } from "./links.ts";
-import { type FeedbackOverview, feedbackOverview, tokenFor } from "./overview.ts";
+import { createTokenUrlBuilder } from "./links.ts";
+import { createFeedbackOverview, type FeedbackOverview, toTokenForCaller } from "./overview.ts";
 
 export type { ScoreQuery, ScoreStride } from "./overview.ts";
 
@@ -94,21 +94,21 @@ export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "co
 /** Feedback on the runs that a caller sees. Each call checks the permissions of `by`. */
 export interface Feedback extends FeedbackOverview {
   /** Creates all tokens or none. Errors: not_found (a run), forbidden, invalid (no public base URL). */
-  mintTokens(by: Caller, requests: readonly TokenRequest[]): Promise<readonly FeedbackToken[]>;
+  mintTokens(caller: Caller, requests: readonly TokenRequest[]): Promise<readonly FeedbackToken[]>;
   /** Oldest first, including expired tokens. URLs need the permission `feedback:create`. Errors: forbidden, invalid (no public base URL). */
-  listTokens(by: Caller, query: { readonly run_id: string } & Page): Promise<readonly FeedbackToken[]>;
+  listTokens(caller: Caller, query: { readonly run_id: string } & Page): Promise<readonly FeedbackToken[]>;
   /** Errors: not_found (run or session), forbidden, conflict (another record has this id). */
-  create(by: Caller, request: FeedbackCreate): Promise<FeedbackRecord>;
+  create(caller: Caller, request: FeedbackCreate): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
-  get(by: Caller, id: string): Promise<FeedbackRecord>;
+  get(caller: Caller, id: string): Promise<FeedbackRecord>;
   /** Changes the members of the patch; null clears a member. Errors: not_found, forbidden. */
-  update(by: Caller, id: string, patch: FeedbackPatch): Promise<FeedbackRecord>;
+  update(caller: Caller, id: string, patch: FeedbackPatch): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
-  delete(by: Caller, id: string): Promise<void>;
+  delete(caller: Caller, id: string): Promise<void>;
   /** Newest first, then by id. Errors: forbidden. */
-  list(by: Caller, query: FeedbackFilter & Page): Promise<readonly FeedbackRecord[]>;
+  list(caller: Caller, query: FeedbackFilter & Page): Promise<readonly FeedbackRecord[]>;
   /** Errors: forbidden. */
-  stats(by: Caller, query: FeedbackFilter): Promise<readonly FeedbackStats[]>;
+  stats(caller: Caller, query: FeedbackFilter): Promise<readonly FeedbackStats[]>;
 }
 
 /** What the holder of a token may do. */
@@ -123,7 +123,7 @@ export interface FeedbackTokens {
 }
 
 /** Feedback in any scope, and its tokens. */
-export interface FeedbackDirectory extends InternalResource<Feedback>, FeedbackTokens {}
+export interface InternalFeedback extends InternalResource<Feedback>, FeedbackTokens {}
 
 export interface FeedbackOptions {
   readonly storage: Storage;
@@ -138,7 +138,7 @@ export interface FeedbackOptions {
 }
 
 /** The maximum number of submissions to one token. */
-const SUBMISSIONS = 100;
+const MAX_SUBMISSIONS = 100;
 
 /** The workspace, project and thread of the run that a record is about. */
 interface Target {
@@ -148,13 +148,13 @@ interface Target {
   readonly run_started_at: number | null;
 }
 
-export function createFeedback(options: FeedbackOptions): FeedbackDirectory {
-  const places = createTargets(options);
-  const tokenUrl = tokenUrls(options.base_url);
+export function createFeedback(options: FeedbackOptions): InternalFeedback {
+  const targets = createTargets(options);
+  const buildUrl = createTokenUrlBuilder(options.base_url);
   return {
-    ...tokenVerbs(options, places, tokenUrl),
-    ...recordVerbs(options, places),
-    ...feedbackOverview(options.storage, tokenUrl),
+    ...createTokenOperations(options, targets, buildUrl),
+    ...createRecordOperations(options, targets),
+    ...createFeedbackOverview(options.storage, buildUrl),
   };
 }
 
@@ -165,7 +165,7 @@ function createTargets(options: FeedbackOptions) {
   const { storage, scope: deploymentScope, identity = storage.identity } = options;
 
   /** Null for an unknown run. A run gets a trace when it starts; before that, the deployment's workspace and project apply. */
-  async function targetOf(run_id: string): Promise<Target | null> {
+  async function findTarget(run_id: string): Promise<Target | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
     const run = await storage.getRun(deploymentScope, run_id);
@@ -173,189 +173,195 @@ function createTargets(options: FeedbackOptions) {
     return deployment ? { ...deployment, thread_id: run.stateless ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  async function targetFor(scope: Scope, by: Caller, run_id: string): Promise<Target> {
-    const [workspace_id = ""] = requireWorkspacesWith(by, "feedback:create");
-    if (scope.filter && !(await storage.getRun(scope, run_id))) throw unknownRun();
-    const place = await targetOf(run_id);
-    if (place && by.workspaces.has(place.workspace_id)) {
-      requireIn(by, place.workspace_id, "feedback:create");
-      return place;
+  async function requireWritableTarget(scope: Scope, caller: Caller, run_id: string): Promise<Target> {
+    const [workspace_id = ""] = requireWorkspacesWith(caller, "feedback:create");
+    if (scope.filter && !(await storage.getRun(scope, run_id))) throw runNotFoundError();
+    const target = await findTarget(run_id);
+    if (target && caller.workspaces.has(target.workspace_id)) {
+      requirePermission(caller, target.workspace_id, "feedback:create");
+      return target;
     }
-    const project_id = by.projects.get(workspace_id);
-    if (place || !options.external_runs || project_id === undefined) throw unknownRun();
+    const project_id = caller.projects.get(workspace_id);
+    if (target || !options.external_runs || project_id === undefined) throw runNotFoundError();
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  async function targetOfSession(scope: Scope, by: Caller, session_id: string): Promise<Target> {
+  async function requireSessionTarget(scope: Scope, caller: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
     if (scope.filter) throw new ServiceError("not_found", "Session not found");
-    const projects = await identity.listUnits("project", [...by.workspaces.keys()]);
+    const projects = await identity.listUnits("project", [...caller.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
     if (!project) throw new ServiceError("not_found", "Session not found");
-    requireIn(by, project.workspace_id, "feedback:create");
+    requirePermission(caller, project.workspace_id, "feedback:create");
     return { workspace_id: project.workspace_id, project_id: project.id, thread_id: null, run_started_at: null };
   }
 
-  return { targetOf, targetFor, targetOfSession };
+  return { targetOf: findTarget, targetFor: requireWritableTarget, targetOfSession: requireSessionTarget };
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-function tokenVerbs(
+function createTokenOperations(
   options: FeedbackOptions,
-  { targetOf, targetFor }: Targets,
-  tokenUrl: (token_id: string) => string,
-): Pick<FeedbackDirectory, "mintTokens" | "listTokens" | "token" | "submit"> {
+  { targetOf: findTarget, targetFor: requireWritableTarget }: Targets,
+  buildUrl: (token_id: string) => string,
+): Pick<InternalFeedback, "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope: deploymentScope, environment } = options;
 
-  async function toToken(by: Caller, row: FeedbackTokenRow): Promise<FeedbackToken> {
+  async function toToken(caller: Caller, row: FeedbackTokenRow): Promise<FeedbackToken> {
     const { feedback_key, expires_at } = row;
-    const { id, url } = await tokenFor(by, row, tokenUrl);
+    const { id, url } = await toTokenForCaller(caller, row, buildUrl);
     return { id, url, expires_at: expires_at === null ? null : formatRfc3339(expires_at), feedback_key };
   }
 
   return {
-    async mintTokens(scope, by, requests) {
-      requireWorkspacesWith(by, "feedback:create");
-      const places = new Map<string, Target>();
+    async mintTokens(scope, caller, requests) {
+      requireWorkspacesWith(caller, "feedback:create");
+      const targets = new Map<string, Target>();
       for (const { run_id } of requests) {
-        if (!places.has(run_id)) places.set(run_id, await targetFor(scope, by, run_id));
+        if (!targets.has(run_id)) targets.set(run_id, await requireWritableTarget(scope, caller, run_id));
       }
       const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
-        const { workspace_id, project_id } = places.get(run_id) as Target;
+        const { workspace_id, project_id } = targets.get(run_id) as Target;
         const token = { token_id: environment.uuid(), run_id, workspace_id, project_id, feedback_key, config };
         return { ...token, expires_at, created_at: environment.now() };
       });
-      const tokens = await Promise.all(rows.map((row) => toToken(by, row)));
-      if (!(await storage.createFeedbackTokens(scope, rows))) throw unknownRun();
+      const tokens = await Promise.all(rows.map((row) => toToken(caller, row)));
+      if (!(await storage.createFeedbackTokens(scope, rows))) throw runNotFoundError();
       return tokens;
     },
 
-    async listTokens(scope, by, query) {
-      const workspace_ids = requireWorkspacesWith(by, "feedback:read");
+    async listTokens(scope, caller, query) {
+      const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
       const run_id = query.run_id.toLowerCase();
       const search = { ...query, run_id, workspace_ids, scope };
       const rows = await storage.listFeedbackTokens({ ...search, sort_order: "asc" });
-      return await Promise.all(rows.map((row) => toToken(by, row)));
+      return await Promise.all(rows.map((row) => toToken(caller, row)));
     },
 
     async token(token_id) {
       const token = await storage.getFeedbackToken(token_id.toLowerCase());
-      if (!token) throw unknownToken();
-      if (token.expires_at !== null && token.expires_at <= environment.now()) throw expiredToken();
+      if (!token) throw tokenNotFoundError();
+      if (token.expires_at !== null && token.expires_at <= environment.now()) throw tokenExpiredError();
       return token;
     },
 
     async submit(token, submission, idempotency) {
       const { run_id, workspace_id, project_id } = token;
-      const { score, value } = validated(submission, token.config);
-      const place = await targetOf(run_id);
+      const { score, value } = validateSubmission(submission, token.config);
+      const target = await findTarget(run_id);
       const now = environment.now();
       const id = uuidV7(environment, now);
       const feedback: FeedbackRow = {
         ...{ id, run_id, workspace_id, project_id, score, value },
-        thread_id: place?.thread_id ?? null,
+        thread_id: target?.thread_id ?? null,
         key: token.feedback_key,
         comment: submission.comment,
         correction: submission.correction,
         source: "api",
         source_metadata: submission.metadata,
         user_id: null,
-        run_started_at: place?.run_started_at ?? null,
+        run_started_at: target?.run_started_at ?? null,
         created_at: now,
         modified_at: now,
         extra: null,
       };
       const key = idempotency && { idempotency };
-      const request = { token_id: token.token_id, feedback, limit: SUBMISSIONS, now, ...key };
-      const outcome = await storage.submitFeedback(deploymentScope, request);
-      switch (outcome.kind) {
+      const request = { token_id: token.token_id, feedback, limit: MAX_SUBMISSIONS, now, ...key };
+      const result = await storage.submitFeedback(deploymentScope, request);
+      switch (result.kind) {
         case "recorded":
           return id;
         case "repeated":
-          if (outcome.same_body) return outcome.feedback_id;
+          if (result.same_body) return result.feedback_id;
           throw new ServiceError(
             "submission_key_reused",
             "Idempotency-Key: was used for other feedback; send a new key",
           );
         case "token_not_found":
-          throw unknownToken();
+          throw tokenNotFoundError();
         case "token_expired":
-          throw expiredToken();
+          throw tokenExpiredError();
         case "token_full":
-          throw new ServiceError("too_many", `This token has reached its limit of ${SUBMISSIONS} submissions`);
+          throw new ServiceError("too_many", `This token has reached its limit of ${MAX_SUBMISSIONS} submissions`);
       }
     },
   };
 }
 
-function recordVerbs(
+function createRecordOperations(
   { storage, environment }: FeedbackOptions,
-  { targetFor, targetOfSession }: Targets,
-): Pick<FeedbackDirectory, "create" | "get" | "update" | "delete" | "list" | "stats"> {
+  { targetFor: requireWritableTarget, targetOfSession: requireSessionTarget }: Targets,
+): Pick<InternalFeedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** The record, if the caller has the permission in its workspace. */
-  async function permittedRow(scope: Scope, by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
-    requireWorkspacesWith(by, permission);
-    const workspace_ids = [...by.workspaces.keys()];
+  async function requireRecord(scope: Scope, caller: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
+    requireWorkspacesWith(caller, permission);
+    const workspace_ids = [...caller.workspaces.keys()];
     const [row] = await storage.listFeedback({ workspace_ids, ids: [id], scope, limit: 1, offset: 0 });
-    if (!row) throw unknownRecord();
-    requireIn(by, row.workspace_id, permission);
+    if (!row) throw recordNotFoundError();
+    requirePermission(caller, row.workspace_id, permission);
     return row;
   }
 
   /** A search of what the caller may read. Run ids are stored in lower case. */
-  function searchOf<Query extends FeedbackFilter>(scope: Scope, by: Caller, query: Query) {
-    const workspace_ids = requireWorkspacesWith(by, "feedback:read");
+  function toSearchQuery<Query extends FeedbackFilter>(scope: Scope, caller: Caller, query: Query) {
+    const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
     return { ...query, ...(run_ids && { run_ids }), workspace_ids, scope };
   }
 
   return {
-    async create(scope, by, request) {
-      requireWorkspacesWith(by, "feedback:create");
+    async create(scope, caller, request) {
+      requireWorkspacesWith(caller, "feedback:create");
       const { id: requestedId, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
-        run_id === null ? await targetOfSession(scope, by, session_id) : await targetFor(scope, by, run_id);
+        run_id === null
+          ? await requireSessionTarget(scope, caller, session_id)
+          : await requireWritableTarget(scope, caller, run_id);
       const now = environment.now();
       const id = requestedId ?? uuidV7(environment, now);
-      const place = { workspace_id, project_id, thread_id, run_started_at };
-      const origin = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
-      const row: FeedbackRow = { ...content, ...place, ...origin };
-      const outcome = await storage.createFeedback(row, scope);
-      if (!outcome) throw unknownRun();
-      if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
+      const target = { workspace_id, project_id, thread_id, run_started_at };
+      const origin = { id, run_id, user_id: caller.user_id, created_at: now, modified_at: now };
+      const row: FeedbackRow = { ...content, ...target, ...origin };
+      const result = await storage.createFeedback(row, scope);
+      if (!result) throw runNotFoundError();
+      if (result.kind === "exists" && !hasSameContent(row, result.feedback)) {
         throw new ServiceError("already_exists", `Feedback ${id} already exists`);
       }
-      return toRecord(outcome.feedback);
+      return toRecord(result.feedback);
     },
 
-    get: async (scope, by, id) => toRecord(await permittedRow(scope, by, id, "feedback:read")),
+    get: async (scope, caller, id) => toRecord(await requireRecord(scope, caller, id, "feedback:read")),
 
-    async update(scope, by, id, patch) {
-      const before = await permittedRow(scope, by, id, "feedback:create");
+    async update(scope, caller, id, patch) {
+      const before = await requireRecord(scope, caller, id, "feedback:create");
       if (Object.keys(patch).length === 0) return toRecord(before);
       const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), scope);
-      if (!row) throw unknownRecord();
+      if (!row) throw recordNotFoundError();
       return toRecord(row);
     },
 
-    async delete(scope, by, id) {
-      const { workspace_id } = await permittedRow(scope, by, id, "feedback:delete");
-      if (!(await storage.deleteFeedback([workspace_id], id, scope))) throw unknownRecord();
+    async delete(scope, caller, id) {
+      const { workspace_id } = await requireRecord(scope, caller, id, "feedback:delete");
+      if (!(await storage.deleteFeedback([workspace_id], id, scope))) throw recordNotFoundError();
     },
 
-    list: async (scope, by, query) => (await storage.listFeedback(searchOf(scope, by, query))).map(toRecord),
+    list: async (scope, caller, query) =>
+      (await storage.listFeedback(toSearchQuery(scope, caller, query))).map(toRecord),
 
-    stats: async (scope, by, query) => await storage.feedbackStats(searchOf(scope, by, query)),
+    stats: async (scope, caller, query) => await storage.feedbackStats(toSearchQuery(scope, caller, query)),
   };
 }
 
 /** Checks score and value against the config of a token. A category supplies the missing one of the two. Errors: InputError. */
-function validated(submission: Submission, config: FeedbackConfig | null): Pick<Submission, "score" | "value"> {
+function validateSubmission(
+  submission: Submission,
+  config: FeedbackConfig | null,
+): Pick<Submission, "score" | "value"> {
   const { score, value, from } = submission;
   const refuse = (field: string, msg: string): never => {
     throw new InputError([{ loc: [from, field], msg, type: "value_error" }]);
   };
-  if (config?.type === "categorical") return validatedCategory(submission, config.categories ?? [], refuse);
+  if (config?.type === "categorical") return validateCategory(submission, config.categories ?? [], refuse);
   if (config?.type === "continuous" && score !== null) {
     const { min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY } = config;
     if (Number(score) < min || Number(score) > max) refuse("score", `must be between ${min} and ${max}`);
@@ -363,34 +369,36 @@ function validated(submission: Submission, config: FeedbackConfig | null): Pick<
   return { score, value };
 }
 
-function validatedCategory(
+function validateCategory(
   { score, value }: Submission,
   categories: NonNullable<FeedbackConfig["categories"]>,
   refuse: (field: string, msg: string) => never,
 ): Pick<Submission, "score" | "value"> {
-  const number = score === null ? null : Number(score);
+  const scoreNumber = score === null ? null : Number(score);
   const label = typeof value === "string" ? value : null;
-  const matching = number === null ? categories : categories.filter((category) => category.value === number);
-  if (matching.length === 0 && number !== null) refuse("score", "must be the value of a category");
-  if (label === null) return { score, value: number === null ? value : (value ?? matching[0]?.label ?? null) };
+  const matchingCategories =
+    scoreNumber === null ? categories : categories.filter((category) => category.value === scoreNumber);
+  if (matchingCategories.length === 0 && scoreNumber !== null) refuse("score", "must be the value of a category");
+  if (label === null)
+    return { score, value: scoreNumber === null ? value : (value ?? matchingCategories[0]?.label ?? null) };
   if (!categories.some((category) => category.label === label)) refuse("value", "must be the label of a category");
-  const chosen = matching.find((category) => category.label === label);
+  const chosen = matchingCategories.find((category) => category.label === label);
   if (!chosen) refuse("value", "must be the label of the score's category");
   return { score: score ?? chosen?.value ?? null, value };
 }
 
-const unknownRun = (): ServiceError => new ServiceError("run_not_found", "Run not found");
-const unknownRecord = (): ServiceError => new ServiceError("not_found", "Feedback not found");
-const unknownToken = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
-const expiredToken = (): ServiceError => new ServiceError("gone", "Feedback token expired");
+const runNotFoundError = (): ServiceError => new ServiceError("run_not_found", "Run not found");
+const recordNotFoundError = (): ServiceError => new ServiceError("not_found", "Feedback not found");
+const tokenNotFoundError = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
+const tokenExpiredError = (): ServiceError => new ServiceError("gone", "Feedback token expired");
 
-function requireIn(by: Caller, workspace_id: string, permission: Permission): void {
-  if (by.workspaces.get(workspace_id)?.has(permission)) return;
+function requirePermission(caller: Caller, workspace_id: string, permission: Permission): void {
+  if (caller.workspaces.get(workspace_id)?.has(permission)) return;
   throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
 }
 
 /** Compares two records without their author and times: a repeated request creates an equal record. */
-function sameContent(a: FeedbackRow, b: FeedbackRow): boolean {
+function hasSameContent(a: FeedbackRow, b: FeedbackRow): boolean {
   const content = (row: FeedbackRow): Json => {
     const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;
     return rest;

@@ -61,49 +61,49 @@ export interface FeedbackLink {
 
 export interface FeedbackOverview {
   /** Errors: forbidden, invalid (a time, the range). */
-  scores(by: Caller, query: ScoreQuery): Promise<ScoreSeries>;
+  scores(caller: Caller, query: ScoreQuery): Promise<ScoreSeries>;
   /** Newest first, expired ones too. Default limit: 50. Errors: forbidden, invalid (no public base URL, the cursor). */
-  links(by: Caller, query?: CursorQuery): Promise<CursorPage<FeedbackLink>>;
+  links(caller: Caller, query?: CursorQuery): Promise<CursorPage<FeedbackLink>>;
   /** The link accepts nothing more; its records stay. Errors: forbidden, not_found. */
-  revokeLink(by: Caller, id: string): Promise<void>;
+  revokeLink(caller: Caller, id: string): Promise<void>;
 }
 
 const HOUR_MS = 3_600_000;
 const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
-const MOST_BUCKETS = 1_000;
+const MAX_BUCKETS = 1_000;
 
 /** How a caller sees a token: `url` is empty, and `id` submits nothing, unless the caller may submit feedback. */
-export async function tokenFor(
-  by: Caller,
+export async function toTokenForCaller(
+  caller: Caller,
   { token_id, workspace_id }: Pick<FeedbackTokenRow, "token_id" | "workspace_id">,
-  tokenUrl: (token_id: string) => string,
+  buildUrl: (token_id: string) => string,
 ): Promise<{ readonly id: Uuid; readonly url: string }> {
-  if (maySubmit(by, workspace_id)) return { id: token_id, url: tokenUrl(token_id) };
+  if (canSubmit(caller, workspace_id)) return { id: token_id, url: buildUrl(token_id) };
   return { id: await uuidV5(token_id, "link"), url: "" };
 }
 
-const maySubmit = (by: Caller, workspace_id: string): boolean =>
-  by.workspaces.get(workspace_id)?.has("feedback:create") === true;
+const canSubmit = (caller: Caller, workspace_id: string): boolean =>
+  caller.workspaces.get(workspace_id)?.has("feedback:create") === true;
 
 /** The place of a token in the list. Its first digits suffice to order tokens of the same millisecond. */
-function placeFor(by: Caller, { token_id, workspace_id, created_at }: FeedbackTokenRow): ListPosition {
-  const id = maySubmit(by, workspace_id) ? token_id : `${token_id.slice(0, 8)}-0000-0000-0000-000000000000`;
+function toListPosition(caller: Caller, { token_id, workspace_id, created_at }: FeedbackTokenRow): ListPosition {
+  const id = canSubmit(caller, workspace_id) ? token_id : `${token_id.slice(0, 8)}-0000-0000-0000-000000000000`;
   return { created_at, id };
 }
 
-export function feedbackOverview(
+export function createFeedbackOverview(
   storage: FeedbackStorage,
-  tokenUrl: (token_id: string) => string,
+  buildUrl: (token_id: string) => string,
 ): InternalResource<FeedbackOverview> {
   return {
-    async scores(scope, by, query) {
-      const workspace_ids = requireWorkspacesWith(by, "feedback:read");
+    async scores(scope, caller, query) {
+      const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
       const { stride = "day", key } = query;
       const [start, end] = [parseTime("start", query.start), parseTime("end", query.end)];
       const stride_ms = STRIDES[stride];
       if (end <= start) throw invalidFieldError("end", "must be after start");
-      if (end - start > MOST_BUCKETS * stride_ms) {
-        throw invalidFieldError("end", `must be at most ${MOST_BUCKETS} ${stride}s after start`);
+      if (end - start > MAX_BUCKETS * stride_ms) {
+        throw invalidFieldError("end", `must be at most ${MAX_BUCKETS} ${stride}s after start`);
       }
       const rows = await storage.feedbackBuckets({
         workspace_ids,
@@ -126,21 +126,21 @@ export function feedbackOverview(
       return { start: formatIsoTime(start), end: formatIsoTime(end), stride, keys };
     },
 
-    async links(scope, by, { limit = 50, cursor } = {}) {
-      const workspace_ids = requireWorkspacesWith(by, "feedback:read");
+    async links(scope, caller, { limit = 50, cursor } = {}) {
+      const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
       const query = { workspace_ids, limit, ...decodeCursor(cursor) };
       const rows = await storage.listFeedbackTokens({ ...query, scope, sort_order: "desc" });
       const last = rows.length === limit ? rows.at(-1) : undefined;
       const items = rows.map(async (row): Promise<FeedbackLink> => {
         const { run_id, feedback_key, created_at, expires_at, submissions } = row;
         const times = { created_at: formatIsoTime(created_at), expires_at: formatIsoTime(expires_at) };
-        return { ...(await tokenFor(by, row, tokenUrl)), run_id, feedback_key, submissions, ...times };
+        return { ...(await toTokenForCaller(caller, row, buildUrl)), run_id, feedback_key, submissions, ...times };
       });
-      return { items: await Promise.all(items), next: encodeCursor(last ? placeFor(by, last) : null) };
+      return { items: await Promise.all(items), next: encodeCursor(last ? toListPosition(caller, last) : null) };
     },
 
-    async revokeLink(scope, by, id) {
-      const workspace_ids = requireWorkspacesWith(by, "feedback:create");
+    async revokeLink(scope, caller, id) {
+      const workspace_ids = requireWorkspacesWith(caller, "feedback:create");
       const deleted = await storage.deleteFeedbackToken(scope, workspace_ids, id.toLowerCase());
       if (!deleted) throw new ServiceError("not_found", "Feedback link not found");
     },

@@ -1,9 +1,9 @@
 /** The thread event protocol for one caller: a reader stays open while its caller may read the thread. */
 
-import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { InternalAssistants } from "../assistants/mod.ts";
 import type { AuthorizedCall, Authorizer } from "../auth/authorizer.ts";
 import type { ServiceError } from "../errors.ts";
-import { permitRun, type RunEvent } from "../runs/authorization.ts";
+import { authorizeNewRun, type RunEvent } from "../runs/authorization.ts";
 import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
@@ -32,7 +32,7 @@ export interface AuthorizedProtocol {
 
 interface InternalResources {
   readonly protocol: InternalProtocol;
-  readonly assistants: Pick<AssistantDirectory, "isDefault">;
+  readonly assistants: Pick<InternalAssistants, "isDefault">;
 }
 
 const authorizeRead = (
@@ -76,7 +76,7 @@ export const executeCommand = (
   { protocol, assistants }: InternalResources,
 ): AuthorizedProtocol["command"] => {
   const read = async (thread_id: string): Promise<Scope> => (await authorizeRead(authorizer, thread_id)).scope;
-  const authorizeRun = permitRun(authorizer, { assistants });
+  const authorizeRun = authorizeNewRun(authorizer, { assistants });
   return (thread_id, command, run = (id, request) => authorizeRun(id, request)) =>
     protocol.command(authorizer.scope, thread_id, command, { read, run });
 };

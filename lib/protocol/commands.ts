@@ -2,12 +2,12 @@
 import { type ErrorReason, notFoundError, nullIfNotFound, ServiceError, StateReadError } from "../errors.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { Run, RunCreate, RunDirectory } from "../runs/mod.ts";
-import type { RunPermit } from "../runs/request.ts";
+import type { InternalRuns, Run, RunCreate } from "../runs/mod.ts";
+import type { AuthorizedRun } from "../runs/request.ts";
 import type { Scope, ThreadRow } from "../storage/mod.ts";
 import type { SentEvent, ThreadEvents } from "../streams/protocol.ts";
 import { decodeSentEvent } from "../streams/thread-event.ts";
-import type { ThreadDirectory } from "../threads/mod.ts";
+import type { InternalThreads } from "../threads/mod.ts";
 
 /** The reason why a command failed. */
 export type CommandErrorCode =
@@ -53,7 +53,7 @@ export interface CommandCaller {
   /** Returns the scope in which the caller may read a thread. */
   read(thread_id: string): Promise<Scope>;
   /** Authorizes and validates the run that a command creates. */
-  run(thread_id: string, request: RunCreate): Promise<RunPermit>;
+  run(thread_id: string, request: RunCreate): Promise<AuthorizedRun>;
 }
 
 /** The error of a failed command. */
@@ -100,13 +100,13 @@ const noRunError = (thread_id: string): CommandError =>
 
 /** Returns the thread; null if it does not exist for the caller. */
 const findThread = (
-  threads: Pick<ThreadDirectory, "visible">,
+  threads: Pick<InternalThreads, "requireThread">,
   scope: Scope,
   thread_id: string,
-): Promise<ThreadRow | null> => threads.visible(scope, thread_id).catch(nullIfNotFound);
+): Promise<ThreadRow | null> => threads.requireThread(scope, thread_id).catch(nullIfNotFound);
 
 export interface CommandOptions extends RunCommandOptions {
-  readonly threads: RunCommandOptions["threads"] & Pick<ThreadDirectory, "state" | "stateAt">;
+  readonly threads: RunCommandOptions["threads"] & Pick<InternalThreads, "state" | "stateAt">;
   readonly events: RunCommandOptions["events"] & Pick<ThreadEvents, "kept">;
 }
 
@@ -178,8 +178,8 @@ const pickValues = (values: JsonObject, keys: readonly string[]): JsonObject =>
   Object.fromEntries(keys.filter((key) => Object.hasOwn(values, key)).map((key) => [key, values[key] as Json]));
 
 interface RunCommandOptions {
-  readonly runs: Pick<RunDirectory, "create" | "list">;
-  readonly threads: Pick<ThreadDirectory, "visible" | "current">;
+  readonly runs: Pick<InternalRuns, "create" | "list">;
+  readonly threads: Pick<InternalThreads, "requireThread" | "readCurrentState">;
   readonly events: Pick<ThreadEvents, "lastEventSeq">;
   readonly scope: Scope;
 }
@@ -191,7 +191,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   /** Creates the run. Reads the last `seq` before, so that no event of the run counts as an earlier one. */
   async function createRun(
     thread_id: string,
-    { scope, request, origin }: RunPermit,
+    { scope, request, origin }: AuthorizedRun,
   ): Promise<{ readonly run: Run; readonly applied_through_seq: number }> {
     const applied_through_seq = await events.lastEventSeq(scope, thread_id);
     try {
@@ -267,7 +267,7 @@ async function pendingInterrupts(
   thread: ThreadRow,
 ): Promise<readonly Interrupt[]> {
   try {
-    return (await threads.current(thread))?.interrupts ?? [];
+    return (await threads.readCurrentState(thread))?.interrupts ?? [];
   } catch (error) {
     // The run fails with the same error.
     if (error instanceof StateReadError) return [];
@@ -275,7 +275,7 @@ async function pendingInterrupts(
   }
 }
 
-async function authorizeRun(caller: CommandCaller, thread_id: string, request: RunCreate): Promise<RunPermit> {
+async function authorizeRun(caller: CommandCaller, thread_id: string, request: RunCreate): Promise<AuthorizedRun> {
   try {
     return await caller.run(thread_id, request);
   } catch (error) {

@@ -1,5 +1,5 @@
 /** Creates runs: resolves what a request names, stores the run, starts it, and retries if something changed in between. */
-import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { InternalAssistants } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { notFoundError, ServiceError } from "../errors.ts";
@@ -18,18 +18,18 @@ import type {
 } from "../storage/mod.ts";
 import { requireOwnMetadata, requireStillVisible } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
-import type { ThreadDirectory } from "../threads/mod.ts";
-import { AnswerBinder } from "./answer-binder.ts";
-import { planRun, type Resolved } from "./plan.ts";
+import type { InternalThreads } from "../threads/mod.ts";
+import { type ResolvedRun, toCreateRun } from "./plan.ts";
 import {
-  checkpointOf,
-  checkRequest,
+  findRequestedCheckpoint,
+  normalizeResume,
   type RunCreate,
   type RunOrigin,
   type ScopedOrigin,
-  withAnswers,
+  validateRunRequest,
 } from "./request.ts";
-import { alreadyAnswered } from "./resume.ts";
+import { interruptAnsweredError } from "./resume.ts";
+import { ResumeBinder } from "./resume-binder.ts";
 
 export interface CreateOptions {
   readonly storage: Storage;
@@ -38,8 +38,8 @@ export interface CreateOptions {
   readonly environment: Environment;
   readonly hub: StreamHub;
   readonly worker: Worker;
-  readonly assistants: AssistantDirectory;
-  readonly threads: ThreadDirectory;
+  readonly assistants: InternalAssistants;
+  readonly threads: InternalThreads;
   readonly limits: NonNullable<CreateRun["limits"]>;
   /** The store has stopped these runs: stops their attempts here. */
   readonly onStopped: (runs: readonly StoppedRun[]) => void;
@@ -47,15 +47,15 @@ export interface CreateOptions {
 }
 
 /** Runs that another module stores in a batch of its own, as crons do. */
-export interface RunPreparation {
+export interface RunPreparer {
   /** What `create` would store, without a claim. Prepare it again if the batch finds it stale. Errors: those of `create`. */
   prepare(scope: Scope, thread_id: string | null, request: RunCreate, origin: ScopedOrigin): Promise<CreateRun>;
   /** Call it once the run is stored. */
-  started(created: CreatedRun, plan: CreateRun): void;
+  startStored(created: CreatedRun, plan: CreateRun): void;
 }
 
 /** A request for a run. */
-export interface RunCall {
+export interface CreateRunParams {
   /** Null: a run without a thread of its own. */
   readonly thread_id: string | null;
   readonly request: RunCreate;
@@ -64,115 +64,117 @@ export interface RunCall {
   readonly watched?: boolean;
 }
 
-interface RunCreation extends RunPreparation {
-  create(scope: Scope, call: RunCall): Promise<CreatedRunRow>;
+interface RunCreator extends RunPreparer {
+  create(scope: Scope, call: CreateRunParams): Promise<NewOrRepeatedRun>;
   /** All of them, or none. */
-  createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly CreatedRunRow[]>;
+  createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly NewOrRepeatedRun[]>;
 }
 
-export function createRunCreation(options: CreateOptions): RunCreation {
+export function createRunCreator(options: CreateOptions): RunCreator {
   const { scope: deploymentScope, assistants } = options;
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
     async create(scope, { thread_id, request, origin, watched = false }) {
-      checkRequest(request, thread_id);
-      const described = resolver.describe(scope, { thread_id, request, origin });
-      const usable = origin.assistants ?? deploymentScope;
-      const known = assistants.recall(usable, request.assistant_id);
-      let assistant = known instanceof Promise ? await known : known;
+      validateRunRequest(request, thread_id);
+      const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
+      const assistantScope = origin.assistants ?? deploymentScope;
+      const cachedAssistant = assistants.getCached(assistantScope, request.assistant_id);
+      let assistant = cachedAssistant instanceof Promise ? await cachedAssistant : cachedAssistant;
       while (true) {
-        const resolving = resolver.resolve(thread_id, assistant, described);
+        const resolving = resolver.resolve(thread_id, assistant, describedRun);
         const resolved =
-          resolving instanceof Promise ? await resolver.orRepeated(resolving, request, origin) : resolving;
+          resolving instanceof Promise ? await resolver.resolveOrFindRepeated(resolving, request, origin) : resolving;
         if ("repeated" in resolved) return resolved;
         const created = await starter.store(resolved, watched);
         if (created) return created;
-        assistant = await assistants.resolve(usable, request.assistant_id);
+        assistant = await assistants.resolve(assistantScope, request.assistant_id);
       }
     },
     async prepare(scope, thread_id, request, origin) {
-      checkRequest(request, thread_id);
-      const described = resolver.describe(scope, { thread_id, request, origin });
+      validateRunRequest(request, thread_id);
+      const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
       const assistant = await assistants.resolve(origin.assistants ?? deploymentScope, request.assistant_id);
-      return resolver.plan(await resolver.resolve(thread_id, assistant, described));
+      return resolver.plan(await resolver.resolve(thread_id, assistant, describedRun));
     },
-    started: (created, plan) => void starter.start(created, plan, { busy: true }),
+    startStored: (created, plan) => void starter.start(created, plan, { busy: true }),
     async createBatch(scope, requests, origin) {
       if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
-      for (const request of requests) checkRequest(request, null);
-      const described = requests.map((request, index) =>
-        resolver.describe(scope, { thread_id: null, request, origin: originInBatch(origin, index) }, index),
+      for (const request of requests) validateRunRequest(request, null);
+      const describedRuns = requests.map((request, index) =>
+        resolver.describeRun(scope, { thread_id: null, request, origin: createBatchOrigin(origin, index) }, index),
       );
-      const usable = origin.assistants ?? deploymentScope;
-      let find = assistants.recall;
+      const assistantScope = origin.assistants ?? deploymentScope;
+      let findAssistant = assistants.getCached;
       while (true) {
-        const all: Resolved[] = [];
-        for (const run of described) {
-          all.push(await resolver.resolve(null, await find(usable, run.request.assistant_id), run));
+        const resolvedRuns: ResolvedRun[] = [];
+        for (const run of describedRuns) {
+          resolvedRuns.push(
+            await resolver.resolve(null, await findAssistant(assistantScope, run.request.assistant_id), run),
+          );
         }
-        const created = await starter.storeAll(all);
+        const created = await starter.storeBatch(resolvedRuns);
         if (created) return created;
-        find = assistants.resolve;
+        findAssistant = assistants.resolve;
       }
     },
   };
 }
 
 /** The idempotency key of a batch is for its runs together: each gets a route of its own. */
-function originInBatch({ idempotency, ...origin }: ScopedOrigin, index: number): ScopedOrigin {
+function createBatchOrigin({ idempotency, ...origin }: ScopedOrigin, index: number): ScopedOrigin {
   return idempotency ? { ...origin, idempotency: { ...idempotency, route: `${idempotency.route}#${index}` } } : origin;
 }
 
 /** Everything about a run that no lookup changes. */
 type DescribedRun = Pick<
-  Resolved,
-  "scope" | "request" | "origin" | "stateless" | "added" | "thread_added" | "thread_id" | "run_id"
+  ResolvedRun,
+  "scope" | "request" | "origin" | "stateless" | "run_feature_fields" | "thread_feature_fields" | "thread_id" | "run_id"
 >;
 
 /** Looks up the thread and the checkpoint that a request names, and plans the run. */
 class RunResolver {
   readonly #options: CreateOptions;
-  readonly #hosted: ReadonlyMap<string, GraphInfo>;
-  readonly #answers: AnswerBinder;
+  readonly #hostedGraphs: ReadonlyMap<string, GraphInfo>;
+  readonly #resumeBinder: ResumeBinder;
 
   constructor(options: CreateOptions) {
     this.#options = options;
-    this.#answers = new AnswerBinder(options);
-    this.#hosted = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
+    this.#resumeBinder = new ResumeBinder(options);
+    this.#hostedGraphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   }
 
-  describe(scope: Scope, { thread_id, request: given, origin }: RunCall, index = 0): DescribedRun {
+  describeRun(scope: Scope, { thread_id, request: rawRequest, origin }: CreateRunParams, index = 0): DescribedRun {
     const { features, environment } = this.#options;
-    const request = withAnswers(given);
+    const request = normalizeResume(rawRequest);
     return {
       ...{ scope, request, origin },
       stateless: thread_id === null && request.on_completion !== "keep",
-      added: features.prepare(request, origin),
-      thread_added: features.thread,
+      run_feature_fields: features.prepare(request, origin),
+      thread_feature_fields: features.thread,
       thread_id: thread_id?.toLowerCase() ?? uuidV7(environment),
       run_id: origin.run_ids?.[index] ?? uuidV7(environment),
     };
   }
 
   /** Returns a promise only for a run on a thread. Errors: not_found, conflict, invalid. */
-  resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): Resolved | Promise<Resolved> {
+  resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): ResolvedRun | Promise<ResolvedRun> {
     const { environment } = this.#options;
     const { graph_id } = assistant;
-    if (!this.#hosted.has(graph_id)) throw notFoundError("graph", graph_id);
+    if (!this.#hostedGraphs.has(graph_id)) throw notFoundError("graph", graph_id);
     if (thread_id === null) {
-      return { ...run, assistant, now: environment.now(), thread: null, from: null, resume_targets: [] };
+      return { ...run, assistant, now: environment.now(), thread: null, start_checkpoint: null, resume_targets: [] };
     }
-    const onThread = this.#resolveThread(run, thread_id, assistant);
-    return onThread.then((found) => ({ ...run, assistant, now: environment.now(), ...found }));
+    const resolvingThread = this.#resolveThread(run, thread_id, assistant);
+    return resolvingThread.then((threadMembers) => ({ ...run, assistant, now: environment.now(), ...threadMembers }));
   }
 
   /** An answer that is refused now may be a repeated request: then the run of the first one. */
-  async orRepeated(
-    resolving: Promise<Resolved>,
+  async resolveOrFindRepeated(
+    resolving: Promise<ResolvedRun>,
     { command }: RunCreate,
     { idempotency }: RunOrigin,
-  ): Promise<Resolved | CreatedRunRow> {
+  ): Promise<ResolvedRun | NewOrRepeatedRun> {
     if (!idempotency || command?.resume === undefined) return await resolving;
     try {
       return await resolving;
@@ -180,13 +182,13 @@ class RunResolver {
       const { storage, scope: deploymentScope } = this.#options;
       const first = error instanceof ServiceError ? await storage.findRepeatedRun(deploymentScope, idempotency) : null;
       if (!first) throw error;
-      return repeated(first.run, first.same_body);
+      return toRepeatedRun(first.run, first.same_body);
     }
   }
 
-  plan(resolved: Resolved): CreateRun {
+  plan(resolved: ResolvedRun): CreateRun {
     const { storage, limits } = this.#options;
-    const plan = planRun(resolved);
+    const plan = toCreateRun(resolved);
     const { create_thread, update_thread } = plan;
     if (create_thread) requireOwnMetadata(resolved.scope, create_thread.metadata);
     if (update_thread) requireStillVisible(resolved.scope, update_thread.metadata);
@@ -199,88 +201,96 @@ class RunResolver {
     { scope, request }: DescribedRun,
     thread_id: string,
     { graph_id }: AssistantRow,
-  ): Promise<Pick<Resolved, "thread" | "from" | "request" | "resume_targets">> {
+  ): Promise<Pick<ResolvedRun, "thread" | "start_checkpoint" | "request" | "resume_targets">> {
     const { storage, scope: deploymentScope } = this.#options;
     const id = thread_id.toLowerCase();
-    const from = checkpointOf(request);
+    const requestedCheckpoint = findRequestedCheckpoint(request);
     const [thread, checkpoint] = await Promise.all([
       storage.getThread(scope, id),
-      from ? storage.getCheckpoint(deploymentScope, id, from) : null,
+      requestedCheckpoint ? storage.getCheckpoint(deploymentScope, id, requestedCheckpoint) : null,
     ]);
     if (thread?.stateless || (!thread && request.if_not_exists !== "create")) throw notFoundError("thread", thread_id);
     // Another user may own a thread with this id.
     if (!thread && scope.filter && (await storage.getThread(deploymentScope, id))) {
       throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
     }
-    if (from && !checkpoint) {
-      throw new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
+    if (requestedCheckpoint && !checkpoint) {
+      throw new ServiceError(
+        "checkpoint_not_found",
+        `Thread ${thread_id} has no checkpoint ${requestedCheckpoint.checkpoint_id}`,
+      );
     }
     // Clients send the checkpoint they show. A rollback of the run that wrote it starts from the head instead.
     const writer = request.multitask_strategy === "rollback" ? checkpoint?.run_id : null;
     const isActive = writer && (await storage.getRun(deploymentScope, writer))?.end_frame === null;
-    const start = isActive ? null : from;
-    const by_id = this.#hosted.get(graph_id)?.resume === "by_id";
-    const answer = { thread_id, thread, from: start, request, by_id };
-    const isAnswer = request.command?.resume !== undefined;
-    const bound = isAnswer ? await this.#answers.bind(answer) : { request, resume_targets: [] };
-    return { thread, from: start, ...bound };
+    const startCheckpoint = isActive ? null : requestedCheckpoint;
+    const requires_ids = this.#hostedGraphs.get(graph_id)?.resume === "by_id";
+    const resumeRequest = { thread_id, thread, start_checkpoint: startCheckpoint, request, requires_ids };
+    const isResume = request.command?.resume !== undefined;
+    const boundResume = isResume ? await this.#resumeBinder.bind(resumeRequest) : { request, resume_targets: [] };
+    return { thread, start_checkpoint: startCheckpoint, ...boundResume };
   }
 }
 
 /** `repeated`: an earlier call with the same idempotency key created the run. */
-export interface CreatedRunRow {
+export interface NewOrRepeatedRun {
   readonly run: RunRow;
   readonly repeated: boolean;
 }
 
 /** How long a run waits for the one that it stopped before its subscribers get a note. */
-const WAITING_NOTE_MS = 250;
+const WAITING_NOTICE_DELAY_MS = 250;
 
 /** Stores planned runs and starts them, in a free slot of this process if there is one. */
 class RunStarter {
   readonly #options: CreateOptions;
-  readonly #planOf: (resolved: Resolved) => CreateRun;
+  readonly #planRun: (resolved: ResolvedRun) => CreateRun;
 
-  constructor(options: CreateOptions, planOf: (resolved: Resolved) => CreateRun) {
+  constructor(options: CreateOptions, planRun: (resolved: ResolvedRun) => CreateRun) {
     this.#options = options;
-    this.#planOf = planOf;
+    this.#planRun = planRun;
   }
 
   /** Returns null if the assistant or the thread changed since they were read: read them again and retry. */
-  async store(resolved: Resolved, watched: boolean): Promise<CreatedRunRow | null> {
+  async store(resolved: ResolvedRun, watched: boolean): Promise<NewOrRepeatedRun | null> {
     const { storage, scope: deploymentScope, worker } = this.#options;
-    const plan = this.#planOf(resolved);
+    const plan = this.#planRun(resolved);
     const claim = this.#reserve(resolved, plan);
-    let outcome: CreateRunResult | undefined;
+    let result: CreateRunResult | undefined;
     try {
-      outcome = await storage.createRun(deploymentScope, { ...plan, ...claim });
+      result = await storage.createRun(deploymentScope, { ...plan, ...claim });
     } catch (error) {
-      outcome = { kind: "created", ...(await this.#findUnconfirmed({ ...plan, ...claim }, error)) };
+      result = { kind: "created", ...(await this.#findUnconfirmed({ ...plan, ...claim }, error)) };
     } finally {
-      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
+      if (claim.claim && !(result?.kind === "created" && result.claimed)) worker.release(claim.claim);
     }
     // A reserved slot that was not used means that the thread became busy.
     const busy = resolved.thread?.status === "busy" || claim.claim !== undefined;
-    if (outcome.kind === "created") return this.start(outcome, plan, { watched, busy });
-    return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
+    if (result.kind === "created") return this.start(result, plan, { watched, busy });
+    return result.kind === "repeated"
+      ? toRepeatedRun(result.run, result.same_body)
+      : throwRefusal(result, resolved.thread_id);
   }
 
   /** All of them, or none. */
-  async storeAll(all: readonly Resolved[]): Promise<readonly CreatedRunRow[] | null> {
-    const planned = all.map((resolved) => this.#planOf(resolved));
-    const plans = planned.map((plan, i) => ({ ...plan, ...this.#reserve(all[i] as Resolved, plan) }));
-    const outcome = await this.#storePlans(plans);
-    if (outcome.kind === "created") {
-      return outcome.created.map((created, i) => {
+  async storeBatch(resolvedRuns: readonly ResolvedRun[]): Promise<readonly NewOrRepeatedRun[] | null> {
+    const unclaimedPlans = resolvedRuns.map((resolved) => this.#planRun(resolved));
+    const plans = unclaimedPlans.map((plan, i) => ({
+      ...plan,
+      ...this.#reserve(resolvedRuns[i] as ResolvedRun, plan),
+    }));
+    const result = await this.#storePlans(plans);
+    if (result.kind === "created") {
+      return result.created.map((created, i) => {
         const plan = plans[i] as CreateRun;
         return this.start(created, plan, { busy: plan.claim !== undefined });
       });
     }
-    if (outcome.kind === "repeated") return outcome.runs.map((run) => repeated(run, outcome.same_body));
-    const { result: refused, index } = outcome;
+    if (result.kind === "repeated") return result.runs.map((run) => toRepeatedRun(run, result.same_body));
+    const { result: refusal, index } = result;
     // Some keys are known, but some of their runs were deleted.
-    if (refused.kind === "repeated") return [repeated(null, refused.same_body)];
-    return refuse(refused, (all[index] as Resolved).thread_id);
+    if (refusal.kind === "repeated") return [toRepeatedRun(null, refusal.same_body)];
+    return throwRefusal(refusal, (resolvedRuns[index] as ResolvedRun).thread_id);
   }
 
   /** Starts or announces a stored run. `busy`: its thread was busy. */
@@ -288,7 +298,7 @@ class RunStarter {
     { run, claimed, stopped }: CreatedRun,
     plan: CreateRun,
     { watched = false, busy }: { readonly watched?: boolean; readonly busy: boolean },
-  ): CreatedRunRow {
+  ): NewOrRepeatedRun {
     const { hub, worker, onStopped } = this.#options;
     const { created_at } = plan.run;
     if (claimed) {
@@ -302,52 +312,52 @@ class RunStarter {
     if (stopped.length > 0) onStopped(stopped);
     const stopsOthers = run.multitask_strategy === "interrupt" || run.multitask_strategy === "rollback";
     if (stopsOthers && !claimed && watched) {
-      this.#noteWaitingLater(run, stopped.find(({ lock_token }) => lock_token !== null)?.run_id ?? null);
+      this.#scheduleWaitingNotice(run, stopped.find(({ lock_token }) => lock_token !== null)?.run_id ?? null);
     }
     return { run, repeated: false };
   }
 
   async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsResult> {
     const { storage, scope: deploymentScope, worker } = this.#options;
-    let outcome: CreateRunsResult | undefined;
+    let result: CreateRunsResult | undefined;
     try {
-      outcome = await storage.createRuns(deploymentScope, plans);
+      result = await storage.createRuns(deploymentScope, plans);
     } catch (error) {
       // All were created, or none.
       const created = await Promise.all(plans.map((plan) => this.#findUnconfirmed(plan, error)));
-      outcome = { kind: "created", created };
+      result = { kind: "created", created };
     } finally {
-      const created = outcome?.kind === "created" ? outcome.created : [];
+      const created = result?.kind === "created" ? result.created : [];
       for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release(claim);
     }
-    return outcome;
+    return result;
   }
 
   /** Reserves a slot for a run that can start at once: it is due, and its thread is not known to be busy. */
-  #reserve({ thread, now }: Resolved, plan: CreateRun): Pick<CreateRun, "claim"> {
+  #reserve({ thread, now }: ResolvedRun, plan: CreateRun): Pick<CreateRun, "claim"> {
     const isLater = plan.run.created_at > now || thread?.status === "busy";
     const claim = isLater ? null : this.#options.worker.reserve();
     return claim ? { claim } : {};
   }
 
-  #noteWaitingLater(run: RunRow, stopped: string | null): void {
+  #scheduleWaitingNotice(run: RunRow, stoppedRunId: string | null): void {
     const { environment } = this.#options;
     const { run_id, thread_id } = run;
-    environment.timer(WAITING_NOTE_MS, () => {
-      this.#noteWaiting(run, stopped).catch((error: unknown) => {
+    environment.timer(WAITING_NOTICE_DELAY_MS, () => {
+      this.#sendWaitingNotice(run, stoppedRunId).catch((error: unknown) => {
         environment.log({ level: "warn", message: "reading a waiting run failed", run_id, thread_id, error });
       });
     });
   }
 
   /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
-  async #noteWaiting({ run_id, thread_id }: RunRow, stopped: string | null): Promise<void> {
+  async #sendWaitingNotice({ run_id, thread_id }: RunRow, stoppedRunId: string | null): Promise<void> {
     const { storage, scope: deploymentScope, environment, hub } = this.#options;
     const runEvents = hub.find(run_id);
     if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
     const thread = await storage.getThread(deploymentScope, thread_id);
     if (!thread?.lock || thread.lock.until <= environment.now() || thread.running === run_id) return;
-    const waiting_for = thread.running ?? stopped;
+    const waiting_for = thread.running ?? stoppedRunId;
     runEvents.note(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
   }
 
@@ -367,17 +377,17 @@ class RunStarter {
 }
 
 /** The run that an earlier call with the same idempotency key created. Errors: invalid, conflict. */
-function repeated(run: RunRow | null, same_body: boolean): CreatedRunRow {
+function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun {
   if (!same_body) throw new ServiceError("idempotency_key_reused", "Idempotency-Key: was used for another request");
   if (!run) throw new ServiceError("idempotent_run_gone", "The run that was made with this Idempotency-Key is gone");
   return { run, repeated: true };
 }
 
-type Refused = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
+type CreateRefusal = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
 
 /** Null for `stale`: the assistant or the thread changed since it was read; read again and retry. */
-function refuse(outcome: Refused, thread_id: string): null {
-  switch (outcome.kind) {
+function throwRefusal(result: CreateRefusal, thread_id: string): null {
+  switch (result.kind) {
     case "thread_not_found":
       throw notFoundError("thread", thread_id);
     case "thread_busy":
@@ -386,11 +396,11 @@ function refuse(outcome: Refused, thread_id: string): null {
         `Thread ${thread_id} is already running a task. Wait for it to end, or choose another multitask_strategy`,
       );
     case "interrupt_answered":
-      throw alreadyAnswered(thread_id, outcome.run_id);
+      throw interruptAnsweredError(thread_id, result.run_id);
     case "thread_full":
-      throw new ServiceError("limit_reached", `Thread ${thread_id} has ${outcome.pending} pending runs`);
+      throw new ServiceError("limit_reached", `Thread ${thread_id} has ${result.pending} pending runs`);
     case "deployment_full":
-      throw new ServiceError("limit_reached", `The deployment has ${outcome.pending} pending runs`);
+      throw new ServiceError("limit_reached", `The deployment has ${result.pending} pending runs`);
     case "stale":
       return null;
   }

@@ -9,11 +9,11 @@ import { filterFrames } from "../streams/frame-filter.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import { endGone, type RunSubscriptions } from "../streams/run-subscription.ts";
-import { type CreatedRunRow, type CreateOptions, createRunCreation, type RunPreparation } from "./create.ts";
+import { type CreateOptions, createRunCreator, type NewOrRepeatedRun, type RunPreparer } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { type Run, toRun } from "./run.ts";
+import { type CancelTarget, createRunStopper, type RunStopper, type StopOptions } from "./run-stopper.ts";
 import type { RunSearches, ScopedSearches } from "./search.ts";
-import { type CancelTarget, createStops, type StopOptions, type Stops } from "./stops.ts";
 
 export type { Frame } from "../streams/frames.ts";
 export type { Reader } from "../streams/log.ts";
@@ -121,10 +121,10 @@ export interface Runs extends RunSearches {
 }
 
 /** Runs as the crons use them. */
-export interface RunDirectory
+export interface InternalRuns
   extends Omit<InternalResource<Runs>, "rerun">,
     Pick<ScopedSearches, "rerun">,
-    RunPreparation {}
+    RunPreparer {}
 
 interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly subscriptions: RunSubscriptions;
@@ -132,14 +132,14 @@ interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
 }
 
 /** How many runs of a list are read at once: their requests may be large. */
-const LISTED_AT_ONCE = 20;
+const LIST_BATCH_SIZE = 20;
 /** How many rows are read for subscribers in one tick of the event loop. */
 const JOINS_PER_TICK = 1;
 
 /** Runs as their subscribers read them, and what happens when these leave. */
-function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
+function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop">) {
   const { storage, environment, subscriptions } = options;
-  const joins = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
+  const shareLookups = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
 
   async function find(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
@@ -154,10 +154,10 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
     (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
       if (!cancel) return;
-      const cancelled = async (): Promise<void> => {
+      const cancelRun = async (): Promise<void> => {
         if (await mayCancel()) await stop(scope, { run_id, thread_id }, "interrupt", false);
       };
-      cancelled().catch((error: unknown) => {
+      cancelRun().catch((error: unknown) => {
         environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
       });
     };
@@ -165,17 +165,17 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   /** The run of a subscriber. Many come at once, and their rows may be large. */
   function findShared(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const key = JSON.stringify([scope.filter, thread_id, run_id]);
-    return joins(key, 1, () => find(scope, thread_id, run_id));
+    return shareLookups(key, 1, () => find(scope, thread_id, run_id));
   }
 
   async function wait(
     scope: Scope,
     run: RunRow,
     { cancel_on_disconnect = false, mayCancel }: ScopedJoin,
-    created: boolean,
+    isNew: boolean,
   ): Promise<RunWait> {
-    const waiting = subscriptions.result(run, created);
-    const { runEvents, result } = waiting instanceof Promise ? await waiting : waiting;
+    const pending = subscriptions.result(run, isNew);
+    const { runEvents, result } = pending instanceof Promise ? await pending : pending;
     const onLeave = leave(scope, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
     const release = keepAliveUntil(environment.keepAlive, result);
     return {
@@ -191,24 +191,24 @@ function createSubscribers(options: RunOptions, { stop }: Pick<Stops, "stop">) {
   return { find, findShared, leave, wait };
 }
 
-export function createRuns(options: RunOptions): RunDirectory {
+export function createRuns(options: RunOptions): InternalRuns {
   const { storage, environment, hub, threads, subscriptions } = options;
-  const stops = createStops(options);
-  const { find, findShared, leave, wait } = createSubscribers(options, stops);
-  const { create, createBatch, prepare, started } = createRunCreation({ ...options, onStopped: stops.onStopped });
+  const stopper = createRunStopper(options);
+  const { find, findShared, leave, wait } = createSubscribers(options, stopper);
+  const { create, createBatch, prepare, startStored } = createRunCreator({ ...options, onStopped: stopper.onStopped });
 
-  const createPending: RunDirectory["create"] = async (scope, thread_id, request, origin = {}) =>
-    asCreated(await create(scope, { thread_id, request, origin }));
+  const createPending: InternalRuns["create"] = async (scope, thread_id, request, origin = {}) =>
+    toPendingRun(await create(scope, { thread_id, request, origin }));
 
   return {
     ...createLazyModule<ScopedSearches>({ search: true, stats: true, inspect: true, rerun: true }, async () =>
       (await import("./search.ts")).createRunSearches(options, createPending),
     ),
     prepare,
-    started,
+    startStored,
     create: createPending,
     async createBatch(scope, requests, origin = {}) {
-      return (await createBatch(scope, requests, origin)).map(asCreated);
+      return (await createBatch(scope, requests, origin)).map(toPendingRun);
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async stream(scope, thread_id, request, origin = {}, { namespaces = [] } = {}) {
@@ -233,23 +233,23 @@ export function createRuns(options: RunOptions): RunDirectory {
       return toRun(await find(scope, thread_id, run_id));
     },
     async list(scope, thread_id, query = {}) {
-      const thread = await threads.visible(scope, thread_id);
+      const thread = await threads.requireThread(scope, thread_id);
       const above = query.after === undefined ? {} : { above: (await find(scope, thread_id, query.after)).seq };
-      return await listInParts(options, scope, thread.thread_id, { ...query, ...above });
+      return await listInBatches(options, scope, thread.thread_id, { ...query, ...above });
     },
     async delete(scope, thread_id, run_id) {
       const run = await find(scope, thread_id, run_id);
-      const outcome = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
-      if (outcome === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
-      if (outcome === "not_found") throw notFoundError("run", run_id);
+      const result = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
+      if (result === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
+      if (result === "not_found") throw notFoundError("run", run_id);
       endGone(hub.find(run.run_id), "RunDeleted");
     },
     async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
-      const stored = reason === undefined ? undefined : cancelReason(reason, action);
-      await stops.stop(scope, await find(scope, thread_id, run_id), action, waits, stored);
+      const encodedReason = reason === undefined ? undefined : encodeCancelReason(reason, action);
+      await stopper.stop(scope, await find(scope, thread_id, run_id), action, waits, encodedReason);
     },
     async cancelMany(scope, target, action = "interrupt") {
-      await stops.stopMany(scope, target, action);
+      await stopper.stopMany(scope, target, action);
     },
     async join(scope, thread_id, run_id, options = {}) {
       return await wait(scope, await findShared(scope, thread_id, run_id), options, false);
@@ -265,7 +265,7 @@ export function createRuns(options: RunOptions): RunDirectory {
 }
 
 /** The runs of a thread, newest first, with ticks of the event loop between the parts. */
-async function listInParts(
+async function listInBatches(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
   scope: Scope,
   thread_id: string,
@@ -273,38 +273,38 @@ async function listInParts(
 ): Promise<Run[]> {
   const list: Run[] = [];
   const isForward = above !== undefined;
-  let place: { readonly offset: number; readonly below?: number; readonly above?: number } = {
+  let position: { readonly offset: number; readonly below?: number; readonly above?: number } = {
     offset,
     ...(isForward ? { above } : {}),
   };
   for (;;) {
-    const part = Math.min(LISTED_AT_ONCE, limit - list.length);
-    const query = { ...place, limit: part, ...(status ? { status } : {}) };
+    const batchSize = Math.min(LIST_BATCH_SIZE, limit - list.length);
+    const query = { ...position, limit: batchSize, ...(status ? { status } : {}) };
     const rows = await storage.listRuns(scope, thread_id, query);
     list.push(...rows.map(toRun));
     const last = rows.at(-1);
-    if (!last || rows.length < part || list.length === limit) return list;
-    place = { offset: 0, ...(isForward ? { above: last.seq } : { below: last.seq }) };
+    if (!last || rows.length < batchSize || list.length === limit) return list;
+    position = { offset: 0, ...(isForward ? { above: last.seq } : { below: last.seq }) };
     await waitForNextTick(environment);
   }
 }
 
 /** A new run is shown as pending, even if an idle worker has claimed it already. */
-const asCreated = ({ run, repeated }: CreatedRunRow): Run => ({
+const toPendingRun = ({ run, repeated }: NewOrRepeatedRun): Run => ({
   ...toRun(run),
   ...(repeated ? {} : { status: "pending" }),
 });
 
 /** The limit of a cancel reason, in characters. */
-const REASON_LENGTH = 1000;
+const MAX_REASON_LENGTH = 1000;
 
 /** The reason of a cancel, as it is stored. Errors: invalid. */
-function cancelReason(reason: string, action: StopAction): string {
+function encodeCancelReason(reason: string, action: StopAction): string {
   if (action === "rollback") {
     throw invalidFieldError("reason", "only with action interrupt, because a rolled-back run is deleted");
   }
-  if (reason.length > REASON_LENGTH) {
-    throw invalidFieldError("reason", `must have at most ${REASON_LENGTH} characters`);
+  if (reason.length > MAX_REASON_LENGTH) {
+    throw invalidFieldError("reason", `must have at most ${MAX_REASON_LENGTH} characters`);
   }
   return reason === "taken" ? "taken: its input went into another run" : reason;
 }

@@ -1,49 +1,60 @@
 /** The plan of a run: the rows and the job that a request becomes once its names are resolved. */
-import { refuseTwoValues } from "../assistants/mod.ts";
+import { requireConsistentConfig } from "../assistants/mod.ts";
 import type { CheckpointRef, InterruptRef, RunConfig } from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { isObject, type JsonObject, sameJson } from "../json.ts";
 import type { AssistantRow, CreateRun, NewRun, NewThread, Scope, ThreadRow } from "../storage/mod.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
-import { targetName } from "./resume.ts";
+import { toTargetName } from "./resume.ts";
 
 /** Everything that a run is planned from. `thread` null: a thread with `thread_id` is created. */
-export interface Resolved {
+export interface ResolvedRun {
   readonly request: RunCreate;
   /** The threads that the caller can see. */
   readonly scope: Scope;
   readonly origin: RunOrigin;
   readonly assistant: AssistantRow;
   readonly thread: ThreadRow | null;
-  readonly from: CheckpointRef | null;
+  readonly start_checkpoint: CheckpointRef | null;
   /** The interrupts that its resume value answers. */
   readonly resume_targets: readonly InterruptRef[];
   readonly thread_id: string;
   readonly run_id: string;
   readonly stateless: boolean;
   /** What features add to the row of the run, and to a thread that it creates and keeps. */
-  readonly added: Partial<NewRun>;
-  readonly thread_added: Partial<NewThread>;
+  readonly run_feature_fields: Partial<NewRun>;
+  readonly thread_feature_fields: Partial<NewThread>;
   readonly now: number;
 }
 
 /** Errors: bad_request (one key with two values). */
-export function planRun(resolved: Resolved): CreateRun {
-  const { request, origin, assistant, thread, thread_id, run_id, stateless, added, thread_added, now } = resolved;
+export function toCreateRun(resolved: ResolvedRun): CreateRun {
+  const {
+    request,
+    origin,
+    assistant,
+    thread,
+    thread_id,
+    run_id,
+    stateless,
+    run_feature_fields,
+    thread_feature_fields,
+    now,
+  } = resolved;
   const { resume_targets } = resolved;
   const { assistant_id, graph_id } = assistant;
-  const own = { graph_id, assistant_id };
-  const config = requestConfig(request, origin, thread);
+  const graphMetadata = { graph_id, assistant_id };
+  const config = mergeConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
-  const kept = withoutSecrets(config);
-  const job = jobRequest(resolved, config);
+  const threadConfig = withoutSecrets(config);
+  const job = toJobRequest(resolved, config);
   return {
     run: {
       run_id,
       thread_id,
       assistant_id,
       graph_id,
-      metadata: { ...assistant.metadata, ...thread?.metadata, ...own, ...request.metadata },
+      metadata: { ...assistant.metadata, ...thread?.metadata, ...graphMetadata, ...request.metadata },
       kwargs: writeKwargs(job, stateless),
       multitask_strategy: request.multitask_strategy ?? "enqueue",
       stateless,
@@ -53,19 +64,19 @@ export function planRun(resolved: Resolved): CreateRun {
       api_key: origin.api_key ?? null,
       ...(origin.user ? { auth_user: origin.user as unknown as JsonObject } : {}),
       ...(origin.cron_id ? { cron_id: origin.cron_id } : {}),
-      ...(resume_targets.length > 0 ? { resume_targets: resume_targets.map(targetName) } : {}),
-      ...added,
+      ...(resume_targets.length > 0 ? { resume_targets: resume_targets.map(toTargetName) } : {}),
+      ...run_feature_fields,
     },
     expected: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
     ...(thread
-      ? changed(thread, { metadata: { ...thread.metadata, ...own }, config: kept })
+      ? toThreadUpdate(thread, { metadata: { ...thread.metadata, ...graphMetadata }, config: threadConfig })
       : {
           create_thread: {
             thread_id,
-            metadata: { ...own, ...request.metadata },
-            config: kept,
+            metadata: { ...graphMetadata, ...request.metadata },
+            config: threadConfig,
             stateless,
-            ...(stateless ? {} : thread_added),
+            ...(stateless ? {} : thread_feature_fields),
           },
         }),
     ...(origin.idempotency ? { idempotency: origin.idempotency } : {}),
@@ -74,24 +85,24 @@ export function planRun(resolved: Resolved): CreateRun {
 }
 
 /** Graphs trust these members, so only the server may set them. */
-const isIdentity = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
+const isServerOnlyKey = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 
 /** The configuration for the thread: its own, overridden by the request's. The assistant's stays with its versions. */
-function requestConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
+function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
-  const before = thread?.config ?? {};
-  const own = isObject(configurable)
-    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !isIdentity(key))
+  const stored = thread?.config ?? {};
+  const requestEntries = isObject(configurable)
+    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !isServerOnlyKey(key))
     : [];
   const merged = {
-    ...(isObject(before["configurable"]) ? before["configurable"] : {}),
+    ...(isObject(stored["configurable"]) ? stored["configurable"] : {}),
     ...origin.configurable,
-    ...Object.fromEntries(own),
+    ...Object.fromEntries(requestEntries),
   };
-  return { ...before, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
+  return { ...stored, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
 }
 
-function changed(
+function toThreadUpdate(
   thread: ThreadRow,
   next: { metadata: JsonObject; config: JsonObject },
 ): Pick<CreateRun, "update_thread"> {
@@ -101,12 +112,12 @@ function changed(
 }
 
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one member of a stored request after the other
-function jobRequest(
-  { assistant, request, origin, from, resume_targets, stateless, run_id, thread_id }: Resolved,
+function toJobRequest(
+  { assistant, request, origin, start_checkpoint, resume_targets, stateless, run_id, thread_id }: ResolvedRun,
   config: JsonObject,
 ): JobRequest {
   const context = request.context ?? {};
-  refuseTwoValues(request.config?.configurable, context);
+  requireConsistentConfig(request.config?.configurable, context);
   const { configurable: assistantConfigurable, ...assistantConfig } = assistant.config;
   const { configurable, ...rest } = config;
   const { resume, update, goto } = request.command ?? {};
@@ -125,13 +136,13 @@ function jobRequest(
     command,
     strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
     resume_targets,
-    from,
+    from: start_checkpoint,
     config: {
       ...assistantConfig,
       ...rest,
       configurable: {
         ...(isObject(assistantConfigurable)
-          ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !isIdentity(key)))
+          ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !isServerOnlyKey(key)))
           : {}),
         ...(isObject(configurable) ? configurable : {}),
         graph_id: assistant.graph_id,

@@ -88,7 +88,7 @@ export interface ScopedOrigin extends RunOrigin {
 }
 
 /** A new run as authorization leaves it. */
-export interface RunPermit {
+export interface AuthorizedRun {
   /** The threads on which it may be created. */
   readonly scope: Scope;
   readonly request: RunCreate;
@@ -136,7 +136,7 @@ export const CHOICES: {
 
 /** Validates what needs no lookup. Errors: invalid, bad_request. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a request
-export function checkRequest(request: RunCreate, thread_id: string | null): void {
+export function validateRunRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
   const unknown = findUnknownKey(request, REQUEST_KEYS);
   if (unknown !== undefined) throw new ServiceError("invalid", unknown);
@@ -144,7 +144,7 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
   for (const [key, choices] of Object.entries(CHOICES) as [Choice, readonly unknown[]][]) {
     const value: unknown = request[key] ?? undefined;
     const isList = key === "stream_mode" && Array.isArray(value);
-    if (value === undefined || (isList ? value : [value]).every((one) => choices.includes(one))) continue;
+    if (value === undefined || (isList ? value : [value]).every((choice) => choices.includes(choice))) continue;
     const list = key === "stream_mode" ? ", or a list of these" : "";
     throw new ServiceError("invalid", `${key}: must be one of ${choices.join(", ")}${list}`);
   }
@@ -153,34 +153,34 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
     const text = "command.expected_answers: must be an object of interrupt ids and numbers of answers";
     throw new ServiceError("invalid", text);
   }
-  const wait = request.after_seconds ?? 0;
-  if (!(wait >= 0 && wait <= LONGEST_WAIT)) {
-    throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);
+  const delay = request.after_seconds ?? 0;
+  if (!(delay >= 0 && delay <= MAX_START_DELAY_SECONDS)) {
+    throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${MAX_START_DELAY_SECONDS}`);
   }
   if (thread_id !== null) return;
   if (request.command?.resume !== undefined) {
     throw new ServiceError("bad_request", "command.resume needs a thread: a stateless run has nothing to resume");
   }
-  if (checkpointOf(request)) {
+  if (findRequestedCheckpoint(request)) {
     throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
   }
 }
 
 /** The request with its answers as the graph takes them. */
-export function withAnswers(request: RunCreate): RunCreate {
+export function normalizeResume(request: RunCreate): RunCreate {
   const { command } = request;
   if (command?.resume === undefined) return request;
   return { ...request, command: { ...command, resume: withoutBridge(command.resume) } };
 }
 
 /** A hundred years, in seconds: all databases and clients can represent such a time. */
-const LONGEST_WAIT = 3_155_760_000;
+const MAX_START_DELAY_SECONDS = 3_155_760_000;
 
 /** The checkpoint to start from. Clients send it in `checkpoint`, `checkpoint_id` or `config.configurable`. */
-export function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
+export function findRequestedCheckpoint({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
   if (id) return { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id };
-  const { checkpoint_id: named, checkpoint_ns } = config?.configurable ?? {};
-  if (typeof named !== "string" || named === "") return null;
-  return { ns: typeof checkpoint_ns === "string" ? checkpoint_ns : "", checkpoint_id: named };
+  const { checkpoint_id: configuredId, checkpoint_ns } = config?.configurable ?? {};
+  if (typeof configuredId !== "string" || configuredId === "") return null;
+  return { ns: typeof checkpoint_ns === "string" ? checkpoint_ns : "", checkpoint_id: configuredId };
 }

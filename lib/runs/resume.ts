@@ -21,7 +21,7 @@ export interface BoundResume {
 }
 
 /** The name of an interrupt among those of its thread. Two interrupts of a task may share it, but only one of them is pending. */
-export const targetName = ({ interrupt_id, checkpoint_id }: InterruptRef): string =>
+export const toTargetName = ({ interrupt_id, checkpoint_id }: InterruptRef): string =>
   interrupt_id ?? `breakpoint ${checkpoint_id}`;
 
 /**
@@ -29,13 +29,13 @@ export const targetName = ({ interrupt_id, checkpoint_id }: InterruptRef): strin
  * map for those that it names. `by_id`: a plain value is refused. Errors: invalid, no_open_interrupt (`expected_answers`).
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one answer, in their order
-export function bindResume(request: RunCreate, state: PendingState | null, by_id: boolean): BoundResume | null {
-  const { resume, expected_answers, ...others } = request.command ?? {};
+export function bindResume(request: RunCreate, state: PendingState | null, requiresIds: boolean): BoundResume | null {
+  const { resume, expected_answers, ...otherMembers } = request.command ?? {};
   if (resume === undefined || !state) return null;
   const pending = new Map(state.interrupts.map((interrupt) => [interrupt.id, interrupt]));
   const ids = [...pending.keys()];
   const answers = answersById(resume, new Set(ids));
-  const refOf = (interrupt_id: string | null): InterruptRef => {
+  const toInterruptRef = (interrupt_id: string | null): InterruptRef => {
     const { ns: checkpoint_ns, checkpoint_id } = state.checkpoint;
     const interrupt = interrupt_id === null ? undefined : pending.get(interrupt_id);
     return { checkpoint_ns, checkpoint_id, interrupt_id, answered: interrupt ? answeredBefore(interrupt) : 0 };
@@ -43,38 +43,42 @@ export function bindResume(request: RunCreate, state: PendingState | null, by_id
   if (ids.length === 0) {
     if (!state.isBreakpoint || answers) return null;
     const { command: _command, input: _input, ...rest } = request;
-    return { request: { ...rest, ...commandOf(others) }, resume_targets: [refOf(null)] };
+    return { request: { ...rest, ...pickUpdateCommand(otherMembers) }, resume_targets: [toInterruptRef(null)] };
   }
-  const named = answers ? ids.filter((id) => Object.hasOwn(answers, id)) : ids;
-  if (named.length === 0) return null;
-  if (request.strict_resume) refuse(mismatch(resume, ids));
-  else if (!answers) refuse(ambiguous([...ids].sort()));
-  if (by_id && !answers) {
-    const open = [...ids].sort().join(", ");
-    throw new ServiceError("invalid", `command.resume: this agent takes answers by interrupt id only; open: ${open}`);
+  const answeredIds = answers ? ids.filter((id) => Object.hasOwn(answers, id)) : ids;
+  if (answeredIds.length === 0) return null;
+  if (request.strict_resume) throwProblem(mismatch(resume, ids));
+  else if (!answers) throwProblem(ambiguous([...ids].sort()));
+  if (requiresIds && !answers) {
+    const pendingIds = [...ids].sort().join(", ");
+    throw new ServiceError(
+      "invalid",
+      `command.resume: this agent takes answers by interrupt id only; open: ${pendingIds}`,
+    );
   }
   requireExpected(expected_answers, pending);
-  for (const id of named) requireDecisions(pending.get(id) as Interrupt, answers ? (answers[id] as Json) : resume);
+  for (const id of answeredIds)
+    requireDecisions(pending.get(id) as Interrupt, answers ? (answers[id] as Json) : resume);
   // The other members name interrupts that are not pending.
-  const value = answers ? Object.fromEntries(named.map((id) => [id, answers[id] as Json])) : resume;
+  const value = answers ? Object.fromEntries(answeredIds.map((id) => [id, answers[id] as Json])) : resume;
   return {
-    request: { ...request, command: { ...others, resume: value } },
-    resume_targets: named.map(refOf),
+    request: { ...request, command: { ...otherMembers, resume: value } },
+    resume_targets: answeredIds.map(toInterruptRef),
   };
 }
 
-function refuse(problem: Error | null): void {
+function throwProblem(problem: Error | null): void {
   if (problem) throw new ServiceError("invalid", problem.message, { cause: problem });
 }
 
 /** The request without its resume value; null if nothing would be left of its command. */
-export function withoutResume(request: RunCreate): RunCreate | null {
-  const { resume: _resume, expected_answers: _expected, ...others } = request.command ?? {};
-  const left = commandOf(others);
-  return left.command ? { ...request, ...left } : null;
+export function omitResume(request: RunCreate): RunCreate | null {
+  const { resume: _resume, expected_answers: _expected, ...otherMembers } = request.command ?? {};
+  const remaining = pickUpdateCommand(otherMembers);
+  return remaining.command ? { ...request, ...remaining } : null;
 }
 
-const commandOf = ({ update, goto }: NonNullable<RunCreate["command"]>): Pick<RunCreate, "command"> => {
+const pickUpdateCommand = ({ update, goto }: NonNullable<RunCreate["command"]>): Pick<RunCreate, "command"> => {
   const isUsed = (update ?? null) !== null || [goto ?? []].flat().length > 0;
   return isUsed ? { command: { update: update ?? null, goto: goto ?? null } } : {};
 };
@@ -100,26 +104,26 @@ function requireDecisions({ id, value }: Interrupt, answer: Json): void {
   const decisions = isObject(answer) ? answer.decisions : null;
   if (!Array.isArray(actions) || !Array.isArray(decisions) || actions.length === decisions.length) return;
   const names = actions.map((action) => {
-    const { name = null, action: named = null } = isObject(action) ? action : {};
-    return [name, named].find((text) => typeof text === "string") ?? "an action";
+    const { name = null, action: legacyName = null } = isObject(action) ? action : {};
+    return [name, legacyName].find((text) => typeof text === "string") ?? "an action";
   });
   const text = `decisions: must be a list of ${actions.length}, one for each action: ${names.join(", ")}`;
   throw new ServiceError("invalid", `command.resume of interrupt ${id}: ${text}; it has ${decisions.length}`);
 }
 
 /** Among active runs, the one that answers what a resume value is for. */
-export function answeringRun(resume: Json, active: readonly RunRow[]): RunRow | undefined {
-  const targetsOf = ({ kwargs }: RunRow): readonly JsonObject[] =>
+export function findAnsweringRun(resume: Json, active: readonly RunRow[]): RunRow | undefined {
+  const readTargets = ({ kwargs }: RunRow): readonly JsonObject[] =>
     Array.isArray(kwargs.resume_targets) ? (kwargs.resume_targets as JsonObject[]) : [];
-  const ids = new Set(active.flatMap(targetsOf).flatMap(({ interrupt_id }) => (interrupt_id as string | null) ?? []));
+  const ids = new Set(active.flatMap(readTargets).flatMap(({ interrupt_id }) => (interrupt_id as string | null) ?? []));
   const answers = answersById(resume, ids);
   return active.find((run) =>
-    targetsOf(run).some(({ interrupt_id }) => !answers || Object.hasOwn(answers, String(interrupt_id))),
+    readTargets(run).some(({ interrupt_id }) => !answers || Object.hasOwn(answers, String(interrupt_id))),
   );
 }
 
 /** A run of the thread answers the interrupt, or has just answered it. */
-export const alreadyAnswered = (thread_id: string, run_id: string): ServiceError =>
+export const interruptAnsweredError = (thread_id: string, run_id: string): ServiceError =>
   new ServiceError(
     "interrupt_already_answered",
     `command.resume: run ${run_id} of thread ${thread_id} answers this interrupt already`,
@@ -127,7 +131,7 @@ export const alreadyAnswered = (thread_id: string, run_id: string): ServiceError
   );
 
 /** Nothing is pending that the resume value could be for. */
-export const nothingOpen = (thread_id: string): ServiceError =>
+export const noPendingInterruptError = (thread_id: string): ServiceError =>
   new ServiceError(
     "no_open_interrupt",
     `command.resume: thread ${thread_id} has no open interrupt that it answers. To continue without an answer, send input: null`,

@@ -3,7 +3,7 @@ import type { WaitingFor } from "../executor/journal.ts";
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
-import { shownUrl } from "../webhooks/policy.ts";
+import { redactUrl } from "../webhooks/policy.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {
@@ -35,7 +35,7 @@ export function toRun(row: RunRow): Run {
     status: row.status,
     metadata: row.metadata,
     get kwargs() {
-      kwargs ??= shownKwargs(row);
+      kwargs ??= toPublicKwargs(row);
       return kwargs;
     },
     multitask_strategy: row.multitask_strategy,
@@ -46,10 +46,10 @@ export function toRun(row: RunRow): Run {
 }
 
 /** The request without credentials, with the webhook and feedback keys. The query of a webhook is hidden: it may hold a secret. */
-export function shownKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
+export function toPublicKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
   return {
     ...shownRun(kwargs, metadata),
-    ...(webhook ? { webhook: shownUrl(webhook.url) } : {}),
+    ...(webhook ? { webhook: redactUrl(webhook.url) } : {}),
     ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
   };
 }

@@ -17,11 +17,11 @@ import type {
   Scope,
   TraceUsage,
 } from "../storage/mod.ts";
-import { type DeliveryDetail, deliveryOf } from "../webhooks/deliveries.ts";
+import { type DeliveryDetail, findDelivery } from "../webhooks/deliveries.ts";
 import type { CreateOptions } from "./create.ts";
-import type { RunCreate, RunOrigin, RunPermit } from "./request.ts";
-import { type Run, shownKwargs } from "./run.ts";
-import { type RunStats, runStats } from "./stats.ts";
+import type { AuthorizedRun, RunCreate, RunOrigin } from "./request.ts";
+import { type Run, toPublicKwargs } from "./run.ts";
+import { type RunStats, readRunStats } from "./stats.ts";
 
 /** Filters and page of a search over all runs. Times are RFC 3339. */
 export interface RunListQuery extends CursorQuery, RunFilter<string> {}
@@ -91,7 +91,7 @@ export interface RunDetail extends RunSummary {
 }
 
 /** Authorizes a run before it is created again. */
-type PermitRun = (thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<RunPermit>;
+type AuthorizeNewRun = (thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<AuthorizedRun>;
 
 /** Calls over the runs of all threads. */
 export interface RunSearches {
@@ -109,7 +109,7 @@ export interface RunSearches {
 }
 
 export interface ScopedSearches extends Omit<InternalResource<RunSearches>, "rerun"> {
-  rerun(scope: Scope, run_id: string, origin?: RunOrigin, permit?: PermitRun): Promise<Run>;
+  rerun(scope: Scope, run_id: string, origin?: RunOrigin, authorize?: AuthorizeNewRun): Promise<Run>;
 }
 
 interface RunSearchOptions extends Pick<CreateOptions, "storage" | "environment" | "assistants"> {
@@ -118,9 +118,9 @@ interface RunSearchOptions extends Pick<CreateOptions, "storage" | "environment"
 }
 
 /** How many runs of a list are read at once. */
-const PART = 100;
+const SEARCH_BATCH_SIZE = 100;
 /** The most feedback links that are shown with a run. */
-const MOST_LINKS = 100;
+const MAX_FEEDBACK_LINKS = 100;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSearches(
@@ -128,26 +128,26 @@ export function createRunSearches(
   create: (scope: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
 ): ScopedSearches {
   /** The row, and what is stored beside it. */
-  async function find(scope: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
+  async function requireListedRun(scope: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
     const id = run_id.toLowerCase();
     const [run, listed] = await Promise.all([
       storage.getRun(scope, id),
       storage.searchRuns(scope, { run_id: id, limit: 1 }),
     ]);
-    const [found] = listed.rows;
-    if (!run || !found) throw notFoundError("run", run_id);
-    return [run, found];
+    const [listedRun] = listed.rows;
+    if (!run || !listedRun) throw notFoundError("run", run_id);
+    return [run, listedRun];
   }
 
   /** Rows after large requests take their time, so a long list is read in parts. */
   async function readRuns(scope: Scope, query: RunSearch): ReturnType<typeof storage.searchRuns> {
     const rows: ListedRun[] = [];
-    for (let part = query; ; ) {
-      const limit = Math.min(PART, query.limit - rows.length);
-      const found = await storage.searchRuns(scope, { ...part, limit });
-      rows.push(...found.rows);
-      if (!found.next || found.rows.length < limit || rows.length >= query.limit) return { rows, next: found.next };
-      part = { ...query, after: found.next };
+    for (let pageQuery = query; ; ) {
+      const limit = Math.min(SEARCH_BATCH_SIZE, query.limit - rows.length);
+      const page = await storage.searchRuns(scope, { ...pageQuery, limit });
+      rows.push(...page.rows);
+      if (!page.next || page.rows.length < limit || rows.length >= query.limit) return { rows, next: page.next };
+      pageQuery = { ...query, after: page.next };
       await waitForNextTick(environment);
     }
   }
@@ -155,33 +155,33 @@ export function createRunSearches(
   return {
     async search(scope, query = {}) {
       const { limit = 50, cursor, assistant_id } = query;
-      const search: RunSearch = { ...searchOf(query), ...decodeCursor(cursor), limit };
-      const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
+      const search: RunSearch = { ...toRunSearch(query), ...decodeCursor(cursor), limit };
+      const assistant = assistant_id === undefined ? undefined : await assistants.findId(assistant_id);
       if (assistant === null) return { items: [], next: null };
-      const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
-      const { rows, next } = await readRuns(scope, asked);
+      const fullSearch = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
+      const { rows, next } = await readRuns(scope, fullSearch);
       const now = environment.now();
-      return { items: rows.map((row) => summaryOf(row, now)), next: encodeCursor(next) };
+      return { items: rows.map((row) => toRunSummary(row, now)), next: encodeCursor(next) };
     },
 
-    stats: (scope) => runStats(storage, scope, environment.now()),
+    stats: (scope) => readRunStats(storage, scope, environment.now()),
 
     async inspect(scope, run_id) {
-      const [run, found] = await find(scope, run_id);
+      const [run, listedRun] = await requireListedRun(scope, run_id);
       const [checkpoint, delivery, links] = await Promise.all([
         storage.getCheckpoint(scope, run.thread_id, { ns: "", run_id: run.run_id }),
-        deliveryOf(storage, scope, run.run_id),
+        findDelivery(storage, scope, run.run_id),
         storage.listFeedbackTokens({
           workspace_ids: [workspace_id],
           run_id: run.run_id,
           scope,
           sort_order: "asc",
-          limit: MOST_LINKS,
+          limit: MAX_FEEDBACK_LINKS,
         }),
       ]);
       return {
-        ...summaryOf(found, environment.now()),
-        kwargs: shownKwargs(run),
+        ...toRunSummary(listedRun, environment.now()),
+        kwargs: toPublicKwargs(run),
         result: run.result,
         checkpoint_id: checkpoint?.checkpoint_id ?? null,
         frames: { stored: run.resumable, end: run.end_frame },
@@ -194,27 +194,27 @@ export function createRunSearches(
           expires_at: formatIsoTime(expires_at),
         })),
         stack: scope.filter ? null : (run.stack ?? null),
-        attempts: found.claim_log.map(({ at, worker }, index, log) => ({
+        attempts: listedRun.claim_log.map(({ at, worker }, index, log) => ({
           at: formatIsoTime(at),
           // A run that waits again changed last when it was put back.
-          until: formatIsoTime(log[index + 1]?.at ?? found.lease_until ?? run.ended_at ?? run.updated_at),
+          until: formatIsoTime(log[index + 1]?.at ?? listedRun.lease_until ?? run.ended_at ?? run.updated_at),
           worker,
         })),
       };
     },
 
-    async rerun(scope, run_id, origin = {}, permit) {
-      const [run] = await find(scope, run_id);
+    async rerun(scope, run_id, origin = {}, authorize) {
+      const [run] = await requireListedRun(scope, run_id);
       const thread_id = run.stateless ? null : run.thread_id;
-      const request = requestOf(run);
-      const permitted = permit ? await permit(thread_id, request, origin) : { scope, request, origin };
-      return await create(permitted.scope, thread_id, permitted.request, permitted.origin);
+      const request = toRerunRequest(run);
+      const authorizedRun = authorize ? await authorize(thread_id, request, origin) : { scope, request, origin };
+      return await create(authorizedRun.scope, thread_id, authorizedRun.request, authorizedRun.origin);
     },
   };
 }
 
 /** The filters as the storage takes them. Errors: invalid. */
-function searchOf(query: RunListQuery): Omit<RunSearch, "limit"> {
+function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
   const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
   for (const [key, value] of Object.entries(metadata ?? {})) {
     if (typeof value === "object" && value !== null) {
@@ -224,12 +224,12 @@ function searchOf(query: RunListQuery): Omit<RunSearch, "limit"> {
   const times = (["created_after", "created_before", "started_after", "started_before"] as const).flatMap((name) =>
     query[name] === undefined ? [] : [[name, parseTime(name, query[name])]],
   );
-  const given = { status, graph_id, thread_id, cron_id, user_id, metadata };
-  const fields = Object.entries(given).filter(([, value]) => value !== undefined);
+  const filters = { status, graph_id, thread_id, cron_id, user_id, metadata };
+  const fields = Object.entries(filters).filter(([, value]) => value !== undefined);
   return Object.fromEntries([...fields, ...times]) as Omit<RunSearch, "limit">;
 }
 
-function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now: number): RunSummary {
+function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, now: number): RunSummary {
   const { started_at, ended_at, created_at } = run;
   return {
     run_id: run.run_id,
@@ -260,12 +260,16 @@ function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now
 }
 
 /** The request that creates a run like this one. What the server has added, and credentials, are left out. */
-function requestOf(run: RunRow): RunCreate {
+function toRerunRequest(run: RunRow): RunCreate {
   const stored = readKwargs(run.kwargs);
   const { configurable, ...config } = withoutSecrets(stored.config as unknown as JsonObject);
-  const own = Object.fromEntries(Object.entries((configurable ?? {}) as JsonObject).filter(([key]) => !isAdded(key)));
+  const clientConfigurable = Object.fromEntries(
+    Object.entries((configurable ?? {}) as JsonObject).filter(([key]) => !isAdded(key)),
+  );
   // A member with two values is refused: the graph read the one in `configurable`.
-  const context = Object.entries(withoutSecrets(stored.context)).filter(([key]) => !Object.hasOwn(own, key));
+  const context = Object.entries(withoutSecrets(stored.context)).filter(
+    ([key]) => !Object.hasOwn(clientConfigurable, key),
+  );
   const { graph_id: _graph, assistant_id: _assistant, ...metadata } = run.metadata;
   const { input, command, from } = stored;
   return {
@@ -273,7 +277,7 @@ function requestOf(run: RunRow): RunCreate {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as NonNullable<RunCreate["command"]> } : {}),
     ...(stored.strict_resume ? { strict_resume: true } : {}),
-    config: { ...config, configurable: own } as NonNullable<RunCreate["config"]>,
+    config: { ...config, configurable: clientConfigurable } as NonNullable<RunCreate["config"]>,
     context: Object.fromEntries(context),
     metadata,
     ...(from && !run.stateless ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),

@@ -42,81 +42,81 @@ const MINUTE_MS = 60_000;
 const MINUTES = 60;
 const HOUR_MS = MINUTES * MINUTE_MS;
 /** `minutes` counts at most this many runs. */
-const MOST_TIMES = 5_000;
+const MAX_TIMED_RUNS = 5_000;
 
-interface Counted {
+interface MinuteCounts {
   created: number;
   started: number;
   ended: number;
   failed: number;
   /** Runs that began to wait, minus those that stopped waiting. */
-  joined: number;
+  queued_change: number;
   readonly waits: number[];
   readonly durations: number[];
 }
 
-export async function runStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
+export async function readRunStats(storage: Storage, scope: Scope, now: number): Promise<RunStats> {
   const since = { counted_since: now - HOUR_MS, timed_since: now - 2 * HOUR_MS };
-  const { counts, times } = await storage.readRunTimes(scope, { ...since, limit: MOST_TIMES + 1 });
-  return statsOf(counts, times.slice(0, MOST_TIMES), times.length <= MOST_TIMES, now);
+  const { counts, times } = await storage.readRunTimes(scope, { ...since, limit: MAX_TIMED_RUNS + 1 });
+  return computeRunStats(counts, times.slice(0, MAX_TIMED_RUNS), times.length <= MAX_TIMED_RUNS, now);
 }
 
 /** `times`: of runs that were created in the last two hours, and of active ones. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the runs fills all counts
-export function statsOf(
+export function computeRunStats(
   statuses: RunStats["statuses"],
   times: readonly RunTimes[],
   complete: boolean,
   now: number,
 ): RunStats {
-  const first = Math.floor(now / MINUTE_MS) * MINUTE_MS - (MINUTES - 1) * MINUTE_MS;
+  const firstMinuteAt = Math.floor(now / MINUTE_MS) * MINUTE_MS - (MINUTES - 1) * MINUTE_MS;
   const counts = Array.from(
     { length: MINUTES },
-    (): Counted => ({ created: 0, started: 0, ended: 0, failed: 0, joined: 0, waits: [], durations: [] }),
+    (): MinuteCounts => ({ created: 0, started: 0, ended: 0, failed: 0, queued_change: 0, waits: [], durations: [] }),
   );
-  const at = (time: number | null): Counted | undefined =>
-    time === null ? undefined : counts[Math.floor((time - first) / MINUTE_MS)];
+  const findMinute = (time: number | null): MinuteCounts | undefined =>
+    time === null ? undefined : counts[Math.floor((time - firstMinuteAt) / MINUTE_MS)];
   let waiting = 0;
   for (const { status, created_at, started_at, ended_at } of times) {
     // Delayed runs are not due yet.
     if (created_at > now) continue;
-    const left = started_at ?? ended_at;
-    const created = at(created_at);
-    if (created) created.created++;
-    const started = at(started_at);
-    if (started && started_at !== null) {
-      started.started++;
-      started.waits.push(Math.max(0, started_at - created_at));
+    const leftQueueAt = started_at ?? ended_at;
+    const createdMinute = findMinute(created_at);
+    if (createdMinute) createdMinute.created++;
+    const startedMinute = findMinute(started_at);
+    if (startedMinute && started_at !== null) {
+      startedMinute.started++;
+      startedMinute.waits.push(Math.max(0, started_at - created_at));
     }
-    const ended = at(ended_at);
-    if (ended && ended_at !== null) {
-      ended.ended++;
-      if (status === "error" || status === "timeout") ended.failed++;
-      if (started_at !== null) ended.durations.push(Math.max(0, ended_at - started_at));
+    const endedMinute = findMinute(ended_at);
+    if (endedMinute && ended_at !== null) {
+      endedMinute.ended++;
+      if (status === "error" || status === "timeout") endedMinute.failed++;
+      if (started_at !== null) endedMinute.durations.push(Math.max(0, ended_at - started_at));
     }
-    if (left !== null && left < first) continue;
-    if (created) created.joined++;
+    if (leftQueueAt !== null && leftQueueAt < firstMinuteAt) continue;
+    if (createdMinute) createdMinute.queued_change++;
     else waiting++;
-    const ceased = at(left);
-    if (ceased) ceased.joined--;
+    const leavingMinute = findMinute(leftQueueAt);
+    if (leavingMinute) leavingMinute.queued_change--;
   }
   const minutes = counts.map((count, i): RunMinute => {
-    waiting += count.joined;
+    waiting += count.queued_change;
     const { created, started, ended, failed, waits, durations } = count;
-    const minute = formatIsoTime(first + i * MINUTE_MS);
+    const minute = formatIsoTime(firstMinuteAt + i * MINUTE_MS);
     return {
       ...{ minute, created, started, ended, failed, queued: Math.max(0, waiting) },
       wait_ms: percentiles(waits),
       duration_ms: percentiles(durations),
     };
   });
-  return { since: formatIsoTime(first), until: formatIsoTime(now), statuses, minutes, complete };
+  return { since: formatIsoTime(firstMinuteAt), until: formatIsoTime(now), statuses, minutes, complete };
 }
 
 /** By nearest rank. */
 function percentiles(values: number[]): Percentiles | null {
   if (values.length === 0) return null;
   values.sort((a, b) => a - b);
-  const rank = (part: number): number => values[Math.ceil(part * values.length) - 1] as number;
+  const rank = (fraction: number): number => values[Math.ceil(fraction * values.length) - 1] as number;
   return { p50: rank(0.5), p95: rank(0.95), p99: rank(0.99) };
 }

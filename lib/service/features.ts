@@ -10,9 +10,9 @@ import type { FeatureName } from "../storage/features.ts";
 import { threadTtlFeature } from "../threads/ttl.ts";
 import { usageFeature } from "../usage/feature.ts";
 import type { Usage } from "../usage/mod.ts";
-import type { Deliveries, Webhooks } from "../webhooks/deliver.ts";
 import { webhooksFeature } from "../webhooks/feature.ts";
 import type { WebhookSettings } from "../webhooks/options.ts";
+import type { WebhookSender, Webhooks } from "../webhooks/sender.ts";
 
 /** The parts of a service that features can use. */
 export interface ServiceContext extends FeatureContext {
@@ -42,7 +42,7 @@ export type InternalFeatureResources = {
 } & { readonly feedback: FeedbackTokens; readonly calls: DurableCallTokens };
 
 /** What the service itself uses of features. */
-export type FeatureParts = InternalFeatureResources & { readonly usage: Usage; readonly webhooks: Deliveries };
+export type FeatureParts = InternalFeatureResources & { readonly usage: Usage; readonly webhooks: WebhookSender };
 
 export interface ServiceFeatures {
   readonly list: readonly Feature[];

@@ -5,7 +5,7 @@
  * The permissions of an API key come from `access` of the route (lib/http/route.ts); the kind of an operation does not decide them.
  */
 import type { Assistants } from "../assistants/mod.ts";
-import { createCron } from "../crons/authorization.ts";
+import { authorizeCreateCron } from "../crons/authorization.ts";
 import type { FeedbackTokens } from "../feedback/mod.ts";
 import {
   type AuthorizedProtocol,
@@ -15,19 +15,25 @@ import {
   subscribeEvents,
 } from "../protocol/authorization.ts";
 import {
-  createRun,
-  createRuns,
-  joinRun,
-  joinRunStream,
-  type PermitRun,
-  permitRun,
-  rerun,
-  streamRun,
-  waitForRun,
+  type AuthorizeNewRun,
+  authorizeCreateBatch,
+  authorizeCreateRun,
+  authorizeJoinRun,
+  authorizeJoinRunStream,
+  authorizeNewRun,
+  authorizeRerun,
+  authorizeStreamRun,
+  authorizeWaitForRun,
 } from "../runs/authorization.ts";
 import type { DurableCallTokens } from "../steps/calls.ts";
-import { getItem, listNamespaces, putItem, putItems, searchItems } from "../store/authorization.ts";
-import { copyThread, nameThread, streamThread } from "../threads/authorization.ts";
+import {
+  authorizeGetItem,
+  authorizeListNamespaces,
+  authorizePutItem,
+  authorizePutItems,
+  authorizeSearchItems,
+} from "../store/authorization.ts";
+import { authorizeCopyThread, authorizeStreamThread, createCallerThreadId } from "../threads/authorization.ts";
 import type { Usage } from "../usage/mod.ts";
 import {
   defineCustomOperation,
@@ -62,7 +68,7 @@ const assistants: ResourceOperations<Assistants> = {
   count: defineOperation("read", "assistants:search", querySubject()),
   versions: defineOperation("read", "assistants:read", idSubject("assistant_id")),
   setLatest: defineOperation("change", "assistants:update", (assistant_id, version) => ({ assistant_id, version })),
-  drawn: defineOperation("read", "assistants:read", idSubject("assistant_id")),
+  graph: defineOperation("read", "assistants:read", idSubject("assistant_id")),
   schemas: defineOperation("read", "assistants:read", idSubject("assistant_id")),
   subgraphs: defineOperation("read", "assistants:read", idSubject("assistant_id")),
 };
@@ -79,7 +85,7 @@ const threads: ResourceOperations<Resources["threads"]> = {
   update: defineOperation("change", "threads:update", patchSubject("thread_id")),
   delete: defineOperation("change", "threads:delete", idSubject("thread_id")),
   // Reads the thread, and creates the copy with the metadata that the handler leaves.
-  copy: defineCustomOperation("change", ["threads:read", "threads:create"], copyThread),
+  copy: defineCustomOperation("change", ["threads:read", "threads:create"], authorizeCopyThread),
   prune: defineOperation("change", "threads:delete", {
     value: (thread_ids, strategy) => ({ thread_ids, ...(strategy ? { strategy } : {}) }),
     args: ({ thread_ids, strategy }) => [thread_ids, strategy],
@@ -100,8 +106,8 @@ const threads: ResourceOperations<Resources["threads"]> = {
   historyEach: defineOperation("read", "threads:read", idSubject("thread_id")),
   storage: defineOperation("read", "threads:read", idSubject("thread_id")),
   // An id is made of the caller's name: nothing is read.
-  idOf: defineCustomOperation("read", [], nameThread),
-  stream: defineCustomOperation("stream", ["threads:read"], streamThread),
+  idOf: defineCustomOperation("read", [], createCallerThreadId),
+  stream: defineCustomOperation("stream", ["threads:read"], authorizeStreamThread),
   events: {
     ...defineCustomOperation("stream", ["threads:read"], readEvents),
     internalMethod: ({ protocol }) => protocol.events,
@@ -114,10 +120,10 @@ const threads: ResourceOperations<Resources["threads"]> = {
 };
 
 const runs: ResourceOperations<Resources["runs"]> = {
-  create: defineCustomOperation("create", NEW_RUN_EVENTS, createRun),
-  stream: defineCustomOperation("create", NEW_RUN_EVENTS, streamRun),
-  wait: defineCustomOperation("create", NEW_RUN_EVENTS, waitForRun),
-  createBatch: defineCustomOperation("create", NEW_RUN_EVENTS, createRuns),
+  create: defineCustomOperation("create", NEW_RUN_EVENTS, authorizeCreateRun),
+  stream: defineCustomOperation("create", NEW_RUN_EVENTS, authorizeStreamRun),
+  wait: defineCustomOperation("create", NEW_RUN_EVENTS, authorizeWaitForRun),
+  createBatch: defineCustomOperation("create", NEW_RUN_EVENTS, authorizeCreateBatch),
   get: defineOperation("read", "threads:read", (thread_id, run_id) => ({ thread_id, run_id })),
   list: defineOperation("read", "threads:read", idSubject("thread_id")),
   delete: defineOperation("change", "threads:delete", (thread_id, run_id) => ({ thread_id, run_id })),
@@ -131,19 +137,19 @@ const runs: ResourceOperations<Resources["runs"]> = {
     return { thread_id, action, metadata };
   }),
   // `threads:update`, as of `cancel`, is asked about where leaving cancels the run.
-  join: defineCustomOperation("stream", ["threads:read", "threads:update"], joinRun),
-  joinStream: defineCustomOperation("stream", ["threads:read", "threads:update"], joinRunStream),
+  join: defineCustomOperation("stream", ["threads:read", "threads:update"], authorizeJoinRun),
+  joinStream: defineCustomOperation("stream", ["threads:read", "threads:update"], authorizeJoinRunStream),
   search: defineOperation("read", "threads:search", querySubject()),
   stats: defineOperation("read", "threads:search", () => ({})),
   inspect: defineOperation("read", "threads:read", (run_id) => ({ thread_id: null, run_id })),
-  rerun: defineCustomOperation("create", ["threads:read", ...NEW_RUN_EVENTS], rerun),
+  rerun: defineCustomOperation("create", ["threads:read", ...NEW_RUN_EVENTS], authorizeRerun),
   send: { ...calls.sendToRun, internalMethod: ({ calls }) => calls.sendToRun },
   steps: { ...calls.steps, internalMethod: ({ calls }) => calls.steps },
 };
 
 const crons: ResourceOperations<Resources["crons"]> = {
   // Its runs are authorized now, and not again when they start.
-  create: defineCustomOperation("change", ["crons:create", ...NEW_RUN_EVENTS], createCron),
+  create: defineCustomOperation("change", ["crons:create", ...NEW_RUN_EVENTS], authorizeCreateCron),
   get: defineOperation("read", "crons:read", idSubject("cron_id")),
   update: defineOperation("change", "crons:update", patchSubject("cron_id")),
   delete: defineOperation("change", "crons:delete", idSubject("cron_id")),
@@ -162,16 +168,16 @@ const crons: ResourceOperations<Resources["crons"]> = {
 };
 
 const store: ResourceOperations<Resources["store"]> = {
-  get: defineCustomOperation("read", ["store:get"], getItem),
-  put: defineCustomOperation("change", ["store:put"], putItem),
+  get: defineCustomOperation("read", ["store:get"], authorizeGetItem),
+  put: defineCustomOperation("change", ["store:put"], authorizePutItem),
   // Each item is authorized as by `put` or `delete`.
-  putMany: defineCustomOperation("change", ["store:put", "store:delete"], putItems),
+  putMany: defineCustomOperation("change", ["store:put", "store:delete"], authorizePutItems),
   delete: defineOperation("change", "store:delete", {
     value: (namespace, key) => ({ namespace, key }),
     args: ({ namespace, key }) => [namespace, key],
   }),
-  search: defineCustomOperation("read", ["store:search"], searchItems),
-  namespaces: defineCustomOperation("read", ["store:list_namespaces"], listNamespaces),
+  search: defineCustomOperation("read", ["store:search"], authorizeSearchItems),
+  namespaces: defineCustomOperation("read", ["store:list_namespaces"], authorizeListNamespaces),
 };
 
 /** Feedback is visible where its run's thread is, and changing it changes that thread. The call checks the permissions of `by`. */
@@ -207,7 +213,7 @@ const webhooks: ResourceOperations<Resources["webhooks"]> = {
   setPush: defineOperation("change", "threads:update", toPushSubject),
   listPushes: defineOperation("read", "threads:read", ({ thread_id, task_id }) => ({ thread_id, run_id: task_id })),
   removePush: defineOperation("change", "threads:update", toPushSubject),
-  tellCancelled: defineOperation("change", "threads:update", toPushSubject),
+  notifyCancelled: defineOperation("change", "threads:update", toPushSubject),
 };
 
 function toPushSubject({ thread_id, task_id }: { readonly thread_id: string; readonly task_id: string }): object {
@@ -221,10 +227,10 @@ export const OPERATIONS: { readonly [Name in keyof Resources]: ResourceOperation
 
 /** Operations that only routes use. */
 export const ROUTE_OPERATIONS: {
-  readonly runs: ResourceOperations<{ permit: PermitRun }>;
+  readonly runs: ResourceOperations<{ permit: AuthorizeNewRun }>;
   readonly protocol: ResourceOperations<AuthorizedProtocol>;
 } = {
-  runs: { permit: defineCustomOperation("create", NEW_RUN_EVENTS, permitRun) },
+  runs: { permit: defineCustomOperation("create", NEW_RUN_EVENTS, authorizeNewRun) },
   protocol: {
     subscribe: defineCustomOperation("stream", ["threads:read"], subscribeEvents),
     open: defineCustomOperation("stream", ["threads:read"], openThreadStream),
@@ -246,7 +252,7 @@ export const OPERATIONS_WITHOUT_HANDLERS: {
 } = {
   feedback: { token: "token", submit: "token" },
   calls: { deliver: "token" },
-  usage: { admit: "by", report: "by", seal: "host", traceUsage: "host" },
+  usage: { admit: "by", report: "by", sealHours: "host", traceUsage: "host" },
   accounts: "host",
   service: {
     ...{ as: "host", caller: "host", info: "host", healthy: "host", services: "host", ready: "host", metrics: "host" },

@@ -4,7 +4,7 @@ import type { WorkerCounters } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { resolveSettings, type ServiceOptions } from "../options.ts";
 import type { Storage } from "../storage/mod.ts";
-import type { DeliveryCounters } from "../webhooks/deliver.ts";
+import type { DeliveryCounters } from "../webhooks/sender.ts";
 import type { Readiness } from "./storage-lifecycle.ts";
 
 /** The answer of `GET /info`. */

@@ -1,8 +1,8 @@
 /** Creates the nouns of a service and the worker that executes its runs, and connects them. */
-import { type AssistantDirectory, type Assistants, createAssistants } from "../assistants/mod.ts";
+import { type Assistants, createAssistants, type InternalAssistants } from "../assistants/mod.ts";
 import { type InternalResource, withFixedScope } from "../auth/authorizer.ts";
 import { type CronLoop, createCronLoop } from "../crons/loop.ts";
-import type { CronDirectory, Crons } from "../crons/mod.ts";
+import type { Crons, InternalCrons } from "../crons/mod.ts";
 import { Slots } from "../engine/claims.ts";
 import { createRunFinishedHook } from "../engine/finished-runs.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
@@ -11,8 +11,8 @@ import type { Feature } from "../features/mod.ts";
 import { getPublicBaseUrl, resolveSettings } from "../options.ts";
 import type { AuthorizedProtocol } from "../protocol/authorization.ts";
 import { createProtocol, type InternalProtocol, type ThreadProtocol } from "../protocol/mod.ts";
-import type { PermitRun } from "../runs/authorization.ts";
-import { createRuns, type RunDirectory, type Runs } from "../runs/mod.ts";
+import type { AuthorizeNewRun } from "../runs/authorization.ts";
+import { createRuns, type InternalRuns, type Runs } from "../runs/mod.ts";
 import type { RunDurableCalls, ThreadDurableCalls } from "../steps/calls.ts";
 import type { StoppedRun, TerminalStatus } from "../storage/mod.ts";
 import { createStore, type Store } from "../store/mod.ts";
@@ -20,8 +20,8 @@ import { StreamHub } from "../streams/hub.ts";
 import { createRunSubscriptions } from "../streams/run-subscription.ts";
 import { createStreamGuards, type StreamGuards } from "../streams/stream-guard.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
-import { createThreads, type ThreadDirectory, type Threads } from "../threads/mod.ts";
-import { createStates } from "../threads/read.ts";
+import { createThreads, type InternalThreads, type Threads } from "../threads/mod.ts";
+import { createStates } from "../threads/states.ts";
 import {
   createFeatures,
   type FeatureParts,
@@ -47,25 +47,25 @@ export interface Resources extends FeatureResources {
 
 /** The same nouns for any scope, without authorization. */
 export interface InternalResources extends InternalFeatureResources {
-  readonly assistants: AssistantDirectory;
-  readonly threads: ThreadDirectory;
-  readonly runs: RunDirectory;
-  readonly crons: CronDirectory;
+  readonly assistants: InternalAssistants;
+  readonly threads: InternalThreads;
+  readonly runs: InternalRuns;
+  readonly crons: InternalCrons;
   readonly protocol: InternalProtocol;
   readonly store: InternalResource<Store>;
 }
 
 /** The nouns for the caller of a request, with the calls that only routes use. */
 export interface RequestResources extends Resources {
-  readonly runs: Runs & RunDurableCalls & { readonly permit: PermitRun };
+  readonly runs: Runs & RunDurableCalls & { readonly permit: AuthorizeNewRun };
   readonly protocol: AuthorizedProtocol;
 }
 
 export interface ServiceParts extends FeatureParts {
   readonly features: readonly Feature[];
-  readonly assistants: AssistantDirectory;
-  readonly threads: ThreadDirectory;
-  readonly runs: RunDirectory;
+  readonly assistants: InternalAssistants;
+  readonly threads: InternalThreads;
+  readonly runs: InternalRuns;
   readonly crons: CronLoop;
   readonly store: InternalResource<Store>;
   readonly worker: Worker;
@@ -91,14 +91,14 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
   } = createFeatures({ ...context, settings, base_url });
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const slots = new Slots(settings.worker.concurrency);
-  const states = createStates({ ...shared, caughtUp: (run_id) => slots.flushShown(run_id) });
+  const states = createStates({ ...shared, waitUntilStored: (run_id) => slots.flushShown(run_id) });
   const events = createThreadEvents({
     ...shared,
     guards,
     onReader: (thread_id) => slots.saveSoon(thread_id),
     async values(thread_id, checkpoint) {
       try {
-        return (await states.at(await states.visible(scope, thread_id), checkpoint)).values;
+        return (await states.readStateAt(await states.requireThread(scope, thread_id), checkpoint)).values;
       } catch (error) {
         if (error instanceof ServiceError || error instanceof StateReadError) return undefined;
         throw error;
@@ -118,7 +118,7 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     ...shared,
     hub,
     features,
-    currentState: states.current,
+    currentState: states.readCurrentState,
   });
   const worker = createWorker({
     ...shared,

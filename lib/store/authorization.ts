@@ -6,30 +6,30 @@ import type { Scope } from "../storage/mod.ts";
 import { intersectScope } from "../storage/visibility.ts";
 import type { Store } from "./mod.ts";
 
-interface Directories {
+interface InternalResources {
   readonly store: InternalResource<Store>;
 }
 
 type StoreKey = Pick<StorePut, "namespace" | "key">;
 
 /** Authorizes writing the item. */
-async function authorizePut(
+async function authorizePutValue(
   { authorize }: Authorizer<"store:put">,
   { namespace, key, value, index, ttl }: StorePut,
 ): Promise<AuthorizedCall<StorePut>> {
   const item = { namespace, key, value, index: index ?? null, ...(ttl === undefined ? {} : { ttl }) };
   const authorizedCall = await authorize("store:put", item);
   const { index: fields, ...rest } = authorizedCall.value;
-  return { ...authorizedCall, value: { ...rest, ...present({ index: fields }) } };
+  return { ...authorizedCall, value: { ...rest, ...omitNullish({ index: fields }) } };
 }
 
-const authorizeDelete = (
+const authorizeDeleteKey = (
   { authorize }: Authorizer<"store:delete">,
   { namespace, key }: StoreKey,
 ): Promise<AuthorizedCall<StoreKey>> => authorize("store:delete", { namespace, key });
 
-export const getItem =
-  ({ authorize }: Authorizer<"store:get">, { store }: Directories): Store["get"] =>
+export const authorizeGetItem =
+  ({ authorize }: Authorizer<"store:get">, { store }: InternalResources): Store["get"] =>
   async (namespace, key, options) => {
     const { value, scope } = await authorize("store:get", { namespace, key });
     const item = await store.get(scope, value.namespace, value.key, options);
@@ -38,58 +38,58 @@ export const getItem =
     return item;
   };
 
-export const putItem =
-  (authorizer: Authorizer<"store:put">, { store }: Directories): Store["put"] =>
+export const authorizePutItem =
+  (authorizer: Authorizer<"store:put">, { store }: InternalResources): Store["put"] =>
   async (namespace, key, value, options) => {
-    const authorizedCall = await authorizePut(authorizer, { ...options, namespace, key, value });
-    const { namespace: _namespace, key: _key, value: _value, ...rest } = authorizedCall.value;
+    const authorizedCall = await authorizePutValue(authorizer, { ...options, namespace, key, value });
+    const { namespace: _namespace, key: _key, value: _value, ...putOptions } = authorizedCall.value;
     await store.put(
       authorizedCall.scope,
       authorizedCall.value.namespace,
       authorizedCall.value.key,
       authorizedCall.value.value as typeof value,
-      rest,
+      putOptions,
     );
   };
 
 /** Authorizes each item. The filters of all items apply to each of them. */
-export const putItems =
-  (authorizer: Authorizer<"store:put" | "store:delete">, { store }: Directories): Store["putMany"] =>
+export const authorizePutItems =
+  (authorizer: Authorizer<"store:put" | "store:delete">, { store }: InternalResources): Store["putMany"] =>
   async (items) => {
-    const permitted: StorePut[] = [];
+    const authorizedItems: StorePut[] = [];
     let scope: Scope | undefined;
     for (const item of items) {
       const authorizedCall = await (item.value === null
-        ? authorizeDelete(authorizer, item)
-        : authorizePut(authorizer, item));
-      permitted.push({ value: item.value, ...authorizedCall.value });
+        ? authorizeDeleteKey(authorizer, item)
+        : authorizePutValue(authorizer, item));
+      authorizedItems.push({ value: item.value, ...authorizedCall.value });
       scope = intersectScope(authorizedCall.scope, scope);
     }
-    if (scope) await store.putMany(scope, permitted);
+    if (scope) await store.putMany(scope, authorizedItems);
   };
 
-export const searchItems =
-  ({ authorize }: Authorizer<"store:search">, { store }: Directories): Store["search"] =>
+export const authorizeSearchItems =
+  ({ authorize }: Authorizer<"store:search">, { store }: InternalResources): Store["search"] =>
   async (prefix, { refresh_ttl, ...query } = {}) => {
-    const call = { filter: null, query: null, limit: 10, offset: 0, ...query, namespace: prefix };
-    const { value, scope } = await authorize("store:search", call);
+    const request = { filter: null, query: null, limit: 10, offset: 0, ...query, namespace: prefix };
+    const { value, scope } = await authorize("store:search", request);
     const { namespace, filter, query: text, limit, offset } = value;
-    return await store.search(scope, namespace, present({ filter, query: text, limit, offset, refresh_ttl }));
+    return await store.search(scope, namespace, omitNullish({ filter, query: text, limit, offset, refresh_ttl }));
   };
 
-export const listNamespaces =
-  ({ authorize }: Authorizer<"store:list_namespaces">, { store }: Directories): Store["namespaces"] =>
+export const authorizeListNamespaces =
+  ({ authorize }: Authorizer<"store:list_namespaces">, { store }: InternalResources): Store["namespaces"] =>
   async ({ prefix = [], ...query } = {}) => {
-    const call = { suffix: null, max_depth: null, limit: 100, offset: 0, ...query, namespace: prefix };
-    const { value, scope } = await authorize("store:list_namespaces", call);
+    const request = { suffix: null, max_depth: null, limit: 100, offset: 0, ...query, namespace: prefix };
+    const { value, scope } = await authorize("store:list_namespaces", request);
     const { namespace, suffix, max_depth, limit, offset } = value;
-    return await store.namespaces(scope, present({ prefix: namespace, suffix, max_depth, limit, offset }));
+    return await store.namespaces(scope, omitNullish({ prefix: namespace, suffix, max_depth, limit, offset }));
   };
 
-type Present<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
+type WithoutNullish<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
 
 /** The fields that are neither null nor undefined. */
-const present = <Fields extends object>(fields: Fields): Present<Fields> =>
+const omitNullish = <Fields extends object>(fields: Fields): WithoutNullish<Fields> =>
   Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
-  ) as Present<Fields>;
+  ) as WithoutNullish<Fields>;

@@ -9,17 +9,17 @@ import type { ItemRow, NewItem, Vector } from "../storage/items.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 import { matchesFilter } from "../storage/visibility.ts";
 import {
-  checkHome,
-  checkIndex,
-  checkKey,
-  checkLabels,
-  checkText,
-  checkTtl,
-  checkValue,
-  checkWhole,
-  conditionsOf,
   MAX_LIMIT,
-} from "./bounds.ts";
+  parseFilter,
+  parseIndex,
+  parseItemValue,
+  parseTtlMinutes,
+  validateInteger,
+  validateKey,
+  validateLabels,
+  validateText,
+  validateWritableNamespace,
+} from "./validation.ts";
 
 /** The lifetime of items without a `ttl`. */
 export interface StoreTtl {
@@ -44,51 +44,55 @@ interface StoreOptions {
  */
 export type Store = StoreHandle;
 
-type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null });
+type ItemWrite = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null });
 
-const PAGES: readonly [number, number] = [1, MAX_LIMIT];
-const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
+const LIMIT_RANGE: readonly [number, number] = [1, MAX_LIMIT];
+const OFFSET_RANGE: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): InternalResource<Store> {
-  const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
-  const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
+  const defaultTtl = parseTtlMinutes(ttl.default_ttl) ?? null;
+  const shouldRefresh = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
   /** The texts of a new item to embed. */
-  function itemTexts(item: StorePut, value: JsonObject): readonly string[] {
-    const fields = checkIndex(item.index) ?? index?.fields ?? ["$"];
-    return index && fields !== false ? fields.flatMap((field) => textsAt(value, field)) : [];
+  function collectItemTexts(item: StorePut, value: JsonObject): readonly string[] {
+    const fields = parseIndex(item.index) ?? index?.fields ?? ["$"];
+    return index && fields !== false ? fields.flatMap((field) => readTextsAtPath(value, field)) : [];
   }
 
   async function putMany(scope: Scope, items: readonly StorePut[]): Promise<void> {
-    const checked = items.map((item) => {
+    const validItems = items.map((item) => {
       if (item.value === null) {
-        const namespace = checkLabels("namespace", item.namespace, 1);
-        return { namespace, key: checkKey(item.key), value: null, texts: [] };
+        const namespace = validateLabels("namespace", item.namespace, 1);
+        return { namespace, key: validateKey(item.key), value: null, texts: [] };
       }
-      const [namespace, key, value] = [checkHome(item.namespace), checkKey(item.key), checkValue(item.value)];
-      const ttl_ms = checkTtl(item.ttl);
-      if (!matchesFilter(scope.filter, { ...value, namespace: [...namespace], key })) throw forbiddenItem();
-      const texts = itemTexts(item, value);
+      const [namespace, key, value] = [
+        validateWritableNamespace(item.namespace),
+        validateKey(item.key),
+        parseItemValue(item.value),
+      ];
+      const ttl_ms = parseTtlMinutes(item.ttl);
+      if (!matchesFilter(scope.filter, { ...value, namespace: [...namespace], key })) throw forbiddenItemError();
+      const texts = collectItemTexts(item, value);
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
     const vectors = index
       ? await embed(
           index,
-          checked.flatMap(({ texts }) => texts),
+          validItems.flatMap(({ texts }) => texts),
         )
       : [];
-    let used = 0;
-    const writes = checked.map(({ texts, ...write }): Write => {
+    let usedVectors = 0;
+    const writes = validItems.map(({ texts, ...write }): ItemWrite => {
       if (write.value === null) return write;
-      const itemVectors: readonly Vector[] = vectors.slice(used, used + texts.length);
-      used += texts.length;
+      const itemVectors: readonly Vector[] = vectors.slice(usedVectors, usedVectors + texts.length);
+      usedVectors += texts.length;
       return { ...write, vectors: itemVectors };
     });
     if (writes.length === 0) return;
-    const outcome = await storage.putItems(scope, writes, environment.now());
+    const result = await storage.putItems(scope, writes, environment.now());
     // To the caller, a hidden item does not exist: deleting it changes nothing and is no error.
-    if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw forbiddenItem();
+    if (result === "hidden" && writes.some(({ value }) => value !== null)) throw forbiddenItemError();
   }
 
   /** The query as a vector; undefined without a query. */
@@ -100,9 +104,9 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
 
   return {
     async get(scope, namespace, key, options = {}) {
-      const labels = checkLabels("namespace", namespace, 1);
-      const refresh = refreshes(options.refresh_ttl);
-      const row = await storage.getItem(scope, labels, checkKey(key), { refresh }, environment.now());
+      const labels = validateLabels("namespace", namespace, 1);
+      const refresh = shouldRefresh(options.refresh_ttl);
+      const row = await storage.getItem(scope, labels, validateKey(key), { refresh }, environment.now());
       return row && toItem(row);
     },
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
@@ -113,12 +117,12 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     putMany,
     delete: (scope, namespace, key) => putMany(scope, [{ namespace, key, value: null }]),
     async search(scope, namespace_prefix, query = {}) {
-      const prefix = checkLabels("namespace_prefix", namespace_prefix, 0);
-      const conditions = conditionsOf(query.filter);
-      const limit = checkWhole("limit", query.limit, PAGES, 10);
-      const offset = checkWhole("offset", query.offset, OFFSETS, 0);
-      const vector = await embedQuery(checkText("query", query.query));
-      const refresh = refreshes(query.refresh_ttl);
+      const prefix = validateLabels("namespace_prefix", namespace_prefix, 0);
+      const conditions = parseFilter(query.filter);
+      const limit = validateInteger("limit", query.limit, LIMIT_RANGE, 10);
+      const offset = validateInteger("offset", query.offset, OFFSET_RANGE, 0);
+      const vector = await embedQuery(validateText("query", query.query));
+      const refresh = shouldRefresh(query.refresh_ttl);
       const filter = { namespace_prefix: prefix, conditions, refresh, limit, offset };
       const rows = await storage.searchItems(
         scope,
@@ -128,18 +132,18 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
     },
     async namespaces(scope, query = {}) {
-      const prefix = checkLabels("prefix", query.prefix ?? [], 0);
-      const suffix = checkLabels("suffix", query.suffix ?? [], 0);
-      const max_depth = checkWhole("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
-      const limit = checkWhole("limit", query.limit, PAGES, 100);
-      const offset = checkWhole("offset", query.offset, OFFSETS, 0);
+      const prefix = validateLabels("prefix", query.prefix ?? [], 0);
+      const suffix = validateLabels("suffix", query.suffix ?? [], 0);
+      const max_depth = validateInteger("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
+      const limit = validateInteger("limit", query.limit, LIMIT_RANGE, 100);
+      const offset = validateInteger("offset", query.offset, OFFSET_RANGE, 0);
       const filter = { prefix, suffix, limit, offset, ...(max_depth === undefined ? {} : { max_depth }) };
       return await storage.listNamespaces(scope, filter, environment.now());
     },
   };
 }
 
-const forbiddenItem = (): ServiceError => new ServiceError("forbidden", "This item may not be put");
+const forbiddenItemError = (): ServiceError => new ServiceError("forbidden", "This item may not be put");
 
 function toItem({ namespace, key, value, created_at, updated_at }: ItemRow): StoreItem {
   return {
@@ -165,36 +169,36 @@ export interface StoreIndex {
  * The texts at a path in LangGraph's syntax: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members, `{a,b.c}` for
  * several, `$` for the whole value. Lists and objects become JSON. A path to a missing value has no text.
  */
-export function textsAt(value: JsonObject, path: string): readonly string[] {
+export function readTextsAtPath(value: JsonObject, path: string): readonly string[] {
   if (path === "" || path === "$") return [jsonText(value)];
-  return textsOf(value, stepsOf(path));
+  return collectTexts(value, splitPath(path));
 }
 
 /** Splits a path into names, `[...]` and `{...}`. */
-const stepsOf = (path: string): readonly string[] => path.match(/\[[^\]]*\]?|\{[^}]*\}?|[^.[{]+/g) ?? [];
+const splitPath = (path: string): readonly string[] => path.match(/\[[^\]]*\]?|\{[^}]*\}?|[^.[{]+/g) ?? [];
 
-function textsOf(value: Json | undefined, steps: readonly string[]): readonly string[] {
-  const [step, ...rest] = steps;
-  if (step === undefined) return textOf(value);
+function collectTexts(value: Json | undefined, steps: readonly string[]): readonly string[] {
+  const [step, ...nextSteps] = steps;
+  if (step === undefined) return toTexts(value);
   if (step.startsWith("[")) {
     if (!Array.isArray(value)) return [];
     const index = step.replace(/^\[|\]$/g, "");
-    if (index === "*") return value.flatMap((item) => textsOf(item, rest));
+    if (index === "*") return value.flatMap((item) => collectTexts(item, nextSteps));
     const item = /^-?\d+$/.test(index) ? value.at(Number(index)) : undefined;
-    return textsOf(item, rest);
+    return collectTexts(item, nextSteps);
   }
   if (step.startsWith("{")) {
     const fields = step.replace(/^\{|\}$/g, "").split(",");
-    return fields.flatMap((field) => textsOf(value, [...stepsOf(field.trim()), ...rest]));
+    return fields.flatMap((field) => collectTexts(value, [...splitPath(field.trim()), ...nextSteps]));
   }
   if (step === "*") {
     const members = isObject(value) || Array.isArray(value) ? Object.values(value) : [];
-    return members.flatMap((member) => textsOf(member, rest));
+    return members.flatMap((member) => collectTexts(member, nextSteps));
   }
-  return isObject(value) && Object.hasOwn(value, step) ? textsOf(value[step], rest) : [];
+  return isObject(value) && Object.hasOwn(value, step) ? collectTexts(value[step], nextSteps) : [];
 }
 
-function textOf(value: Json | undefined): readonly string[] {
+function toTexts(value: Json | undefined): readonly string[] {
   if (value === undefined || value === null) return [];
   return [typeof value === "object" ? jsonText(value) : String(value)];
 }
@@ -205,15 +209,15 @@ const jsonText = (value: Json): string => JSON.stringify(value, null, 2);
 async function embed(index: StoreIndex, texts: readonly string[]): Promise<readonly Vector[]> {
   const unique = [...new Set(texts)];
   if (unique.length === 0) return [];
-  const answer: unknown = await index.embed(unique);
-  if (!Array.isArray(answer) || answer.length !== unique.length) {
+  const embeddings: unknown = await index.embed(unique);
+  if (!Array.isArray(embeddings) || embeddings.length !== unique.length) {
     throw new Error(`store.index.embed: must return a list of ${unique.length} vectors for ${unique.length} texts`);
   }
-  const vectors = new Map(unique.map((text, at) => [text, checkVector(answer[at], index.dims)]));
+  const vectors = new Map(unique.map((text, position) => [text, validateVector(embeddings[position], index.dims)]));
   return texts.map((text) => vectors.get(text) as Vector);
 }
 
-function checkVector(value: unknown, dims: number): Vector {
+function validateVector(value: unknown, dims: number): Vector {
   const vector = Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value as ArrayLike<unknown>) : [];
   if (vector.length !== dims) throw new Error(`store.index.embed: must return vectors of length ${dims}`);
   if (!vector.every((number) => Number.isFinite(number))) {

@@ -1,15 +1,15 @@
 /** Calls of threads whose authorization has more than one step. */
 import type { Authorizer } from "../auth/authorizer.ts";
 import { requireOwnMetadata } from "../storage/visibility.ts";
-import type { ThreadDirectory, Threads } from "./mod.ts";
+import type { InternalThreads, Threads } from "./mod.ts";
 
-interface Directories {
-  readonly threads: ThreadDirectory;
+interface InternalResources {
+  readonly threads: InternalThreads;
 }
 
 /** Authorizes reading the thread, and then creating its copy. */
-export const copyThread =
-  ({ authorize }: Authorizer<"threads:read" | "threads:create">, { threads }: Directories): Threads["copy"] =>
+export const authorizeCopyThread =
+  ({ authorize }: Authorizer<"threads:read" | "threads:create">, { threads }: InternalResources): Threads["copy"] =>
   async (thread_id) => {
     const { scope } = await authorize("threads:read", { thread_id });
     return await threads.copy(scope, thread_id, async (copy) => {
@@ -20,15 +20,15 @@ export const copyThread =
   };
 
 /** Names the thread after the caller, and reads nothing. */
-export const nameThread =
-  ({ caller, scope }: Authorizer<never>, { threads }: Directories): Threads["idOf"] =>
+export const createCallerThreadId =
+  ({ caller, scope }: Authorizer<never>, { threads }: InternalResources): Threads["idOf"] =>
   async (chat_id) => {
     const { user, user_id } = await caller();
     return await threads.idOf(scope, chat_id, user ? user.identity : user_id);
   };
 
-export const streamThread =
-  ({ authorize, guards }: Authorizer<"threads:read">, { threads }: Directories): Threads["stream"] =>
+export const authorizeStreamThread =
+  ({ authorize, guards }: Authorizer<"threads:read">, { threads }: InternalResources): Threads["stream"] =>
   async (thread_id, query) => {
     const authorizedCall = await authorize("threads:read", { thread_id });
     const frames = await threads.stream(authorizedCall.scope, thread_id, query);

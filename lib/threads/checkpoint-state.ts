@@ -13,68 +13,68 @@ import type { stateConfigs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 
 /** A state with more characters gets one tick of the event loop for reading and one for parsing. */
-export const LARGE: number = 1024 * 1024;
+export const LARGE_STATE_CHARS: number = 1024 * 1024;
 
 /** What the states of one thread are read with. */
 export interface ThreadReads {
   readonly environment: Pick<Environment, "defer">;
   readonly reader: CheckpointReader;
-  readonly configOf: ReturnType<typeof stateConfigs>;
+  readonly createConfigReader: ReturnType<typeof stateConfigs>;
   /** Null for a graph that this service does not host. */
-  graphOf(graph_id: string): GraphState | null;
+  findGraph(graph_id: string): GraphState | null;
 }
 
 /** Reads a checkpoint with the graph that wrote it: several graphs may have run on one thread. Errors: StateUnreadable. */
 export async function readState(
-  { environment, reader, configOf, graphOf }: ThreadReads,
+  { environment, reader, createConfigReader, findGraph }: ThreadReads,
   at: StateRef,
   subgraphs = false,
 ): Promise<ThreadState | null> {
   const stored = await reader.get(at);
   if (!stored) return null;
-  if (storedSize(stored.values) > LARGE) await waitForNextTick(environment);
+  if (countStoredChars(stored.values) > LARGE_STATE_CHARS) await waitForNextTick(environment);
   const { graph_id } = stored.metadata;
-  const graph = (typeof graph_id === "string" && graphOf(graph_id)) || recordedState;
-  const config = configOf(String(graph_id), stored.run_id);
+  const graph = (typeof graph_id === "string" && findGraph(graph_id)) || recordedState;
+  const config = createConfigReader(String(graph_id), stored.run_id);
   // A graph may fail to apply the pending writes of its head. Reading the checkpoint by its id leaves them out.
   const refs = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
   let failure: unknown;
   for (const ref of refs) {
-    const { failed, ...tracked } = trackFailures(reader, config);
+    const { hasFailed, ...tracked } = trackFailures(reader, config);
     try {
       return await graph.get(ref, tracked.reader, { subgraphs, config: tracked.config });
     } catch (error) {
-      if (failed()) throw error;
+      if (hasFailed()) throw error;
       failure = error;
     }
   }
   throw new StateReadError("The state could not be read", { cause: failure });
 }
 
-export const storedSize = (values: StoredCheckpoint["values"]): number =>
+export const countStoredChars = (values: StoredCheckpoint["values"]): number =>
   values.reduce((sum, { data }) => sum + data.length, 0);
 
 /** Wraps the reader and the configuration. `failed` tells whether a call of theirs failed, as opposed to the graph. */
 export function trackFailures<Reader extends CheckpointReader>(
   reader: Reader,
   config: () => Promise<StateConfig>,
-): { readonly reader: Reader; readonly config: () => Promise<StateConfig>; readonly failed: () => boolean } {
+): { readonly reader: Reader; readonly config: () => Promise<StateConfig>; readonly hasFailed: () => boolean } {
   let failed = false;
-  const note = (error: unknown): never => {
+  const recordFailure = (error: unknown): never => {
     failed = true;
     throw error;
   };
   return {
-    failed: () => failed,
-    config: () => config().catch(note),
+    hasFailed: () => failed,
+    config: () => config().catch(recordFailure),
     reader: {
       ...reader,
-      get: (at) => reader.get(at).catch(note),
+      get: (at) => reader.get(at).catch(recordFailure),
       async *list(at) {
         try {
           yield* reader.list(at);
         } catch (error) {
-          note(error);
+          recordFailure(error);
         }
       },
     },

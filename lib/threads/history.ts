@@ -2,7 +2,7 @@
 import type { CheckpointReader, GraphState, StoredCheckpoint, ThreadState } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { ThreadRow } from "../storage/mod.ts";
-import { LARGE, readState, storedSize, type ThreadReads } from "./checkpoint-state.ts";
+import { countStoredChars, LARGE_STATE_CHARS, readState, type ThreadReads } from "./checkpoint-state.ts";
 
 /** Names a checkpoint of a thread; without an id, the newest. */
 export interface CheckpointSelector {
@@ -25,10 +25,10 @@ export type AddStates = (read: () => Promise<readonly ThreadState[]>) => Promise
 /** How a history reads its thread. */
 export interface HistoryReads {
   /** Repeats `read` when the active run was rolled back meanwhile. */
-  consistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer>;
+  readConsistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer>;
   /** See `States.paced`. */
-  paced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
-  readsOf(row: ThreadRow): ThreadReads;
+  runPaced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
+  createReads(row: ThreadRow): ThreadReads;
 }
 
 /** The checkpoints that some states of a history come from. */
@@ -76,20 +76,22 @@ export async function readHistory(
 
 /** Reads the next states of a history, up to a large one. */
 const readPart = (reads: HistoryReads, row: ThreadRow, query: PartQuery): Promise<HistoryPart> =>
-  reads.consistently(row, async (row) => {
+  reads.readConsistently(row, async (row) => {
     const { thread_id } = row;
-    const threadReads = reads.readsOf(row);
-    const graphOf = askedOnce(threadReads.graphOf);
+    const threadReads = reads.createReads(row);
+    const findGraph = memoizeByGraph(threadReads.findGraph);
     const states: ThreadState[] = [];
     let count = 0;
     let last: string | null = null;
     let isLarge = false;
     for await (const { ns, checkpoint_id, values } of await findCheckpoints(threadReads.reader, query)) {
-      const state = await reads.paced(() => readState({ ...threadReads, graphOf }, { thread_id, ns, checkpoint_id }));
+      const state = await reads.runPaced(() =>
+        readState({ ...threadReads, findGraph }, { thread_id, ns, checkpoint_id }),
+      );
       if (state) states.push(state);
       count++;
       last = checkpoint_id;
-      isLarge = storedSize(values) > LARGE;
+      isLarge = countStoredChars(values) > LARGE_STATE_CHARS;
       if (isLarge) break;
     }
     return { states, count, last, isLarge };
@@ -106,10 +108,10 @@ async function findCheckpoints(
 }
 
 /** States of one graph have much in common, which it reads once. */
-function askedOnce(of: ThreadReads["graphOf"]): ThreadReads["graphOf"] {
+function memoizeByGraph(findGraph: ThreadReads["findGraph"]): ThreadReads["findGraph"] {
   const graphs = new Map<string, GraphState | null>();
   return (graph_id) => {
-    const graph = graphs.has(graph_id) ? (graphs.get(graph_id) ?? null) : of(graph_id);
+    const graph = graphs.has(graph_id) ? (graphs.get(graph_id) ?? null) : findGraph(graph_id);
     graphs.set(graph_id, graph);
     return graph;
   };

@@ -1,5 +1,5 @@
 /** The threads of a deployment: conversations with a persistent state. */
-import { nameBasedId } from "../assistants/mod.ts";
+import { toNameBasedId } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { Worker } from "../engine/worker.ts";
 import { createLazyModule, uuidV5, uuidV7 } from "../environment.ts";
@@ -16,32 +16,37 @@ import type { StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
 import { endGone } from "../streams/run-subscription.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
-import { type AuthorizeCopy, createChanges, type StateChanges, type Superstep } from "./change.ts";
 import type { AddStates, CheckpointSelector, HistoryQuery } from "./history.ts";
-import type { States } from "./read.ts";
+import { type AuthorizeCopy, createStateChanges, type StateChanges, type Superstep } from "./state-changes.ts";
+import type { States } from "./states.ts";
 import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
-  createSearches,
+  createThreadSearches,
   type Extra,
-  storedTtl,
+  parseTtl,
   type Thread,
   type ThreadSearches,
   type TimeToLive,
-  withoutState,
-  withState,
+  toThread,
+  toThreadWithState,
 } from "./thread.ts";
 
-export { type AuthorizeCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
 export type { CheckpointSelector, HistoryQuery } from "./history.ts";
+export {
+  type AuthorizeCopy,
+  MAX_SUPERSTEPS as MOST_SUPERSTEPS,
+  type StateChange,
+  type Superstep,
+} from "./state-changes.ts";
 export type { ThreadListQuery } from "./summaries.ts";
 export {
   type Extra,
-  LONGEST_TTL,
-  MOST_PATHS,
-  type ShownTtl,
+  MAX_EXTRACT_PATHS as MOST_PATHS,
+  MAX_TTL_MINUTES as LONGEST_TTL,
   type Thread,
   type ThreadFilter,
   type ThreadSearch,
+  type ThreadTtlJson as ShownTtl,
   type TimeToLive,
 } from "./thread.ts";
 
@@ -57,7 +62,7 @@ export interface ThreadCreate {
 }
 
 /** The stored size of a thread's checkpoints in bytes, including subgraphs and all versions of channels. */
-interface ThreadStorage extends ThreadSize {
+interface ThreadSizeReport extends ThreadSize {
   readonly thread_id: string;
   /** The sum of the sections. */
   readonly total_bytes: number;
@@ -98,7 +103,7 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
    */
   historyEach(thread_id: string, query: HistoryQuery, add: AddStates): Promise<void>;
   /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
-  storage(thread_id: string): Promise<ThreadStorage>;
+  storage(thread_id: string): Promise<ThreadSizeReport>;
   /**
    * The id of the caller's thread for a chat: a UUID as it is, in lower case. Any other text becomes a UUID of version 5, made of the caller's
    * user and the text: each user has a chat `main`. The user is the identity of custom authentication, or that of the API key.
@@ -119,9 +124,9 @@ interface ThreadOptions extends ThreadSummaryOptions {
 }
 
 /** Threads, with the methods that other modules of the service use. */
-export interface ThreadDirectory
+export interface InternalThreads
   extends Omit<InternalResource<Threads>, "copy" | "idOf">,
-    Pick<States, "visible" | "current"> {
+    Pick<States, "requireThread" | "readCurrentState"> {
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<Thread>;
   idOf(scope: Scope, chat_id: string, user_id?: string | null): Promise<string>;
   /** Prunes up to `limit` expired threads. Returns their number: call it again until it is 0. */
@@ -129,27 +134,27 @@ export interface ThreadDirectory
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createThreads(options: ThreadOptions): ThreadDirectory {
+export function createThreads(options: ThreadOptions): InternalThreads {
   const { storage, scope: deploymentScope, environment, hub, worker, states } = options;
-  const changes = createChanges({ storage, scope: deploymentScope, environment, states });
-  const { visible, shown, current } = states;
+  const changes = createStateChanges({ storage, scope: deploymentScope, environment, states });
+  const { requireThread, requireFreshThread, readCurrentState } = states;
 
-  async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
-    return withState(row, await current(row), include);
+  async function readThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
+    return toThreadWithState(row, await readCurrentState(row), include);
   }
 
-  const ttlOf = (ttl: number | TimeToLive | undefined): ThreadTtl | undefined =>
-    ttl === undefined ? undefined : storedTtl(typeof ttl === "number" ? { ttl } : ttl);
+  const toStoredTtl = (ttl: number | TimeToLive | undefined): ThreadTtl | undefined =>
+    ttl === undefined ? undefined : parseTtl(typeof ttl === "number" ? { ttl } : ttl);
 
   return {
-    visible,
-    current,
+    requireThread,
+    readCurrentState,
     async idOf(_scope, chat_id, user_id = null) {
       if (UUID.test(chat_id)) return chat_id.toLowerCase();
       // Two steps, so that no user and text are taken for those of another one.
-      return user_id === null ? await nameBasedId(chat_id) : await uuidV5(await nameBasedId(user_id), chat_id);
+      return user_id === null ? await toNameBasedId(chat_id) : await uuidV5(await toNameBasedId(user_id), chat_id);
     },
-    ...createSearches(storage, states),
+    ...createThreadSearches(storage, states),
     ...createLazyModule<InternalResource<ThreadSummaries>>({ list: true, inbox: true }, async () =>
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
@@ -157,9 +162,10 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
       requireOwnMetadata(scope, metadata);
       const thread_id = (request.thread_id ?? uuidV7(environment)).toLowerCase();
-      const ttl = ttlOf(request.ttl);
-      const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
-      const outcome = await storage.createThread(
+      const ttl = toStoredTtl(request.ttl);
+      const state =
+        supersteps.length > 0 ? await changes.createInitialState(thread_id, metadata, supersteps) : undefined;
+      const result = await storage.createThread(
         deploymentScope,
         {
           ...{ thread_id, metadata, config: {}, stateless: false },
@@ -169,21 +175,21 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         },
         environment.now(),
       );
-      if (outcome.kind === "created") return await toThread(outcome.thread);
+      if (result.kind === "created") return await readThread(result.thread);
       // A thread that the caller cannot see is a conflict, also with if_exists `do_nothing`.
-      const { stateless, metadata: stored } = outcome.thread;
+      const { stateless, metadata: stored } = result.thread;
       if (if_exists === "raise" || stateless || !matchesFilter(scope.filter, stored)) {
         throw new ServiceError("already_exists", `Thread ${thread_id} already exists`);
       }
-      return await states.paced(() => toThread(outcome.thread));
+      return await states.runPaced(() => readThread(result.thread));
     },
     async get(scope, thread_id, { include, state = true } = {}) {
-      if (state) return await toThread(await shown(scope, thread_id), include);
-      return { ...withoutState(await visible(scope, thread_id), include), values: null };
+      if (state) return await readThread(await requireFreshThread(scope, thread_id), include);
+      return { ...toThread(await requireThread(scope, thread_id), include), values: null };
     },
     async update(scope, thread_id, patch) {
-      const ttl = ttlOf(patch.ttl);
-      await visible(scope, thread_id);
+      const ttl = toStoredTtl(patch.ttl);
+      await requireThread(scope, thread_id);
       const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => {
         const metadata = { ...thread.metadata, ...patch.metadata };
         requireStillVisible(scope, metadata);
@@ -191,13 +197,13 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       };
       const row = await storage.updateThread(scope, thread_id.toLowerCase(), next, environment.now());
       if (!row) throw notFoundError("thread", thread_id);
-      return await states.paced(() => toThread(row));
+      return await states.runPaced(() => readThread(row));
     },
     async delete(scope, thread_id) {
-      const row = await visible(scope, thread_id);
-      const runsOf = (status: RunStatus): Promise<readonly RunRow[]> =>
+      const row = await requireThread(scope, thread_id);
+      const listRuns = (status: RunStatus): Promise<readonly RunRow[]> =>
         storage.listRuns(deploymentScope, row.thread_id, { status, limit: 1000, offset: 0 });
-      const active = (await Promise.all([runsOf("pending"), runsOf("running")])).flat();
+      const active = (await Promise.all([listRuns("pending"), listRuns("running")])).flat();
       if (!(await storage.deleteThread(scope, row.thread_id))) throw notFoundError("thread", thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
@@ -206,7 +212,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     },
     async copy(scope, thread_id, authorize) {
       const row = await changes.copy(scope, thread_id, authorize);
-      return await states.paced(() => toThread(row));
+      return await states.runPaced(() => readThread(row));
     },
     async prune(scope, thread_ids, strategy) {
       return (await changes.prune(scope, thread_ids, strategy)).length;
@@ -215,24 +221,24 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       return (await storage.pruneThreads(deploymentScope, { expired: limit }, environment.now())).length;
     },
     state: async (scope, thread_id, { subgraphs } = {}) =>
-      await states.at(await visible(scope, thread_id), {}, subgraphs),
+      await states.readStateAt(await requireThread(scope, thread_id), {}, subgraphs),
     stateAt: async (scope, thread_id, checkpoint, { subgraphs } = {}) =>
-      await states.at(await visible(scope, thread_id), checkpoint, subgraphs),
+      await states.readStateAt(await requireThread(scope, thread_id), checkpoint, subgraphs),
     updateState: changes.updateState,
     patchState: changes.patchState,
-    history: async (scope, thread_id, query) => await states.history(await visible(scope, thread_id), query),
+    history: async (scope, thread_id, query) => await states.history(await requireThread(scope, thread_id), query),
     historyEach: async (scope, thread_id, query, add) =>
-      await states.historyEach(await visible(scope, thread_id), query, add),
+      await states.historyEach(await requireThread(scope, thread_id), query, add),
     async storage(scope, thread_id) {
-      const { thread_id: id } = await visible(scope, thread_id);
+      const { thread_id: id } = await requireThread(scope, thread_id);
       const size = await storage.getThreadSize(deploymentScope, id);
       const { checkpoints, channel_values, pending_writes } = size;
       return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
     },
     async stream(scope, thread_id, query = {}) {
-      const row = await visible(scope, thread_id);
+      const row = await requireThread(scope, thread_id);
       // The stream starts from the state before the active run; its frames show the rest.
-      const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
+      const state = (thread: ThreadRow): Promise<ThreadState | null> => readCurrentState({ ...thread, running: null });
       return await subscribeThread({ ...options, state }, row.thread_id, query);
     },
   };

@@ -1,6 +1,6 @@
 /** Threads with their titles, and the interrupts that wait for a person. */
 
-import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { InternalAssistants } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
@@ -9,7 +9,7 @@ import { type IsoTime, isObject, type Json, type JsonObject, type Uuid } from ".
 import { formatIsoTime } from "../rfc3339.ts";
 import { type CursorPage, type CursorQuery, decodeOffset } from "../storage/cursor.ts";
 import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
-import type { States } from "./read.ts";
+import type { States } from "./states.ts";
 
 /** Filters and page of the list of threads. */
 export interface ThreadListQuery extends CursorQuery {
@@ -74,11 +74,11 @@ export interface ThreadSummaries {
 }
 
 /** How many threads one search for a text looks at: each may need its state. */
-const LOOKED_AT = 200;
-const MOST = 100;
+const MAX_SCANNED_THREADS = 200;
+const MAX_PAGE_SIZE = 100;
 /** How many waiting runs of a thread are looked at: the newest of them may wait behind the one that is suspended. */
-const RUNS = 20;
-const TITLE_LENGTH = 200;
+const MAX_PENDING_RUNS = 20;
+const MAX_TITLE_LENGTH = 200;
 
 /** What the inbox shows of a state. */
 interface InboxState {
@@ -91,7 +91,7 @@ export interface ThreadSummaryOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  readonly assistants: Pick<AssistantDirectory, "idOf">;
+  readonly assistants: Pick<InternalAssistants, "findId">;
   readonly states: States;
 }
 
@@ -100,9 +100,9 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   const { storage, environment, assistants, states } = options;
 
   /** What `read` gives; null where the state cannot be read, or the thread was deleted meanwhile. */
-  async function readable<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
+  async function tryRead<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
     try {
-      return await states.paced(() => read(row));
+      return await states.runPaced(() => read(row));
     } catch (error) {
       environment.log({ level: "warn", message: "a state was not readable", thread_id: row.thread_id, error });
       return null;
@@ -110,31 +110,38 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   }
 
   /** The state itself may be large: it is let go before the next one is read. */
-  async function shownOf(row: ThreadRow): Promise<InboxState> {
-    const state = await states.current(row);
+  async function readInboxState(row: ThreadRow): Promise<InboxState> {
+    const state = await states.readCurrentState(row);
     const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
     const messages = isObject(state?.values) ? state.values.messages : null;
-    return { nodes, title: titleIn(Array.isArray(messages) ? (messages[0] ?? null) : null) };
+    return { nodes, title: extractTitle(Array.isArray(messages) ? (messages[0] ?? null) : null) };
   }
 
-  async function titled(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
-    const title = ownTitle(row) ?? titleIn(await readable(row, states.firstMessage));
-    if (row.status !== "busy") return summaryOf(row, title);
-    const runs = await storage.listRuns(scope, row.thread_id, { status: "pending", limit: RUNS, offset: 0 });
+  async function toTitledSummary(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
+    const title = readMetadataTitle(row) ?? extractTitle(await tryRead(row, states.readFirstMessage));
+    if (row.status !== "busy") return toThreadSummary(row, title);
+    const runs = await storage.listRuns(scope, row.thread_id, {
+      status: "pending",
+      limit: MAX_PENDING_RUNS,
+      offset: 0,
+    });
     const waiting_for = runs.find((run) => run.waiting_for)?.waiting_for as readonly WaitingFor[] | undefined;
-    return { ...summaryOf(row, title), ...(waiting_for ? { waiting_for } : {}) };
+    return { ...toThreadSummary(row, title), ...(waiting_for ? { waiting_for } : {}) };
   }
 
   /** A call that has ended for an ask may go on before it is answered. */
-  async function continuesAt(scope: Scope, { thread_id, interrupts }: ThreadRow): Promise<Partial<InboxThread>> {
+  async function findContinuationTime(
+    scope: Scope,
+    { thread_id, interrupts }: ThreadRow,
+  ): Promise<Partial<InboxThread>> {
     const call = await storage.getNewestCall(scope, thread_id);
     if (!call || call.ended_at !== null || call.due_at === null || !Object.hasOwn(interrupts, call.call_id)) return {};
     return { continues_at: formatIsoTime(call.due_at) };
   }
 
   /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
-  async function metadataOf({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
-    const assistant = assistant_id === undefined ? undefined : await assistants.idOf(assistant_id);
+  async function toMetadataFilter({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
+    const assistant = assistant_id === undefined ? undefined : await assistants.findId(assistant_id);
     if (assistant === null) return null;
     return {
       ...metadata,
@@ -146,40 +153,42 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   return {
     async list(scope, query = {}) {
       const { text, status, cursor } = query;
-      const limit = Math.min(query.limit ?? 50, MOST);
-      const metadata = await metadataOf(query);
+      const limit = Math.min(query.limit ?? 50, MAX_PAGE_SIZE);
+      const metadata = await toMetadataFilter(query);
       const offset = decodeOffset(cursor);
       if (!metadata) return { items: [], next: null };
       const filter: ThreadQuery = { metadata, ...(status === undefined ? {} : { status }) };
-      const most = text === undefined ? limit : LOOKED_AT;
-      const page = { sort_by: "updated_at", sort_order: "desc", limit: most, offset } as const;
+      const maxRows = text === undefined ? limit : MAX_SCANNED_THREADS;
+      const page = { sort_by: "updated_at", sort_order: "desc", limit: maxRows, offset } as const;
       const { rows } = await storage.searchThreads(scope, { ...filter, ...page });
-      const wanted = text?.toLowerCase();
+      const searchText = text?.toLowerCase();
       const items: ThreadSummary[] = [];
-      let looked = 0;
-      while (looked < rows.length && items.length < limit) {
-        const some = rows.slice(looked, looked + limit - items.length);
-        const read = await Promise.all(some.map((row) => titled(scope, row)));
-        items.push(...read.filter(({ title }) => wanted === undefined || title?.toLowerCase().includes(wanted)));
-        looked += some.length;
+      let scannedCount = 0;
+      while (scannedCount < rows.length && items.length < limit) {
+        const batch = rows.slice(scannedCount, scannedCount + limit - items.length);
+        const summaries = await Promise.all(batch.map((row) => toTitledSummary(scope, row)));
+        items.push(
+          ...summaries.filter(({ title }) => searchText === undefined || title?.toLowerCase().includes(searchText)),
+        );
+        scannedCount += batch.length;
       }
-      const more = looked < rows.length || rows.length === most;
-      return { items, next: more ? `o${offset + looked}` : null };
+      const hasMore = scannedCount < rows.length || rows.length === maxRows;
+      return { items, next: hasMore ? `o${offset + scannedCount}` : null };
     },
 
     async inbox(scope, query = {}) {
-      const limit = Math.min(query.limit ?? 20, MOST);
+      const limit = Math.min(query.limit ?? 20, MAX_PAGE_SIZE);
       const offset = decodeOffset(query.cursor);
-      const metadata = await metadataOf(query);
+      const metadata = await toMetadataFilter(query);
       if (!metadata) return { items: [], total: 0, next: null };
       const page = { sort_by: "state_updated_at", sort_order: "asc", limit, offset } as const;
-      const asked = { metadata, status: "interrupted", waiting: true, ...page } as const;
-      const { rows, total } = await storage.searchThreads(scope, asked);
+      const threadQuery = { metadata, status: "interrupted", waiting: true, ...page } as const;
+      const { rows, total } = await storage.searchThreads(scope, threadQuery);
       const now = environment.now();
       const items = await Promise.all(
         rows.map(async (row) => ({
-          ...inboxThread(row, await readable(row, shownOf), now),
-          ...(await continuesAt(scope, row)),
+          ...toInboxThread(row, await tryRead(row, readInboxState), now),
+          ...(await findContinuationTime(scope, row)),
         })),
       );
       return { items, total, next: offset + limit < total ? `o${offset + limit}` : null };
@@ -187,7 +196,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
   };
 }
 
-function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
+function toThreadSummary(row: ThreadRow, title: string | null): ThreadSummary {
   const { assistant_id } = row.metadata;
   return {
     thread_id: row.thread_id,
@@ -203,8 +212,11 @@ function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
   };
 }
 
-function inboxThread(row: ThreadRow, state: InboxState | null, now: number): InboxThread {
-  const { thread_id, graph_id, assistant_id, title } = summaryOf(row, ownTitle(row) ?? state?.title ?? null);
+function toInboxThread(row: ThreadRow, state: InboxState | null, now: number): InboxThread {
+  const { thread_id, graph_id, assistant_id, title } = toThreadSummary(
+    row,
+    readMetadataTitle(row) ?? state?.title ?? null,
+  );
   const interrupts = Object.entries(row.interrupts).flatMap(([task_id, list]) =>
     (list as unknown as readonly Partial<Interrupt>[]).map(({ id = null, value = null, response_schema }) => ({
       ...{ interrupt_id: id, task_id, node: state?.nodes.get(task_id) ?? null, value },
@@ -216,24 +228,24 @@ function inboxThread(row: ThreadRow, state: InboxState | null, now: number): Inb
   return { thread_id, title, graph_id, assistant_id, since: formatIsoTime(since), age_ms, interrupts };
 }
 
-const ownTitle = ({ metadata: { title } }: ThreadRow): string | null =>
-  typeof title === "string" && title.trim() !== "" ? shortened(title) : null;
+const readMetadataTitle = ({ metadata: { title } }: ThreadRow): string | null =>
+  typeof title === "string" && title.trim() !== "" ? shortenTitle(title) : null;
 
 /** The text of a message, as it is or as its graph has stored it: inside an object that names its class. */
-function titleIn(message: Json): string | null {
+function extractTitle(message: Json): string | null {
   const fields = isObject(message) && !("content" in message) ? Object.values(message).find(isObject) : message;
   const content = isObject(fields) ? fields.content : fields;
-  if (typeof content === "string") return shortened(content);
+  if (typeof content === "string") return shortenTitle(content);
   if (!Array.isArray(content)) return null;
   const texts = content.map((block) => (isObject(block) ? block.text : block));
-  return shortened(texts.filter((text) => typeof text === "string").join(" "));
+  return shortenTitle(texts.filter((text) => typeof text === "string").join(" "));
 }
 
 /** In one line; null for nothing but spaces. */
-function shortened(text: string): string | null {
+function shortenTitle(text: string): string | null {
   const line = text
-    .slice(0, 4 * TITLE_LENGTH)
+    .slice(0, 4 * MAX_TITLE_LENGTH)
     .trim()
     .replace(/\s+/g, " ");
-  return line === "" ? null : line.slice(0, TITLE_LENGTH).toWellFormed();
+  return line === "" ? null : line.slice(0, MAX_TITLE_LENGTH).toWellFormed();
 }

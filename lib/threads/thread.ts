@@ -8,7 +8,7 @@ import { contains, isObject, type Json, type JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSort, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
 import { COUNT_ONLY } from "../storage/rows.ts";
-import type { States } from "./read.ts";
+import type { States } from "./states.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
 export interface Thread {
@@ -26,7 +26,7 @@ export interface Thread {
   /** `{error, message}` while status is `error`. */
   readonly error: Json;
   /** Only with `include: ["ttl"]`; null for a thread that never expires. */
-  readonly ttl?: ShownTtl | null;
+  readonly ttl?: ThreadTtlJson | null;
   /** The values of a search's `extract`: alias → value. */
   readonly extracted?: JsonObject;
 }
@@ -39,7 +39,7 @@ export interface TimeToLive {
   readonly strategy?: PruneStrategy;
 }
 
-export interface ShownTtl {
+export interface ThreadTtlJson {
   readonly strategy: PruneStrategy;
   readonly ttl_minutes: number;
   readonly expires_at: string;
@@ -47,17 +47,17 @@ export interface ShownTtl {
 
 const MINUTE_MS = 60_000;
 /** A hundred years, in minutes: all databases and clients can represent the resulting time. */
-export const LONGEST_TTL = 52_560_000;
+export const MAX_TTL_MINUTES = 52_560_000;
 
 /** Checks a time to live and converts it to milliseconds. Errors: invalid. */
-export function storedTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
-  if (!(ttl > 0 && ttl <= LONGEST_TTL)) {
-    throw invalidFieldError("ttl", `must be a number of minutes above 0, at most ${LONGEST_TTL}`);
+export function parseTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
+  if (!(ttl > 0 && ttl <= MAX_TTL_MINUTES)) {
+    throw invalidFieldError("ttl", `must be a number of minutes above 0, at most ${MAX_TTL_MINUTES}`);
   }
   return { strategy, ttl_ms: Math.max(1, Math.round(ttl * MINUTE_MS)) };
 }
 
-const shownTtl = (ttl: ThreadRow["ttl"]): ShownTtl | null =>
+const toTtlJson = (ttl: ThreadRow["ttl"]): ThreadTtlJson | null =>
   ttl && {
     strategy: ttl.strategy,
     ttl_minutes: ttl.ttl_ms / MINUTE_MS,
@@ -68,15 +68,15 @@ const shownTtl = (ttl: ThreadRow["ttl"]): ShownTtl | null =>
 export type Extra = "ttl";
 
 /** The thread with the values and interrupts of its newest state. */
-export function withState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
+export function toThreadWithState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
   const tasks = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
   const pending = Object.fromEntries(tasks.map((task) => [task.id, task.interrupts as unknown as Json]));
   const interrupts = row.running === null ? row.interrupts : pending;
-  return { ...withoutState(row, include), interrupts, values: state?.values ?? null };
+  return { ...toThread(row, include), interrupts, values: state?.values ?? null };
 }
 
 /** The thread without its state; `interrupts` are those of the last ended run. */
-export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
+export function toThread(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
     created_at: formatIsoTime(row.created_at),
@@ -87,7 +87,7 @@ export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Om
     config: row.config,
     interrupts: row.interrupts,
     error: row.error,
-    ...(include.includes("ttl") ? { ttl: shownTtl(row.ttl) } : {}),
+    ...(include.includes("ttl") ? { ttl: toTtlJson(row.ttl) } : {}),
   };
 }
 
@@ -112,7 +112,7 @@ export interface ThreadSearch extends ThreadFilter {
 }
 
 /** Rows per query of a filter on values. */
-const BATCH = 200;
+const SEARCH_BATCH_SIZE = 200;
 
 /** What receives the results of `searchEach`. */
 export interface SearchSteps {
@@ -134,60 +134,63 @@ export interface ThreadSearches {
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createSearches(storage: Storage, states: States): InternalResource<ThreadSearches> {
+export function createThreadSearches(storage: Storage, states: States): InternalResource<ThreadSearches> {
   /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
-  async function matching(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {
+  async function findMatches(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
     const matches: ThreadRow[] = [];
-    for (let offset = 0; ; offset += BATCH) {
-      const page = { values, sort_by, sort_order, limit: BATCH, offset };
+    for (let offset = 0; ; offset += SEARCH_BATCH_SIZE) {
+      const page = { values, sort_by, sort_order, limit: SEARCH_BATCH_SIZE, offset };
       const { rows } = await storage.searchThreads(scope, {
-        ...defined({ metadata, status, ids }),
+        ...omitUndefined({ metadata, status, ids }),
         ...page,
       });
       for (const row of rows) {
         check?.();
-        const found = await states.paced(async () => contains((await states.readable(row))?.values ?? null, values));
-        if (found) matches.push(row);
+        const isMatch = await states.runPaced(async () =>
+          contains((await states.tryReadState(row))?.values ?? null, values),
+        );
+        if (isMatch) matches.push(row);
       }
-      if (rows.length < BATCH) return matches;
+      if (rows.length < SEARCH_BATCH_SIZE) return matches;
     }
   }
 
   /** The rows of a page. */
-  async function rowsOf(scope: Scope, query: ThreadSearch, check?: () => void): Promise<PageOf<ThreadRow>> {
+  async function readPage(scope: Scope, query: ThreadSearch, check?: () => void): Promise<PageOf<ThreadRow>> {
     const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
-    const nextOf = (total: number): number | null => (offset + limit < total ? offset + limit : null);
+    const toNextOffset = (total: number): number | null => (offset + limit < total ? offset + limit : null);
     if (filtersValues(query)) {
-      const matches = await matching(scope, query, check);
+      const matches = await findMatches(scope, query, check);
       const { length } = matches;
-      return { items: matches.slice(offset, offset + limit), total: length, next: nextOf(length) };
+      return { items: matches.slice(offset, offset + limit), total: length, next: toNextOffset(length) };
     }
-    const page = { ...defined({ metadata, status, ids }), limit, offset, sort_by, sort_order };
+    const page = { ...omitUndefined({ metadata, status, ids }), limit, offset, sort_by, sort_order };
     const { rows, total } = await storage.searchThreads(scope, page);
-    return { items: rows, total, next: nextOf(total) };
+    return { items: rows, total, next: toNextOffset(total) };
   }
 
   const searchEach: InternalResource<ThreadSearches>["searchEach"] = async (scope, query, { begin, add, check }) => {
     const { select, include = [] } = query;
-    const extract = query.extract ? extractor(query.extract) : null;
-    const selected = (name: string): boolean => !select || select.includes(name);
-    const shown = (name: string): boolean => selected(name) || name === "extracted" || include.includes(name as Extra);
+    const extract = query.extract ? compileExtract(query.extract) : null;
+    const isSelected = (name: string): boolean => !select || select.includes(name);
+    const isReturned = (name: string): boolean =>
+      isSelected(name) || name === "extracted" || include.includes(name as Extra);
     // The row has the interrupts of the last ended run. Those of an active run are in its state.
     const needsState = ({ running }: ThreadRow): boolean =>
-      selected("values") ||
-      (extract?.values ?? false) ||
-      (running !== null && (selected("interrupts") || extract !== null));
+      isSelected("values") ||
+      (extract?.readsValues ?? false) ||
+      (running !== null && (isSelected("interrupts") || extract !== null));
     const pick = async (row: ThreadRow): Promise<Partial<Thread>> => {
       const thread: Thread = needsState(row)
-        ? withState(row, await states.readable(row), include)
-        : { ...withoutState(row, include), values: null };
-      const item = extract ? { ...thread, extracted: extract.from(thread) } : thread;
-      return select ? Object.fromEntries(Object.entries(item).filter(([name]) => shown(name))) : item;
+        ? toThreadWithState(row, await states.tryReadState(row), include)
+        : { ...toThread(row, include), values: null };
+      const fullThread = extract ? { ...thread, extracted: extract.extractFrom(thread) } : thread;
+      return select ? Object.fromEntries(Object.entries(fullThread).filter(([name]) => isReturned(name))) : fullThread;
     };
-    const { items, ...page } = await rowsOf(scope, query, check);
+    const { items, ...page } = await readPage(scope, query, check);
     begin(page);
-    for (const row of items) await add(() => states.paced(() => pick(row)));
+    for (const row of items) await add(() => states.runPaced(() => pick(row)));
   };
 
   return {
@@ -196,18 +199,18 @@ export function createSearches(storage: Storage, states: States): InternalResour
       const items: Partial<Thread>[] = [];
       let page: Omit<PageOf<unknown>, "items"> = { total: 0, next: null };
       await searchEach(scope, query, {
-        begin(found) {
-          page = found;
+        begin(pageInfo) {
+          page = pageInfo;
         },
         add: async (read) => void items.push(await read()),
       });
       return { items, ...page };
     },
     async count(scope, query = {}) {
-      if (filtersValues(query)) return (await matching(scope, query)).length;
+      if (filtersValues(query)) return (await findMatches(scope, query)).length;
       const { metadata, status } = query;
-      const counted = { ...defined({ metadata, status }), ...COUNT_ONLY };
-      return (await storage.searchThreads(scope, counted)).total;
+      const countQuery = { ...omitUndefined({ metadata, status }), ...COUNT_ONLY };
+      return (await storage.searchThreads(scope, countQuery)).total;
     },
   };
 }
@@ -218,7 +221,7 @@ const filtersValues = (query: ThreadFilter): boolean =>
 type Defined<Fields> = { readonly [Name in keyof Fields]?: Exclude<Fields[Name], undefined> };
 
 /** The fields that are not undefined. */
-const defined = <Fields extends object>(fields: Fields): Defined<Fields> =>
+const omitUndefined = <Fields extends object>(fields: Fields): Defined<Fields> =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<Fields>;
 
 const ROOTS = ["values", "metadata", "config", "interrupts"] as const;
@@ -228,7 +231,7 @@ type Root = (typeof ROOTS)[number];
 type Extractable = Readonly<Record<Root, Json>>;
 
 /** The maximum number of paths in one search. */
-export const MOST_PATHS = 10;
+export const MAX_EXTRACT_PATHS = 10;
 
 interface Path {
   readonly root: Root;
@@ -236,7 +239,7 @@ interface Path {
 }
 
 /** Parses a path: a root, then `.member` and `[index]`; a negative index counts from the end. Errors: invalid. */
-function pathOf(alias: string, text: string): Path {
+function parsePath(alias: string, text: string): Path {
   const steps: (string | number)[] = [];
   const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
   const root = ROOTS.find((name) => text === name || text.startsWith(`${name}.`) || text.startsWith(`${name}[`));
@@ -250,21 +253,24 @@ function pathOf(alias: string, text: string): Path {
 }
 
 /** Compiles paths by alias. A path to a missing value reads null. Errors: invalid. */
-export function extractor(paths: Readonly<Record<string, string>>): {
+export function compileExtract(paths: Readonly<Record<string, string>>): {
   /** True when a path reads the state's values. */
-  readonly values: boolean;
-  from(thread: Extractable): JsonObject;
+  readonly readsValues: boolean;
+  extractFrom(thread: Extractable): JsonObject;
 } {
-  const named = Object.entries(paths).map(([alias, text]): [string, Path] => [alias, pathOf(alias, text)]);
-  if (named.length > MOST_PATHS) throw invalidFieldError("extract", `must name at most ${MOST_PATHS} paths`);
+  const compiledPaths = Object.entries(paths).map(([alias, text]): [string, Path] => [alias, parsePath(alias, text)]);
+  if (compiledPaths.length > MAX_EXTRACT_PATHS)
+    throw invalidFieldError("extract", `must name at most ${MAX_EXTRACT_PATHS} paths`);
   return {
-    values: named.some(([, { root }]) => root === "values"),
-    from: (thread) =>
-      Object.fromEntries(named.map(([alias, { root, steps }]) => [alias, steps.reduce(into, thread[root])])),
+    readsValues: compiledPaths.some(([, { root }]) => root === "values"),
+    extractFrom: (thread) =>
+      Object.fromEntries(
+        compiledPaths.map(([alias, { root, steps }]) => [alias, steps.reduce(readPathStep, thread[root])]),
+      ),
   };
 }
 
-function into(value: Json, step: string | number): Json {
+function readPathStep(value: Json, step: string | number): Json {
   if (typeof step === "number") return Array.isArray(value) ? (value.at(step) ?? null) : null;
   return isObject(value) && Object.hasOwn(value, step) ? (value[step] ?? null) : null;
 }

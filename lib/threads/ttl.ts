@@ -1,9 +1,9 @@
 /** The default time to live of threads, and the job that prunes expired threads. */
 import type { FeatureOf } from "../features/mod.ts";
-import type { ThreadDirectory } from "./mod.ts";
-import { storedTtl, type TimeToLive } from "./thread.ts";
+import type { InternalThreads } from "./mod.ts";
+import { parseTtl, type TimeToLive } from "./thread.ts";
 
-const MOST_THREADS = 100;
+const MAX_EXPIRED_THREADS = 100;
 
 type Ttl = Pick<TimeToLive, "strategy"> & { readonly default_ttl?: number; readonly sweep_interval_minutes?: number };
 
@@ -14,11 +14,11 @@ export function threadTtlFeature({
 }): FeatureOf<"thread_ttl"> {
   const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
   return {
-    thread: default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) },
+    thread: default_ttl === undefined ? {} : { ttl: parseTtl({ ttl: default_ttl, strategy }) },
     job: {
       every_ms: sweep_interval_minutes * 60_000,
       failure: "pruning expired threads failed",
-      step: ({ threads }: { readonly threads: Pick<ThreadDirectory, "expire"> }) => threads.expire(MOST_THREADS),
+      step: ({ threads }: { readonly threads: Pick<InternalThreads, "expire"> }) => threads.expire(MAX_EXPIRED_THREADS),
     },
   };
 }

@@ -6,7 +6,7 @@ interface UsageContext extends FeatureContext {
   readonly settings: { readonly usage: Pick<UsageOptions, "enabled" | "unreadable_workspaces"> };
 }
 
-const SEAL_EVERY_MS = 5_000;
+const SEAL_INTERVAL_MS = 5_000;
 
 export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
   const { storage, environment, deployment, settings } = context;
@@ -29,10 +29,10 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
       }
     },
     job: {
-      every_ms: SEAL_EVERY_MS,
+      every_ms: SEAL_INTERVAL_MS,
       failure: "summing usage by hour failed",
       // One call sums all hours that are over.
-      step: () => usage.seal().then(() => 0),
+      step: () => usage.sealHours().then(() => 0),
     },
   };
 }

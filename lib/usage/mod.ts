@@ -13,11 +13,11 @@ export interface Usage {
    * Checks that the caller may read reports. Routes call it before they parse the query; `report` checks it too. Errors: not_found
    * (reporting is disabled), forbidden.
    */
-  admit(by: Caller): void;
+  admit(caller: Caller): void;
   /** Errors: not_found (reporting is disabled), forbidden. */
-  report(by: Caller, request: UsageRequest): Promise<UsageReport>;
+  report(caller: Caller, request: UsageRequest): Promise<UsageReport>;
   /** Aggregates the traces of all closed hours. Several processes may call it at any time. */
-  seal(): Promise<void>;
+  sealHours(): Promise<void>;
   /** The tokens and cost reported for the run; null before the run has started. */
   traceUsage(run_id: string): Promise<TraceUsage | null>;
 }
@@ -31,34 +31,34 @@ export interface UsageOptions {
   readonly unreadable_workspaces: "refuse" | "omit";
 }
 
-const HOUR = 3_600_000;
+const HOUR_MS = 3_600_000;
 /** How long an hour stays open after its end, for late commits. */
-const MARGIN = 120_000;
+const LATE_COMMIT_GRACE_MS = 120_000;
 
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
-  function admit(by: Caller): void {
+  function admit(caller: Caller): void {
     if (!enabled) throw new ServiceError("usage_disabled", "Usage reporting is not enabled");
-    requireOrganizationPermission(by, "organization:read");
+    requireOrganizationPermission(caller, "organization:read");
   }
 
-  function readable(by: Caller, ids: readonly string[]): readonly string[] {
-    const allowed = ids.filter((id) => by.workspaces.get(id)?.has("workspaces:read"));
-    if (allowed.length < ids.length && unreadable_workspaces === "refuse") {
+  function filterReadableWorkspaces(caller: Caller, ids: readonly string[]): readonly string[] {
+    const readableIds = ids.filter((id) => caller.workspaces.get(id)?.has("workspaces:read"));
+    if (readableIds.length < ids.length && unreadable_workspaces === "refuse") {
       throw new ServiceError("workspace_forbidden", "No read access to one of the workspaces");
     }
-    return allowed;
+    return readableIds;
   }
 
   return {
     admit,
-    async report(by, request) {
-      admit(by);
-      const workspace_ids = readable(by, request.workspace_ids);
-      const { usageReport } = await import("./report.ts");
+    async report(caller, request) {
+      admit(caller);
+      const workspace_ids = filterReadableWorkspaces(caller, request.workspace_ids);
+      const { createUsageReport: usageReport } = await import("./report.ts");
       return await usageReport(storage, identity, workspace_ids, request);
     },
-    async seal() {
-      const before = Math.floor((environment.now() - MARGIN) / HOUR) * HOUR;
+    async sealHours() {
+      const before = Math.floor((environment.now() - LATE_COMMIT_GRACE_MS) / HOUR_MS) * HOUR_MS;
       while (await storage.sealUsage(before));
     },
     traceUsage: async (run_id) => (await storage.getTrace(run_id))?.usage ?? null,

@@ -43,69 +43,69 @@ export interface UsageReport {
   readonly request: UsageRequest;
 }
 
-const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 
 /** The bucket width for a range, in milliseconds since 1970. */
-export function strideFor(start: number, end: number): Stride {
+export function chooseStride(start: number, end: number): Stride {
   const range = end - start;
-  if (range < DAY) return { days: 0, hours: 1 };
-  if (range <= 31 * DAY) return { days: 1, hours: 0 };
-  if (range <= 93 * DAY) return { days: 7, hours: 0 };
-  if (range <= 366 * DAY) return { days: 30, hours: 0 };
+  if (range < DAY_MS) return { days: 0, hours: 1 };
+  if (range <= 31 * DAY_MS) return { days: 1, hours: 0 };
+  if (range <= 93 * DAY_MS) return { days: 7, hours: 0 };
+  if (range <= 366 * DAY_MS) return { days: 30, hours: 0 };
   return { days: 365, hours: 0 };
 }
 
 /** The width of a stride in milliseconds. */
-export function strideMs({ days, hours }: Stride): number {
-  return days * DAY + hours * HOUR;
+export function toStrideMs({ days, hours }: Stride): number {
+  return days * DAY_MS + hours * HOUR_MS;
 }
 
-const roundDown = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
+const roundDown = (time: number, unit: number): number => Math.floor(time / unit) * unit;
 
-export async function usageReport(
+export async function createUsageReport(
   storage: Pick<UsageStorage, "countUsage">,
   identity: Pick<IdentityStore, "readNames">,
   workspace_ids: readonly string[],
   request: UsageRequest,
 ): Promise<UsageReport> {
   const { start_time: start, end_time: end, group_by, tokens = false } = request;
-  const stride = strideFor(start, end);
-  const stride_ms = strideMs(stride);
-  const origin = roundDown(start, stride.hours > 0 ? HOUR : DAY);
+  const stride = chooseStride(start, end);
+  const stride_ms = toStrideMs(stride);
+  const origin = roundDown(start, stride.hours > 0 ? HOUR_MS : DAY_MS);
   const rows = await storage.countUsage({ workspace_ids, start, end, origin, stride_ms, group_by, tokens });
   const ids = [...new Set(rows.map((row) => row.dimension).filter((id) => id !== null))];
-  const name = await namesOf(identity, group_by, ids);
+  const toDimensions = await createDimensionLookup(identity, group_by, ids);
   const usage = rows.map(({ bucket, dimension, ...sums }) => ({
     time_bucket: formatRfc3339(origin + bucket * stride_ms),
-    dimensions: name(dimension),
+    dimensions: toDimensions(dimension),
     ...sums,
   }));
   return { stride, usage, request };
 }
 
 /** Looks up the current names of the ids. Returns a function from id to dimensions. */
-async function namesOf(
+async function createDimensionLookup(
   identity: Pick<IdentityStore, "readNames">,
   group: UsageGroup,
   ids: readonly string[],
 ): Promise<(id: string | null) => UsageDimensions> {
-  const names = async (of: Parameters<IdentityStore["readNames"]>[0]): Promise<EntityNames> =>
-    ids.length > 0 ? await identity.readNames(of) : { workspaces: new Map(), projects: new Map(), users: new Map() };
-  const find = (byId: ReadonlyMap<string, string | null>, id: string | null): string | null =>
+  const readNames = async (query: Parameters<IdentityStore["readNames"]>[0]): Promise<EntityNames> =>
+    ids.length > 0 ? await identity.readNames(query) : { workspaces: new Map(), projects: new Map(), users: new Map() };
+  const findName = (byId: ReadonlyMap<string, string | null>, id: string | null): string | null =>
     id === null ? null : (byId.get(id) ?? null);
   switch (group) {
     case "workspace": {
-      const { workspaces } = await names({ workspaces: ids });
-      return (id) => ({ workspace_id: id, workspace_name: find(workspaces, id) });
+      const { workspaces } = await readNames({ workspaces: ids });
+      return (id) => ({ workspace_id: id, workspace_name: findName(workspaces, id) });
     }
     case "project": {
-      const { projects } = await names({ projects: ids });
-      return (id) => ({ project_id: id, project_name: find(projects, id) });
+      const { projects } = await readNames({ projects: ids });
+      return (id) => ({ project_id: id, project_name: findName(projects, id) });
     }
     case "user": {
-      const { users } = await names({ users: ids });
-      return (id) => ({ user_id: id, user_email: find(users, id) });
+      const { users } = await readNames({ users: ids });
+      return (id) => ({ user_id: id, user_email: findName(users, id) });
     }
     case "api_key":
       return (id) => ({ api_key_short_key: id });

@@ -3,7 +3,7 @@ import type { IsoTime, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import { type CursorPage, type CursorQuery, decodeCursor, encodeCursor } from "../storage/cursor.ts";
 import type { DeliveryRow, DeliveryState, DeliveryStorage, Scope, TerminalStatus } from "../storage/mod.ts";
-import { shownUrl } from "./policy.ts";
+import { redactUrl } from "./policy.ts";
 
 /** A delivery: the webhook of one run, or a push notification of A2A about it. */
 export interface DeliverySummary {
@@ -52,11 +52,11 @@ export async function listDeliveries(
   const rows = await storage.listDeliveries(scope, { ...query, ...decodeCursor(cursor), limit });
   const last = rows.length === limit ? rows.at(-1) : undefined;
   const next = last ? { created_at: last.created_at, id: last.delivery_id } : null;
-  return { items: rows.map(summaryOf), next: encodeCursor(next) };
+  return { items: rows.map(toDeliverySummary), next: encodeCursor(next) };
 }
 
 /** The delivery of a run with its attempts; null where there is none. */
-export async function deliveryOf(
+export async function findDelivery(
   storage: DeliveryStorage,
   scope: Scope,
   run_id: string,
@@ -65,21 +65,21 @@ export async function deliveryOf(
   if (!row) return null;
   const attempts = await storage.listAttempts(scope, run_id);
   return {
-    ...summaryOf(row),
+    ...toDeliverySummary(row),
     attempt_list: attempts.map(({ number, at, status, error, duration_ms, address, answer = null }) => ({
       ...{ number, at: formatIsoTime(at), status, error, duration_ms, address, answer },
     })),
   };
 }
 
-function summaryOf(row: DeliveryRow): DeliverySummary {
+function toDeliverySummary(row: DeliveryRow): DeliverySummary {
   return {
     delivery_id: row.delivery_id,
     run_id: row.run.run_id,
     thread_id: row.run.thread_id,
     assistant_id: row.run.assistant_id,
     run_status: row.run.status,
-    url: shownUrl(row.url),
+    url: redactUrl(row.url),
     host: row.host,
     state: row.state,
     attempts: row.attempts,

@@ -15,8 +15,14 @@ import {
   valueMatching,
   withDefaults,
 } from "../validation.ts";
-import { MAX_URL_LENGTH, normalisedDomain, policyOf, type WebhookPolicy, type WebhookUrlOptions } from "./policy.ts";
-import type { Resolve, Send } from "./send.ts";
+import {
+  createUrlPolicy,
+  MAX_URL_LENGTH,
+  normalizeDomain,
+  type WebhookPolicy,
+  type WebhookUrlOptions,
+} from "./policy.ts";
+import type { Resolve, Send } from "./system-transport.ts";
 
 /** Handles a request to the host application in this process. */
 export type Loopback = (request: Request) => Response | Promise<Response>;
@@ -80,7 +86,7 @@ export const DELIVERY_DEFAULTS: {
 };
 
 const WEEK_MS = 7 * 86_400_000;
-const MAX_WAITS = 20;
+const MAX_RETRIES = 20;
 
 const WEBHOOKS = strictSection({
   // Resolved by other functions, which report their problems.
@@ -90,7 +96,7 @@ const WEBHOOKS = strictSection({
   url: strictSection({
     allowed_domains: v.array(
       stringMatching(
-        (entry) => normalisedDomain(entry) !== null,
+        (entry) => normalizeDomain(entry) !== null,
         "must be a host or *.host, without scheme, port, path or other wildcards",
       ),
       "must be a list",
@@ -106,9 +112,9 @@ const WEBHOOKS = strictSection({
     schedule_ms: valueMatching(
       (list) =>
         Array.isArray(list) &&
-        list.length <= MAX_WAITS &&
+        list.length <= MAX_RETRIES &&
         Array.from(list).every((wait) => isIntegerBetween(wait, 0, WEEK_MS)),
-      `must be a list of at most ${MAX_WAITS} whole numbers from 0 to ${WEEK_MS}`,
+      `must be a list of at most ${MAX_RETRIES} whole numbers from 0 to ${WEEK_MS}`,
     ),
     concurrency: integerBetween(1, 1_000),
   }),
@@ -118,7 +124,7 @@ const WEBHOOKS = strictSection({
 const SCHEMA = strictSection({ webhooks: WEBHOOKS, http: strictSection({ disable_webhooks: flag }) });
 
 /** The type of a finding: unknown_option, or made from the name of the option, such as invalid_allowed_port. */
-function typeOf({ loc, type }: InputIssue): string {
+function toIssueType({ loc, type }: InputIssue): string {
   const name = loc.findLast((part) => typeof part === "string");
   return type === UNKNOWN_OPTION ? type : `invalid_${name}`.replace(/^(invalid_allowed_.*)s$/, "$1");
 }
@@ -127,13 +133,13 @@ function typeOf({ loc, type }: InputIssue): string {
  * Validates a `webhooks` section and `http.disable_webhooks`. Headers and secrets are checked even if webhooks are disabled. Returns
  * every problem; settings are null if there is one.
  */
-export function checkWebhooks(
+export function validateWebhooks(
   webhooks: unknown,
   disable_webhooks: unknown,
   env: EnvVars,
 ): { readonly settings: WebhookSettings | null; readonly problems: readonly InputIssue[] } {
-  const found = findIssues(SCHEMA, { webhooks, http: { disable_webhooks } });
-  const problems = found.map((issue) => ({ ...issue, type: typeOf(issue) }));
+  const issues = findIssues(SCHEMA, { webhooks, http: { disable_webhooks } });
+  const problems = issues.map((issue) => ({ ...issue, type: toIssueType(issue) }));
   const report: Report = (loc, type, msg) => void problems.push({ loc, msg, type });
   const input = (isObject(webhooks) ? webhooks : {}) as WebhookOptions;
   const prefixes = readPrefixes(input.env_prefix, report);
@@ -141,7 +147,7 @@ export function checkWebhooks(
   const secrets = resolveSecrets(input.signing_secret, prefixes, env, report);
   if (problems.length > 0) return { settings: null, problems };
   const { url, delivery, loopback = null, transport = null } = input;
-  const policy = policyOf(url, disable_webhooks === true);
+  const policy = createUrlPolicy(url, disable_webhooks === true);
   return {
     settings: { policy, headers, secrets, ...withDefaults(DELIVERY_DEFAULTS, delivery), loopback, transport },
     problems,
@@ -149,13 +155,13 @@ export function checkWebhooks(
 }
 
 /** Headers with environment variables that any public host could receive: without `allowed_domains`, runs choose the host. */
-export function exposedHeaders({ headers }: WebhookOptions, { policy }: WebhookSettings): readonly string[] {
+export function findExposedHeaders({ headers }: WebhookOptions, { policy }: WebhookSettings): readonly string[] {
   if (policy.disabled || policy.allowed_domains.length > 0) return [];
   return Object.entries(headers ?? {}).flatMap(([name, value]) => (value.includes("${{") ? [name] : []));
 }
 
 /** The bytes of a `whsec_` secret; null for invalid text. */
-export function secretBytes(secret: string): Uint8Array | null {
+export function decodeSecret(secret: string): Uint8Array | null {
   const encoded = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret)?.[1];
   if (encoded === undefined) return null;
   try {
@@ -166,20 +172,20 @@ export function secretBytes(secret: string): Uint8Array | null {
   }
 }
 
-function resolveSecrets(sent: unknown, prefixes: Prefixes, env: EnvVars, report: Report): readonly Uint8Array[] {
-  if (sent === undefined) return [];
-  const place = ["webhooks", "signing_secret"];
+function resolveSecrets(input: unknown, prefixes: Prefixes, env: EnvVars, report: Report): readonly Uint8Array[] {
+  if (input === undefined) return [];
+  const location = ["webhooks", "signing_secret"];
   const invalid = (loc: InputIssue["loc"]): [] => {
     report(loc, "invalid_signing_secret", "must be whsec_ and base64 of 24 to 64 bytes, or a list of such secrets");
     return [];
   };
-  const list: readonly unknown[] = Array.isArray(sent) ? Array.from(sent) : [sent];
-  if (list.length === 0) return invalid(place);
+  const list: readonly unknown[] = Array.isArray(input) ? Array.from(input) : [input];
+  if (list.length === 0) return invalid(location);
   return list.flatMap((secret, i) => {
-    const loc = Array.isArray(sent) ? [...place, i] : place;
+    const loc = Array.isArray(input) ? [...location, i] : location;
     if (typeof secret !== "string") return invalid(loc);
     const text = resolveTemplate(loc, secret, { prefixes, env, report });
-    return text === null ? [] : (secretBytes(trimmed(text)) ?? invalid(loc));
+    return text === null ? [] : (decodeSecret(trimEdges(text)) ?? invalid(loc));
   });
 }
 
@@ -221,13 +227,13 @@ export function resolveHeaders(headers: unknown, prefixes: Prefixes, env: EnvVar
     return [];
   }
   const names = new Set<string>();
-  return Object.entries(headers).flatMap(([name, given]): [string, string][] => {
+  return Object.entries(headers).flatMap(([name, headerValue]): [string, string][] => {
     const loc = [...HEADERS, TOKEN.test(name) ? name : JSON.stringify(name)];
-    const repeated = names.has(name.toLowerCase());
+    const isRepeated = names.has(name.toLowerCase());
     names.add(name.toLowerCase());
-    const usable = isUsableName(loc, name, repeated, report);
-    const value = resolveValue(loc, given, { prefixes, env, report });
-    return usable && value !== null ? [[name, value]] : [];
+    const isUsable = isUsableName(loc, name, isRepeated, report);
+    const value = resolveValue(loc, headerValue, { prefixes, env, report });
+    return isUsable && value !== null ? [[name, value]] : [];
   });
 }
 
@@ -253,8 +259,8 @@ function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variab
   const { report } = variables;
   let readable = true;
   let value = "";
-  let at = 0;
-  for (let start = text.indexOf("${{"); start >= 0; start = text.indexOf("${{", at)) {
+  let position = 0;
+  for (let start = text.indexOf("${{"); start >= 0; start = text.indexOf("${{", position)) {
     TEMPLATE.lastIndex = start;
     const match = TEMPLATE.exec(text);
     if (!match) {
@@ -262,13 +268,13 @@ function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variab
       return null;
     }
     const name = match[1] as string;
-    value += text.slice(at, start);
-    at = start + match[0].length;
+    value += text.slice(position, start);
+    position = start + match[0].length;
     const variable = readVariable(loc, name, variables);
     if (variable === null) readable = false;
     else value += variable;
   }
-  return readable ? value + text.slice(at) : null;
+  return readable ? value + text.slice(position) : null;
 }
 
 /** The value of a variable; null after a problem. */
@@ -286,12 +292,12 @@ function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, rep
 }
 
 /** Strips the white space that `fetch` would strip. */
-const trimmed = (value: string): string => value.replace(EDGES, "");
+const trimEdges = (value: string): string => value.replace(EDGES, "");
 
-function isUsableName(loc: InputIssue["loc"], name: string, repeated: boolean, report: Report): boolean {
+function isUsableName(loc: InputIssue["loc"], name: string, isRepeated: boolean, report: Report): boolean {
   if (!TOKEN.test(name)) report(loc, "invalid_header_name", "is not a valid HTTP header name");
   else if (RESERVED.test(name)) report(loc, "reserved_header", "is set by the service: remove it");
-  else if (repeated) report(loc, "duplicate_header", "is a duplicate; names ignore case");
+  else if (isRepeated) report(loc, "duplicate_header", "is a duplicate; names ignore case");
   else return true;
   return false;
 }
@@ -304,7 +310,7 @@ function resolveValue(loc: InputIssue["loc"], value: unknown, variables: Variabl
   if (typeof value !== "string") return invalid("must be a string");
   const resolved = resolveTemplate(loc, value, variables);
   if (resolved === null) return null;
-  const sent = trimmed(resolved);
-  if (VALUE.test(sent)) return sent;
+  const trimmedValue = trimEdges(resolved);
+  if (VALUE.test(trimmedValue)) return trimmedValue;
   return invalid("must not resolve to line breaks, control characters or characters above U+00FF");
 }

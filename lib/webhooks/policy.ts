@@ -36,7 +36,7 @@ export interface WebhookPolicy {
 }
 
 /** The reason why a URL is refused. */
-export type Reason =
+export type RefusalReason =
   | "empty"
   | "too_long"
   | "invalid_characters"
@@ -71,9 +71,9 @@ type Destination =
       readonly path: string;
     };
 
-export type Verdict =
+export type UrlVerdict =
   | { readonly verdict: "accept"; readonly reason: "ok"; readonly destination: Destination }
-  | { readonly verdict: "reject"; readonly reason: Reason }
+  | { readonly verdict: "reject"; readonly reason: RefusalReason }
   | { readonly verdict: "ignore"; readonly reason: "webhooks_disabled" };
 
 type AddressVerdict =
@@ -86,14 +86,14 @@ export const MAX_URL_LENGTH = 65_536;
 /** C0, space, DEL, C1, backslash and all white space, including characters that URL parsers strip silently. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern must match them
 const INVALID_CHARACTER = /[\u0000-\u0020\u007f-\u009f\\\p{White_Space}\ufeff]/u;
-const DOTTED = /^\d+\.\d+\.\d+\.\d+$/;
+const DOTTED_DECIMAL = /^\d+\.\d+\.\d+\.\d+$/;
 const PRIVATE_NAMES: readonly string[] = ["localhost", "local", "internal", "localdomain", "home.arpa"];
 
 /** The policy of options that `checkWebhooks` has validated. Invalid entries of `allowed_domains` match nothing. */
-export function policyOf(options: WebhookUrlOptions = {}, disabled = false): WebhookPolicy {
+export function createUrlPolicy(options: WebhookUrlOptions = {}, disabled = false): WebhookPolicy {
   return {
     disabled,
-    allowed_domains: (options.allowed_domains ?? []).map((entry) => normalisedDomain(entry) ?? ""),
+    allowed_domains: (options.allowed_domains ?? []).map((entry) => normalizeDomain(entry) ?? ""),
     require_https: options.require_https ?? false,
     allowed_ports: options.allowed_ports ?? null,
     disable_loopback: options.disable_loopback ?? false,
@@ -106,9 +106,9 @@ export function policyOf(options: WebhookUrlOptions = {}, disabled = false): Web
  * Decides whether a run may use this URL. Does no DNS lookup: `checkAddresses` checks the addresses before each attempt. The first
  * failed check gives the reason.
  */
-export function checkUrl(policy: WebhookPolicy, raw: string): Verdict {
+export function checkUrl(policy: WebhookPolicy, raw: string): UrlVerdict {
   if (policy.disabled) return { verdict: "ignore", reason: "webhooks_disabled" };
-  const destination = destinationOf(policy, raw);
+  const destination = parseDestination(policy, raw);
   if (typeof destination === "string") return { verdict: "reject", reason: destination };
   return { verdict: "accept", reason: "ok", destination };
 }
@@ -126,57 +126,57 @@ export function checkAddresses(policy: WebhookPolicy, addresses: readonly string
 }
 
 /** The host's address without brackets, if the host is an address; null for a name, which needs a lookup. */
-export function literalAddress(host: string): string | null {
+export function findLiteralAddress(host: string): string | null {
   if (host.startsWith("[")) return host.slice(1, -1);
-  return DOTTED.test(host) ? host : null;
+  return DOTTED_DECIMAL.test(host) ? host : null;
 }
 
 /**
  * Normalises an entry of `allowed_domains`: lower case, IDNA, without one trailing dot; IPv6 in brackets. Null when it is neither a
  * host nor `*.` and a name.
  */
-export function normalisedDomain(entry: string): string | null {
-  const wildcard = entry.startsWith("*.");
-  const text = wildcard ? entry.slice(2) : entry;
-  const bare = !text.startsWith("[") && text.split(":").length > 2;
-  if (INVALID_CHARACTER.test(text) || (bare ? /[^0-9a-f:.]/i : /[@%/?#*]|:(?![^[]*\]$)/).test(text)) return null;
-  const url = parsed(`http://${bare ? `[${text}]` : text}/`);
+export function normalizeDomain(entry: string): string | null {
+  const isWildcard = entry.startsWith("*.");
+  const text = isWildcard ? entry.slice(2) : entry;
+  const isBareIpv6 = !text.startsWith("[") && text.split(":").length > 2;
+  if (INVALID_CHARACTER.test(text) || (isBareIpv6 ? /[^0-9a-f:.]/i : /[@%/?#*]|:(?![^[]*\]$)/).test(text)) return null;
+  const url = parseUrl(`http://${isBareIpv6 ? `[${text}]` : text}/`);
   if (!url) return null;
-  const host = hostOf(url);
+  const host = readHost(url);
   if (host.includes("*") || !hasValidLabels(host)) return null;
-  if (wildcard) return literalAddress(host) === null ? `*.${host}` : null;
-  return DOTTED.test(host) && host !== text.replace(/\.$/, "") ? null : host;
+  if (isWildcard) return findLiteralAddress(host) === null ? `*.${host}` : null;
+  return DOTTED_DECIMAL.test(host) && host !== text.replace(/\.$/, "") ? null : host;
 }
 
-function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason {
+function parseDestination(policy: WebhookPolicy, raw: string): Destination | RefusalReason {
   if (raw === "") return "empty";
   if (isLongerThan(raw, policy.max_url_length)) return "too_long";
   if (INVALID_CHARACTER.test(raw)) return "invalid_characters";
   if (raw.startsWith("//")) return "scheme_relative";
   if (raw.startsWith("/")) {
-    return policy.disable_loopback ? "loopback_disabled" : { kind: "loopback", path: withoutFragment(raw) };
+    return policy.disable_loopback ? "loopback_disabled" : { kind: "loopback", path: omitFragment(raw) };
   }
-  return absoluteDestination(policy, raw);
+  return parseAbsoluteDestination(policy, raw);
 }
 
-function absoluteDestination(policy: WebhookPolicy, raw: string): Destination | Reason {
+function parseAbsoluteDestination(policy: WebhookPolicy, raw: string): Destination | RefusalReason {
   const origin = readOrigin(raw);
   if (typeof origin === "string") return origin;
   const { scheme, authority } = origin;
-  const url = parsed(raw);
+  const url = parseUrl(raw);
   if (!url) return "unparseable";
   if (policy.require_https && scheme !== "https") return "https_required";
-  const host = hostOf(url);
+  const host = readHost(url);
   const port = url.port === "" ? DEFAULT_PORT[scheme] : Number(url.port);
   return (
-    hostProblem(policy, host, authority) ??
-    (isAllowedPort(policy, scheme, port) ? { kind: "absolute", scheme, host, port, href: hrefOf(url, host) } : null) ??
+    findHostProblem(policy, host, authority) ??
+    (isAllowedPort(policy, scheme, port) ? { kind: "absolute", scheme, host, port, href: toHref(url, host) } : null) ??
     "port_not_allowed"
   );
 }
 
 /** Reads the scheme and the authority of a URL from its text, or returns why it is refused. */
-function readOrigin(raw: string): { readonly scheme: "http" | "https"; readonly authority: string } | Reason {
+function readOrigin(raw: string): { readonly scheme: "http" | "https"; readonly authority: string } | RefusalReason {
   const colon = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(raw)?.[0];
   if (colon === undefined) return "not_absolute";
   const scheme = colon.slice(0, -1).toLowerCase();
@@ -191,19 +191,19 @@ function readOrigin(raw: string): { readonly scheme: "http" | "https"; readonly 
 
 const DEFAULT_PORT = { http: 80, https: 443 };
 
-function hostProblem(policy: WebhookPolicy, host: string, authority: string): Reason | null {
+function findHostProblem(policy: WebhookPolicy, host: string, authority: string): RefusalReason | null {
   if (!hasValidLabels(host)) return "invalid_host";
   // URL parsers read 0x7f.1, 017700000001 and full-width digits as addresses; other software does not.
-  if (DOTTED.test(host) && authority.replace(/:\d*$/, "") !== host) return "non_canonical_ip";
+  if (DOTTED_DECIMAL.test(host) && authority.replace(/:\d*$/, "") !== host) return "non_canonical_ip";
   if (!isAllowedDomain(policy, host)) return "domain_not_allowed";
   if (policy.allow_private_network) return null;
-  const address = literalAddress(host);
+  const address = findLiteralAddress(host);
   if (address !== null) return isPublicAddress(address) ? null : "ip_not_public";
   return isPublicName(host) ? null : "host_not_public";
 }
 
 /** Null when the parser refuses the text. */
-function parsed(text: string): URL | null {
+function parseUrl(text: string): URL | null {
   try {
     const url = new URL(text);
     // Node does not validate xn-- labels of an ASCII host. A soft hyphen, which IDNA drops, forces the validation.
@@ -215,15 +215,15 @@ function parsed(text: string): URL | null {
   }
 }
 
-const hostOf = (url: URL): string => url.hostname.replace(/\.$/, "");
+const readHost = (url: URL): string => url.hostname.replace(/\.$/, "");
 
 /** Sends to the host that was checked, without its trailing dot. */
-function hrefOf(url: URL, host: string): string {
+function toHref(url: URL, host: string): string {
   if (url.hostname !== host) url.hostname = host;
-  return withoutFragment(url.href);
+  return omitFragment(url.href);
 }
 
-const withoutFragment = (text: string): string => {
+const omitFragment = (text: string): string => {
   const hash = text.indexOf("#");
   return hash < 0 ? text : text.slice(0, hash);
 };
@@ -243,7 +243,7 @@ const isAllowedPort = ({ allowed_ports }: WebhookPolicy, scheme: "http" | "https
   port !== 0 && (allowed_ports ? allowed_ports.includes(port) : port === DEFAULT_PORT[scheme]);
 
 /** The URL for logs and responses: with `?…` for its query, which can contain a secret of the receiver. */
-export function shownUrl(url: string): string {
+export function redactUrl(url: string): string {
   const end = url.search(/[?#]/);
   return end < 0 ? url : `${url.slice(0, end)}${url[end] === "?" ? "?…" : ""}`;
 }

@@ -19,20 +19,20 @@ export interface Pushes {
   /** No effect if there is none. Errors: not_found (the task). */
   removePush(push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void>;
   /** Tells them that a task was cancelled while it waited for an answer. */
-  tellCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
+  notifyCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
 }
 
 /** Checks the URL. Errors: invalid. */
-export function newPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
+export function createPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
   const verdict = checkUrl(policy, push.url);
-  if (verdict.verdict !== "accept") throw refusedUrl(verdict.verdict === "reject" ? verdict.reason : "disabled");
+  if (verdict.verdict !== "accept") throw refusedUrlError(verdict.verdict === "reject" ? verdict.reason : "disabled");
   const { destination } = verdict;
-  if (destination.kind === "loopback") throw refusedUrl("not_absolute");
+  if (destination.kind === "loopback") throw refusedUrlError("not_absolute");
   return { ...push, push_id: environment.uuid(), host: `${destination.host}:${destination.port}` };
 }
 
 /** The error for a URL that is not allowed. */
-export const refusedUrl = (reason: string): ServiceError =>
+export const refusedUrlError = (reason: string): ServiceError =>
   new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
 
 interface PushOptions {
@@ -50,13 +50,13 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
 
   return {
     async setPush(scope: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
-      const row: PushRow = { ...newPush(policy, environment, push), ...push, last_run, thread_id };
+      const row: PushRow = { ...createPush(policy, environment, push), ...push, last_run, thread_id };
       if (await storage.setPush(scope, row, environment.now())) return;
       await requireTask(scope, row.task_id);
-      const others = (await storage.listPushes(scope, row.task_id)).filter(
-        (other) => other.config_id !== row.config_id,
+      const otherPushes = (await storage.listPushes(scope, row.task_id)).filter(
+        (stored) => stored.config_id !== row.config_id,
       );
-      if (others.length >= MAX_PUSHES) {
+      if (otherPushes.length >= MAX_PUSHES) {
         throw new ServiceError("invalid", `The task has ${MAX_PUSHES} push configurations already: delete one first`);
       }
       throw new ServiceError("conflict", "The newest run of the task was deleted: read the task and try again");
@@ -67,7 +67,7 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
       await requireTask(scope, push.task_id);
       await storage.removePush(scope, push);
     },
-    tellCancelled: (scope: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
+    notifyCancelled: (scope: Scope, task: Pick<PushRow, "thread_id" | "task_id">): Promise<void> =>
       storage.notifyCancelled(scope, task, environment.now()),
   };
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { DeliveryAttempt, DeliveryRow } from "../../lib/storage/mod.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
-import type { Resolve } from "../../lib/webhooks/send.ts";
+import type { Resolve } from "../../lib/webhooks/system-transport.ts";
 import { until } from "../support/until.ts";
 import { type Answer, expectStatus } from "./expect.ts";
 import { type Host, type HostOptions, startHost } from "./host.ts";

@@ -150,7 +150,7 @@ async function startData({ accounts, readable, traces }: Data, sealed: boolean):
   const { now, timer } = testClock(last + 7 * 86_400_000);
   const host = await startHost({ accounts, readable, environment: { now, timer } });
   for (let at = 0; at < traces.length; at += 100) await host.test.addTraces(traces.slice(at, at + 100));
-  if (sealed) await host.test.service.usage.seal();
+  if (sealed) await host.test.service.usage.sealHours();
   return host;
 }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { ConfigError } from "../../lib/errors.ts";
 import { type ServiceOptions, serviceInternals } from "../../lib/service.ts";
-import { checkWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
+import { validateWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { checkUrl } from "../../lib/webhooks/policy.ts";
 import { type Case, casesOf, type Fields, fields, isFields, number, text, Unknown } from "./case.ts";
 import { createRun, deliver, outbox, PUBLIC, type Sent } from "./deliveries.ts";
@@ -43,7 +43,7 @@ function optionsOf({ disable_webhooks, ...url }: Fields): { readonly url: Fields
 }
 
 function settingsOf(webhooks: Fields, disable_webhooks?: unknown, env: Fields = {}): WebhookSettings {
-  const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, env as Readonly<Record<string, string>>);
+  const { settings, problems } = validateWebhooks(webhooks, disable_webhooks, env as Readonly<Record<string, string>>);
   if (!settings) throw new Error(problems.map(({ loc, msg, type }) => `${loc.join(".")}: ${msg} (${type})`).join("; "));
   return settings;
 }

@@ -119,7 +119,7 @@ describe("the rules on imports", () => {
       "lib/engine/worker.ts": 'import { readFileSync } from "node:fs";\nexport const read = readFileSync;\n',
       "lib/engine/reader.ts": 'import * as v from "valibot";\nexport const schema = v.string();\n',
       "lib/runs/mod.ts": 'export { handler } from "../http/handler.ts";\n',
-      "lib/threads/change.ts": 'export const later = import("../runs/mod.ts");\n',
+      "lib/threads/state-changes.ts": 'export const later = import("../runs/mod.ts");\n',
       "lib/assistants/mod.ts": 'import type { read } from "../engine/worker.ts";\nexport type Read = typeof read;\n',
       "lib/functions/call.ts": 'export * from "../assistants/mod.ts";\n',
       "lib/storage/gone.ts": 'import "../elsewhere/mod.ts";\n',
@@ -135,7 +135,7 @@ describe("the rules on imports", () => {
     assert.deepEqual(broken, [
       "layer-of-assistants: lib/assistants/mod.ts",
       "layer-of-runs: lib/runs/mod.ts",
-      "layer-of-threads: lib/threads/change.ts",
+      "layer-of-threads: lib/threads/state-changes.ts",
       "lib: lib/engine/reader.ts",
       "lib: lib/engine/worker.ts",
       "lib: lib/storage/gone.ts",

@@ -13,7 +13,7 @@ import { createHandler } from "../../lib/http/handler.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
-import type { OutboundRequest } from "../../lib/webhooks/send.ts";
+import type { OutboundRequest } from "../../lib/webhooks/system-transport.ts";
 import { temporaryFolder } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 

@@ -35,21 +35,21 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "a delivery is done before its answer is there",
-    file: "lib/webhooks/recorder.ts",
-    find: "    const outcome = await attempt(row, at, controller);\n",
-    replace: `    const early = { delivery_id: row.delivery_id, number: row.attempts, at, status: 200, error: null, duration_ms: 0, address: null };
+    file: "lib/webhooks/claimed-delivery.ts",
+    find: "    const result = await attempt(row, attemptedAt, controller);\n",
+    replace: `    const early = { delivery_id: row.delivery_id, number: row.attempts, at: attemptedAt, status: 200, error: null, duration_ms: 0, address: null };
     await storage.finishDelivery(scope, token, early, { state: "delivered" });
-    const outcome = await attempt(row, at, controller);\n`,
+    const result = await attempt(row, attemptedAt, controller);\n`,
   },
   {
     name: "a redirect is a delivery",
-    file: "lib/webhooks/attempt.ts",
+    file: "lib/webhooks/delivery-attempt.ts",
     find: "if (status >= 200 && status <= 299)",
     replace: "if (status >= 200 && status <= 399)",
   },
   {
     name: "a delivery is tried once less than its schedule says",
-    file: "lib/webhooks/recorder.ts",
+    file: "lib/webhooks/claimed-delivery.ts",
     find: "settings.schedule_ms[row.series_attempts - 1]",
     replace: "settings.schedule_ms[row.series_attempts]",
   },
@@ -107,8 +107,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "an hour is summed before it is over",
     file: "lib/usage/mod.ts",
-    find: "Math.floor((environment.now() - MARGIN) / HOUR) * HOUR",
-    replace: "Math.floor((environment.now() - MARGIN) / HOUR) * HOUR + HOUR",
+    find: "Math.floor((environment.now() - LATE_COMMIT_GRACE_MS) / HOUR_MS) * HOUR_MS",
+    replace: "Math.floor((environment.now() - LATE_COMMIT_GRACE_MS) / HOUR_MS) * HOUR_MS + HOUR_MS",
     equivalent: "a trace of an hour that is summed is added there",
   },
   {

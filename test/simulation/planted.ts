@@ -284,8 +284,8 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "who waits for a cancelled run is answered at once",
-    file: "lib/runs/stops.ts",
-    find: "if (wait) await Promise.all(runs.map(whenEnded));",
+    file: "lib/runs/run-stopper.ts",
+    find: "if (wait) await Promise.all(runs.map(waitUntilEnded));",
     replace: "",
   },
   {

@@ -1,5 +1,5 @@
 /** Runs one seed. */
-import { loadSchedules } from "../../lib/crons/schedules.ts";
+import { loadSchedules } from "../../lib/crons/lazy-schedule.ts";
 // Loaded late otherwise: in real time, which a replay of the seed has not.
 import "../../lib/crons/mod.ts";
 import "../../lib/feedback/mod.ts";
@@ -7,7 +7,7 @@ import "../../lib/functions/execute.ts";
 import "../../lib/functions/open-call.ts";
 import "../../lib/steps/journal.ts";
 import "../../lib/steps/mod.ts";
-import { loadRecorder } from "../../lib/webhooks/deliver.ts";
+import { loadClaimedDelivery } from "../../lib/webhooks/sender.ts";
 import { Database } from "./database.ts";
 import { planOf } from "./plan.ts";
 import { makeSteady } from "./steady.ts";
@@ -33,7 +33,7 @@ export async function simulate(seed: number, options: SimulateOptions = {}): Pro
   open ??= Database.open();
   const database = await open;
   // Loading takes real ticks of the event loop, which no seed decides.
-  await Promise.all([loadSchedules(), loadRecorder()]);
+  await Promise.all([loadSchedules(), loadClaimedDelivery()]);
   database.clear();
   const plan = planOf(seed, options.without, options.halve, options.skew_ms);
   const world = new World(plan, database, options.trace ?? 200, options.ignore ?? null);

@@ -2,8 +2,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { SendError } from "../../lib/webhooks/exchange.ts";
-import { secretBytes, type WebhookOptions, type WebhookTransport } from "../../lib/webhooks/options.ts";
+import { SendError } from "../../lib/webhooks/http-client.ts";
+import { decodeSecret, type WebhookOptions, type WebhookTransport } from "../../lib/webhooks/options.ts";
 
 /** One received attempt of a delivery. */
 export interface CaughtWebhook {
@@ -244,7 +244,7 @@ async function openPort(
 function keysOf(secrets: readonly string[]): Promise<CryptoKey[]> {
   return Promise.all(
     secrets.map((secret) => {
-      const bytes = secretBytes(secret);
+      const bytes = decodeSecret(secret);
       if (!bytes) throw new TypeError("secret: must be whsec_ and base64 of 24 to 64 bytes");
       return crypto.subtle.importKey("raw", new Uint8Array(bytes), { name: "HMAC", hash: "SHA-256" }, false, [
         "verify",

@@ -191,7 +191,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     response: "DrawnGraph",
     async handle(context) {
       const { xray } = context.query();
-      return jsonResponse(await context.resources.assistants.drawn(readAssistantId(context), xray));
+      return jsonResponse(await context.resources.assistants.graph(readAssistantId(context), xray));
     },
   }),
   route("get", "/assistants/:assistant_id/schemas", {

@@ -1,6 +1,6 @@
 /** Crons: requests and routes. */
 import * as v from "valibot";
-import { CRON_RUN_OPTIONS, type CronRun } from "../../crons/cron-run.ts";
+import { CRON_RUN_OPTIONS, type CronRunOptions } from "../../crons/cron-run.ts";
 import type { CronCreate, CronPatch, CronSearch } from "../../crons/mod.ts";
 import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import * as parse from "../parse.ts";
@@ -27,7 +27,7 @@ const CRON_FIELDS = [
 
 /** The options of its runs, validated as by the routes that create runs. */
 const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
-  keyof CronRun,
+  keyof CronRunOptions,
   v.GenericSchema
 >;
 

@@ -1,6 +1,6 @@
 /** The bodies of requests about feedback: their schemas, and what the service gets of them. */
 import * as v from "valibot";
-import { keyProblem } from "../../feedback/links.ts";
+import { findKeyProblem } from "../../feedback/links.ts";
 import type { FeedbackCreate, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
@@ -25,8 +25,8 @@ const finite = <Value>(): v.CheckAction<Value, string> => v.check<Value, string>
 /** The key of a record or a link. */
 const key: v.GenericSchema<string> = v.pipe(
   v.custom<string>(
-    (sent) => keyProblem(sent) === null,
-    ({ input }) => encodeFinding("value_error", keyProblem(input) ?? ""),
+    (sent) => findKeyProblem(sent) === null,
+    ({ input }) => encodeFinding("value_error", findKeyProblem(input) ?? ""),
   ),
   v.metadata({ type: "string", minLength: 1, maxLength: 255 }),
 );

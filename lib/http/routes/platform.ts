@@ -2,7 +2,7 @@
 import { formatRfc3339, parseRfc3339 } from "../../rfc3339.ts";
 import { type Service, VERSION } from "../../service.ts";
 import type { Page, UsageGroup } from "../../storage/mod.ts";
-import { strideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/report.ts";
+import { toStrideMs, type UsageRecord, type UsageReport, type UsageRequest } from "../../usage/report.ts";
 import { type ReportFinding, readPage, validateWith } from "../findings.ts";
 import { UUID } from "../parse.ts";
 import { jsonResponse } from "../respond.ts";
@@ -191,7 +191,7 @@ const SPENT = [
 
 /** The same as a CSV file. It always has all columns of groupings; those of other groupings are empty. */
 export function createUsageCsvResponse({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
-  const width = strideMs(stride);
+  const width = toStrideMs(stride);
   const spent = request.tokens ? SPENT : [];
   const titles = [...COLUMNS.map(([title]) => title), "Traces", ...spent.map(([title]) => title)];
   const head = formatCsvRow(["Time Bucket Start", "Time Bucket End", ...titles], quotes);

@@ -4,7 +4,7 @@ import type { AccessLevel } from "../../auth/principal.ts";
 import { invalidFieldError } from "../../errors.ts";
 import type { Json } from "../../json.ts";
 import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
-import type { CancelTarget } from "../../runs/stops.ts";
+import type { CancelTarget } from "../../runs/run-stopper.ts";
 import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
 import { isScriptRequest } from "../access.ts";

@@ -1,16 +1,16 @@
-/** The store: requests and routes. The limits of items are in lib/store/bounds.ts. */
+/** The store: requests and routes. The limits of items are in lib/store/validation.ts. */
 import * as v from "valibot";
 import { invalidFieldError, ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
 import {
-  checkHome,
-  checkIndex,
-  checkKey,
-  checkLabels,
-  checkTtl,
-  checkValue,
-  conditionsOf,
-} from "../../store/bounds.ts";
+  parseFilter,
+  parseIndex,
+  parseItemValue,
+  parseTtlMinutes,
+  validateKey,
+  validateLabels,
+  validateWritableNamespace,
+} from "../../store/validation.ts";
 import * as parse from "../parse.ts";
 import { jsonResponse, noContentResponse } from "../respond.ts";
 import { createRouteGroup, type RequestContext, type Route } from "../route.ts";
@@ -104,15 +104,15 @@ const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespa
 function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
   if (namespace === undefined) throw noNamespace();
-  checkTtl(ttl);
-  const fields = checkIndex(index);
+  parseTtlMinutes(ttl);
+  const fields = parseIndex(index);
   const item = {
-    namespace: checkHome(namespace),
-    key: checkKey(key),
+    namespace: validateWritableNamespace(namespace),
+    key: validateKey(key),
     value,
     ...(fields === undefined ? {} : { index: fields }),
   };
-  checkValue(value);
+  parseItemValue(value);
   if (ttl !== undefined) return { ...item, ttl };
   return hasNullTtl(bytes) ? { ...item, ttl: null } : item;
 }
@@ -129,12 +129,12 @@ function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
   if (key === undefined) throw invalidFieldError("key", "is required");
-  const namespace = checkLabels(
+  const namespace = validateLabels(
     "namespace",
     sent.flatMap((text) => parse.parseJsonList(text) ?? text.split(".")),
     1,
   );
-  return { namespace, key: checkKey(key), ...parse.readQuery(query, readQueryFlag) };
+  return { namespace, key: validateKey(key), ...parse.readQuery(query, readQueryFlag) };
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */
@@ -145,20 +145,20 @@ function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
     return { namespace, key };
   }
   const { namespace, key } = parse.readObject(bytes, itemAddress, context);
-  return { namespace: checkLabels("namespace", namespace, 1), key: checkKey(key) };
+  return { namespace: validateLabels("namespace", namespace, 1), key: validateKey(key) };
 }
 
 function readItemSearch(bytes: Uint8Array, context: BodyContext): ItemSearch {
   const search = parse.readObject(bytes, itemSearch, context);
-  checkLabels("namespace_prefix", search.namespace_prefix, 0);
-  conditionsOf(search.filter);
+  validateLabels("namespace_prefix", search.namespace_prefix, 0);
+  parseFilter(search.filter);
   return search;
 }
 
 function readNamespaceSearch(bytes: Uint8Array, context: BodyContext): NamespaceSearch {
   const search = parse.readObject(bytes, namespaceSearch, context);
-  checkLabels("prefix", search.prefix ?? [], 0);
-  checkLabels("suffix", search.suffix ?? [], 0);
+  validateLabels("prefix", search.prefix ?? [], 0);
+  validateLabels("suffix", search.suffix ?? [], 0);
   return search;
 }
 

@@ -108,7 +108,7 @@ describe("a function that makes a graph", () => {
     assert.deepEqual(await names(kit, thread_id), at("ask"));
     const copy = await threads.copy(thread_id);
     assert.deepEqual(await names(kit, copy.thread_id), at("ask"));
-    const drawn = await assistants.drawn(assistant_id);
+    const drawn = await assistants.graph(assistant_id);
     assert.ok(drawn.nodes.some(({ id }) => id === "ask"));
     seen.length = 0;
     await assistants.schemas(assistant_id);

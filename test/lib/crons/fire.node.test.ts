@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import type { AssistantDirectory } from "../../../lib/assistants/mod.ts";
+import type { InternalAssistants } from "../../../lib/assistants/mod.ts";
 import { type CronLoop, createCronLoop } from "../../../lib/crons/loop.ts";
 import type { Environment } from "../../../lib/environment.ts";
 import type { JsonObject } from "../../../lib/mod.ts";
@@ -137,9 +137,9 @@ class World {
           };
           return plan;
         },
-        started: () => {},
+        startStored: () => {},
       },
-      assistants: {} as AssistantDirectory,
+      assistants: {} as InternalAssistants,
       enabled: true,
       misfire_grace_ms: GRACE_MS,
       max_failures: null,

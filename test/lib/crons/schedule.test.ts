@@ -1,7 +1,7 @@
 /** The days on which clocks change, and what is no schedule. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { checkTiming, nextTick, ticksUntil } from "../../../lib/crons/schedule.ts";
+import { fireTimesUntil, nextFireTime, validateTiming } from "../../../lib/crons/schedule.ts";
 
 const NEW_YORK = "America/New_York";
 
@@ -75,10 +75,10 @@ const timing = (schedule: string, timezone: string | null = null, end_time: numb
 describe("schedules", () => {
   for (const [schedule, zone, from, ticks] of TABLE) {
     it(`${schedule} in ${zone} from ${from}`, () => {
-      checkTiming(timing(schedule, zone));
+      validateTiming(timing(schedule, zone));
       let at = Date.parse(from);
       for (const tick of ticks) {
-        at = nextTick(timing(schedule, zone), at) ?? 0;
+        at = nextFireTime(timing(schedule, zone), at) ?? 0;
         assert.equal(new Date(at).toISOString(), new Date(tick).toISOString());
       }
     });
@@ -86,25 +86,28 @@ describe("schedules", () => {
 
   for (const [schedule, zone, field] of WRONG) {
     it(`"${schedule}" in ${zone} is refused`, () => {
-      assert.throws(() => checkTiming(timing(schedule, zone)), { code: "invalid", message: new RegExp(`^${field}: `) });
+      assert.throws(() => validateTiming(timing(schedule, zone)), {
+        code: "invalid",
+        message: new RegExp(`^${field}: `),
+      });
     });
   }
 
   it("have no tick at their end or after it", () => {
     const noon = Date.parse("2026-11-20T12:00Z");
     const before = noon - 3_600_000;
-    assert.equal(nextTick(timing("0 12 * * *", null, noon + 1), before), noon);
-    assert.equal(nextTick(timing("0 12 * * *", null, noon), before), null);
-    assert.equal(nextTick(timing("0 12 * * *", null, noon - 1), before), null);
+    assert.equal(nextFireTime(timing("0 12 * * *", null, noon + 1), before), noon);
+    assert.equal(nextFireTime(timing("0 12 * * *", null, noon), before), null);
+    assert.equal(nextFireTime(timing("0 12 * * *", null, noon - 1), before), null);
   });
 
   it("list the ticks of a time, so many at most", () => {
     const first = Date.parse("2026-11-20T12:00Z");
     const minutes = (count: number): number[] => Array.from({ length: count }, (_, i) => first + i * 60_000);
-    assert.deepEqual(ticksUntil(timing("* * * * *"), first, first + 179_999, 10), minutes(3));
-    assert.deepEqual(ticksUntil(timing("* * * * *"), first, first + 180_000, 10), minutes(4));
-    assert.deepEqual(ticksUntil(timing("* * * * *"), first, first + 180_000, 2), minutes(2));
-    assert.deepEqual(ticksUntil(timing("* * * * *", null, first + 60_000), first, first + 180_000, 9), minutes(1));
-    assert.deepEqual(ticksUntil(timing("* * * * *"), first, first - 1, 9), []);
+    assert.deepEqual(fireTimesUntil(timing("* * * * *"), first, first + 179_999, 10), minutes(3));
+    assert.deepEqual(fireTimesUntil(timing("* * * * *"), first, first + 180_000, 10), minutes(4));
+    assert.deepEqual(fireTimesUntil(timing("* * * * *"), first, first + 180_000, 2), minutes(2));
+    assert.deepEqual(fireTimesUntil(timing("* * * * *", null, first + 60_000), first, first + 180_000, 9), minutes(1));
+    assert.deepEqual(fireTimesUntil(timing("* * * * *"), first, first - 1, 9), []);
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { statsOf } from "../../../lib/runs/stats.ts";
+import { computeRunStats } from "../../../lib/runs/stats.ts";
 import type { RunTimes } from "../../../lib/storage/mod.ts";
 
 const MINUTE = 60_000;
@@ -15,12 +15,12 @@ const run = (
   status: RunTimes["status"] = "success",
 ): RunTimes => ({ status, created_at, started_at, ended_at });
 
-const minutesOf = (...times: RunTimes[]) => statsOf(NONE, times, true, NOW).minutes;
+const minutesOf = (...times: RunTimes[]) => computeRunStats(NONE, times, true, NOW).minutes;
 const queuedIn = (...times: RunTimes[]): number[] => minutesOf(...times).map(({ queued }) => queued);
 
 describe("the figures of the last hour", () => {
   it("cover 60 minutes, the last of which is not over", () => {
-    const { since, until, minutes } = statsOf(NONE, [], true, NOW);
+    const { since, until, minutes } = computeRunStats(NONE, [], true, NOW);
     assert.deepEqual([since, until], ["1970-01-01T00:41:00.000Z", "1970-01-01T01:40:30.000Z"]);
     assert.deepEqual(
       [minutes.length, minutes[0]?.minute, minutes[59]?.minute],

@@ -6,8 +6,8 @@ import { serviceInternals } from "../../../lib/service.ts";
 import { type ItemCondition, matchesConditions } from "../../../lib/storage/items.ts";
 import type { RetentionLimits } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
-import { conditionsOf } from "../../../lib/store/bounds.ts";
 import { createStore, type Store } from "../../../lib/store/mod.ts";
+import { parseFilter } from "../../../lib/store/validation.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../../suite/kit.ts";
 import { faulty } from "../../support/faulty.ts";
 
@@ -127,7 +127,7 @@ describe("the store's bounds", () => {
 
 describe("filters of the store", () => {
   it("are read into conditions", () => {
-    assert.deepEqual(conditionsOf({ a: 1, b: { c: 1 }, d: { $gt: 1, $lte: "5" }, e: { $eq: null, $ne: [1] }, f: {} }), [
+    assert.deepEqual(parseFilter({ a: 1, b: { c: 1 }, d: { $gt: 1, $lte: "5" }, e: { $eq: null, $ne: [1] }, f: {} }), [
       ["a", "eq", 1],
       ["b", "eq", { c: 1 }],
       ["d", "gt", 1],
@@ -136,7 +136,7 @@ describe("filters of the store", () => {
       ["e", "ne", [1]],
       ["f", "eq", {}],
     ]);
-    assert.deepEqual([conditionsOf(undefined), conditionsOf(null), conditionsOf({})], [[], [], []]);
+    assert.deepEqual([parseFilter(undefined), parseFilter(null), parseFilter({})], [[], [], []]);
   });
 
   it("are refused where an operator is unknown or out of place", () => {
@@ -160,7 +160,7 @@ describe("filters of the store", () => {
     ];
     for (const [filter, message] of wrong) {
       assert.throws(
-        () => conditionsOf(filter),
+        () => parseFilter(filter),
         (error: ServiceError) => error.code === "invalid" && message.test(error.message),
         JSON.stringify(filter),
       );

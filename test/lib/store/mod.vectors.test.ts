@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ServiceError, type StoreIndex } from "../../../lib/mod.ts";
-import { textsAt } from "../../../lib/store/mod.ts";
+import { readTextsAtPath } from "../../../lib/store/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
 
 const open = (options: TestServiceOptions = {}): Promise<TestService> =>
@@ -146,6 +146,6 @@ describe("searching by meaning", () => {
       ["list[0]", [JSON.stringify({ t: "x" }, null, 2)]],
       ["$", [JSON.stringify(value, null, 2)]],
     ];
-    for (const [path, texts] of at) assert.deepEqual(textsAt(value, path), texts, path);
+    for (const [path, texts] of at) assert.deepEqual(readTextsAtPath(value, path), texts, path);
   });
 });

@@ -16,7 +16,7 @@ import {
   type ServiceOptions,
 } from "../../../lib/mod.ts";
 import type { Storage } from "../../../lib/storage/types.ts";
-import { extractor } from "../../../lib/threads/thread.ts";
+import { compileExtract } from "../../../lib/threads/thread.ts";
 import { type TestClock, type TestService, testClock, testIds, testService } from "../../suite/kit.ts";
 import { advanceUntil, clockedService } from "../../support/faulty.ts";
 import { userNamed } from "../../support/users.ts";
@@ -152,7 +152,7 @@ describe("paths", () => {
       config: { c: false },
       interrupts: {},
     };
-    const found = (path: string): Json | undefined => extractor({ path }).from(thread).path;
+    const found = (path: string): Json | undefined => compileExtract({ path }).extractFrom(thread).path;
     const cases: readonly (readonly [string, Json])[] = [
       ["values.a[0].b", 1],
       ["values.a[-1].b", null],

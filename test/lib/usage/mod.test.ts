@@ -76,9 +76,9 @@ describe("sealing", () => {
     const identity = { readNames: () => assert.fail("nothing is to be named") };
     const terms = { storage, identity, enabled: true, unreadable_workspaces: "refuse" } as const;
     const usage = createUsage({ ...terms, environment: { now: () => now } });
-    await usage.seal();
+    await usage.sealHours();
     now++;
-    await usage.seal();
+    await usage.sealHours();
     assert.deepEqual(
       calls,
       [9, 9, 9, 10, 10, 10].map((hour) => hour * HOUR),

@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { DeliveredRun, DeliveryRow } from "../../../lib/storage/mod.ts";
-import { payload } from "../../../lib/webhooks/attempt.ts";
+import { buildPayload } from "../../../lib/webhooks/delivery-attempt.ts";
 import type { Loopback } from "../../../lib/webhooks/options.ts";
-import { policyOf, type WebhookUrlOptions } from "../../../lib/webhooks/policy.ts";
+import { createUrlPolicy, type WebhookUrlOptions } from "../../../lib/webhooks/policy.ts";
 import { here } from "../../suite/storage/material.ts";
 import { PUBLIC, type Sent, until, world } from "./webhooks.harness.ts";
 
@@ -44,7 +44,7 @@ function aRow(run: Partial<DeliveredRun> = {}): DeliveryRow {
   };
 }
 
-const told = (run?: Partial<DeliveredRun>): JsonObject => JSON.parse(payload(aRow(run)));
+const told = (run?: Partial<DeliveredRun>): JsonObject => JSON.parse(buildPayload(aRow(run)));
 
 describe("the payload of a webhook", () => {
   it("is the run as it ended", () => {
@@ -72,7 +72,7 @@ describe("the payload of a webhook", () => {
   it("is the same at every attempt", () => {
     const row = aRow();
     const later = { ...row, attempts: 7, series_attempts: 3, due_at: at(50), state: "failed" as const };
-    assert.equal(payload(later), payload(row));
+    assert.equal(buildPayload(later), buildPayload(row));
   });
 
   it("says how a run has failed, and nothing of the kind for others", () => {
@@ -116,7 +116,7 @@ describe("the payload of a webhook", () => {
       "stream_mode": ["values"]
     }`);
     const stored = structuredClone(kwargs);
-    assert.doesNotMatch(payload(aRow({ kwargs })), /s3cret/);
+    assert.doesNotMatch(buildPayload(aRow({ kwargs })), /s3cret/);
     assert.deepEqual(told({ kwargs }).kwargs, {
       input: kwargs.input,
       config: {
@@ -164,7 +164,7 @@ describe("a delivery, by the cases of test/cases/webhook-urls.json", () => {
         },
       });
       await w.told("r1", url);
-      w.open({ policy: policyOf(options, disable_webhooks) });
+      w.open({ policy: createUrlPolicy(options, disable_webhooks) });
       if (verdict === "send") {
         await w.requests(1);
         assert.deepEqual(w.sent[0]?.addresses, connect_to);
@@ -235,7 +235,7 @@ describe("a relative webhook", () => {
     });
     await w.told("r1", url, 3);
     w.open({
-      policy: policyOf(options),
+      policy: createUrlPolicy(options),
       headers: [
         ["X-Static", "s"],
         ["x-webhook-depth", "0"],

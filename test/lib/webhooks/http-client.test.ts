@@ -6,8 +6,8 @@ import { type AddressInfo, createServer as createTcpServer, type Server, type So
 import { join, relative } from "node:path";
 import { describe, it } from "node:test";
 import { pathToFileURL } from "node:url";
-import { type OutboundRequest, type Send, SendError } from "../../../lib/webhooks/exchange.ts";
-import { systemTransport } from "../../../lib/webhooks/send.ts";
+import { type OutboundRequest, type Send, SendError } from "../../../lib/webhooks/http-client.ts";
+import { createSystemTransport } from "../../../lib/webhooks/system-transport.ts";
 import { root, start, temporaryFolder } from "../../support/programs.ts";
 
 const never = new AbortController().signal;
@@ -46,7 +46,7 @@ const receiving = (handler: RequestListener, hostname?: string): Promise<Receive
   on(createServer(handler), hostname);
 
 async function transport() {
-  const system = await systemTransport();
+  const system = await createSystemTransport();
   assert.ok(system);
   return system;
 }
@@ -128,7 +128,7 @@ describe("sending a webhook", () => {
     await using receiver = await receiving((_request, response) => void response.writeHead(201).end());
     using folder = temporaryFolder();
     const program = join(folder.path, "send.ts");
-    const source = pathToFileURL(join(root, "lib/webhooks/send.ts")).href;
+    const source = pathToFileURL(join(root, "lib/webhooks/system-transport.ts")).href;
     const request = JSON.stringify(aRequest(receiver.port));
     await writeFile(
       program,
@@ -191,7 +191,7 @@ describe("sending a webhook", () => {
     const url = `https://pinned.example:${mute.port}/`;
     const request = aRequest(mute.port, { url, connect_timeout_ms: 300 });
     assert.equal(await codeOf(send(request, ["127.0.0.1"], never)), "timeout");
-    const system = await systemTransport({
+    const system = await createSystemTransport({
       timer(ms, fn) {
         if (ms !== 777) return () => {};
         ticks.push(fn);

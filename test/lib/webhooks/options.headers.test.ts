@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { InputIssue } from "../../../lib/errors.ts";
-import { signature } from "../../../lib/webhooks/attempt.ts";
-import { checkWebhooks, type ResolvedHeaders, readPrefixes, resolveHeaders } from "../../../lib/webhooks/options.ts";
+import { signPayload } from "../../../lib/webhooks/delivery-attempt.ts";
+import { type ResolvedHeaders, readPrefixes, resolveHeaders, validateWebhooks } from "../../../lib/webhooks/options.ts";
 
 type Environment = Readonly<Record<string, string>>;
 const env: Environment = { SERVICE_WEBHOOK_A: "one", SERVICE_WEBHOOK_B: "two", SERVICE_WEBHOOK_EMPTY: "", SECRET: "s" };
@@ -215,7 +215,7 @@ describe("resolveHeaders", () => {
       "X-B": "${{ env.OTHER }}",
       "X-C": "${{ env.SERVICE_WEBHOOK_A }}${{",
     };
-    const { problems } = checkWebhooks({ headers, signing_secret: "${{ env.SERVICE_WEBHOOK_B }}" }, undefined, loud);
+    const { problems } = validateWebhooks({ headers, signing_secret: "${{ env.SERVICE_WEBHOOK_B }}" }, undefined, loud);
     assert.equal(problems.length, 4);
     assert.ok(!JSON.stringify(problems).includes("hunter2"));
   });
@@ -227,22 +227,22 @@ describe("signature", () => {
   const expected = "v1,RWSLsXx5av+KelFWsHY2tUCIDC3LN/6+H3S44blerYw=";
 
   it("equals that of other implementations", async () => {
-    assert.equal(await signature(secrets.slice(0, 1), id, 1_795_176_000, body), expected);
+    assert.equal(await signPayload(secrets.slice(0, 1), id, 1_795_176_000, body), expected);
   });
 
   it("signs with each secret, in order", async () => {
-    const [first, second, ...rest] = (await signature(secrets, id, 1_795_176_000, body)).split(" ");
+    const [first, second, ...rest] = (await signPayload(secrets, id, 1_795_176_000, body)).split(" ");
     assert.equal(first, expected);
     assert.match(`${second}`, /^v1,[A-Za-z0-9+/]{43}=$/);
     assert.notEqual(second, expected);
     assert.deepEqual(rest, []);
-    assert.equal(await signature([], id, 1_795_176_000, body), "");
+    assert.equal(await signPayload([], id, 1_795_176_000, body), "");
   });
 
   it("covers id, time and every byte of the body", async () => {
     const one = secrets.slice(0, 1);
-    const others = [signature(one, `${id}x`, 1_795_176_000, body), signature(one, id, 1_795_176_001, body)];
-    for (const other of await Promise.all([...others, signature(one, id, 1_795_176_000, `${body}ü`)]))
+    const others = [signPayload(one, `${id}x`, 1_795_176_000, body), signPayload(one, id, 1_795_176_001, body)];
+    for (const other of await Promise.all([...others, signPayload(one, id, 1_795_176_000, `${body}ü`)]))
       assert.notEqual(other, expected);
   });
 });

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
-  checkWebhooks,
   DELIVERY_DEFAULTS,
+  validateWebhooks,
   type WebhookOptions,
   type WebhookSettings,
 } from "../../../lib/webhooks/options.ts";
@@ -17,14 +17,14 @@ const secretOf = (bytes: number): string => `whsec_${btoa("k".repeat(bytes))}`;
 
 /** Place and type of every problem. */
 function wrong(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): string[] {
-  const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, variables);
+  const { settings, problems } = validateWebhooks(webhooks, disable_webhooks, variables);
   assert.equal(settings === null, problems.length > 0);
   for (const { msg } of problems) assert.ok(msg.length > 0);
   return problems.map(({ loc, type }) => `${loc.join(".")} ${type}`);
 }
 
 function settingsOf(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): WebhookSettings {
-  const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, variables);
+  const { settings, problems } = validateWebhooks(webhooks, disable_webhooks, variables);
   assert.deepEqual(problems, []);
   assert.ok(settings);
   return settings;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isPublicAddress, isPublicResolvedAddress, parseAddress } from "../../../lib/webhooks/addresses.ts";
-import { checkAddresses, checkUrl, literalAddress, policyOf } from "../../../lib/webhooks/policy.ts";
+import { checkAddresses, checkUrl, createUrlPolicy, findLiteralAddress } from "../../../lib/webhooks/policy.ts";
 
 /** What becomes of a URL with the address as its host. */
 const reasonOf = (address: string): string =>
-  checkUrl(policyOf(), `http://${address.includes(":") ? `[${address}]` : address}/`).reason;
+  checkUrl(createUrlPolicy(), `http://${address.includes(":") ? `[${address}]` : address}/`).reason;
 
 describe("public addresses", () => {
   const v4 = {
@@ -138,7 +138,7 @@ describe("public addresses", () => {
 });
 
 describe("checkAddresses", () => {
-  const open = policyOf();
+  const open = createUrlPolicy();
   it("sends only where every answer is public, and only to these", () => {
     for (const addresses of [
       ["8.8.8.8"],
@@ -176,7 +176,7 @@ describe("checkAddresses", () => {
 
   it("tries again without an answer", () => {
     assert.deepEqual(checkAddresses(open, []), { verdict: "retry", reason: "dns_failed" });
-    assert.deepEqual(checkAddresses(policyOf({ allow_private_network: true }), []), {
+    assert.deepEqual(checkAddresses(createUrlPolicy({ allow_private_network: true }), []), {
       verdict: "retry",
       reason: "dns_failed",
     });
@@ -184,13 +184,13 @@ describe("checkAddresses", () => {
 
   it("sends inside the network when the policy says so", () => {
     const addresses = ["10.0.0.1", "::1"];
-    const policy = policyOf({ allow_private_network: true });
+    const policy = createUrlPolicy({ allow_private_network: true });
     assert.deepEqual(checkAddresses(policy, addresses), { verdict: "send", reason: "ok", connect_to: addresses });
   });
 
   it("knows hosts that are addresses", () => {
-    assert.equal(literalAddress("8.8.8.8"), "8.8.8.8");
-    assert.equal(literalAddress("[2a00::1]"), "2a00::1");
-    assert.equal(literalAddress("8.8.8.8.example"), null);
+    assert.equal(findLiteralAddress("8.8.8.8"), "8.8.8.8");
+    assert.equal(findLiteralAddress("[2a00::1]"), "2a00::1");
+    assert.equal(findLiteralAddress("8.8.8.8.example"), null);
   });
 });

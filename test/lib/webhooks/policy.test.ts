@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { checkUrl, policyOf, type Reason, type Verdict, type WebhookUrlOptions } from "../../../lib/webhooks/policy.ts";
+import {
+  checkUrl,
+  createUrlPolicy,
+  type RefusalReason,
+  type UrlVerdict,
+  type WebhookUrlOptions,
+} from "../../../lib/webhooks/policy.ts";
 
-const judge = (url: string, options: WebhookUrlOptions = {}): Verdict => checkUrl(policyOf(options), url);
+const judge = (url: string, options: WebhookUrlOptions = {}): UrlVerdict => checkUrl(createUrlPolicy(options), url);
 const reasonOf = (url: string, options: WebhookUrlOptions = {}): string => judge(url, options).reason;
 
-function refuses(reason: Reason, urls: readonly string[], options: WebhookUrlOptions = {}): void {
+function refuses(reason: RefusalReason, urls: readonly string[], options: WebhookUrlOptions = {}): void {
   for (const url of urls) {
     assert.deepEqual(judge(url, options), { verdict: "reject", reason }, JSON.stringify(url));
   }
@@ -30,7 +36,7 @@ const hrefOf = (url: string): string => {
 describe("checkUrl", () => {
   it("lets everything pass unchecked when webhooks are disabled", () => {
     for (const url of ["", "x", "https://hooks.example.com/x", "a".repeat(70_000)]) {
-      assert.deepEqual(checkUrl(policyOf({}, true), url), { verdict: "ignore", reason: "webhooks_disabled" });
+      assert.deepEqual(checkUrl(createUrlPolicy({}, true), url), { verdict: "ignore", reason: "webhooks_disabled" });
     }
   });
 

@@ -3,11 +3,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { checkWebhooks } from "../../../lib/webhooks/options.ts";
+import { validateWebhooks } from "../../../lib/webhooks/options.ts";
 import {
   checkAddresses,
   checkUrl,
-  literalAddress,
+  findLiteralAddress,
   type WebhookPolicy,
   type WebhookUrlOptions,
 } from "../../../lib/webhooks/policy.ts";
@@ -66,7 +66,7 @@ function policyNamed(name: string): WebhookPolicy {
   const options = Object.hasOwn(cases.policies, name) ? cases.policies[name] : undefined;
   assert.ok(options, `no policy ${name}`);
   const { disable_webhooks, ...url } = options;
-  const { settings, problems } = checkWebhooks({ url }, disable_webhooks, {});
+  const { settings, problems } = validateWebhooks({ url }, disable_webhooks, {});
   assert.deepEqual(problems, []);
   assert.ok(settings);
   return settings.policy;
@@ -124,7 +124,7 @@ describe("cases of webhook URLs", () => {
         return;
       }
       assert.ok(item.dns === null || Array.isArray(item.dns), "an answer this test cannot read");
-      const literal = literalAddress(judged.destination.host);
+      const literal = findLiteralAddress(judged.destination.host);
       assert.ok(literal !== null || item.dns !== null, "a name without an answer");
       const verdict = checkAddresses(policy, literal === null ? (item.dns ?? []) : [literal]);
       assert.deepEqual([verdict.verdict, verdict.reason], [item.verdict, item.reason]);
@@ -142,7 +142,7 @@ describe("cases of header templates", () => {
         ...(item.env_prefix === undefined ? {} : { env_prefix: item.env_prefix }),
       };
       for (const disabled of [false, true]) {
-        const { settings, problems } = checkWebhooks(section, disabled, item.env);
+        const { settings, problems } = validateWebhooks(section, disabled, item.env);
         if (item.startup_error === undefined) {
           assert.deepEqual(problems, []);
           assert.deepEqual(Object.fromEntries(settings?.headers ?? []), item.resolved);
@@ -163,7 +163,7 @@ describe("cases of webhooks.url", () => {
   for (const item of cases.config_cases) {
     it(`${item.id} ${item.startup_error ?? "normalised"}`, () => {
       fieldsOf(item, ["id", "url", "startup_error", "normalised", "note"]);
-      const { settings, problems } = checkWebhooks({ url: item.url }, undefined, {});
+      const { settings, problems } = validateWebhooks({ url: item.url }, undefined, {});
       const codes = [...new Set(problems.map(({ type }) => type))];
       assert.deepEqual(codes, item.startup_error === undefined ? [] : [item.startup_error]);
       if (item.startup_error !== undefined) return;

@@ -6,12 +6,12 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import { createEventBus } from "../../../lib/storage/event-bus.ts";
-import { createDeliveries } from "../../../lib/webhooks/deliver.ts";
 import type { DeliveryDetail } from "../../../lib/webhooks/deliveries.ts";
-import { SendError } from "../../../lib/webhooks/exchange.ts";
+import { SendError } from "../../../lib/webhooks/http-client.ts";
 import { DELIVERY_DEFAULTS, type WebhookTransport } from "../../../lib/webhooks/options.ts";
-import { policyOf, type WebhookUrlOptions } from "../../../lib/webhooks/policy.ts";
-import { systemTransport } from "../../../lib/webhooks/send.ts";
+import { createUrlPolicy, type WebhookUrlOptions } from "../../../lib/webhooks/policy.ts";
+import { createWebhookSender } from "../../../lib/webhooks/sender.ts";
+import { createSystemTransport } from "../../../lib/webhooks/system-transport.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
 import { anAssistant, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
@@ -73,7 +73,7 @@ interface Outgoing {
 
 /** The real sender; only what goes to the internet stays here, answered 500. */
 async function outgoing(resolve: WebhookTransport["resolve"]): Promise<Outgoing> {
-  const system = await systemTransport();
+  const system = await createSystemTransport();
   assert.ok(system);
   const sent: (readonly string[])[] = [];
   return {
@@ -158,14 +158,14 @@ describe("a webhook to an address that is not public", () => {
       await storage.finishRun(here, lease, finish());
     }
     const bus = createEventBus(undefined, "", systemEnvironment());
-    const deliveries = createDeliveries({
+    const deliveries = createWebhookSender({
       storage,
       bus,
       scope: here,
       environment: { ...systemEnvironment(), log: () => {} },
       settings: {
         ...DELIVERY_DEFAULTS,
-        policy: policyOf({ allowed_ports: [80, 443, target.port] }),
+        policy: createUrlPolicy({ allowed_ports: [80, 443, target.port] }),
         headers: [],
         secrets: [],
         loopback: null,
@@ -233,7 +233,7 @@ describe("a webhook to an address that is not public", () => {
 
   it("is not found by the sender's own look-up: it connects to what was judged and to nothing else", async () => {
     await using target = await canary();
-    const system = await systemTransport();
+    const system = await createSystemTransport();
     assert.ok(system);
     const times = { timeout_ms: 10_000, connect_timeout_ms: 5_000 };
     for (const host of ["localhost", "LOCALHOST", "a.localhost"]) {

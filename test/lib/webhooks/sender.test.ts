@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { describe, it } from "node:test";
-import { SendError } from "../../../lib/webhooks/exchange.ts";
-import { policyOf } from "../../../lib/webhooks/policy.ts";
+import { SendError } from "../../../lib/webhooks/http-client.ts";
+import { createUrlPolicy } from "../../../lib/webhooks/policy.ts";
 import { here } from "../../suite/storage/material.ts";
 import { header, PUBLIC, type Sent, ticks, until, world } from "./webhooks.harness.ts";
 
@@ -340,7 +340,7 @@ describe("webhook deliveries", () => {
   it("stay where they are while webhooks are disabled", async () => {
     await using w = await world();
     await w.told("r1");
-    const deliveries = w.open({ policy: policyOf({}, true) });
+    const deliveries = w.open({ policy: createUrlPolicy({}, true) });
     deliveries.wake();
     await w.requests(0);
     assert.equal((await w.row("r1")).attempts, 0);

@@ -11,10 +11,10 @@ import {
   publishChanges,
 } from "../../../lib/storage/event-bus.ts";
 import type { DeliveryRow, Storage } from "../../../lib/storage/mod.ts";
-import { createDeliveries, type Deliveries, type Webhooks } from "../../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../../lib/webhooks/options.ts";
-import { policyOf } from "../../../lib/webhooks/policy.ts";
-import type { OutboundAnswer, OutboundRequest, Resolve } from "../../../lib/webhooks/send.ts";
+import { createUrlPolicy } from "../../../lib/webhooks/policy.ts";
+import { createWebhookSender, type WebhookSender, type Webhooks } from "../../../lib/webhooks/sender.ts";
+import type { OutboundAnswer, OutboundRequest, Resolve } from "../../../lib/webhooks/system-transport.ts";
 import { anAssistant, deliveryOf, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 
@@ -36,7 +36,7 @@ export interface Sent {
 }
 
 /** `wake`: runs with webhooks have ended, here or in another process. */
-export type Sender = Webhooks & Pick<Deliveries, "counters" | "stop"> & { wake(from?: ChangeOrigin): void };
+export type Sender = Webhooks & Pick<WebhookSender, "counters" | "stop"> & { wake(from?: ChangeOrigin): void };
 
 export interface World extends AsyncDisposable {
   readonly storage: Storage;
@@ -76,7 +76,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
   const timers = new Set<{ at: number; fn: () => void }>();
   const log: LogRecord[] = [];
   const sent: Sent[] = [];
-  const opened: Deliveries[] = [];
+  const opened: WebhookSender[] = [];
   const environment: Environment = {
     now: () => time,
     timer(ms, fn) {
@@ -112,14 +112,14 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       await storage.finishRun(here, lease, finish({ now: time }));
     },
     open(more = {}) {
-      const settings = { policy: policyOf(), headers: [], secrets: [], loopback: null, transport: null };
+      const settings = { policy: createUrlPolicy(), headers: [], secrets: [], loopback: null, transport: null };
       let heard: ChangeListener = () => {};
       const bus = createEventBus(undefined, "", environment);
       const subscribe: EventBus["subscribe"] = (kind, id, listener) => {
         heard = listener;
         return bus.subscribe(kind, id, listener);
       };
-      const deliveries = createDeliveries({
+      const deliveries = createWebhookSender({
         storage: publishChanges(storage, bus),
         bus: { ...bus, subscribe },
         scope: here,

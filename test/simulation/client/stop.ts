@@ -1,6 +1,6 @@
 /** Clients that stop and delete runs. */
 
-import type { CancelTarget } from "../../../lib/runs/stops.ts";
+import type { CancelTarget } from "../../../lib/runs/run-stopper.ts";
 import type { Service } from "../../../lib/service.ts";
 import type { StopAction } from "../../../lib/storage/mod.ts";
 import type { RunNote } from "../oracle/notes.ts";

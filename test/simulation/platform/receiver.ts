@@ -1,6 +1,6 @@
 /** The receivers of webhooks: part of the world, reached over a network, and no better than others are. */
 import type { JsonObject } from "../../../lib/json.ts";
-import { type OutboundAnswer, type OutboundRequest, SendError } from "../../../lib/webhooks/exchange.ts";
+import { type OutboundRequest, type OutboundResponse, SendError } from "../../../lib/webhooks/http-client.ts";
 import type { WebhookTransport } from "../../../lib/webhooks/options.ts";
 import { bare, messagesOf } from "../agent.ts";
 import { never, type Process } from "../node.ts";
@@ -74,7 +74,7 @@ export class Receivers {
     request: OutboundRequest,
     addresses: readonly string[],
     signal: AbortSignal,
-  ): Promise<OutboundAnswer> {
+  ): Promise<OutboundResponse> {
     const world = this.#world;
     const { scheduler } = world;
     const dice = this.#dice;

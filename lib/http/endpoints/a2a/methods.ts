@@ -39,7 +39,7 @@ export async function cancelTask({
   await cancelProtocolRequest(resources, protocolRequest);
   const { run_id: task_id, thread_id } = protocolRequest.firstRun;
   // Without an active run, no run completion sends the notification.
-  if (protocolRequest.pending.length > 0) await resources.webhooks.tellCancelled({ thread_id, task_id });
+  if (protocolRequest.pending.length > 0) await resources.webhooks.notifyCancelled({ thread_id, task_id });
   const cancelledRequest = await requireTask(resources, id, assistant_id);
   return toTaskJson(await readTask(resources, cancelledRequest, NO_HISTORY), request.version);
 }

@@ -15,7 +15,7 @@ import { parseRfc3339 } from "../../../../lib/rfc3339.ts";
 import type { Caller, IdentityStore, Permission } from "../../../../lib/storage/identity.ts";
 import type { Storage } from "../../../../lib/storage/mod.ts";
 import { createUsage, type Usage, type UsageOptions, type UsageReport } from "../../../../lib/usage/mod.ts";
-import { strideFor } from "../../../../lib/usage/report.ts";
+import { chooseStride } from "../../../../lib/usage/report.ts";
 import { addTraces } from "../../../suite/traces.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -130,7 +130,7 @@ async function onData(
     const environment = { now: () => Date.parse("2030-01-01T00:00:00Z") };
     const terms = { storage, identity, environment, enabled: true, unreadable_workspaces: "refuse" } as const;
     const usage = createUsage({ ...terms, ...options });
-    if (sealed === "before") await usage.seal();
+    if (sealed === "before") await usage.sealHours();
     for (const [i, row] of dataset.traces.entries()) {
       knows(row, "at workspace project user api_key n");
       const trace = {
@@ -147,7 +147,7 @@ async function onData(
         Array.from({ length: row.n }, (_, j) => ({ trace_id: `${i}-${j}`, ...trace })),
       );
     }
-    if (sealed === "after") await usage.seal();
+    if (sealed === "after") await usage.sealHours();
     await body(usage, storage);
   } finally {
     await storage.close();
@@ -181,7 +181,7 @@ describe("the usage cases", () => {
       knows(rest, "note");
       const [start, end] = [parseRfc3339(start_time) as number, parseRfc3339(end_time) as number];
       assert.equal(end - start, milliseconds);
-      assert.deepEqual(strideFor(start, end), stride, `${milliseconds} ms`);
+      assert.deepEqual(chooseStride(start, end), stride, `${milliseconds} ms`);
     }
   });
 

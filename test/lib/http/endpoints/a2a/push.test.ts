@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Webhook } from "standardwebhooks";
 import { isObject, type JsonObject } from "../../../../../lib/json.ts";
 import type { WebhookOptions } from "../../../../../lib/webhooks/options.ts";
-import type { OutboundAnswer, OutboundRequest } from "../../../../../lib/webhooks/send.ts";
+import type { OutboundAnswer, OutboundRequest } from "../../../../../lib/webhooks/system-transport.ts";
 import { gate } from "../../../../support/gate.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";

@@ -1,8 +1,8 @@
 /** What webhooks need of the runtime: its name resolution and its HTTP client. */
 import { type Environment, systemEnvironment } from "../environment.ts";
-import type { Http, Send } from "./exchange.ts";
+import type { Http, Send } from "./http-client.ts";
 
-export type { OutboundAnswer, OutboundRequest, Send } from "./exchange.ts";
+export type { OutboundRequest, OutboundResponse as OutboundAnswer, Send } from "./http-client.ts";
 
 /** Returns all addresses of a name, IPv4 and IPv6. Rejects, or returns none, when the name cannot be resolved. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
@@ -15,24 +15,24 @@ interface Dns {
   ): Promise<readonly { readonly address: string }[]>;
 }
 /** Imports a module of the runtime; the comments keep bundlers from resolving it. */
-const builtin = <Module>(name: string): Promise<Module> =>
+const importBuiltin = <Module>(name: string): Promise<Module> =>
   import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
 
 /** The transport by `node:http`; null on runtimes without it. */
-export async function systemTransport(
+export async function createSystemTransport(
   environment: Pick<Environment, "timer"> = systemEnvironment(),
 ): Promise<{ readonly resolve: Resolve; readonly send: Send } | null> {
   try {
     const [http, https, dns] = await Promise.all([
-      builtin<Http>("node:http"),
-      builtin<Http>("node:https"),
-      builtin<Dns>("node:dns/promises"),
+      importBuiltin<Http>("node:http"),
+      importBuiltin<Http>("node:https"),
+      importBuiltin<Dns>("node:dns/promises"),
     ]);
     return {
       // The system's resolver instead of DNS queries: it reads /etc/hosts too. Its answers are checked like any other.
       resolve: async (host) => (await dns.lookup(host, { all: true, verbatim: true })).map(({ address }) => address),
       async send(request, addresses, signal) {
-        const { exchange } = await import("./exchange.ts");
+        const { sendHttpRequest: exchange } = await import("./http-client.ts");
         const { protocol } = new URL(request.url);
         return await exchange({ http: protocol === "https:" ? https : http, environment, request, addresses, signal });
       },

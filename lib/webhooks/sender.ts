@@ -7,19 +7,19 @@ import { ServiceError } from "../errors.ts";
 import type { CursorPage } from "../storage/cursor.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { DeliveryRow, DeliveryStorage, PushStorage, RunStorage, Scope } from "../storage/mod.ts";
+import type { ClaimedDeliveryOptions, SendClaimedDelivery } from "./claimed-delivery.ts";
 import type { DeliveryDetail, DeliveryListQuery, DeliverySummary } from "./deliveries.ts";
 import { createPushes, type Pushes } from "./pushes.ts";
-import type { Recorder, RecorderOptions } from "./recorder.ts";
 
-let recorder: Promise<typeof import("./recorder.ts")> | undefined;
+let claimedDeliveryModule: Promise<typeof import("./claimed-delivery.ts")> | undefined;
 
 /** The promise is kept: on Deno, an import takes a tick of the event loop each time. */
-export function loadRecorder(): Promise<typeof import("./recorder.ts")> {
-  recorder ??= import("./recorder.ts");
-  return recorder;
+export function loadClaimedDelivery(): Promise<typeof import("./claimed-delivery.ts")> {
+  claimedDeliveryModule ??= import("./claimed-delivery.ts");
+  return claimedDeliveryModule;
 }
 
-interface DeliveriesOptions extends RecorderOptions {
+interface WebhookSenderOptions extends ClaimedDeliveryOptions {
   readonly bus: EventBus;
   readonly storage: DeliveryStorage & PushStorage & Pick<RunStorage, "getRun">;
 }
@@ -45,84 +45,94 @@ export interface Webhooks extends Pushes {
 }
 
 /** Webhooks in any scope, and the loop that sends them. */
-export interface Deliveries extends InternalResource<Webhooks> {
+export interface WebhookSender extends InternalResource<Webhooks> {
   counters(): DeliveryCounters;
   /** Stops claiming deliveries. Aborts those under way, which become due again. */
   stop(): Promise<void>;
 }
 
-const PER_HOST = 2;
-const CLAIM_MS = 60_000;
+const MAX_REQUESTS_PER_HOST = 2;
+const MIN_CLAIM_MS = 60_000;
 /** Finds deliveries without a wake-up: claimed by dead processes, or created by other processes. */
-const POLL_MS = 15_000;
+const POLL_INTERVAL_MS = 15_000;
 /** The wait for deliveries whose host has its maximum of requests under way, perhaps in another process. */
-const BLOCKED_MS = 1_000;
+const BLOCKED_HOST_DELAY_MS = 1_000;
 /** The head start of the process in which a run ended. */
-const ELSEWHERE_MS = 100;
-const STORAGE_RETRY_MS = 2_000;
+const REMOTE_RUN_DELAY_MS = 100;
+const STORAGE_RETRY_DELAY_MS = 2_000;
 
 /** Starts with the first wake-up by the bus. With webhooks disabled, it sends nothing and keeps the deliveries. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createDeliveries(options: DeliveriesOptions): Deliveries {
+export function createWebhookSender(options: WebhookSenderOptions): WebhookSender {
   const { storage, bus, scope: deploymentScope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
   const counters = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
-  const stopped = new AbortController();
-  let deliver: Recorder | undefined;
-  let stopping = settings.policy.disabled;
+  const stopController = new AbortController();
+  let sendClaimed: SendClaimedDelivery | undefined;
+  let isStopping = settings.policy.disabled;
   let claiming: Promise<void> | null = null;
-  let again = false;
-  let cancelWait = (): void => {};
-  let cancelElsewhere: (() => void) | null = null;
+  let pollAgain = false;
+  let cancelPoll = (): void => {};
+  let cancelRemotePoll: (() => void) | null = null;
 
   /** Claims due deliveries, once more if called during a claim. */
   function poll(): void {
-    again = true;
-    if (stopping || claiming || sending.size >= concurrency) return;
-    cancelWait();
+    pollAgain = true;
+    if (isStopping || claiming || sending.size >= concurrency) return;
+    cancelPoll();
     claiming = claim()
-      .then(waitFor)
+      .then(schedulePoll)
       .catch((error) => {
         environment.log({ level: "error", message: "claiming webhook deliveries failed", error });
-        waitFor(STORAGE_RETRY_MS);
+        schedulePoll(STORAGE_RETRY_DELAY_MS);
       })
       .finally(() => {
         claiming = null;
-        if (again) poll();
+        if (pollAgain) poll();
       });
   }
 
-  function waitFor(ms: number): void {
-    cancelWait();
-    if (!stopping) cancelWait = environment.timer(ms, poll);
+  function schedulePoll(ms: number): void {
+    cancelPoll();
+    if (!isStopping) cancelPoll = environment.timer(ms, poll);
   }
 
   /** Claims due deliveries, up to the concurrency. Returns the wait before the next claim. */
   async function claim(): Promise<number> {
-    again = false;
+    pollAgain = false;
     const token = environment.uuid();
     const now = environment.now();
     const limit = concurrency - sending.size;
-    const until = now + Math.max(CLAIM_MS, 2 * timeout_ms);
-    const rows = await storage.claimDeliveries(deploymentScope, { token, until, now, limit, per_host: PER_HOST });
+    const until = now + Math.max(MIN_CLAIM_MS, 2 * timeout_ms);
+    const rows = await storage.claimDeliveries(deploymentScope, {
+      token,
+      until,
+      now,
+      limit,
+      per_host: MAX_REQUESTS_PER_HOST,
+    });
     if (rows.length > 0) {
-      deliver ??= (await loadRecorder()).createRecorder(options, counters, stopped.signal);
-      for (const row of rows) start(deliver, row, token);
+      sendClaimed ??= (await loadClaimedDelivery()).createClaimedDeliverySender(
+        options,
+        counters,
+        stopController.signal,
+      );
+      for (const row of rows) start(sendClaimed, row, token);
     }
     // Each of them polls again when it ends.
-    if (rows.length === limit) return POLL_MS;
+    if (rows.length === limit) return POLL_INTERVAL_MS;
     const next = await storage.getNextDeliveryTime(deploymentScope);
-    if (next === null) return POLL_MS;
+    if (next === null) return POLL_INTERVAL_MS;
     const wait = next - environment.now();
-    return wait > 0 ? Math.min(wait, POLL_MS) : BLOCKED_MS;
+    return wait > 0 ? Math.min(wait, POLL_INTERVAL_MS) : BLOCKED_HOST_DELAY_MS;
   }
 
-  function start(deliver: Recorder, row: DeliveryRow, token: string): void {
+  function start(sendClaimed: SendClaimedDelivery, row: DeliveryRow, token: string): void {
     const controller = new AbortController();
-    if (stopping) controller.abort();
+    if (isStopping) controller.abort();
     counters.attempts++;
-    const done = deliver(row, token, controller)
+    const done = sendClaimed(row, token, controller)
       .catch((error) => environment.log({ level: "error", message: "recording a webhook attempt failed", error }))
       .finally(() => {
         sending.delete(controller);
@@ -132,15 +142,15 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   async function get(scope: Scope, run_id: string): Promise<DeliveryDetail> {
-    const { deliveryOf } = await import("./deliveries.ts");
-    const found = await deliveryOf(storage, scope, run_id.toLowerCase());
-    if (!found) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
-    return found;
+    const { findDelivery: deliveryOf } = await import("./deliveries.ts");
+    const delivery = await deliveryOf(storage, scope, run_id.toLowerCase());
+    if (!delivery) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
+    return delivery;
   }
 
   /** Reads before it claims: usually the other process has sent everything. */
-  async function pollElsewhere(): Promise<void> {
-    cancelElsewhere = null;
+  async function pollForRemoteRuns(): Promise<void> {
+    cancelRemotePoll = null;
     try {
       const next = await storage.getNextDeliveryTime(deploymentScope);
       if (next !== null && next <= environment.now()) poll();
@@ -152,20 +162,20 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   bus.subscribe("deliveries", deploymentScope.deployment, (_, from) => {
     // The process in which the run ended sends first.
     if (from !== "elsewhere") environment.defer(poll);
-    else if (!stopping) cancelElsewhere ??= environment.timer(ELSEWHERE_MS, () => void pollElsewhere());
+    else if (!isStopping) cancelRemotePoll ??= environment.timer(REMOTE_RUN_DELAY_MS, () => void pollForRemoteRuns());
   });
 
   return {
     async stop() {
-      stopping = true;
-      stopped.abort();
-      cancelWait();
-      cancelElsewhere?.();
+      isStopping = true;
+      stopController.abort();
+      cancelPoll();
+      cancelRemotePoll?.();
       for (const controller of sending.keys()) controller.abort();
       // A claim under way can still start attempts; these abort at once.
       await claiming;
       await Promise.all(sending.values());
-      cancelWait();
+      cancelPoll();
     },
     get,
     list: async (scope, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, scope, query),

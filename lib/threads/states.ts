@@ -11,9 +11,9 @@ import { readState, type ThreadReads } from "./checkpoint-state.ts";
 import { type AddStates, type CheckpointSelector, type HistoryQuery, readHistory } from "./history.ts";
 
 /** How long reading states may block the event loop, but for one large state. */
-const BUSY_MS = 4;
+const MAX_BLOCKING_MS = 4;
 /** How many states are read at once from a database that several processes share: each read waits for its server. */
-const AT_ONCE = 8;
+const MAX_CONCURRENT_READS = 8;
 
 interface StateOptions {
   readonly storage: Storage;
@@ -24,35 +24,35 @@ interface StateOptions {
    * Resolves once everything that readers of the run have received is stored, so that a state read after a frame is never older than
    * the frame. False when another process executes the run.
    */
-  caughtUp(run_id: string): Promise<boolean>;
+  waitUntilStored(run_id: string): Promise<boolean>;
 }
 
 export interface States {
   /** The row, if the scope shows it. Errors: not_found. */
-  visible(scope: Scope, thread_id: string): Promise<ThreadRow>;
+  requireThread(scope: Scope, thread_id: string): Promise<ThreadRow>;
   /** The same, not older than the frames that readers of its active run have received. */
-  shown(scope: Scope, thread_id: string): Promise<ThreadRow>;
+  requireFreshThread(scope: Scope, thread_id: string): Promise<ThreadRow>;
   /** The id of the newest root checkpoint, including those of the active run. */
-  headOf(row: ThreadRow): Promise<string | null>;
+  findHead(row: ThreadRow): Promise<string | null>;
   /** The state at the head; null before the first run. Errors: StateUnreadable. */
-  current(row: ThreadRow): Promise<ThreadState | null>;
+  readCurrentState(row: ThreadRow): Promise<ThreadState | null>;
   /** The same for searches: logs StateUnreadable and returns null, so that the other threads are found. */
-  readable(row: ThreadRow): Promise<ThreadState | null>;
+  tryReadState(row: ThreadRow): Promise<ThreadState | null>;
   /** Errors: not_found, StateUnreadable. */
-  at(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
+  readStateAt(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
   /** Newest first. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
   /** See `Threads.historyEach`. */
   historyEach(row: ThreadRow, query: HistoryQuery, add: AddStates): Promise<void>;
   /** The first of `values.messages`, whose end may be missing; null without messages. Reads no large state. */
-  firstMessage(row: ThreadRow): Promise<Json>;
+  readFirstMessage(row: ThreadRow): Promise<Json>;
   /**
    * Does work on states after the work before it, with ticks of the event loop between: an embedded database answers at once, so that
    * nothing else would be done meanwhile.
    */
-  paced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
+  runPaced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
   /** Reads and changes the states of a graph; null when this service does not host the graph. */
-  of(graph_id: string): GraphState | null;
+  findGraph(graph_id: string): GraphState | null;
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
@@ -61,68 +61,71 @@ export function createStates({
   scope: deploymentScope,
   executor,
   environment,
-  caughtUp,
+  waitUntilStored,
 }: StateOptions): States {
-  const paced = pacer(environment, storage.multi_process ? AT_ONCE : 1);
-  const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
-  const of = (graph_id: string): GraphState | null =>
-    hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
+  const runPaced = createPacer(environment, storage.multi_process ? MAX_CONCURRENT_READS : 1);
+  const hostedGraphs = new Set(executor.graphs().map((graph) => graph.graph_id));
+  const findGraph = (graph_id: string): GraphState | null =>
+    hostedGraphs.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
 
-  async function visible(scope: Scope, thread_id: string): Promise<ThreadRow> {
+  async function requireThread(scope: Scope, thread_id: string): Promise<ThreadRow> {
     const row = await storage.getThread(scope, thread_id.toLowerCase());
     if (!row || (row.stateless && row.status !== "busy")) throw notFoundError("thread", thread_id);
     return row;
   }
 
-  async function headOf(row: ThreadRow): Promise<string | null> {
+  async function findHead(row: ThreadRow): Promise<string | null> {
     if (row.running === null) return row.head;
-    const newest = await storage.getCheckpoint(deploymentScope, row.thread_id, { ns: "", run_id: row.running });
-    return newest?.checkpoint_id ?? row.head;
+    const newestCheckpoint = await storage.getCheckpoint(deploymentScope, row.thread_id, {
+      ns: "",
+      run_id: row.running,
+    });
+    return newestCheckpoint?.checkpoint_id ?? row.head;
   }
 
   /** Repeats `read` when the active run was rolled back meanwhile: its checkpoints may be gone in the middle of it. */
-  async function consistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
-    if (row.running !== null) await caughtUp(row.running);
-    const answer = read(row);
-    await answer.catch(() => {});
-    if (row.running === null || (await storage.getRun(deploymentScope, row.running))) return await answer;
+  async function readConsistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
+    if (row.running !== null) await waitUntilStored(row.running);
+    const reading = read(row);
+    await reading.catch(() => {});
+    if (row.running === null || (await storage.getRun(deploymentScope, row.running))) return await reading;
     const current = await storage.getThread(deploymentScope, row.thread_id);
-    return current ? await consistently(current, read) : await answer;
+    return current ? await readConsistently(current, read) : await reading;
   }
 
-  const readsOf = (row: ThreadRow, head: string | null): ThreadReads => ({
+  const createReads = (row: ThreadRow, head: string | null): ThreadReads => ({
     environment,
     reader: storedCheckpoints(storage, deploymentScope, row.thread_id, head),
-    configOf: stateConfigs(storage, deploymentScope, row),
-    graphOf: of,
+    createConfigReader: stateConfigs(storage, deploymentScope, row),
+    findGraph: findGraph,
   });
 
-  const current = (row: ThreadRow): Promise<ThreadState | null> =>
-    consistently(row, async (row) => {
-      const reads = readsOf(row, await headOf(row));
+  const readCurrentState = (row: ThreadRow): Promise<ThreadState | null> =>
+    readConsistently(row, async (row) => {
+      const reads = createReads(row, await findHead(row));
       return await readState(reads, { thread_id: row.thread_id, ns: "" });
     });
 
   const historyEach: States["historyEach"] = (row, query, add) =>
-    readHistory({ consistently, paced, readsOf: (row) => readsOf(row, null) }, row, query, add);
+    readHistory({ readConsistently, runPaced, createReads: (row) => createReads(row, null) }, row, query, add);
 
   return {
-    visible,
-    async shown(scope, thread_id) {
-      const row = await visible(scope, thread_id);
-      return row.running !== null && (await caughtUp(row.running)) ? await visible(scope, thread_id) : row;
+    requireThread,
+    async requireFreshThread(scope, thread_id) {
+      const row = await requireThread(scope, thread_id);
+      return row.running !== null && (await waitUntilStored(row.running)) ? await requireThread(scope, thread_id) : row;
     },
-    headOf,
-    current,
-    of,
-    paced,
-    async firstMessage(row) {
-      if (row.running !== null) await caughtUp(row.running);
-      return await firstMessageOf(storage, deploymentScope, row, current);
+    findHead,
+    readCurrentState,
+    findGraph,
+    runPaced,
+    async readFirstMessage(row) {
+      if (row.running !== null) await waitUntilStored(row.running);
+      return await findFirstMessage(storage, deploymentScope, row, readCurrentState);
     },
-    async readable(row) {
+    async tryReadState(row) {
       try {
-        return await current(row);
+        return await readCurrentState(row);
       } catch (error) {
         if (!(error instanceof StateReadError)) throw error;
         environment.log({
@@ -134,15 +137,15 @@ export function createStates({
         return null;
       }
     },
-    async at({ thread_id, ...rest }, { checkpoint_id, checkpoint_ns = "" }, subgraphs = false) {
-      const named = checkpoint_id === undefined ? {} : { checkpoint_id };
-      const state = await consistently({ thread_id, ...rest }, async (row) => {
-        const reads = readsOf(row, await headOf(row));
-        return await readState(reads, { thread_id, ns: checkpoint_ns, ...named }, subgraphs);
+    async readStateAt({ thread_id, ...rest }, { checkpoint_id, checkpoint_ns = "" }, subgraphs = false) {
+      const idSelector = checkpoint_id === undefined ? {} : { checkpoint_id };
+      const state = await readConsistently({ thread_id, ...rest }, async (row) => {
+        const reads = createReads(row, await findHead(row));
+        return await readState(reads, { thread_id, ns: checkpoint_ns, ...idSelector }, subgraphs);
       });
       if (state) return state;
       if (checkpoint_id === undefined) return EMPTY_STATE;
-      throw noCheckpoint(thread_id, checkpoint_id);
+      throw checkpointNotFoundError(thread_id, checkpoint_id);
     },
     async history(row, query = {}) {
       const states: ThreadState[] = [];
@@ -154,40 +157,40 @@ export function createStates({
 }
 
 /** The channels of states that are stored as one value, and of functional graphs. */
-const WHOLE: ReadonlySet<string> = new Set(["__root__", "__end__"]);
+const SINGLE_VALUE_CHANNELS: ReadonlySet<string> = new Set(["__root__", "__end__"]);
 
 /** See `States.firstMessage`. */
-async function firstMessageOf(
+async function findFirstMessage(
   storage: Storage,
   scope: Scope,
   row: ThreadRow,
-  current: States["current"],
+  readCurrentState: States["readCurrentState"],
 ): Promise<Json> {
   const { thread_id, head, running } = row;
   const at = { checkpoint_id: head, ...(running === null ? {} : { run_id: running }) };
-  const opening = await storage.readValueStart(scope, thread_id, at, "messages");
-  if (!opening) return null;
-  if (opening.start !== null) return parseFirstItem(opening.start) ?? null;
+  const firstValue = await storage.readValueStart(scope, thread_id, at, "messages");
+  if (!firstValue) return null;
+  if (firstValue.start !== null) return parseFirstItem(firstValue.start) ?? null;
   // The state is one value, of whatever form.
-  if (!opening.channels.some((channel) => WHOLE.has(channel))) return null;
-  const values = (await current(row))?.values;
+  if (!firstValue.channels.some((channel) => SINGLE_VALUE_CHANNELS.has(channel))) return null;
+  const values = (await readCurrentState(row))?.values;
   return isObject(values) && Array.isArray(values.messages) ? (values.messages[0] ?? null) : null;
 }
 
 /** See `States.paced`. */
-function pacer(environment: Environment, most: number): States["paced"] {
-  const budget = createSemaphore(most);
+function createPacer(environment: Environment, maxConcurrent: number): States["runPaced"] {
+  const budget = createSemaphore(maxConcurrent);
   const clock = environment.monotonic ?? environment.now;
-  let busy_ms = 0;
+  let blocked_ms = 0;
   return async (work) => {
     const release = await budget.acquire(1);
-    const from = clock();
+    const startedAt = clock();
     try {
       return await work();
     } finally {
-      busy_ms += Math.max(0, clock() - from);
-      if (busy_ms >= BUSY_MS) {
-        busy_ms = 0;
+      blocked_ms += Math.max(0, clock() - startedAt);
+      if (blocked_ms >= MAX_BLOCKING_MS) {
+        blocked_ms = 0;
         await waitForNextTick(environment);
       }
       release();
@@ -195,7 +198,7 @@ function pacer(environment: Environment, most: number): States["paced"] {
   };
 }
 
-export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
+export const checkpointNotFoundError = (thread_id: string, checkpoint_id: string): ServiceError =>
   new ServiceError("checkpoint_not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
 
 const EMPTY_STATE: ThreadState = {

@@ -12,7 +12,7 @@ export interface OutboundRequest {
   readonly connect_timeout_ms: number;
 }
 
-export interface OutboundAnswer {
+export interface OutboundResponse {
   readonly status: number;
   readonly retry_after: string | null;
   /** The address of the connection; null when the runtime does not report it. */
@@ -29,7 +29,7 @@ export type Send = (
   request: OutboundRequest,
   addresses: readonly string[],
   signal: AbortSignal,
-) => Promise<OutboundAnswer>;
+) => Promise<OutboundResponse>;
 
 /** A request without a response. `code` is stored with the attempt. */
 export class SendError extends Error {
@@ -45,7 +45,7 @@ export class SendError extends Error {
 }
 
 /** The maximum of a response body to read. */
-export const MAX_ANSWER_BYTES = 2048;
+export const MAX_RESPONSE_BYTES = 2048;
 
 // The core is compiled without runtime types, so these declare the parts of Node's modules that are used here.
 interface Socket {
@@ -77,7 +77,7 @@ type Lookup = (
   callback: (error: null, address: string | readonly { address: string; family: number }[], family?: number) => void,
 ) => void;
 
-interface Exchange {
+interface HttpRequestOptions {
   /** The module of the scheme of the URL. */
   readonly http: Http;
   readonly environment: Pick<Environment, "timer">;
@@ -88,17 +88,23 @@ interface Exchange {
 }
 
 /** Sends one request, and resolves with the status and the start of the body. Rejects with a SendError. */
-export function exchange({ http, environment, request, addresses, signal }: Exchange): Promise<OutboundAnswer> {
+export function sendHttpRequest({
+  http,
+  environment,
+  request,
+  addresses,
+  signal,
+}: HttpRequestOptions): Promise<OutboundResponse> {
   return new Promise((resolve, reject) => {
     const url = new URL(request.url);
     const host = url.hostname.replace(/^\[|\]$/g, "");
     const body = new TextEncoder().encode(request.body);
     // Not every runtime reports the address of a connection. A single one is known beforehand.
     let address = addresses.length === 1 ? (addresses[0] as string) : null;
-    let done = false;
+    let isSettled = false;
     const settle = (finish: () => void): void => {
-      if (done) return;
-      done = true;
+      if (isSettled) return;
+      isSettled = true;
       cancelConnect();
       cancelTimeout();
       signal.removeEventListener("abort", onAbort);
@@ -116,7 +122,7 @@ export function exchange({ http, environment, request, addresses, signal }: Exch
       path: `${url.pathname}${url.search}`,
       // A new agent without keep-alive never reuses a connection to another address. `proxyEnv: {}` hides proxy variables.
       agent: new http.Agent({ keepAlive: false, proxyEnv: {} }),
-      lookup: lookupOf(addresses),
+      lookup: createFixedLookup(addresses),
       autoSelectFamilyAttemptTimeout: Math.max(250, Math.floor(request.connect_timeout_ms / addresses.length)),
       // SNI allows names only, not addresses.
       ...(isAddress(host) ? {} : { servername: host }),
@@ -140,12 +146,12 @@ export function exchange({ http, environment, request, addresses, signal }: Exch
       address = response.socket?.remoteAddress ?? address;
       // Only the status counts: an error of the body is ignored. The timeout still applies while it is read.
       const succeed = (): void => settle(() => resolve({ status, retry_after, address, body: start.slice(0, read) }));
-      const start = new Uint8Array(MAX_ANSWER_BYTES);
+      const start = new Uint8Array(MAX_RESPONSE_BYTES);
       let read = 0;
       response.on("data", (chunk: Uint8Array) => {
-        start.set(chunk.subarray(0, MAX_ANSWER_BYTES - read), read);
-        read = Math.min(read + chunk.length, MAX_ANSWER_BYTES);
-        if (read === MAX_ANSWER_BYTES) succeed();
+        start.set(chunk.subarray(0, MAX_RESPONSE_BYTES - read), read);
+        read = Math.min(read + chunk.length, MAX_RESPONSE_BYTES);
+        if (read === MAX_RESPONSE_BYTES) succeed();
       });
       response.on("end", succeed);
       response.on("error", succeed);
@@ -162,7 +168,7 @@ export function exchange({ http, environment, request, addresses, signal }: Exch
 const isAddress = (host: string): boolean => host.includes(":") || /^[\d.]+$/.test(host);
 
 /** A lookup function that returns these addresses for any name. */
-function lookupOf(addresses: readonly string[]): Lookup {
+function createFixedLookup(addresses: readonly string[]): Lookup {
   const all = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
   return (_host, options, callback) => {
     if (typeof options === "object" && options.all) callback(null, all);

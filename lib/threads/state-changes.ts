@@ -19,7 +19,7 @@ import { type Json, type JsonObject, pickScalars } from "../json.ts";
 import type { NewThreadState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { trackFailures } from "./checkpoint-state.ts";
 import type { CheckpointSelector } from "./history.ts";
-import { noCheckpoint, type States } from "./read.ts";
+import { checkpointNotFoundError, type States } from "./states.ts";
 
 /** A state update, as if a node had returned it. */
 export interface StateChange {
@@ -45,7 +45,7 @@ export interface Superstep {
 }
 
 /** The maximum number of supersteps in one request. */
-export const MOST_SUPERSTEPS = 100;
+export const MAX_SUPERSTEPS = 100;
 
 /** Authorizes a copy before it is stored. Returns the metadata of the copy; throws to refuse. */
 export type AuthorizeCopy = (copy: {
@@ -65,13 +65,17 @@ export interface StateChanges {
   patchState(thread_id: string, metadata: JsonObject): Promise<void>;
 }
 
-interface Changes extends InternalResource<StateChanges> {
+interface InternalStateChanges extends InternalResource<StateChanges> {
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
   prune(scope: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
   /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
-  opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewThreadState>;
+  createInitialState(
+    thread_id: string,
+    metadata: JsonObject,
+    supersteps: readonly Superstep[],
+  ): Promise<NewThreadState>;
 }
 
 interface ChangeOptions {
@@ -86,7 +90,7 @@ type HostedGraph = readonly [graph_id: string, graph: GraphState];
 /** Updates of the states of a thread. */
 interface GraphUpdate {
   /** The state that they start from. */
-  readonly at: StateRef;
+  readonly base: StateRef;
   readonly steps: readonly (readonly StateUpdate[])[];
   /** Take the new checkpoints. */
   readonly checkpoints: JobCheckpoints;
@@ -95,48 +99,48 @@ interface GraphUpdate {
 }
 
 /** Applies updates by the graph; the new checkpoints are collected for one write instead of stored one by one. */
-function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
-  const collected = (thread_id: string, head: string | null): JobCheckpoints =>
+function createStateWriter({ storage, scope, environment, states }: ChangeOptions) {
+  const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
     collectedCheckpoints({ storage, scope, thread_id, head, now: () => environment.now() });
 
   /** Rethrows storage errors unchanged. Errors: invalid (the graph refuses the update). */
   async function applyUpdates(
     [graph_id, graph]: HostedGraph,
-    { at, steps, checkpoints, metadata, readConfig }: GraphUpdate,
+    { base, steps, checkpoints, metadata, readConfig }: GraphUpdate,
   ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }> {
     if (!graph.update) throw new ServiceError("invalid", `Graph ${graph_id} changes its states only by runs`);
-    const { reader, failed, config } = trackFailures(checkpoints, readConfig);
+    const { reader, hasFailed, config } = trackFailures(checkpoints, readConfig);
     try {
-      return await graph.update(at, graph_id, steps, reader, { metadata, environment, config });
+      return await graph.update(base, graph_id, steps, reader, { metadata, environment, config });
     } catch (error) {
-      if (failed()) throw error instanceof StateRefused ? error.cause : error;
+      if (hasFailed()) throw error instanceof StateRefused ? error.cause : error;
       if (!(error instanceof StateRefused)) throw error;
       throw new ServiceError("invalid", error.message, { cause: error });
     }
   }
 
   /** The graph that wrote the checkpoint, if this service hosts it; otherwise the graph of the thread. */
-  function graphOf(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph {
-    const written = checkpoint?.graph_id;
-    if (typeof written === "string") {
-      const graph = states.of(written);
-      if (graph) return [written, graph];
+  function requireGraph(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph {
+    const writerGraphId = checkpoint?.graph_id;
+    if (typeof writerGraphId === "string") {
+      const graph = states.findGraph(writerGraphId);
+      if (graph) return [writerGraphId, graph];
     }
     const graph_id = row.graph_id ?? row.metadata.graph_id;
     if (typeof graph_id !== "string") {
       const message = `Thread ${row.thread_id} has no graph: run one on it, or set metadata.graph_id`;
       throw new ServiceError("bad_request", message);
     }
-    const graph = states.of(graph_id);
+    const graph = states.findGraph(graph_id);
     if (!graph) throw notFoundError("graph", graph_id);
     return [graph_id, graph];
   }
 
-  return { collected, applyUpdates, graphOf };
+  return { collected: collectCheckpoints, applyUpdates, graphOf: requireGraph };
 }
 
 /** Where a change starts, and what it changes. */
-function readChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange) {
+function parseChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange) {
   const update: StateUpdate = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
   return {
     ns: checkpoint?.checkpoint_ns ?? "",
@@ -146,48 +150,48 @@ function readChange({ values = null, as_node, checkpoint, checkpoint_id }: State
 }
 
 /** The metadata of checkpoints that an update adds. */
-function metadataOf({ thread_id, metadata: { assistant_id } }: ThreadRow, graph_id: string): JsonObject {
+function toCheckpointMetadata({ thread_id, metadata: { assistant_id } }: ThreadRow, graph_id: string): JsonObject {
   return { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createChanges(options: ChangeOptions): Changes {
+export function createStateChanges(options: ChangeOptions): InternalStateChanges {
   const { storage, scope: deploymentScope, environment, states } = options;
-  const { collected, applyUpdates, graphOf } = stateWriter(options);
+  const { collected: collectCheckpoints, applyUpdates, graphOf: requireGraph } = createStateWriter(options);
 
   /** Updates the state of a thread as it is now. Returns null when the thread changed meanwhile. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one update, in their order
   async function tryUpdate(scope: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
-    const { ns, checkpoint_id, update } = readChange(change);
-    const row = await states.visible(scope, thread_id);
-    if (row.status === "busy") throw busy(thread_id);
-    const checkpoints = collected(row.thread_id, row.head);
-    const named = checkpoint_id === undefined ? {} : { checkpoint_id };
-    const stored = await checkpoints.get({ ns, ...named });
-    const graph = graphOf(row, stored?.metadata);
+    const { ns, checkpoint_id, update } = parseChange(change);
+    const row = await states.requireThread(scope, thread_id);
+    if (row.status === "busy") throw threadBusyError(thread_id);
+    const checkpoints = collectCheckpoints(row.thread_id, row.head);
+    const idSelector = checkpoint_id === undefined ? {} : { checkpoint_id };
+    const stored = await checkpoints.get({ ns, ...idSelector });
+    const graph = requireGraph(row, stored?.metadata);
     if (!stored && (checkpoint_id !== undefined || ns !== "")) {
-      throw noCheckpoint(thread_id, checkpoint_id ?? `in ${ns}`);
+      throw checkpointNotFoundError(thread_id, checkpoint_id ?? `in ${ns}`);
     }
     const [graph_id] = graph;
-    const { checkpoint: added, state } = await applyUpdates(graph, {
-      at: { thread_id: row.thread_id, ns, ...named },
+    const { checkpoint: newCheckpoint, state } = await applyUpdates(graph, {
+      base: { thread_id: row.thread_id, ns, ...idSelector },
       steps: [[update]],
       checkpoints,
-      metadata: metadataOf(row, graph_id),
+      metadata: toCheckpointMetadata(row, graph_id),
       readConfig: stateConfigs(storage, deploymentScope, row)(graph_id, stored?.run_id),
     });
-    const head = added.ns === "" ? added.checkpoint_id : row.head;
-    if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
+    const head = newCheckpoint.ns === "" ? newCheckpoint.checkpoint_id : row.head;
+    if (head === null) throw checkpointNotFoundError(thread_id, `in ${ns}`);
     const content = { graph_id, progress: checkpoints.drain(), head, scalars: pickScalars(state.values) };
-    const written = { ...content, expected_head: row.head, ends: state.next.length === 0 };
-    const outcome = await storage.writeState(scope, row.thread_id, written, environment.now());
-    if (outcome === "busy") throw busy(thread_id);
-    if (outcome === "not_found") throw notFoundError("thread", thread_id);
-    if (outcome !== "written") return null;
+    const stateWrite = { ...content, expected_head: row.head, ends: state.next.length === 0 };
+    const result = await storage.writeState(scope, row.thread_id, stateWrite, environment.now());
+    if (result === "busy") throw threadBusyError(thread_id);
+    if (result === "not_found") throw notFoundError("thread", thread_id);
+    if (result !== "written") return null;
     return {
       thread_id: row.thread_id,
-      checkpoint_ns: added.ns,
-      checkpoint_id: added.checkpoint_id,
+      checkpoint_ns: newCheckpoint.ns,
+      checkpoint_id: newCheckpoint.checkpoint_id,
       checkpoint_map: null,
     };
   }
@@ -195,61 +199,64 @@ export function createChanges(options: ChangeOptions): Changes {
   return {
     async updateState(scope, thread_id, change) {
       for (;;) {
-        const added = await tryUpdate(scope, thread_id, change);
-        if (added) return added;
+        const newCheckpoint = await tryUpdate(scope, thread_id, change);
+        if (newCheckpoint) return newCheckpoint;
       }
     },
     async patchState(scope, thread_id, metadata) {
-      const reserved = Object.keys(metadata).find((name) => RESERVED.has(name));
+      const reserved = Object.keys(metadata).find((name) => RESERVED_METADATA.has(name));
       if (reserved !== undefined) throw new ServiceError("invalid", `metadata.${reserved}: is set by the service`);
-      const row = await states.visible(scope, thread_id);
-      const checkpoint_id = await states.headOf(row);
-      const at = checkpoint_id === null ? null : { ns: "", checkpoint_id };
-      if (!at || !(await storage.annotateCheckpoint(scope, row.thread_id, at, metadata))) {
+      const row = await states.requireThread(scope, thread_id);
+      const checkpoint_id = await states.findHead(row);
+      const head = checkpoint_id === null ? null : { ns: "", checkpoint_id };
+      if (!head || !(await storage.annotateCheckpoint(scope, row.thread_id, head, metadata))) {
         throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
       }
     },
     async copy(scope, thread_id, authorize = async (copy) => copy) {
-      const absent = new ServiceError("conflict", `Thread ${thread_id} not found: there is nothing to copy`);
+      const nothingToCopyError = new ServiceError(
+        "conflict",
+        `Thread ${thread_id} not found: there is nothing to copy`,
+      );
       for (;;) {
-        const row = await states.visible(scope, thread_id).catch((error: unknown) => {
-          throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
+        const row = await states.requireThread(scope, thread_id).catch((error: unknown) => {
+          throw error instanceof ServiceError && error.code === "not_found" ? nothingToCopyError : error;
         });
         const copy = uuidV7(environment);
         // Threads imported from other servers can have their id in the metadata.
         const id: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
         const { metadata } = await authorize({ thread_id: copy, metadata: { ...row.metadata, ...id } });
-        const outcome = await storage.copyThread(
+        const result = await storage.copyThread(
           scope,
           { from: row.thread_id, expected_revision: row.revision, thread_id: copy, metadata },
           environment.now(),
         );
-        if (outcome.kind === "copied") return outcome.thread;
-        if (outcome.kind === "not_found") throw absent;
+        if (result.kind === "copied") return result.thread;
+        if (result.kind === "not_found") throw nothingToCopyError;
       }
     },
     prune: (scope, thread_ids, strategy = "delete") => {
-      const named = [...new Set(thread_ids.map((id) => id.toLowerCase()))];
-      return storage.pruneThreads(scope, { thread_ids: named, strategy }, environment.now());
+      const ids = [...new Set(thread_ids.map((id) => id.toLowerCase()))];
+      return storage.pruneThreads(scope, { thread_ids: ids, strategy }, environment.now());
     },
-    async opening(thread_id, about, supersteps) {
-      if (supersteps.length > MOST_SUPERSTEPS) {
-        throw invalidFieldError("supersteps", `must be at most ${MOST_SUPERSTEPS}`);
+    async createInitialState(thread_id, threadMetadata, supersteps) {
+      if (supersteps.length > MAX_SUPERSTEPS) {
+        throw invalidFieldError("supersteps", `must be at most ${MAX_SUPERSTEPS}`);
       }
-      const { graph_id, assistant_id } = about;
-      const graph = typeof graph_id === "string" ? states.of(graph_id) : null;
+      const { graph_id, assistant_id } = threadMetadata;
+      const graph = typeof graph_id === "string" ? states.findGraph(graph_id) : null;
       if (!graph || typeof graph_id !== "string") {
         throw invalidFieldError("supersteps", "need metadata.graph_id, the id of a graph of this server");
       }
-      const checkpoints = collected(thread_id, null);
-      const steps = supersteps.map(({ updates }) => updates.map(updateOf));
+      const checkpoints = collectCheckpoints(thread_id, null);
+      const steps = supersteps.map(({ updates }) => updates.map(toStateUpdate));
       const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
-      const at = { thread_id, ns: "" };
-      const readConfig = stateConfigs(storage, deploymentScope, { thread_id, metadata: about, config: {} })(
+      const base = { thread_id, ns: "" };
+      const readConfig = stateConfigs(storage, deploymentScope, { thread_id, metadata: threadMetadata, config: {} })(
         graph_id,
         null,
       );
-      const updates = { at, steps, checkpoints, metadata, readConfig };
+      const updates = { base, steps, checkpoints, metadata, readConfig };
       const { checkpoint, state } = await applyUpdates([graph_id, graph], updates);
       const scalars = pickScalars(state.values);
       return { graph_id, progress: checkpoints.drain(), head: checkpoint.checkpoint_id, scalars };
@@ -258,7 +265,7 @@ export function createChanges(options: ChangeOptions): Changes {
 }
 
 /** Checkpoint metadata that only the service may set. */
-const RESERVED: ReadonlySet<string> = new Set([
+const RESERVED_METADATA: ReadonlySet<string> = new Set([
   "source",
   "step",
   "parents",
@@ -268,20 +275,20 @@ const RESERVED: ReadonlySet<string> = new Set([
   "assistant_id",
 ]);
 
-const busy = (thread_id: string): ServiceError =>
+const threadBusyError = (thread_id: string): ServiceError =>
   new ServiceError(
     "thread_busy",
     `Thread ${thread_id} is already running a task. Wait for it to end, then change the state.`,
   );
 
-function updateOf({ values = null, command, as_node }: Superstep["updates"][number]): StateUpdate {
+function toStateUpdate({ values = null, command, as_node }: Superstep["updates"][number]): StateUpdate {
   if (!command) return { values, as_node };
   const { update, resume, goto } = command;
   const targets = goto === null || goto === undefined ? [] : ([goto].flat() as (string | Send)[]);
-  const checked: Command = {
+  const stateCommand: Command = {
     ...(resume === undefined ? {} : { resume }),
     ...(update === undefined || update === null ? {} : { update }),
     ...(targets.length > 0 ? { goto: targets } : {}),
   };
-  return { values, as_node, command: checked };
+  return { values, as_node, command: stateCommand };
 }

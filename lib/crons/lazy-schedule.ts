@@ -10,4 +10,4 @@ export function loadSchedules(): Promise<Schedules> {
 }
 
 /** How long the outcomes of ticks are kept. Older missed ticks are not recorded. */
-export const KEPT_MS: number = 30 * 86_400_000;
+export const FIRING_RETENTION_MS: number = 30 * 86_400_000;

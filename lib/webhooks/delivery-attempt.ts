@@ -5,14 +5,14 @@ import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
-import { MAX_ANSWER_BYTES, SendError } from "./exchange.ts";
+import { MAX_RESPONSE_BYTES, SendError } from "./http-client.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
-import { checkAddresses, checkUrl, literalAddress } from "./policy.ts";
+import { checkAddresses, checkUrl, findLiteralAddress } from "./policy.ts";
 
-const CONNECT_MS = 5_000;
+const CONNECT_TIMEOUT_MS = 5_000;
 const LOOPBACK_ORIGIN = "http://loopback.invalid";
 
-export interface AttemptOptions {
+export interface DeliveryAttemptOptions {
   readonly environment: Environment;
   readonly settings: WebhookSettings;
   /** Null: this process cannot send to absolute URLs. */
@@ -23,7 +23,7 @@ export interface AttemptOptions {
 }
 
 /** The result of one attempt. `error` is a code; null when the receiver accepted the delivery. */
-export interface AttemptOutcome {
+export interface DeliveryAttemptResult {
   readonly error: string | null;
   readonly status: number | null;
   readonly address: string | null;
@@ -31,10 +31,10 @@ export interface AttemptOutcome {
   /** True when a retry cannot help. */
   readonly final: boolean;
   /** The start of the answer's body; absent for a relative URL, without a body, and where it is no text. */
-  readonly answer?: string;
+  readonly response_text?: string;
 }
 
-const failure = (error: string, options: Partial<AttemptOutcome> = {}): AttemptOutcome => ({
+const createFailure = (error: string, options: Partial<DeliveryAttemptResult> = {}): DeliveryAttemptResult => ({
   error,
   status: null,
   address: null,
@@ -48,79 +48,88 @@ const failure = (error: string, options: Partial<AttemptOutcome> = {}): AttemptO
  * even if the receiver or a function of the host hangs.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createAttempts(
-  options: AttemptOptions,
-): (row: DeliveryRow, at: number, controller: AbortController) => Promise<AttemptOutcome> {
+export function createDeliveryAttempt(
+  options: DeliveryAttemptOptions,
+): (row: DeliveryRow, attemptedAt: number, controller: AbortController) => Promise<DeliveryAttemptResult> {
   const { environment, settings } = options;
   const { timeout_ms } = settings;
 
-  function attemptWithin(row: DeliveryRow, at: number, controller: AbortController): Promise<AttemptOutcome> {
+  function attemptWithTimeout(
+    row: DeliveryRow,
+    attemptedAt: number,
+    controller: AbortController,
+  ): Promise<DeliveryAttemptResult> {
     const { signal } = controller;
     return new Promise((resolve) => {
       const cancelTimeout = environment.timer(timeout_ms, () => {
-        resolve(failure("timeout"));
+        resolve(createFailure("timeout"));
         controller.abort();
       });
-      const settle = (outcome: AttemptOutcome): void => {
+      const settle = (result: DeliveryAttemptResult): void => {
         cancelTimeout();
-        resolve(outcome);
+        resolve(result);
       };
-      if (signal.aborted) settle(failure("aborted"));
+      if (signal.aborted) settle(createFailure("aborted"));
       else {
-        signal.addEventListener("abort", () => settle(failure("aborted")), { once: true });
-        attempt(row, at, signal).then(settle, (cause) => settle(failureOf(cause)));
+        signal.addEventListener("abort", () => settle(createFailure("aborted")), { once: true });
+        attempt(row, attemptedAt, signal).then(settle, (cause) => settle(toFailure(cause)));
       }
     });
   }
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one delivery, in their order
-  async function attempt(row: DeliveryRow, at: number, signal: AbortSignal): Promise<AttemptOutcome> {
+  async function attempt(row: DeliveryRow, attemptedAt: number, signal: AbortSignal): Promise<DeliveryAttemptResult> {
     const verdict = checkUrl(settings.policy, row.url);
-    if (verdict.verdict !== "accept") return failure(verdict.reason, { final: true });
+    if (verdict.verdict !== "accept") return createFailure(verdict.reason, { final: true });
     const { destination } = verdict;
     const notification = row.push ? createPushNotification(row.run, row.push) : null;
-    const body = notification ? notification.body : payload(row);
+    const body = notification ? notification.body : buildPayload(row);
     if (destination.kind === "loopback") {
-      const headers = new Headers(Object.fromEntries(await headersOf(row, at, body, notification)));
+      const headers = new Headers(Object.fromEntries(await createHeaders(row, attemptedAt, body, notification)));
       headers.set("x-webhook-depth", String(row.depth + 1));
-      return toLoopback(destination.path, { method: "POST", headers, body, signal });
+      return sendToLoopback(destination.path, { method: "POST", headers, body, signal });
     }
     const transport = await options.transport();
-    if (!transport) return failure("delivery_unavailable");
-    const addresses = await addressesOf(transport, destination.host);
-    const allowed = checkAddresses(settings.policy, addresses);
-    if (allowed.verdict !== "send") return failure(allowed.reason, { final: allowed.verdict === "reject" });
-    const headers = await headersOf(row, at, body, notification);
-    if (signal.aborted) return failure("aborted");
+    if (!transport) return createFailure("delivery_unavailable");
+    const addresses = await resolveAddresses(transport, destination.host);
+    const addressVerdict = checkAddresses(settings.policy, addresses);
+    if (addressVerdict.verdict !== "send")
+      return createFailure(addressVerdict.reason, { final: addressVerdict.verdict === "reject" });
+    const headers = await createHeaders(row, attemptedAt, body, notification);
+    if (signal.aborted) return createFailure("aborted");
     const request = { url: destination.href, method: "POST" as const, headers, body };
-    const timeouts = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
-    const { body: start, ...answered } = await transport.send({ ...request, ...timeouts }, allowed.connect_to, signal);
-    const answer = start ? answerOf(start, settings) : null;
-    return { ...outcomeOf(answered), ...(answer === null ? {} : { answer }) };
+    const timeouts = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_TIMEOUT_MS, timeout_ms) };
+    const { body: start, ...response } = await transport.send(
+      { ...request, ...timeouts },
+      addressVerdict.connect_to,
+      signal,
+    );
+    const response_text = start ? readResponseText(start, settings) : null;
+    return { ...toResult(response), ...(response_text === null ? {} : { response_text }) };
   }
 
-  async function toLoopback(
+  async function sendToLoopback(
     path: string,
     request: RequestInit & { readonly signal: AbortSignal },
-  ): Promise<AttemptOutcome> {
-    if (!options.loopback) return failure("loopback_unavailable");
+  ): Promise<DeliveryAttemptResult> {
+    if (!options.loopback) return createFailure("loopback_unavailable");
     const url = new URL(path, LOOPBACK_ORIGIN);
-    if (url.origin !== LOOPBACK_ORIGIN) return failure("unparseable", { final: true });
+    if (url.origin !== LOOPBACK_ORIGIN) return createFailure("unparseable", { final: true });
     const response = await options.loopback(new Request(url, request));
-    await readSome(response, request.signal);
-    return outcomeOf({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
+    await readBodyStart(response, request.signal);
+    return toResult({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
   }
 
   /** Configured headers come last and may replace the user agent. The names of the other defaults are reserved. */
-  async function headersOf(
+  async function createHeaders(
     row: DeliveryRow,
-    at: number,
+    attemptedAt: number,
     body: string,
     notification: PushNotification | null,
   ): Promise<readonly (readonly [string, string])[]> {
     const id = `msg_${row.delivery_id}`;
-    const timestamp = Math.floor(at / 1000);
-    const signed = settings.secrets.length > 0 ? await signature(settings.secrets, id, timestamp, body) : null;
+    const timestamp = Math.floor(attemptedAt / 1000);
+    const signatures = settings.secrets.length > 0 ? await signPayload(settings.secrets, id, timestamp, body) : null;
     const defaults: readonly (readonly [string, string])[] = [
       ["content-type", notification?.content_type ?? "application/json; charset=utf-8"],
       ["user-agent", options.user_agent],
@@ -131,21 +140,21 @@ export function createAttempts(
     const configured = new Set(settings.headers.map(([name]) => name.toLowerCase()));
     return [
       ...defaults.filter(([name]) => !configured.has(name)),
-      ...(signed === null
+      ...(signatures === null
         ? []
         : ([
             ["webhook-timestamp", String(timestamp)],
-            ["webhook-signature", signed],
+            ["webhook-signature", signatures],
           ] as const)),
       ...settings.headers,
     ];
   }
 
-  return attemptWithin;
+  return attemptWithTimeout;
 }
 
 /** The outcome of a response. Redirects are not followed and count as failures. */
-function outcomeOf({
+function toResult({
   status,
   retry_after,
   address,
@@ -153,14 +162,14 @@ function outcomeOf({
   readonly status: number;
   readonly retry_after: string | null;
   readonly address: string | null;
-}): AttemptOutcome {
+}): DeliveryAttemptResult {
   if (status >= 200 && status <= 299) return { error: null, status, retry_after, address, final: false };
-  return failure("bad_status", { status, retry_after, address, final: status === 410 });
+  return createFailure("bad_status", { status, retry_after, address, final: status === 410 });
 }
 
 /** The text of a body, without the values of configured headers, which a receiver may echo. Null for bytes that are no text. */
-function answerOf(start: Uint8Array, { headers }: WebhookSettings): string | null {
-  let text = new TextDecoder().decode(start.subarray(0, MAX_ANSWER_BYTES));
+function readResponseText(start: Uint8Array, { headers }: WebhookSettings): string | null {
+  let text = new TextDecoder().decode(start.subarray(0, MAX_RESPONSE_BYTES));
   if (text === "" || text.includes("\0")) return null;
   for (const [, value] of headers.filter(([, value]) => value !== "")) {
     text = text.replaceAll(value, "***");
@@ -172,18 +181,20 @@ function answerOf(start: Uint8Array, { headers }: WebhookSettings): string | nul
   return text;
 }
 
-function failureOf(cause: unknown): AttemptOutcome {
-  return cause instanceof SendError ? failure(cause.code, { address: cause.address }) : failure("network_error");
+function toFailure(cause: unknown): DeliveryAttemptResult {
+  return cause instanceof SendError
+    ? createFailure(cause.code, { address: cause.address })
+    : createFailure("network_error");
 }
 
 /** Reads at most 2 KiB of the body and cancels the rest. An error of the body does not change the outcome. */
-async function readSome({ body }: Response, signal: AbortSignal): Promise<void> {
+async function readBodyStart({ body }: Response, signal: AbortSignal): Promise<void> {
   if (!body) return;
   const reader = body.getReader();
   const cancel = (): void => void reader.cancel().catch(() => {});
   signal.addEventListener("abort", cancel, { once: true });
   try {
-    for (let read = 0; read < MAX_ANSWER_BYTES; ) {
+    for (let read = 0; read < MAX_RESPONSE_BYTES; ) {
       const { done, value } = await reader.read();
       if (done) return;
       read += (value as Uint8Array).length;
@@ -212,7 +223,7 @@ const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
  * The body as JSON. It depends only on the row and is identical, to the byte, at each attempt: `webhook_sent_at` is the time of the
  * first one. Call it after the first attempt has started.
  */
-export function payload(row: DeliveryRow): string {
+export function buildPayload(row: DeliveryRow): string {
   const { run } = row;
   const body: JsonObject = {
     run_id: run.run_id,
@@ -228,46 +239,46 @@ export function payload(row: DeliveryRow): string {
     metadata: run.metadata,
     multitask_strategy: run.multitask_strategy,
     attempt: run.attempt,
-    kwargs: shownKwargs(run),
+    kwargs: toReceiverKwargs(run),
     error: run.status === "error" || run.status === "timeout" ? run.error : null,
     ...(run.cancel_reason === undefined ? {} : { cancel_reason: run.cancel_reason }),
   };
   if (run.stateless) return JSON.stringify(body);
   if (!run.values_omitted) {
-    const text = withValues(body, run.values ?? "null");
-    if (run.values === null || isWithin(text, MAX_PAYLOAD_BYTES)) return text;
+    const text = appendValues(body, run.values ?? "null");
+    if (run.values === null || fitsInBytes(text, MAX_PAYLOAD_BYTES)) return text;
   }
-  return withValues({ ...body, values_omitted: true }, "null");
+  return appendValues({ ...body, values_omitted: true }, "null");
 }
 
 /** The run's request for the receiver: without credentials, and without the webhook, whose query can contain a secret. */
-function shownKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
-  const { webhook: _, ...shown } = shownRun(kwargs, metadata);
-  return shown;
+function toReceiverKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
+  const { webhook: _, ...receiverKwargs } = shownRun(kwargs, metadata);
+  return receiverKwargs;
 }
 
 const encoder = new TextEncoder();
 
 /** Appends the final state as text: it is JSON already, and can be large. */
-const withValues = (body: JsonObject, values: string): string =>
+const appendValues = (body: JsonObject, values: string): string =>
   `${JSON.stringify(body).slice(0, -1)},"values":${values}}`;
 
 /** Encodes only if the length does not decide: a code unit takes at most three bytes. */
-function isWithin(text: string, bytes: number): boolean {
+function fitsInBytes(text: string, bytes: number): boolean {
   if (text.length > bytes) return false;
   return text.length * 3 <= bytes || encoder.encode(text).length <= bytes;
 }
 
 /** The value of `webhook-signature`: one `v1,<base64>` per secret, separated by spaces. `timestamp` is in seconds since 1970. */
-export async function signature(
+export async function signPayload(
   secrets: readonly Uint8Array[],
   id: string,
   timestamp: number,
   body: string,
 ): Promise<string> {
   const content = encoder.encode(`${id}.${timestamp}.${body}`);
-  const signed = await Promise.all(secrets.map(async (secret) => `v1,${base64(await hmac(secret, content))}`));
-  return signed.join(" ");
+  const signatures = await Promise.all(secrets.map(async (secret) => `v1,${base64(await hmac(secret, content))}`));
+  return signatures.join(" ");
 }
 
 async function hmac(secret: Uint8Array, content: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
@@ -279,7 +290,7 @@ async function hmac(secret: Uint8Array, content: Uint8Array<ArrayBuffer>): Promi
 const base64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
 
 /** Returns the addresses of a host, which may be an address itself. */
-async function addressesOf(transport: WebhookTransport, host: string): Promise<readonly string[]> {
-  const literal = literalAddress(host);
+async function resolveAddresses(transport: WebhookTransport, host: string): Promise<readonly string[]> {
+  const literal = findLiteralAddress(host);
   return literal === null ? await resolveHost(transport, host) : [literal];
 }

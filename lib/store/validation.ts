@@ -6,11 +6,11 @@ import { isDeeperThan, isIntegerBetween, isLongerThan, isStorable, NOT_STORABLE 
 
 const MAX_LABELS = 32;
 /** Characters of a key, and of each label. */
-const MAX_NAME = 1_024;
+const MAX_NAME_CHARS = 1_024;
 /** Bytes of a value as JSON. */
 const MAX_VALUE_BYTES: number = 1024 * 1024;
 /** The maximum nesting depth of a value. */
-const MAX_LEVELS = 100;
+const MAX_DEPTH = 100;
 /** The maximum number of fields in an item's `index`, and of members in a filter. */
 const MAX_FIELDS = 100;
 export const MAX_LIMIT = 1_000;
@@ -21,41 +21,42 @@ const MINUTE_MS = 60_000;
 const RESERVED = "langgraph";
 
 /** Checks a namespace, or with `min` 0 a prefix or suffix of one. Errors: invalid. */
-export function checkLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
+export function validateLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
   if (!Array.isArray(labels)) throw invalidFieldError(field, "must be a list of labels");
   const { length } = labels;
   if (length < min || length > MAX_LABELS) throw invalidFieldError(field, `must have ${min} to ${MAX_LABELS} labels`);
-  for (const [at, label] of labels.entries()) checkLabel(`${field}.${at}`, label);
+  for (const [position, label] of labels.entries()) validateLabel(`${field}.${position}`, label);
   return labels as readonly string[];
 }
 
-function checkLabel(field: string, label: unknown): void {
-  checkName(field, label);
+function validateLabel(field: string, label: unknown): void {
+  validateName(field, label);
   if ((label as string).includes(".")) throw invalidFieldError(field, "must not contain a dot");
 }
 
 /** Errors: invalid. */
-export function checkKey(key: unknown): string {
-  checkName("key", key);
+export function validateKey(key: unknown): string {
+  validateName("key", key);
   return key as string;
 }
 
-function checkName(field: string, name: unknown): void {
+function validateName(field: string, name: unknown): void {
   if (typeof name !== "string") throw invalidFieldError(field, "must be a string");
   if (name === "") throw invalidFieldError(field, "must not be empty");
-  if (isLongerThan(name, MAX_NAME)) throw invalidFieldError(field, `must have at most ${MAX_NAME} characters`);
+  if (isLongerThan(name, MAX_NAME_CHARS))
+    throw invalidFieldError(field, `must have at most ${MAX_NAME_CHARS} characters`);
   if (!isStorable(name)) throw invalidFieldError(field, NOT_STORABLE);
 }
 
 /** Checks a namespace to write to. Errors: invalid. */
-export function checkHome(namespace: unknown): readonly string[] {
-  const labels = checkLabels("namespace", namespace, 1);
+export function validateWritableNamespace(namespace: unknown): readonly string[] {
+  const labels = validateLabels("namespace", namespace, 1);
   if (labels[0] === RESERVED) throw invalidFieldError("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
 /** Checks an item's value. Returns a copy, made by way of JSON. Errors: invalid. */
-export function checkValue(input: unknown): JsonObject {
+export function parseItemValue(input: unknown): JsonObject {
   if (!isObject(input)) throw invalidFieldError("value", "must be an object");
   let text: string | undefined;
   try {
@@ -69,8 +70,7 @@ export function checkValue(input: unknown): JsonObject {
   }
   const value = JSON.parse(text ?? "null") as Json;
   if (!isObject(value)) throw invalidFieldError("value", "must be an object");
-  if (isDeeperThan(value, MAX_LEVELS))
-    throw invalidFieldError("value", `must not nest deeper than ${MAX_LEVELS} levels`);
+  if (isDeeperThan(value, MAX_DEPTH)) throw invalidFieldError("value", `must not nest deeper than ${MAX_DEPTH} levels`);
   return value;
 }
 
@@ -87,7 +87,7 @@ function hasMoreBytes(text: string, bytes: number): boolean {
 }
 
 /** Converts minutes to milliseconds. Null: never expires; undefined: the default applies. Errors: invalid. */
-export function checkTtl(minutes: unknown): number | null | undefined {
+export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
     throw invalidFieldError("ttl", `must be a number of minutes above 0 and up to ${MAX_TTL_MINUTES}`);
@@ -96,7 +96,7 @@ export function checkTtl(minutes: unknown): number | null | undefined {
 }
 
 /** Checks the `index` of an item. Undefined: the fields of the store's index. Errors: invalid. */
-export function checkIndex(index: unknown): false | readonly string[] | undefined {
+export function parseIndex(index: unknown): false | readonly string[] | undefined {
   if (index === undefined || index === null) return undefined;
   if (index === false) return false;
   const isList = Array.isArray(index) && index.every((field) => typeof field === "string" && field !== "");
@@ -106,7 +106,7 @@ export function checkIndex(index: unknown): false | readonly string[] | undefine
 }
 
 /** Checks a whole number within bounds; undefined and null become the fallback. Errors: invalid. */
-export function checkWhole<Fallback>(
+export function validateInteger<Fallback>(
   field: string,
   value: unknown,
   [min, max]: readonly [min: number, max: number],
@@ -121,7 +121,7 @@ export function checkWhole<Fallback>(
 }
 
 /** Checks an optional string; null becomes undefined. Errors: invalid. */
-export function checkText(field: string, value: unknown): string | undefined {
+export function validateText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string") throw invalidFieldError(field, "must be a string");
   return value;
@@ -140,11 +140,11 @@ const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
  * Parses `{member: value}` and `{member: {$gt: 1, ...}}`. Operators are allowed only at that place; an object with one operator may
  * not have other keys. Errors: invalid.
  */
-export function conditionsOf(filter: unknown): readonly ItemCondition[] {
+export function parseFilter(filter: unknown): readonly ItemCondition[] {
   if (filter === undefined || filter === null) return [];
   if (!isObject(filter)) throw invalidFieldError("filter", "must be an object");
-  if (isDeeperThan(filter, MAX_LEVELS))
-    throw invalidFieldError("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
+  if (isDeeperThan(filter, MAX_DEPTH))
+    throw invalidFieldError("filter", `must not nest deeper than ${MAX_DEPTH} levels`);
   const members = Object.entries(filter);
   if (members.length > MAX_FIELDS) throw invalidFieldError("filter", `must have at most ${MAX_FIELDS} members`);
   return members.flatMap(([member, condition]) => {
@@ -155,9 +155,9 @@ export function conditionsOf(filter: unknown): readonly ItemCondition[] {
     return Object.entries(operators).map(([name, operand]): ItemCondition => {
       const operator = OPERATORS.get(name);
       if (!operator) throw invalidFieldError(`${at}.${name}`, `must be one of ${[...OPERATORS.keys()].join(", ")}`);
-      checkOperand(at, operand);
-      const ordered = operator !== "eq" && operator !== "ne";
-      if (ordered && typeof operand === "object" && operand !== null) {
+      validateOperand(at, operand);
+      const isOrdered = operator !== "eq" && operator !== "ne";
+      if (isOrdered && typeof operand === "object" && operand !== null) {
         throw invalidFieldError(`${at}.${name}`, "must be a number");
       }
       return [member, operator, operand];
@@ -165,15 +165,16 @@ export function conditionsOf(filter: unknown): readonly ItemCondition[] {
   });
 }
 
-function checkOperand(at: string, operand: Json | undefined): void {
+function validateOperand(path: string, operand: Json | undefined): void {
   if (operand === undefined || typeof operand === "function" || typeof operand === "bigint") {
-    throw invalidFieldError(at, "is not JSON");
+    throw invalidFieldError(path, "is not JSON");
   }
-  if (typeof operand === "number" && !Number.isFinite(operand)) throw invalidFieldError(at, "must be a finite number");
+  if (typeof operand === "number" && !Number.isFinite(operand))
+    throw invalidFieldError(path, "must be a finite number");
   if (typeof operand !== "object" || operand === null) return;
-  for (const [key, inner] of Object.entries(operand)) {
+  for (const [key, member] of Object.entries(operand)) {
     if (!Array.isArray(operand) && key.startsWith("$"))
-      throw invalidFieldError(`${at}.${key}`, "no operator is allowed here");
-    checkOperand(`${at}.${key}`, inner);
+      throw invalidFieldError(`${path}.${key}`, "no operator is allowed here");
+    validateOperand(`${path}.${key}`, member);
   }
 }

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
-import type { RunDirectory } from "../runs/mod.ts";
+import type { InternalRuns } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type {
   CreateRun,
@@ -14,13 +14,13 @@ import type {
   SkipReason,
   Storage,
 } from "../storage/mod.ts";
-import { KEPT_MS, loadSchedules, type Schedules } from "./schedules.ts";
+import { FIRING_RETENTION_MS, loadSchedules, type Schedules } from "./lazy-schedule.ts";
 
 export interface FireOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  readonly runs: Pick<RunDirectory, "prepare" | "started">;
+  readonly runs: Pick<InternalRuns, "prepare" | "startStored">;
   /** The maximum age of a tick that still fires. */
   readonly misfire_grace_ms: number;
   /** The number of failed runs in a row that disables a cron; null: never. */
@@ -28,42 +28,42 @@ export interface FireOptions {
 }
 
 /** Ticks of one cron per transaction. */
-const TICKS = 100;
+const FIRE_TIME_BATCH_SIZE = 100;
 /** How often a tick is retried because the assistant or thread changed after it was read. */
-const TRIES = 10;
+const MAX_STALE_RETRIES = 10;
 /** The decision about the due ticks of a cron. */
-interface Plan {
+interface FiringPlan {
   /** The tick to fire; null when there is none. */
-  readonly fires: number | null;
+  readonly fire_at: number | null;
   readonly skipped: FireCron["skipped"];
   readonly next_run_date: number | null;
 }
 
 /** Counts the outcomes of ticks in this process since its start. */
-export interface TickCounters {
+export interface FiringCounters {
   fired: number;
   readonly skipped: Record<SkipReason, number>;
 }
 
-export interface TickHandler {
+export interface FiringHandler {
   /** Handles the due ticks of a cron. False if that failed. Call again later. */
   handle(cron: CronRow): Promise<boolean>;
   /** Disables a cron with this many failed runs in a row. */
   disable(cron: CronRow, failures: number): Promise<void>;
 }
 
-export const createTickHandler = (
+export const createFiringHandler = (
   options: FireOptions,
-  counters: TickCounters,
+  counters: FiringCounters,
   isStopping: () => boolean,
-): TickHandler => new CronTicks(options, counters, isStopping);
+): FiringHandler => new CronFiringHandler(options, counters, isStopping);
 
-class CronTicks implements TickHandler {
+class CronFiringHandler implements FiringHandler {
   readonly #options: FireOptions;
-  readonly #counters: TickCounters;
+  readonly #counters: FiringCounters;
   readonly #isStopping: () => boolean;
 
-  constructor(options: FireOptions, counters: TickCounters, isStopping: () => boolean) {
+  constructor(options: FireOptions, counters: FiringCounters, isStopping: () => boolean) {
     this.#options = options;
     this.#counters = counters;
     this.#isStopping = isStopping;
@@ -72,7 +72,7 @@ class CronTicks implements TickHandler {
   async handle(cron: CronRow): Promise<boolean> {
     const { environment } = this.#options;
     try {
-      if (await this.#handleTicks(cron)) return true;
+      if (await this.#handleDueFireTimes(cron)) return true;
       const message = "firing a cron failed: its assistant or thread kept changing";
       environment.log({ level: "warn", message, cron_id: cron.cron_id });
     } catch (error) {
@@ -94,11 +94,11 @@ class CronTicks implements TickHandler {
   }
 
   /** Returns false when the rows of the cron changed under each of several tries. */
-  async #handleTicks(cron: CronRow): Promise<boolean> {
+  async #handleDueFireTimes(cron: CronRow): Promise<boolean> {
     const { storage, scope, environment, max_failures } = this.#options;
     let row: CronRow | null = cron;
     let conflicts = 0;
-    while (!this.#isStopping() && conflicts < TRIES) {
+    while (!this.#isStopping() && conflicts < MAX_STALE_RETRIES) {
       const now = environment.now();
       if (!row?.enabled || row.next_run_date === null || row.next_run_date > now) return true;
       if (max_failures !== null && row.failures >= max_failures) {
@@ -115,29 +115,31 @@ class CronTicks implements TickHandler {
   async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireCronResult["kind"]> {
     const { storage, scope, runs, misfire_grace_ms } = this.#options;
     const { cron_id } = cron;
-    const plan = planOf(await loadSchedules(), cron, { first, now, misfire_grace_ms });
-    const run = plan.fires === null ? null : await this.#prepareRun(cron);
-    const refused = plan.fires !== null && !run ? [{ scheduled_at: plan.fires, reason: "refused" as const }] : [];
-    const firing = run && plan.fires !== null ? { scheduled_at: plan.fires, run } : null;
-    const tick = {
+    const plan = planFirings(await loadSchedules(), cron, { first, now, misfire_grace_ms });
+    const run = plan.fire_at === null ? null : await this.#prepareRun(cron);
+    const refusedSkips =
+      plan.fire_at !== null && !run ? [{ scheduled_at: plan.fire_at, reason: "refused" as const }] : [];
+    const firing = run && plan.fire_at !== null ? { scheduled_at: plan.fire_at, run } : null;
+    const fireBase = {
       cron_id,
       expected: { next_run_date: first, revision: cron.revision },
       next_run_date: plan.next_run_date,
       now,
     };
-    const skipped = [...plan.skipped, ...refused];
-    const outcome = await storage.fireCron(scope, { ...tick, skipped, firing });
-    if (outcome.kind === "lost" && firing && (await this.#isUnchanged(cron, first))) {
+    const skipped = [...plan.skipped, ...refusedSkips];
+    const result = await storage.fireCron(scope, { ...fireBase, skipped, firing });
+    if (result.kind === "lost" && firing && (await this.#isUnchanged(cron, first))) {
       // The tick fired before the clock or the schedule was set back: continue without it.
-      return (await storage.fireCron(scope, { ...tick, skipped: plan.skipped, firing: null })).kind;
+      return (await storage.fireCron(scope, { ...fireBase, skipped: plan.skipped, firing: null })).kind;
     }
-    if (outcome.kind === "fired" && firing) {
+    if (result.kind === "fired" && firing) {
       this.#counters.fired++;
-      runs.started(outcome.created, firing.run);
+      runs.startStored(result.created, firing.run);
     }
-    const refusal = outcome.kind === "refused" ? [{ scheduled_at: plan.fires as number, reason: outcome.reason }] : [];
-    if (outcome.kind !== "lost" && outcome.kind !== "stale") this.#record(cron_id, [...skipped, ...refusal]);
-    return outcome.kind;
+    const createRefusal =
+      result.kind === "refused" ? [{ scheduled_at: plan.fire_at as number, reason: result.reason }] : [];
+    if (result.kind !== "lost" && result.kind !== "stale") this.#record(cron_id, [...skipped, ...createRefusal]);
+    return result.kind;
   }
 
   async #isUnchanged({ cron_id, revision }: CronRow, next_run_date: number): Promise<boolean> {
@@ -149,7 +151,7 @@ class CronTicks implements TickHandler {
   async #prepareRun(cron: CronRow): Promise<CreateRun | null> {
     const { scope, environment, runs } = this.#options;
     try {
-      return await runs.prepare(scope, cron.thread_id, requestOf(cron), originOf(cron));
+      return await runs.prepare(scope, cron.thread_id, toCronRunRequest(cron), toCronRunOrigin(cron));
     } catch (error) {
       if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
       const { cron_id } = cron;
@@ -159,43 +161,43 @@ class CronTicks implements TickHandler {
   }
 
   /** Counts and logs ticks that fired no run. */
-  #record(cron_id: string, ticks: FireCron["skipped"]): void {
-    for (const reason of new Set(ticks.map((tick) => tick.reason))) {
-      const times = ticks.filter((tick) => tick.reason === reason).map(({ scheduled_at }) => scheduled_at);
+  #record(cron_id: string, skips: FireCron["skipped"]): void {
+    for (const reason of new Set(skips.map((skip) => skip.reason))) {
+      const times = skips.filter((skip) => skip.reason === reason).map(({ scheduled_at }) => scheduled_at);
       this.#counters.skipped[reason] += times.length;
       const [first, last] = [times[0] as number, times.at(-1) as number].map((time) => new Date(time).toISOString());
-      const ticks_of = { reason, count: times.length, first, last };
-      this.#options.environment.log({ level: "warn", message: "cron ticks skipped", cron_id, ...ticks_of });
+      const summary = { reason, count: times.length, first, last };
+      this.#options.environment.log({ level: "warn", message: "cron ticks skipped", cron_id, ...summary });
     }
   }
 }
 
 /** Ticks older than the grace time are missed. Of the others, only the latest fires; the rest are superseded. */
-function planOf(
-  { nextTick, ticksUntil }: Schedules,
+function planFirings(
+  { nextFireTime: nextTick, fireTimesUntil: ticksUntil }: Schedules,
   cron: CronRow,
   { first, now, misfire_grace_ms }: { readonly first: number; readonly now: number; readonly misfire_grace_ms: number },
-): Plan {
-  const oldest = now - KEPT_MS;
+): FiringPlan {
+  const oldest = now - FIRING_RETENTION_MS;
   const from = first < oldest ? nextTick(cron, oldest) : first;
-  const ticks = from === null ? [] : ticksUntil(cron, from, now, TICKS);
-  const latest = ticks.at(-1);
+  const fireTimes = from === null ? [] : ticksUntil(cron, from, now, FIRE_TIME_BATCH_SIZE);
+  const latest = fireTimes.at(-1);
   const next_run_date = nextTick(cron, latest ?? now);
   const graceStart = now - misfire_grace_ms;
   // The batch was full: the next one continues here.
-  const more = next_run_date !== null && next_run_date <= now;
-  const fires = latest !== undefined && !more && latest >= graceStart ? latest : null;
+  const isBatchFull = next_run_date !== null && next_run_date <= now;
+  const fire_at = latest !== undefined && !isBatchFull && latest >= graceStart ? latest : null;
   return {
-    fires,
-    skipped: ticks
-      .filter((tick) => tick !== fires)
-      .map((tick) => ({ scheduled_at: tick, reason: tick < graceStart ? "missed" : "superseded" })),
+    fire_at,
+    skipped: fireTimes
+      .filter((fireTime) => fireTime !== fire_at)
+      .map((fireTime) => ({ scheduled_at: fireTime, reason: fireTime < graceStart ? "missed" : "superseded" })),
     next_run_date,
   };
 }
 
 /** The request that creates a run of the cron. */
-export function requestOf(
+export function toCronRunRequest(
   cron: Pick<CronRow, "cron_id" | "assistant_id" | "on_run_completed" | "payload" | "metadata">,
 ): RunCreate {
   const { cron_id, assistant_id, on_run_completed, payload, metadata } = cron;
@@ -208,6 +210,6 @@ export function requestOf(
 }
 
 /** The run belongs to the user who created the cron, whose authorization was checked then. */
-export function originOf({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
+export function toCronRunOrigin({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
   return { cron_id, user_id, ...(auth_user ? { user: auth_user as unknown as AuthUser } : {}) };
 }

@@ -1,0 +1,105 @@
+/** Makes the attempts of webhook deliveries and records their outcomes. Loaded with the first delivery. */
+import type { DeliveryAttempt, DeliveryResult, DeliveryRow, DeliveryStorage, Scope } from "../storage/mod.ts";
+import { createDeliveryAttempt, type DeliveryAttemptOptions, type DeliveryAttemptResult } from "./delivery-attempt.ts";
+import type { WebhookSettings } from "./options.ts";
+import { redactUrl } from "./policy.ts";
+
+export interface ClaimedDeliveryOptions extends DeliveryAttemptOptions {
+  readonly storage: DeliveryStorage;
+  readonly scope: Scope;
+}
+
+export type SendClaimedDelivery = (row: DeliveryRow, token: string, controller: AbortController) => Promise<void>;
+
+const STORAGE_RETRY_DELAY_MS = 2_000;
+const MAX_RECORD_TRIES = 3;
+/** An aborted delivery waits until the next process has started. */
+const ABORTED_RETRY_DELAY_MS = 1_000;
+const RETRY_AFTER_RANGE_MS: readonly [least: number, most: number] = [1_000, 86_400_000];
+const JITTER = 0.1;
+
+/** Makes one attempt, records its outcome and counts it. Rejects when the storage fails for too long. */
+export function createClaimedDeliverySender(
+  options: ClaimedDeliveryOptions,
+  counters: Record<"delivered" | "retried" | "failed", number>,
+  stopSignal: AbortSignal,
+): SendClaimedDelivery {
+  const { storage, scope, environment, settings } = options;
+  const attempt = createDeliveryAttempt(options);
+
+  async function sendAndRecord(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
+    const attemptedAt = environment.now();
+    const result = await attempt(row, attemptedAt, controller);
+    const now = environment.now();
+    const next = planNextAttempt(row, result, now, { settings, random: environment.random });
+    const { error, status, address, response_text } = result;
+    const { delivery_id, attempts: number } = row;
+    const attemptFields = { at: attemptedAt, status, error, duration_ms: Math.max(0, now - attemptedAt), address };
+    const record = {
+      delivery_id,
+      number,
+      ...attemptFields,
+      ...(response_text === undefined ? {} : { answer: response_text }),
+    };
+    if (!(await recordAttempt(token, record, next))) {
+      environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
+      return;
+    }
+    counters[STATE_COUNTERS[next.state]]++;
+    if (next.state === "delivered" || error === "aborted") return;
+    const [level, message] =
+      next.state === "failed"
+        ? (["warn", "webhook delivery failed"] as const)
+        : (["info", "webhook attempt failed"] as const);
+    environment.log({ level, message, delivery_id, url: redactUrl(row.url), attempt: number, status, error });
+  }
+
+  /** Retries while the storage fails. False when the claim has expired and another process has claimed the delivery. */
+  async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await storage.finishDelivery(scope, token, attempt, next);
+      } catch (error) {
+        if (tries === MAX_RECORD_TRIES || stopSignal.aborted) throw error;
+        await new Promise<void>((resolve) => {
+          environment.timer(STORAGE_RETRY_DELAY_MS, resolve);
+          stopSignal.addEventListener("abort", () => resolve(), { once: true });
+        });
+      }
+    }
+  }
+
+  return sendAndRecord;
+}
+
+/** The counters that `/metrics` shows. */
+const STATE_COUNTERS = { delivered: "delivered", failed: "failed", pending: "retried" } as const;
+
+/** The state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
+function planNextAttempt(
+  row: DeliveryRow,
+  result: DeliveryAttemptResult,
+  now: number,
+  { settings, random }: { readonly settings: WebhookSettings; readonly random: () => number },
+): DeliveryResult {
+  if (result.error === null) return { state: "delivered" };
+  if (result.error === "aborted") return { state: "pending", due_at: now + ABORTED_RETRY_DELAY_MS, uncounted: true };
+  const delay = settings.schedule_ms[row.series_attempts - 1];
+  if (result.final || delay === undefined) return { state: "failed" };
+  const jitteredDelay = Math.round(delay * (1 - JITTER + 2 * JITTER * random()));
+  const requestedDelay = result.status === 429 || result.status === 503 ? readRetryAfterMs(result.retry_after, now) : 0;
+  return { state: "pending", due_at: now + Math.max(jitteredDelay, requestedDelay) };
+}
+
+function parseRetryAfter(text: string, now: number): number {
+  if (/^\d+$/.test(text)) return Number(text) * 1000;
+  return /^[A-Z][a-z]+,? .*\d/.test(text) ? Date.parse(text) - now : Number.NaN;
+}
+
+/** The wait of a `Retry-After` header in milliseconds, within bounds; 0 for anything but seconds or a date. */
+function readRetryAfterMs(text: string | null, now: number): number {
+  if (text === null) return 0;
+  const delay = parseRetryAfter(text.trim(), now);
+  const [min, max] = RETRY_AFTER_RANGE_MS;
+  return Number.isNaN(delay) ? 0 : Math.min(Math.max(delay, min), max);
+}
