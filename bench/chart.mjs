@@ -25,25 +25,25 @@ if (files.length === 0) {
   process.exit(2);
 }
 const results = files.map((file) => JSON.parse(readFileSync(file, "utf8")));
-const runtimeOf = (name) => name[0].toUpperCase() + name.slice(1);
+const formatRuntime = (name) => name[0].toUpperCase() + name.slice(1);
 const show = (value) =>
   value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(value >= 10 ? 3 : 2)));
 
-/** The bars of one panel: what was measured of each system in each file, the peer once. */
-function barsOf(row) {
+/** Returns the bars of one panel: a measured system in each file, the peer once. */
+function listBars(row) {
   const bars = [];
   for (const { runtime, rows } of results) {
-    const found = rows.find((one) => one.row === row);
-    if (!found) continue;
-    bars.push(["ours", `Greenroom, ${runtimeOf(runtime)}`, found.ours]);
-    bars.push(["hand", `by hand, ${runtimeOf(runtime)}`, found.hand]);
-    if (!bars.some(([kind]) => kind === "peer")) bars.push(["peer", "langgraph-api, Node", found.peer]);
+    const figures = rows.find((candidate) => candidate.row === row);
+    if (!figures) continue;
+    bars.push(["ours", `Greenroom, ${formatRuntime(runtime)}`, figures.ours]);
+    bars.push(["hand", `by hand, ${formatRuntime(runtime)}`, figures.hand]);
+    if (!bars.some(([kind]) => kind === "peer")) bars.push(["peer", "langgraph-api, Node", figures.peer]);
   }
   const order = ["ours", "hand", "peer"];
   return bars.filter(([, , value]) => value !== undefined).toSorted(([a], [b]) => order.indexOf(a) - order.indexOf(b));
 }
 
-const panels = PANELS.map((panel) => [panel, barsOf(panel[0])]).filter(([, bars]) => bars.length > 0);
+const panels = PANELS.map((panel) => [panel, listBars(panel[0])]).filter(([, bars]) => bars.length > 0);
 const most = Math.max(...panels.map(([, bars]) => bars.length));
 const height = HEAD + most * (BAR + 4) + 22;
 const lines = panels.flatMap(([[, title, sense], bars], index) => {

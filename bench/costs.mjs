@@ -26,9 +26,9 @@ export async function measureCosts({ runtime, serve, size }) {
     await client.closedLoop(16, 8, client.wait, 1500);
     for (let round = 0; round < rounds; round += 1) {
       figures.cpu_us.push((await loop(64, size.seconds)).cpu_us);
-      const one = await loop(1, size.seconds / 2);
-      figures.lone_us.push(one.p50_us);
-      figures.lone_cpu_us.push(one.cpu_us);
+      const single = await loop(1, size.seconds / 2);
+      figures.lone_us.push(single.p50_us);
+      figures.lone_cpu_us.push(single.cpu_us);
     }
     await stop();
     layers[layer] = figures;
@@ -37,7 +37,7 @@ export async function measureCosts({ runtime, serve, size }) {
   return { layers, promises };
 }
 
-/** The rows of the main table that come from here. */
+/** Returns the rows of the main table that this measurement adds. */
 export function noteCosts({ layers }, note) {
   const memory = layers["function, in process, :memory:"].cpu_us;
   const file = layers["function, in process, file"].cpu_us;

@@ -1,5 +1,5 @@
 /**
- * What the defences cost: each is measured with and without, in turns, in microseconds of CPU of this process. Medians of the
+ * Measures the cost of the defences: each with and without, in turns, in microseconds of CPU of this process. Prints medians of the
  * rounds; on a busy machine only the differences count.
  *
  *   node bench/defences.mjs [--rounds 9] [--threads 100000] [--only file,pending,body,labels,gin]
@@ -36,21 +36,21 @@ async function cost(count, call) {
   return (user + system) / count;
 }
 
-/** Medians of both, measured in turns. */
+/** Prints the medians of all calls, measured in turns. */
 async function compare(what, count, calls) {
-  const seen = Object.fromEntries(Object.keys(calls).map((name) => [name, []]));
+  const samples = Object.fromEntries(Object.keys(calls).map((name) => [name, []]));
   for (let round = 0; round <= rounds; round++) {
     for (const [name, call] of Object.entries(calls)) {
       const microseconds = await cost(count, call);
-      if (round > 0) seen[name].push(microseconds);
+      if (round > 0) samples[name].push(microseconds);
     }
   }
-  const shown = Object.entries(seen).map(([name, list]) => `${name} ${median(list).toFixed(1)}`);
-  console.log(`${what}: ${shown.join(", ")}`);
+  const medians = Object.entries(samples).map(([name, list]) => `${name} ${median(list).toFixed(1)}`);
+  console.log(`${what}: ${medians.join(", ")}`);
 }
 
 let ids = 0;
-const thread = () => ({ thread_id: `t${ids++}`, metadata: {}, config: {}, hidden: false });
+const thread = () => ({ thread_id: `t${ids++}`, metadata: {}, config: {}, stateless: false });
 
 async function file() {
   const storage = nodeSqlite(join(folder, "file.db"));
@@ -85,14 +85,14 @@ async function pending() {
   await storage.migrate();
   const content = { graph_id: "g", name: "a", description: null, config: {}, context: {}, metadata: {} };
   const { assistant } = await storage.createAssistant(here, { assistant_id: "a", ...content }, 1);
-  const seen = { assistant_revision: assistant.revision, thread_revision: null };
+  const expected = { assistant_revision: assistant.revision, thread_revision: null };
   const create = () => {
     const { thread_id } = thread();
     const fixed = { assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {}, multitask_strategy: "enqueue" };
     return storage.createRun(here, {
       run: { run_id: `r${ids++}`, thread_id, ...fixed, stateless: false, resumable: false, created_at: 1 },
-      seen,
-      create_thread: { thread_id, metadata: {}, config: {}, hidden: false },
+      expected,
+      create_thread: { thread_id, metadata: {}, config: {}, stateless: false },
       limits: { pending_per_thread: 1000, pending: 1_000_000 },
       now: 1,
     });
@@ -123,7 +123,7 @@ async function body() {
 }
 
 /** Metadata of a thread as users have it: an owner, an assistant, a number, tags. */
-const metadataOf = (i) => ({
+const createMetadata = (i) => ({
   owner: `user-${i % 1000}`,
   assistant_id: `assistant-${i % 10}`,
   ticket: i,
@@ -132,7 +132,7 @@ const metadataOf = (i) => ({
 });
 const searched = (i) => [{ owner: `user-${i % 1000}` }, { place: { team: `t${i % 50}` }, owner: `user-${i % 1000}` }];
 
-/** Threads with labels, with an index on one member, and without either, in one database each: bytes, time to write, time to search. */
+/** Compares threads with index entries, with an index on one member, and without either: bytes, time to write, time to search. */
 async function labels() {
   const tables = {
     labels: [
@@ -152,7 +152,7 @@ async function labels() {
     const label = name === "labels" ? db.prepare("insert into labels values (?, ?, ?, ?, ?)") : undefined;
     db.exec("begin");
     const write = await cost(threads, (i) => {
-      const metadata = metadataOf(i);
+      const metadata = createMetadata(i);
       row.run(`t${i}`, i, JSON.stringify(metadata));
       for (const [path_hash, value_hash, exact] of label ? labelsOf(metadata) : [])
         label.run(path_hash, value_hash, exact, i, `t${i}`);
@@ -178,24 +178,26 @@ async function labels() {
             `select * from threads where json_extract(metadata, '$.place.team') = ? order by created_at desc limit 10`,
           );
     const calls = name === "nothing" ? 3 : 200;
-    const one = await cost(calls, (i) => search.all(...(label ? labelsOf(searched(i)[0])[0] : [`user-${i % 1000}`])));
+    const byOwner = await cost(calls, (i) =>
+      search.all(...(label ? labelsOf(searched(i)[0])[0] : [`user-${i % 1000}`])),
+    );
     const two = await cost(calls, (i) => {
       if (!label) return nested.all(`t${i % 50}`);
-      const [other, first] = labelsOf(searched(i)[1]);
-      return nested.all(...first, other[0], other[1]);
+      const [secondLabel, firstLabel] = labelsOf(searched(i)[1]);
+      return nested.all(...firstLabel, secondLabel[0], secondLabel[1]);
     });
     db.exec("pragma wal_checkpoint(truncate)");
     const [{ bytes }] = db
       .prepare("select page_count * page_size as bytes from pragma_page_count, pragma_page_size")
       .all();
     console.log(
-      `${threads} threads on SQLite with ${name}: ${(bytes / 1e6).toFixed(0)} MB; write ${write.toFixed(1)}, search by owner ${one.toFixed(0)}, by another member ${two.toFixed(0)}`,
+      `${threads} threads on SQLite with ${name}: ${(bytes / 1e6).toFixed(0)} MB; write ${write.toFixed(1)}, search by owner ${byOwner.toFixed(0)}, by another member ${two.toFixed(0)}`,
     );
     db.close();
   }
 }
 
-/** The same on Postgres (PGlite): labels against a GIN index on the metadata. */
+/** Compares index entries on Postgres (PGlite) with a GIN index on the metadata. */
 async function gin() {
   const { PGlite } = await import("@electric-sql/pglite");
   for (const name of ["labels", "GIN"]) {
@@ -211,13 +213,13 @@ async function gin() {
     const size = 500;
     const write = await cost(threads / size, async (page) => {
       const rows = Array.from({ length: size }, (_, i) => page * size + i);
-      const list = rows.map((i) => [`t${i}`, i, JSON.stringify(metadataOf(i))]);
+      const list = rows.map((i) => [`t${i}`, i, JSON.stringify(createMetadata(i))]);
       await db.query(
         "insert into threads select r->>0, (r->>1)::bigint, r->>2 from jsonb_array_elements($1::jsonb) r",
         [JSON.stringify(list)],
       );
       if (name === "GIN") return;
-      const all = rows.flatMap((i) => labelsOf(metadataOf(i)).map((label) => [...label, i, `t${i}`]));
+      const all = rows.flatMap((i) => labelsOf(createMetadata(i)).map((label) => [...label, i, `t${i}`]));
       await db.query(
         `insert into labels select (r->>0)::bigint, (r->>1)::bigint, r->>2, (r->>3)::bigint, r->>4
           from jsonb_array_elements($1::jsonb) r`,
@@ -228,22 +230,22 @@ async function gin() {
     const search = (metadata) => {
       const page = "order by created_at desc limit 10";
       if (name === "GIN") return db.query(`select * from threads where metadata::jsonb @> $1 ${page}`, [metadata]);
-      const [first, other] = labelsOf(metadata).toReversed();
-      const also = other
+      const [firstLabel, secondLabel] = labelsOf(metadata).toReversed();
+      const also = secondLabel
         ? "and exists (select 1 from labels o where o.path_hash = $4 and o.value_hash = $5 and o.row_id = l.row_id)"
         : "";
       return db.query(
         `select t.* from labels l join threads t on t.id = l.row_id where l.path_hash = $1 and l.value_hash = $2
           and l.exact = $3 ${also} order by l.created_at desc limit 10`,
-        [...first, ...(other ? other.slice(0, 2) : [])],
+        [...firstLabel, ...(secondLabel ? secondLabel.slice(0, 2) : [])],
       );
     };
-    const one = await cost(200, (i) => search({ owner: `user-${i % 1000}` }));
+    const byOwner = await cost(200, (i) => search({ owner: `user-${i % 1000}` }));
     const many = await cost(50, (i) => search({ place: { team: `t${i % 50}` } }));
     const two = await cost(200, (i) => search(searched(i)[1]));
     const { rows } = await db.query("select pg_database_size(current_database()) as bytes");
     console.log(
-      `${threads} threads on Postgres with ${name}: ${(Number(rows[0].bytes) / 1e6).toFixed(0)} MB; write ${(write / size).toFixed(1)}, search by owner ${one.toFixed(0)}, by team ${many.toFixed(0)}, by both ${two.toFixed(0)}`,
+      `${threads} threads on Postgres with ${name}: ${(Number(rows[0].bytes) / 1e6).toFixed(0)} MB; write ${(write / size).toFixed(1)}, search by owner ${byOwner.toFixed(0)}, by team ${many.toFixed(0)}, by both ${two.toFixed(0)}`,
     );
     await db.close();
   }

@@ -21,7 +21,7 @@ const { values } = parseArgs({
   },
 });
 
-/** The connection of this runtime, with commits that take so long. Its text runs in the writer's thread, too. */
+/** Opens a connection of this runtime whose commits take `ms`. Its source text also runs in the writer's thread. */
 async function slowOpen(ms) {
   const { openBun, openNode } = await import("../adapters/sqlite/connections.ts");
   const open = "Bun" in globalThis ? openBun : openNode;
@@ -114,14 +114,14 @@ async function measure({ ms, writer, seconds }) {
         last = now;
       }
     });
-    const made = [];
+    const pendingRuns = [];
     await new Promise((resolve) => setTimeout(resolve, 500));
     measuring = true;
-    const timer = setInterval(() => made.push(run()), 20);
+    const timer = setInterval(() => pendingRuns.push(run()), 20);
     await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
     measuring = false;
     clearInterval(timer);
-    await Promise.all(made);
+    await Promise.all(pendingRuns);
     await Promise.all(streams.map((stream) => stream.cancel()));
     await Promise.all(readers);
     ascending(gaps);
@@ -149,7 +149,7 @@ async function measure({ ms, writer, seconds }) {
     const { user, system } = process.cpuUsage(before);
     await service.stop(0);
     return {
-      made: made.length,
+      made: pendingRuns.length,
       gaps: gaps.length,
       gap_p50: quantile(gaps, 0.5),
       gap_p99: quantile(gaps, 0.99),
@@ -167,8 +167,8 @@ async function measure({ ms, writer, seconds }) {
 /** Runs this file in another runtime. */
 function inRuntime(runtime, { ms, writer, seconds }) {
   const [command, ...args] = { node: ["node"], bun: ["bun"], deno: ["deno", "run", "-A", "--no-check"] }[runtime];
-  const own = ["--child", "--ms", String(ms), "--writer", writer, "--seconds", String(seconds)];
-  const child = spawn(command, [...args, fileURLToPath(import.meta.url), ...own], {
+  const childArgs = ["--child", "--ms", String(ms), "--writer", writer, "--seconds", String(seconds)];
+  const child = spawn(command, [...args, fileURLToPath(import.meta.url), ...childArgs], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   let out = "";
@@ -184,10 +184,16 @@ function inRuntime(runtime, { ms, writer, seconds }) {
 
 const print = (columns) =>
   console.log(columns.map((column, i) => String(column)[i < 3 ? "padEnd" : "padStart"](9)).join(" "));
-const row = (found) =>
-  [found.gap_p50, found.gap_p99, found.gap_max, found.lone_p50, found.runs_per_s, found.cpu_per_run, found.rss].map(
-    (value, i) => value.toFixed(i === 4 || i === 6 ? 0 : 2),
-  );
+const row = (measured) =>
+  [
+    measured.gap_p50,
+    measured.gap_p99,
+    measured.gap_max,
+    measured.lone_p50,
+    measured.runs_per_s,
+    measured.cpu_per_run,
+    measured.rss,
+  ].map((value, i) => value.toFixed(i === 4 || i === 6 ? 0 : 2));
 
 const seconds = Number(values.seconds);
 if (values.child) {
@@ -201,9 +207,9 @@ let missed = false;
 for (const runtime of values.runtimes.split(",")) {
   for (const ms of disks) {
     for (const writer of writers) {
-      const found = await inRuntime(runtime, { ms, writer, seconds });
-      print([runtime, `+${ms}`, writer, ...row(found)]);
-      missed ||= !values.table && found.gap_p99 > GOAL_MS;
+      const measured = await inRuntime(runtime, { ms, writer, seconds });
+      print([runtime, `+${ms}`, writer, ...row(measured)]);
+      missed ||= !values.table && measured.gap_p99 > GOAL_MS;
     }
   }
 }

@@ -49,7 +49,7 @@ function begunThread() {
   return JSON.stringify({ thread_id });
 }
 
-/** A run on a thread: the messages so far are a Map's, and the state is written whole. */
+/** Runs the graph on a thread. The messages so far are in a Map, and the state is written whole. */
 async function turn(thread_id, { assistant_id, input }) {
   const id = await begin(input);
   const { messages } = await graphs[assistant_id].invoke({
@@ -61,12 +61,12 @@ async function turn(thread_id, { assistant_id, input }) {
   return state;
 }
 
-/** The answer as JSON; undefined: a stream. */
-async function answer(path, asked) {
-  if (path === "/runs/wait") return await wait(asked);
+/** Returns the response as JSON; undefined for a stream. */
+async function answer(path, requestBody) {
+  if (path === "/runs/wait") return await wait(requestBody);
   if (path === "/threads") return begunThread();
   const [, thread_id] = /^\/threads\/([^/]+)\/runs\/wait$/.exec(path) ?? [];
-  return thread_id && (await turn(thread_id, asked));
+  return thread_id && (await turn(thread_id, requestBody));
 }
 
 async function stream({ assistant_id, input }, send) {
@@ -86,12 +86,12 @@ function listenOnBun() {
   const fetch = async (request) => {
     const { pathname } = new URL(request.url);
     if (pathname === "/ok") return Response.json({ ok: true });
-    const asked = await request.json();
-    const text = await answer(pathname, asked);
+    const requestBody = await request.json();
+    const text = await answer(pathname, requestBody);
     if (text) return new Response(text, { headers: json });
     const body = new ReadableStream({
       async start(out) {
-        await stream(asked, (text) => out.enqueue(encoder.encode(text)));
+        await stream(requestBody, (text) => out.enqueue(encoder.encode(text)));
         out.close();
       },
     });
@@ -105,11 +105,11 @@ async function listenOnNode() {
     if (request.url === "/ok") return response.writeHead(200, json).end('{"ok":true}');
     const parts = [];
     for await (const part of request) parts.push(part);
-    const asked = JSON.parse(Buffer.concat(parts).toString());
-    const text = await answer(request.url, asked);
+    const requestBody = JSON.parse(Buffer.concat(parts).toString());
+    const text = await answer(request.url, requestBody);
     if (text) return response.writeHead(200, json).end(text);
     response.writeHead(200, sse);
-    await stream(asked, (text) => response.write(text));
+    await stream(requestBody, (text) => response.write(text));
     response.end();
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));

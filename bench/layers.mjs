@@ -17,7 +17,7 @@ const input = () => ({ messages: [{ role: "user", content: "hello" }] });
 const reply = () => ({ messages: [{ type: "ai", content: "echo: hello" }] });
 const services = [];
 
-async function serviceOf(executor, path) {
+async function openService(executor, path) {
   const service = await createService({
     storage: open(path),
     executor,
@@ -45,12 +45,12 @@ async function stream() {
 }
 
 const [functionInMemory, functionOnFile] = [
-  await serviceOf(functions(), ":memory:"),
-  await serviceOf(functions(), join(folder, "functions.db")),
+  await openService(functions(), ":memory:"),
+  await openService(functions(), join(folder, "functions.db")),
 ];
 const [graphInMemory, graphOnFile] = [
-  await serviceOf(graphs(), ":memory:"),
-  await serviceOf(graphs(), join(folder, "graphs.db")),
+  await openService(graphs(), ":memory:"),
+  await openService(graphs(), join(folder, "graphs.db")),
 ];
 const layers = {
   "graph.invoke alone": () => echo.invoke(input()),
@@ -64,19 +64,19 @@ const layers = {
   "LangGraph, createHandler, file": graphOnFile.handled,
 };
 
-/** So many at once, for so long: the median time of one, and the CPU of this process for each. */
+/** Runs an operation with `clients` loops for `ms`. Returns the median time of one, and the CPU of this process for each. */
 async function loop(clients, operation, ms) {
   const times = [];
   const before = process.cpuUsage();
   const began = performance.now();
-  const one = async () => {
+  const runUntilEnd = async () => {
     while (performance.now() - began < ms) {
       const from = performance.now();
       await operation();
       times.push(performance.now() - from);
     }
   };
-  await Promise.all(Array.from({ length: clients }, one));
+  await Promise.all(Array.from({ length: clients }, runUntilEnd));
   const { user, system } = process.cpuUsage(before);
   return { p50_us: quantiles(times).p50 * 1000, cpu_us: (user + system) / times.length };
 }
@@ -88,11 +88,11 @@ const figures = {};
 for (let round = 0; round < Number(rounds); round += 1) {
   for (const [name, operation] of Object.entries(layers)) {
     const many = await loop(64, operation, ms);
-    const one = await loop(1, operation, ms / 2);
+    const single = await loop(1, operation, ms / 2);
     figures[name] ??= { cpu_us: [], lone_us: [], lone_cpu_us: [] };
     figures[name].cpu_us.push(many.cpu_us);
-    figures[name].lone_us.push(one.p50_us);
-    figures[name].lone_cpu_us.push(one.cpu_us);
+    figures[name].lone_us.push(single.p50_us);
+    figures[name].lone_cpu_us.push(single.cpu_us);
   }
 }
 for (const service of services) await service.stop(0);

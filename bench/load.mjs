@@ -6,7 +6,7 @@ const now = () => performance.now();
 const MAX_REQUESTS = 1_000_000;
 const TIMEOUT_MS = 60_000;
 
-/** Quantiles of a list of times in milliseconds. */
+/** Returns the quantiles of a list of times in milliseconds. */
 export function quantiles(times) {
   const sorted = times.toSorted((a, b) => a - b);
   const at = (share) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
@@ -18,7 +18,7 @@ export const median = (list) => {
   return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
 };
 
-/** User and system time of a process so far. */
+/** Returns the user and system time of a process so far. */
 export function cpuMs(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
   return (Number(fields[11]) + Number(fields[12])) * 10;
@@ -28,14 +28,14 @@ export function rssMiB(pid) {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
 }
 
-let sent = 0;
+let requestCount = 0;
 
 export function connect(base) {
   const { hostname, port } = new URL(base);
   const agent = new http.Agent({ keepAlive: true, maxSockets: 128, maxFreeSockets: 128 });
 
   function request(method, path, body, onChunk) {
-    if (++sent > MAX_REQUESTS) return Promise.reject(new Error("too many requests"));
+    if (++requestCount > MAX_REQUESTS) return Promise.reject(new Error("too many requests"));
     const payload = body && Buffer.from(JSON.stringify(body));
     const headers = payload ? { "content-type": "application/json", "content-length": payload.length } : {};
     return new Promise((resolve, reject) => {
@@ -60,17 +60,17 @@ export function connect(base) {
   /** A stateless run whose result is waited for. */
   const wait = () => request("POST", "/runs/wait", run("echo"));
 
-  /** A run on a thread whose result is waited for; the text of the state. */
+  /** Executes a run on a thread and waits for its result. Returns the text of the state. */
   const turn = (thread_id) => request("POST", `/threads/${thread_id}/runs/wait`, run("echo"));
   const thread = async () => (await json("POST", "/threads", {})).thread_id;
 
-  /** A thread, and a run on it whose result is waited for. */
+  /** Creates a thread, executes a run on it and waits for its result. */
   async function fresh() {
     const values = JSON.parse(await turn(await thread()));
     if (values.messages?.length !== 2) throw new Error(`a run came back without its result: ${JSON.stringify(values)}`);
   }
 
-  /** `clients` loops, each sending its next operation when the last one is answered, for so long or so many. */
+  /** Runs `clients` loops for `seconds` or `most` operations. Each sends its next operation after the response to the last one. */
   async function closedLoop(clients, seconds, operation, most = Number.POSITIVE_INFINITY) {
     const times = [];
     const ends = [];
@@ -91,7 +91,7 @@ export function connect(base) {
     return { ...quantiles(times), per_s: times.length / ((now() - began) / 1000), ends };
   }
 
-  /** One token stream: when its first event and its first token came, the pauses between its tokens, and its length. */
+  /** Measures one token stream: the times of its first event and token, the pauses between its tokens, and its length. */
   async function stream(assistant_id = "tokens") {
     const start = now();
     let first;
@@ -99,14 +99,14 @@ export function connect(base) {
     let last;
     let events = 0;
     let bytes = 0;
-    let rest = "";
+    let partialLine = "";
     const gaps = [];
     await request("POST", "/runs/stream", { ...run(assistant_id), stream_mode: ["messages-tuple"] }, (chunk) => {
       const at = now();
       first ??= at - start;
       bytes += chunk.length;
-      const lines = (rest + chunk.toString("latin1")).split("\n");
-      rest = lines.pop();
+      const lines = (partialLine + chunk.toString("latin1")).split("\n");
+      partialLine = lines.pop();
       for (const line of lines) {
         if (!line.startsWith("event:")) continue;
         events += 1;
@@ -132,7 +132,7 @@ export function connect(base) {
     };
   }
 
-  /** One token stream of the event protocol, or a resumable one of the run routes: when it began and ended, and its tokens. */
+  /** Measures one token stream of the event protocol, or a resumable one of the run routes: its start, end and tokens. */
   function threadStream(protocol) {
     const thread = `/threads/${crypto.randomUUID()}`;
     const input = run("tokens").input;
@@ -144,7 +144,7 @@ export function connect(base) {
     const headers = { "content-type": "application/json", "content-length": payload.length };
     return new Promise((resolve, reject) => {
       let tokens = 0;
-      let rest = "";
+      let partialLine = "";
       let last = "";
       const call = http.request({ hostname, port, method: "POST", path, agent, headers }, (response) => {
         if (response.statusCode >= 400) reject(new Error(`${path}: ${response.statusCode}`));
@@ -154,8 +154,8 @@ export function connect(base) {
         }
         response.on("error", () => {});
         response.on("data", (chunk) => {
-          const lines = (rest + chunk.toString("latin1")).split("\n");
-          rest = lines.pop();
+          const lines = (partialLine + chunk.toString("latin1")).split("\n");
+          partialLine = lines.pop();
           for (const line of lines) {
             if (line.startsWith("event: ")) last = line.slice(7);
             else if (!line.startsWith("data: ")) continue;
@@ -181,8 +181,8 @@ export function connect(base) {
     const all = await Promise.all(Array.from({ length: count }, () => threadStream(protocol)));
     return {
       n: count,
-      tokens: all.reduce((sum, one) => sum + one, 0),
-      per_s: all.reduce((sum, one) => sum + one, 0) / ((now() - start) / 1000),
+      tokens: all.reduce((sum, count) => sum + count, 0),
+      per_s: all.reduce((sum, count) => sum + count, 0) / ((now() - start) / 1000),
     };
   }
 
@@ -206,7 +206,7 @@ export function connect(base) {
     return pending.length;
   }
 
-  /** The longest answer of /ok while `call` is under way. */
+  /** Returns the longest response time of /ok while `call` runs. */
   async function longestStall(call) {
     let worst = 0;
     let ended = false;

@@ -11,11 +11,11 @@ const METADATA_KEYS = 100_000;
  */
 const WARM = { runs: 20_000, seconds: 60, rounds: 8 };
 /** The peer makes a hundred runs per second. */
-const secondsOf = (name) => (name === "peer" ? 5 : WARM.seconds);
+const getWarmSeconds = (name) => (name === "peer" ? 5 : WARM.seconds);
 /** Threads with so many turns, and turns of one long thread: which of them count. */
 const TURNS = { early: [6, 15], late: [451, 550] };
 
-/** What `measure` says, and the CPU time of the server for each of its `n` operations. */
+/** Returns the result of `measure`, and the CPU time of the server for each of its `n` operations. */
 async function withCpu(pid, measure) {
   const before = cpuMs(pid);
   const measured = await measure();
@@ -25,10 +25,10 @@ async function withCpu(pid, measure) {
 /** Parts that are measured on every server in each round, while all others stand still. */
 const rounds = {
   async echo({ client, pid, name }, { seconds }) {
-    await client.closedLoop(64, secondsOf(name), client.wait, WARM.runs);
-    const one = await withCpu(pid, () => client.closedLoop(1, seconds, client.wait));
+    await client.closedLoop(64, getWarmSeconds(name), client.wait, WARM.runs);
+    const single = await withCpu(pid, () => client.closedLoop(1, seconds, client.wait));
     const many = await withCpu(pid, () => client.closedLoop(64, seconds, client.wait));
-    return { wait_ms: one.p50, wait_one_cpu_ms: one.cpu_ms, wait_per_s: many.per_s, wait_cpu_ms: many.cpu_ms };
+    return { wait_ms: single.p50, wait_one_cpu_ms: single.cpu_ms, wait_per_s: many.per_s, wait_cpu_ms: many.cpu_ms };
   },
 
   async streams({ client, pid, name }, { quick }) {
@@ -48,12 +48,12 @@ const rounds = {
 
   async fresh({ client, pid, name }, { seconds }) {
     if (name === "hand") return {};
-    await client.closedLoop(128, secondsOf(name), client.fresh, WARM.runs / 2);
+    await client.closedLoop(128, getWarmSeconds(name), client.fresh, WARM.runs / 2);
     const many = await withCpu(pid, () => client.closedLoop(128, seconds, client.fresh));
     return { fresh_per_s: many.per_s, fresh_cpu_ms: many.cpu_ms };
   },
 
-  /** A turn of a young thread against one with a thousand messages. */
+  /** Compares a turn of a new thread with one of a thread that has a thousand messages. */
   async turns({ client, pid, name }, { quick }) {
     if (name === "peer") return {};
     const turns = async (thread_id, count) => {
@@ -128,7 +128,7 @@ async function start({ serve, note, size }) {
 /** Leaves suspended runs behind. */
 async function suspend({ client, stop }, count) {
   const BATCH = 100;
-  for (let made = 0; made < count; made += BATCH) {
+  for (let createdCount = 0; createdCount < count; createdCount += BATCH) {
     const some = Array.from({ length: BATCH }, () => ({ assistant_id: "sleeper", input: {} }));
     const runs = JSON.parse(await client.request("POST", "/runs/batch", some));
     for (const { thread_id, run_id } of runs) {
@@ -157,7 +157,7 @@ async function memory({ serve, note, size, withPeer }) {
   }
 }
 
-/** First and last pages over few rows and over many, in turns. */
+/** Compares first and last pages over few rows and over many, in turns. */
 async function search({ serve, note, size, runtime }) {
   const servers = {};
   for (const [name, count] of Object.entries(SEARCHED)) {
@@ -168,13 +168,13 @@ async function search({ serve, note, size, runtime }) {
     servers[name] = await serve("greenroom without LangGraph", folder);
   }
   const post = (path, body) => (client) => client.request("POST", path, { limit: 10, ...body });
-  const asked = {
+  const requests = {
     page: () => post("/threads/search", {}),
     last: (count) => post("/threads/search", { offset: count - 20 }),
     assistants: () => post("/assistants/search", {}),
   };
   for (let round = 0; round < size.rounds; round += 1) {
-    for (const [what, make] of Object.entries(asked)) {
+    for (const [what, make] of Object.entries(requests)) {
       const p50 = {};
       for (const [name, count] of Object.entries(SEARCHED)) {
         const { client } = servers[name];
@@ -188,7 +188,7 @@ async function search({ serve, note, size, runtime }) {
   for (const server of Object.values(servers)) await server.stop();
 }
 
-/** One body with very many keys, and what everyone else waits meanwhile. */
+/** Sends one body with very many keys, and measures how long all other requests wait meanwhile. */
 async function stall({ serve, note, size }) {
   const server = await serve("greenroom without LangGraph");
   const { client } = server;

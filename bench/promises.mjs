@@ -37,7 +37,7 @@ const add = (promise, bytes, us) => {
   tally[promise].us += us;
 };
 const size = (value) => (typeof value === "string" ? value.length : (value?.byteLength ?? (value === null ? 0 : 8)));
-const promiseOf = (sql) => PROMISES.find(([, pattern]) => pattern.test(sql.trim()))?.[0] ?? "others";
+const findPromise = (sql) => PROMISES.find(([, pattern]) => pattern.test(sql.trim()))?.[0] ?? "others";
 
 /** Takes the time of each call of a method; `what` gives its promise and the bytes in its arguments. */
 function watch(object, method, what) {
@@ -54,9 +54,9 @@ function watch(object, method, what) {
 }
 const { Database, DatabaseSync = Database } = await import(onBun ? "bun:sqlite" : "node:sqlite");
 const { prepare } = DatabaseSync.prototype;
-DatabaseSync.prototype.prepare = function (sql, ...more) {
-  const prepared = prepare.call(this, sql, ...more);
-  const promise = promiseOf(sql);
+DatabaseSync.prototype.prepare = function (sql, ...args) {
+  const prepared = prepare.call(this, sql, ...args);
+  const promise = findPromise(sql);
   watch(prepared, "all", (args) => [promise, args.flat().reduce((sum, of) => sum + size(of), 0)]);
   return prepared;
 };
@@ -64,7 +64,7 @@ for (const method of ["refuse", "refuseRead", "confirmCommit"])
   watch(FileWatch.prototype, method, () => ["the file is watched", 0]);
 
 const request = { assistant_id: "echo", input: { messages: [{ role: "user", content: "hello" }] } };
-async function serviceOf(path, more = {}) {
+async function openService(path, extraOptions = {}) {
   return await createService({
     storage: open(path),
     executor: fromFunctions({
@@ -72,11 +72,11 @@ async function serviceOf(path, more = {}) {
       long: async () => await new Promise((resolve) => setTimeout(resolve, 5_000)),
     }),
     environment: { log() {} },
-    ...more,
+    ...extraOptions,
   });
 }
 
-/** The tally of `operation`, for each of so many. */
+/** Returns the tally of `operation` for one call, measured over `times` calls. */
 async function tallied(operation, times) {
   for (let i = 0; i < 200; i += 1) await operation(i);
   tally = {};
@@ -88,9 +88,9 @@ async function tallied(operation, times) {
     all.push((performance.now() - from) * 1000);
   }
   const { user, system } = process.cpuUsage(before);
-  const seen = tally;
+  const finalTally = tally;
   tally = undefined;
-  const each = Object.entries(seen).map(([promise, of]) => [
+  const each = Object.entries(finalTally).map(([promise, of]) => [
     promise,
     Object.fromEntries(Object.entries(of).map(([name, sum]) => [name, sum / times])),
   ]);
@@ -102,7 +102,7 @@ async function tallied(operation, times) {
 }
 
 async function statements() {
-  const service = await serviceOf(join(folder, "promises.db"));
+  const service = await openService(join(folder, "promises.db"));
   const wait = async (thread_id) => (await service.runs.wait(thread_id, request)).result;
   const stateless = await tallied(() => wait(null), runs);
   // A thread of its own for every ten runs: a long one costs more.
@@ -123,7 +123,7 @@ async function statements() {
 
 /** A run that waits, with a lease so short that it is renewed about twelve times. */
 async function renewals() {
-  const service = await serviceOf(join(folder, "renewals.db"), { worker: { lease_ms: 1_000 } });
+  const service = await openService(join(folder, "renewals.db"), { worker: { lease_ms: 1_000 } });
   await (await service.runs.wait(null, request)).result;
   tally = {};
   const run = await service.runs.wait(null, { ...request, assistant_id: "long" });
@@ -138,11 +138,11 @@ async function renewals() {
   return { statements: of("statements"), bytes: of("bytes"), us: of("us") };
 }
 
-/** CPU of a small request with and without each check, in turns. */
+/** Measures the CPU of a small request with and without each check, in turns. */
 async function checks() {
   const key = "a-secret-of-at-least-32-characters";
-  const plain = await serviceOf(":memory:");
-  const keyed = await serviceOf(":memory:", {
+  const plain = await openService(":memory:");
+  const keyed = await openService(":memory:", {
     identity: staticIdentity({ keys: [key] }),
     auth: { mode: "api_key" },
   });

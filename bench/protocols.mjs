@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { cpuMs, median } from "./load.mjs";
-import { scratch, serversOf } from "./servers.mjs";
+import { createServerStarter, scratch } from "./servers.mjs";
 
 const { values } = parseArgs({
   options: { runtime: { type: "string", default: "bun" }, rounds: { type: "string", default: "5" } },
@@ -76,7 +76,10 @@ async function stream(url, make) {
   return text.length;
 }
 
-const server = await serversOf({ runtime: values.runtime, workers: "100" })("greenroom", join(scratch, "protocols"));
+const server = await createServerStarter({ runtime: values.runtime, workers: "100" })(
+  "greenroom",
+  join(scratch, "protocols"),
+);
 const figures = Object.fromEntries(Object.keys(PROTOCOLS).map((name) => [name, { cpu: [], ratio: [], bytes: 0 }]));
 for (let round = 0; round <= Number(values.rounds); round++) {
   let base = 0;

@@ -11,12 +11,12 @@ import { show } from "./table.mjs";
 const page = join(import.meta.dirname, "../docs/operations/performance.md");
 const results = process.argv.slice(2).map((file) => JSON.parse(readFileSync(file, "utf8")));
 if (results.length === 0) throw new Error("node bench/report.mjs FILE.json [FILE.json]");
-const of = (runtime) => results.filter((one) => one.runtime === runtime);
+const listResults = (runtime) => results.filter((result) => result.runtime === runtime);
 const line = (cells) => `| ${cells.join(" | ")} |`;
 const table = (head, rows) => [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 
 function figures(runtime) {
-  const rows = of(runtime).flatMap((one) => one.rows);
+  const rows = listResults(runtime).flatMap((result) => result.rows);
   const cells = rows.map(({ row, what, unit, peer, hand, plain, ours, ratio, goal }) => {
     const [by, mark] = hand === undefined && plain !== undefined ? [plain, " \\*"] : [hand, ""];
     return [row, `${what}${unit && `, ${unit}`}`, show(peer), `${show(by)}${mark}`, show(ours), show(ratio), goal];
@@ -38,7 +38,7 @@ function conditions() {
 }
 
 function layers() {
-  const costs = ["bun", "node"].map((runtime) => of(runtime).find((one) => one.costs)?.costs.layers);
+  const costs = ["bun", "node"].map((runtime) => listResults(runtime).find((result) => result.costs)?.costs.layers);
   const us = (layer, figure) => (layer ? String(Math.round(median(layer[figure]))) : "-");
   const names = Object.keys(costs.find(Boolean) ?? {});
   const rows = names.map((name) => [
@@ -49,7 +49,7 @@ function layers() {
 }
 
 function promises(runtime) {
-  const costs = of(runtime).find((one) => one.costs)?.costs;
+  const costs = listResults(runtime).find((result) => result.costs)?.costs;
   if (!costs) return "";
   const run = Object.entries(costs.promises.runs).find(([name]) => name.includes("on a thread"))[1];
   const rows = Object.entries(run.promises)
@@ -78,8 +78,8 @@ const sections = {
 };
 for (const [name, content] of Object.entries(sections)) {
   const [from, to] = [`<!-- ${name} -->`, `<!-- /${name} -->`];
-  const [before, rest] = text.split(from);
-  if (rest === undefined) throw new Error(`${page} has no ${from}`);
-  text = `${before}${from}\n\n${content}\n\n${to}${rest.split(to)[1]}`;
+  const [before, textAfter] = text.split(from);
+  if (textAfter === undefined) throw new Error(`${page} has no ${from}`);
+  text = `${before}${from}\n\n${content}\n\n${to}${textAfter.split(to)[1]}`;
 }
 writeFileSync(page, text);

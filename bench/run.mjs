@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { measureCosts, noteCosts, showCosts } from "./costs.mjs";
 import { measureRound, otherParts, roundParts } from "./parts.mjs";
-import { program, scratch, serversOf } from "./servers.mjs";
-import { rowsOf, show, tableOf } from "./table.mjs";
+import { createServerStarter, program, scratch } from "./servers.mjs";
+import { createRows, formatTable, show } from "./table.mjs";
 
 const PARTS = [...roundParts, ...Object.keys(otherParts), "costs"];
 const { values: options } = parseArgs({
@@ -66,7 +66,7 @@ function note(system, measured) {
   }
 }
 
-const serve = serversOf({ runtime, workers, profile });
+const serve = createServerStarter({ runtime, workers, profile });
 const began = performance.now();
 const progress = (what) => console.error(`${what}: ${Math.round((performance.now() - began) / 1000)} s`);
 const load = [loadavg()[0]];
@@ -87,8 +87,8 @@ if (costs) noteCosts(costs, note);
 note("machine", await program(runtime, "commits.mjs", scratch));
 load.push(loadavg()[0]);
 
-const rows = rowsOf(figures, runtime);
-if (rows.length > 0) console.log(tableOf(rows));
+const rows = createRows(figures, runtime);
+if (rows.length > 0) console.log(formatTable(rows));
 if (costs) console.log(showCosts(costs));
 const machine = (figure) => figures[figure].machine.map(show).join(", ");
 console.log(`

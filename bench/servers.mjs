@@ -49,18 +49,18 @@ export async function program(runtime, ...args) {
   return JSON.parse(text.trim().split("\n").at(-1));
 }
 
-/** `runtime` is that of every server but the peer; `workers` is how many runs Greenroom and the peer execute at once. */
-export function serversOf({ runtime, workers, profile }) {
+/** Returns a function that starts servers. `runtime` runs every server but the peer; `workers` limits the concurrent runs of Greenroom and the peer. */
+export function createServerStarter({ runtime, workers, profile }) {
   const greenroom = (config, folder, program = "server.ts") => {
     const profiled = profile ? ["--cpu-prof", "--cpu-prof-dir", profile] : [];
-    const given = {
+    const serverOptions = {
       config: join(peers, config),
       database: join(folder, "greenroom.db"),
       port: "0",
       workers,
       "log-level": "warn", // the other servers log no requests either
     };
-    const flags = Object.entries(given).flatMap(([key, value]) => [`--${key}`, value]);
+    const flags = Object.entries(serverOptions).flatMap(([key, value]) => [`--${key}`, value]);
     return [runtime, ...profiled, join(root, program), ...flags];
   };
   const commands = {
@@ -80,8 +80,8 @@ export function serversOf({ runtime, workers, profile }) {
     let child;
     const url = await new Promise((resolve, reject) => {
       const output = (text) => {
-        const [, found] = /listening on (http:\/\/[\w.]+:\d+)/.exec(text) ?? [];
-        if (found) resolve(found);
+        const [, url] = /listening on (http:\/\/[\w.]+:\d+)/.exec(text) ?? [];
+        if (url) resolve(url);
       };
       const server = start(command, args, { cwd: folder, output });
       child = server.child;
@@ -92,10 +92,10 @@ export function serversOf({ runtime, workers, profile }) {
     const ms = performance.now() - began;
     const stop = async () => {
       client.close();
-      const gone = new Promise((resolve) => child.on("close", resolve));
+      const closed = new Promise((resolve) => child.on("close", resolve));
       const timer = setTimeout(() => child.kill("SIGKILL"), 5000);
       child.kill("SIGTERM");
-      await gone;
+      await closed;
       clearTimeout(timer);
     };
     /** Stands still, or goes on. A connection that is kept over the pause would be closed as the server wakes. */

@@ -1,5 +1,5 @@
 /**
- * How long can one request keep the others waiting? Starts a server in a process of its own, sends it one request shape after the
+ * Measures how long one request delays all others. Starts a server in a process of its own, sends it one request shape after the
  * other, each as large as the limit on bodies lets it be, and asks `/ok` all the while. Ends with 1 when an answer of `/ok` took
  * longer than the limit, when the server's memory grew by more than 200 MiB beyond the data, or when a request was answered with a 5xx.
  * Then come the attacks of stalls/attacks.mjs, each on a server of its own, with limits of their own.
@@ -21,9 +21,9 @@ import { streams } from "./stalls/streams.mjs";
 /** One request; resolves with its status and the length of its answer, which is not kept unless it is asked for. */
 function ask(agent, port, method, path, body, keep = false, headers = {}) {
   return new Promise((resolve, reject) => {
-    const sent = body === undefined ? {} : { "content-type": "application/json", "content-length": body.length };
+    const bodyHeaders = body === undefined ? {} : { "content-type": "application/json", "content-length": body.length };
     const call = http.request(
-      { agent, host: "127.0.0.1", port, method, path, headers: { ...sent, ...headers } },
+      { agent, host: "127.0.0.1", port, method, path, headers: { ...bodyHeaders, ...headers } },
       (res) => {
         const parts = [];
         let length = 0;
@@ -40,7 +40,7 @@ function ask(agent, port, method, path, body, keep = false, headers = {}) {
   });
 }
 
-/** In a thread of its own: requests `/ok` again and again, and reports the latencies since the last report. */
+/** Requests `/ok` in a thread of its own again and again, and reports the latencies since the last report. */
 async function probe() {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
   let worst = 0;
@@ -85,8 +85,8 @@ function serve(runtime, folder, keys = []) {
 
 const MB = 1024 * 1024;
 
-/** The memory of a process, in bytes; 0 where the system does not tell. */
-function memoryOf(pid) {
+/** Returns the memory of a process in bytes; 0 if the system does not report it. */
+function readMemory(pid) {
   try {
     return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
   } catch {
@@ -96,10 +96,10 @@ function memoryOf(pid) {
 
 /** Watches the memory of a process; the result stops, and gives by how much it grew at most. */
 function watchMemory(pid) {
-  const before = memoryOf(pid);
+  const before = readMemory(pid);
   let most = before;
   const timer = setInterval(() => {
-    most = Math.max(most, memoryOf(pid));
+    most = Math.max(most, readMemory(pid));
   }, 20);
   return () => {
     clearInterval(timer);
@@ -149,27 +149,27 @@ async function runShapes(values) {
       watch.once("message", resolve);
       watch.postMessage("");
     });
-  const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   let worst = 0;
   let failed = 0;
   try {
-    await rest(500);
-    const wanted = [...streams, ...shapes].filter((shape) => shape.name.includes(values.only));
-    for (const { name, prepare, data = 0, once = false } of wanted) {
+    await sleep(500);
+    const selected = [...streams, ...shapes].filter((shape) => shape.name.includes(values.only));
+    for (const { name, prepare, data = 0, once = false } of selected) {
       const measured = [];
       const grown = [];
       let answer;
       // What else the machine does only adds: the best try is what the request costs.
       while (measured.length < (once ? 1 : tries) && !(Math.min(...measured) <= limit)) {
         const send = await prepare(client);
-        await rest(700);
+        await sleep(700);
         await worstSince();
         const grew = watchMemory(child.pid);
         const started = performance.now();
         answer = await send();
         const took = performance.now() - started;
         // What goes on behind the answer, as a run does.
-        await rest(600);
+        await sleep(600);
         measured.push((await worstSince()).worst);
         grown.push((grew() - data) / MB);
         answer = { ...answer, took };

@@ -1,5 +1,5 @@
 /**
- * How fast the studio opens and streams, in headless Chromium: `node bench/studio.ts`. Prints milliseconds, and counts of long tasks.
+ * Measures how fast the studio opens and streams, in headless Chromium: `node bench/studio.ts`. Prints milliseconds and counts of long tasks.
  * With `--pictures DIR` it takes the pictures of the documentation instead.
  */
 import { mkdirSync } from "node:fs";
@@ -12,7 +12,7 @@ import { said } from "../test/browser/studio-seed.ts";
 
 const print = (name: string, value: string): void => console.log(`${name.padEnd(44)} ${value}`);
 
-/** Milliseconds from the request for the page to the picture in which `selector` is. */
+/** Returns the milliseconds from the request for the page to the frame that shows `selector`. */
 async function opened(page: Page, address: string, selector: string): Promise<number> {
   await page.goto(address, { waitUntil: "commit" });
   await page.locator(selector).first().waitFor();
@@ -21,7 +21,7 @@ async function opened(page: Page, address: string, selector: string): Promise<nu
 
 async function manyThreads({ service }: StudioHost): Promise<void> {
   for (let at = 0; at < 10_000; at += 100) {
-    const names = Array.from({ length: 100 }, (_, one) => `Thread ${at + one}`);
+    const names = Array.from({ length: 100 }, (_, index) => `Thread ${at + index}`);
     await Promise.all(names.map((title) => service.threads.create({ metadata: { title, graph_id: "chat" } })));
   }
 }
@@ -37,15 +37,15 @@ async function longThread({ service }: StudioHost): Promise<string> {
   return thread_id;
 }
 
-/** Long tasks while an agent says 60 words per second for ten seconds. */
+/** Measures the long tasks while an agent streams 60 words per second for ten seconds. */
 async function streamed(visit: StudioVisit): Promise<string> {
   const { page } = visit;
   await visit.newThread("steady");
   await page.evaluate(() => {
-    const seen: number[] = [];
-    Object.assign(globalThis, { longTasks: seen });
+    const longTaskDurations: number[] = [];
+    Object.assign(globalThis, { longTasks: longTaskDurations });
     new PerformanceObserver((list) => {
-      for (const { duration } of list.getEntries()) seen.push(duration);
+      for (const { duration } of list.getEntries()) longTaskDurations.push(duration);
     }).observe({ type: "longtask" });
   });
   await visit.say("600");

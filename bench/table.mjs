@@ -50,20 +50,20 @@ function judge(text, figure, ratio, slack) {
 }
 
 /** Ratios of two lists, pair by pair; of their medians where they were not measured in pairs. */
-function ratiosOf(mine, theirs) {
+function toRatios(mine, theirs) {
   if (mine.length === theirs.length) return mine.map((value, i) => value / theirs[i]);
   return [median(mine) / median(theirs)];
 }
 
-/** The table as data: medians over the rounds, and the smallest and largest ratio. */
-export function rowsOf(figures, runtime) {
+/** Returns the table as data: medians over the rounds, and the smallest and largest ratio. */
+export function createRows(figures, runtime) {
   const rows = [];
   for (const [row, what, figure, unit, against = "", goal = "", minimum = ""] of ROWS) {
     const of = figures[figure] ?? {};
     const mine = OURS.map((name) => of[name]).find(Boolean);
     if (!mine) continue;
     const least = minimum === "=" ? goal : minimum;
-    const ratios = of[against] ? ratiosOf(mine, of[against]) : [];
+    const ratios = of[against] ? toRatios(mine, of[against]) : [];
     const ratio = ratios.length > 0 ? median(ratios) : undefined;
     // A goal that is a ratio cannot be judged without the other side.
     const judged = against === "" || ratio !== undefined || /[a-z/]$/i.test(goal);
@@ -91,25 +91,25 @@ export function show(value) {
 }
 const range = ([least, most]) => `(${show(least)}..${show(most)})`;
 
-/** Lines of text in columns. */
+/** Returns lines of text in columns. */
 export function align(table) {
   const widths = table[0].map((_, column) => Math.max(...table.map((line) => String(line[column]).length)));
   const cells = (line) => line.map((cell, column) => String(cell).padEnd(widths[column]));
   return table.map((line) => cells(line).join("  ").trimEnd()).join("\n");
 }
 
-export function tableOf(rows) {
+export function formatTable(rows) {
   const head = ["#", "what", "peer", "by hand", "Greenroom (min..max)", "ratio (min..max)", "goal", "least", ""];
-  const lines = rows.map((one) => [
-    one.row,
-    `${one.shown}${one.unit && `, ${one.unit}`}`,
-    show(one.peer),
-    one.against === "plain" ? `${show(one.plain)} *` : show(one.hand),
-    `${show(one.ours)} ${range(one.ours_range)}`,
-    one.ratio === undefined ? "-" : `${show(one.ratio)} ${range(one.ratio_range)}`,
-    one.goal || "-",
-    one.least || "-",
-    one.verdict,
+  const lines = rows.map((row) => [
+    row.row,
+    `${row.shown}${row.unit && `, ${row.unit}`}`,
+    show(row.peer),
+    row.against === "plain" ? `${show(row.plain)} *` : show(row.hand),
+    `${show(row.ours)} ${range(row.ours_range)}`,
+    row.ratio === undefined ? "-" : `${show(row.ratio)} ${range(row.ratio_range)}`,
+    row.goal || "-",
+    row.least || "-",
+    row.verdict,
   ]);
   return align([head, ...lines]);
 }

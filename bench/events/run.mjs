@@ -44,8 +44,11 @@ const median = (list) => quantiles(list).p50;
 
 function serve() {
   const flags = { config: join(root, "bench/peers/greenroom.json"), database: join(folder, "greenroom.db") };
-  const given = { ...flags, port: "0", workers: String(count), "log-level": "warn" };
-  const args = [join(root, "server.ts"), ...Object.entries(given).flatMap(([key, value]) => [`--${key}`, value])];
+  const serverOptions = { ...flags, port: "0", workers: String(count), "log-level": "warn" };
+  const args = [
+    join(root, "server.ts"),
+    ...Object.entries(serverOptions).flatMap(([key, value]) => [`--${key}`, value]),
+  ];
   const PATH = `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}`;
   const child = spawn("bun", args, { env: { ...process.env, PATH }, stdio: ["ignore", "pipe", "inherit"] });
   children.add(child);
@@ -70,8 +73,8 @@ async function streams() {
       measured[name].push({ per_s, cpu: (cpuMs(pid) - before) / count });
     }
   }
-  const of = (name, figure) => median(measured[name].map((one) => one[figure]));
-  const ratios = (figure) => measured.v2.map((one, i) => one[figure] / measured.v1[i][figure]);
+  const of = (name, figure) => median(measured[name].map((sample) => sample[figure]));
+  const ratios = (figure) => measured.v2.map((sample, i) => sample[figure] / measured.v1[i][figure]);
   for (const name of ["v1", "v2"]) {
     console.log(`${name}: ${show(of(name, "per_s"))} tokens/s, ${show(of(name, "cpu"))} ms CPU of a stream`);
   }
@@ -80,7 +83,7 @@ async function streams() {
   client.close();
 }
 
-/** From the request to the newest event, with `since` right before it. */
+/** Measures the time from the request to the newest event, with `since` right before it. */
 async function open() {
   const { createService, fromFunctions } = await import("../../lib/mod.ts");
   const { createHandler } = await import("../../lib/http/handler.ts");

@@ -50,12 +50,12 @@ const streaming = (model) =>
 export const tokens = streaming(new CountingModel(DELAY_MS));
 export const burst = streaming(new CountingModel(0));
 
-/** `echo` with a saver that keeps live references: what checkpoints cost when nothing is serialized. */
+/** Compiles `echo` with a saver that keeps live references, to measure checkpoints without serialization. */
 export function echoWithSaver() {
-  const kept = [];
+  const storedValues = [];
   const serde = {
-    dumpsTyped: async (value) => ["ref", new Uint8Array(new Uint32Array([kept.push(value) - 1]).buffer)],
-    loadsTyped: async (_type, bytes) => kept[new Uint32Array(bytes.buffer, bytes.byteOffset, 1)[0]],
+    dumpsTyped: async (value) => ["ref", new Uint8Array(new Uint32Array([storedValues.push(value) - 1]).buffer)],
+    loadsTyped: async (_type, bytes) => storedValues[new Uint32Array(bytes.buffer, bytes.byteOffset, 1)[0]],
   };
   return echoBuilder.compile({ checkpointer: new MemorySaver(serde) });
 }

@@ -59,13 +59,13 @@ export async function program(name, ...args) {
 
 const rows = [];
 export const outcome = { failed: false };
-const shown = (number, unit) => `${number < 10 ? number.toFixed(2) : Math.round(number)}${unit && ` ${unit}`}`;
-/** `limit`: what the value must not be below (`least`) or above. */
+const formatFigure = (number, unit) => `${number < 10 ? number.toFixed(2) : Math.round(number)}${unit && ` ${unit}`}`;
+/** Adds a row to the table. `limit` is the minimum (`least`) or the maximum of the value. */
 export function note(figure, value, unit = "", limit = undefined, least = false) {
   const met = limit === undefined || (least ? value >= limit : value <= limit);
   outcome.failed ||= !met;
-  const goal = limit === undefined ? "" : `${least ? ">=" : "<="} ${shown(limit, unit)}`;
-  rows.push(`| ${figure} | ${shown(value, unit)} | ${goal} | ${met ? "ok" : "FAILED"} |`);
+  const goal = limit === undefined ? "" : `${least ? ">=" : "<="} ${formatFigure(limit, unit)}`;
+  rows.push(`| ${figure} | ${formatFigure(value, unit)} | ${goal} | ${met ? "ok" : "FAILED"} |`);
 }
 export const table = () => ["| figure | value | limit | |", "| --- | --- | --- | --- |", ...rows].join("\n");
 

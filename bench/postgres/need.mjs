@@ -11,12 +11,12 @@ async function atRate(per_s, seconds, operation) {
   const times = [];
   const pending = [];
   const began = performance.now();
-  let made = 0;
+  let startedCount = 0;
   while (performance.now() - began < seconds * 1000) {
-    const due = Math.floor(((performance.now() - began) / 1000) * per_s);
-    for (; made < due; made += 1) {
+    const dueCount = Math.floor(((performance.now() - began) / 1000) * per_s);
+    for (; startedCount < dueCount; startedCount += 1) {
       const from = performance.now();
-      pending.push(operation(made).then(() => times.push(performance.now() - from)));
+      pending.push(operation(startedCount).then(() => times.push(performance.now() - from)));
     }
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
@@ -58,8 +58,8 @@ export async function need({ need_seconds: seconds }, rate) {
     const before = { cpu: cpu(), server: cpuOfServer() };
     const results = await work();
     for (let tries = 0; tries < 300; tries += 1) {
-      const [[left]] = await query(url, "select count(*) from runs where ended_at is null");
-      if (Number(left) === 0) break;
+      const [[unfinishedRuns]] = await query(url, "select count(*) from runs where ended_at is null");
+      if (Number(unfinishedRuns) === 0) break;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
     const used = { Greenroom: cpu() - before.cpu, Postgres: cpuOfServer() - before.server };
@@ -81,5 +81,5 @@ export async function need({ need_seconds: seconds }, rate) {
   });
   const [[sessions]] = await query(url, "select count(*) from pg_stat_activity where application_name = 'need'");
   note("their sessions", Number(sessions));
-  for (const one of processes) await one.stop();
+  for (const process of processes) await process.stop();
 }

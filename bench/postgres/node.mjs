@@ -23,7 +23,7 @@ const agents = {
     await new Promise((resolve) => setTimeout(resolve, metadata.ms));
     return { messages: [{ type: "ai", content: String(messages.at(-1)?.content) }] };
   },
-  /** A frame every so often that says when it was made. */
+  /** Yields a frame at an interval, with the time at which it was created. */
   async *ticks({ metadata, emit, signal }) {
     for (let n = 0; n < metadata.count && !signal.aborted; n++) {
       await new Promise((resolve) => setTimeout(resolve, metadata.every_ms));

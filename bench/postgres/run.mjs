@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * What several processes on one Postgres cost and how far behind their readers are. Ends with 1 when a figure misses its limit.
+ * Measures several processes on one Postgres, and the delay of their readers. Ends with 1 when a figure misses its limit.
  *
  *   node bench/postgres/run.mjs [--quick] [--only scale,need,throughput,claims,connections,frames,events]
  *   node bench/postgres/run.mjs --only need [--rate 500]            reads and writes per second
@@ -67,7 +67,7 @@ async function throughput() {
     for (const signals of order) speeds[signals].push(await load(signals, SIZE.seconds));
     ratios.push(speeds.on.at(-1) / speeds.off.at(-1));
   }
-  for (const processes of Object.values(sides)) for (const one of processes) await one.stop();
+  for (const processes of Object.values(sides)) for (const server of processes) await server.stop();
   note("runs executed with signals", median(speeds.on), "/s");
   note("runs executed without signals", median(speeds.off), "/s");
   note("smallest ratio of a pair", Math.min(...ratios));
@@ -78,16 +78,16 @@ async function throughput() {
 async function claims() {
   const url = await database("claims");
   const maker = await start(url, "on", 0);
-  const one = {
+  const run = {
     assistant_id: "echo",
     input: { messages: [{ role: "user", content: "hello" }] },
     on_completion: "keep",
   };
-  for (let made = 0; made < SIZE.backlog; made += 100) {
+  for (let createdCount = 0; createdCount < SIZE.backlog; createdCount += 100) {
     await maker.client.request(
       "POST",
       "/runs/batch",
-      Array.from({ length: 100 }, () => one),
+      Array.from({ length: 100 }, () => run),
     );
   }
   // As autovacuum does within a minute: until then the server's plans are for empty tables.
@@ -95,9 +95,9 @@ async function claims() {
   const workers = [await start(url, "on", 32), await start(url, "on", 32)];
   const until = Date.now() + 180_000;
   for (;;) {
-    const [[left]] = await query(url, "select count(*) from runs where ended_at is null");
-    if (Number(left) === 0) break;
-    if (Date.now() > until) throw new Error(`${left} runs are left`);
+    const [[unfinishedRuns]] = await query(url, "select count(*) from runs where ended_at is null");
+    if (Number(unfinishedRuns) === 0) break;
+    if (Date.now() > until) throw new Error(`${unfinishedRuns} runs are left`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   const [[ms, twice]] = await query(
@@ -119,13 +119,13 @@ function open(base, path, onData, filter) {
   return new Promise((resolve, reject) => {
     const call = http.request(options, (response) => {
       if (response.statusCode !== 200) return reject(new Error(`${path}: ${response.statusCode}`));
-      let rest = "";
+      let partialLine = "";
       let event = "";
       response.setEncoding("utf8");
       response.on("error", () => {});
       response.on("data", (text) => {
-        const lines = (rest + text).split("\n");
-        rest = lines.pop();
+        const lines = (partialLine + text).split("\n");
+        partialLine = lines.pop();
         for (const line of lines) {
           if (line.startsWith("event: ")) event = line.slice(7);
           else if (line.startsWith("data: ") && event === "custom") onData(JSON.parse(line.slice(6)));

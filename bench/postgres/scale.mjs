@@ -5,7 +5,7 @@ import { database, note, program, query, serverCpu, start } from "./context.mjs"
 
 const CLIENTS = 64;
 const SESSIONS = 10;
-/** More than the clients: a run that waits for a slot would be claimed by another path. */
+/** The number of worker slots. It exceeds the number of clients, because a run that waits for a slot is claimed by another path. */
 const SLOTS = 200;
 
 export async function scale({ rounds, seconds }) {
@@ -27,10 +27,10 @@ export async function scale({ rounds, seconds }) {
   for (let round = 0; round < Math.min(5, rounds); round += 1) {
     for (const side of Object.values(sides)) {
       const cpu = () => side.processes.reduce((sum, { pid }) => sum + cpuMs(pid), 0);
-      const own = process.cpuUsage();
+      const cpuBefore = process.cpuUsage();
       const before = { cpu: cpu(), server: cpuOfServer(), at: performance.now() };
       const { n, per_s } = await load(side, seconds);
-      const { user, system } = process.cpuUsage(own);
+      const { user, system } = process.cpuUsage(cpuBefore);
       const used = { cpu: cpu() - before.cpu, server: cpuOfServer() - before.server };
       side.runs.push(per_s);
       side.cpu.push(used.cpu / n);
@@ -40,7 +40,7 @@ export async function scale({ rounds, seconds }) {
       side.commits.push((await Promise.all(bare)).reduce((sum, { per_s }) => sum + per_s, 0));
     }
   }
-  for (const { processes } of Object.values(sides)) for (const one of processes) await one.stop();
+  for (const { processes } of Object.values(sides)) for (const server of processes) await server.stop();
   for (const { count, runs, commits, cpu, server_cpu, cores } of Object.values(sides)) {
     const name = `${count} ${count === 1 ? "process" : "processes"}`;
     note(`${name}: runs`, median(runs), "/s");

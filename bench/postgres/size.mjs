@@ -21,8 +21,8 @@ function add(times, name, ms) {
   times[name].push(ms);
 }
 
-/** A service whose storage notes the time of each call of a verb. */
-async function serviceOf(url, concurrency, times) {
+/** Opens a service whose storage records the time of each call of an operation. */
+async function openService(url, concurrency, times) {
   const storage = postgres({ url });
   const timed = Object.fromEntries(
     Object.entries(storage).map(([verb, call]) => {
@@ -53,15 +53,15 @@ async function serviceOf(url, concurrency, times) {
 }
 
 async function makeFew(service) {
-  let made = 0;
-  const one = async () => {
-    while (made < FEW) {
-      const metadata = { owner: `user ${made++}`, team: "all" };
+  let createdCount = 0;
+  const createThreads = async () => {
+    while (createdCount < FEW) {
+      const metadata = { owner: `user ${createdCount++}`, team: "all" };
       const { thread_id } = await service.threads.create({ metadata });
       for (let run = 0; run < RUNS; run += 1) await (await service.runs.wait(thread_id, request)).result;
     }
   };
-  await Promise.all(Array.from({ length: 16 }, one));
+  await Promise.all(Array.from({ length: 16 }, createThreads));
 }
 
 /** Ids of rows that belong to a thread or a run. */
@@ -103,18 +103,18 @@ async function copy(url, copies) {
   await client.end();
 }
 
-/** What is measured on each database: calls of the service, with the time of each; claims and ends are verbs of its worker. */
+/** Opens the services of a database. Their methods record the time of each call; claims and ends are operations of the worker. */
 async function side(url) {
   const times = {};
   const verbs = {};
-  const api = await serviceOf(url, 0, {});
+  const api = await openService(url, 0, {});
   const timed = async (what, call) => {
     const from = performance.now();
     const result = await call();
     add(times, what, performance.now() - from);
     return result;
   };
-  const made = [];
+  const createdRuns = [];
   let worker;
   return {
     times,
@@ -123,14 +123,14 @@ async function side(url) {
       const metadata = { owner: i < 10 ? "rare" : `${i}` };
       const { thread_id } = await timed("create a thread", () => api.threads.create({ metadata }));
       const { run_id } = await timed("create a run", () => api.runs.create(thread_id, request));
-      made.push({ thread_id, run_id });
+      createdRuns.push({ thread_id, run_id });
     },
     async execute(i) {
-      worker ??= await serviceOf(url, 1, verbs);
-      await (await worker.runs.join(made[i].thread_id, made[i].run_id)).result;
+      worker ??= await openService(url, 1, verbs);
+      await (await worker.runs.join(createdRuns[i].thread_id, createdRuns[i].run_id)).result;
     },
     async look(i) {
-      const { thread_id } = made[i];
+      const { thread_id } = createdRuns[i];
       await timed("list the runs of a thread", () => api.runs.list(thread_id));
       await timed("read the state of a thread", () => api.threads.state(thread_id));
       if (i >= SEARCHES) return;
@@ -146,15 +146,15 @@ async function side(url) {
   };
 }
 
-/** The same calls on both databases in turns. */
+/** Makes the same calls on both databases in turns. Returns the median times of each. */
 async function compare(urls) {
   const sides = [await side(urls[0]), await side(urls[1])];
   for (const step of ["create", "execute", "look"]) {
     for (let i = 0; i < SAMPLES; i += 1) {
-      for (const one of i % 2 ? sides : sides.toReversed()) await one[step](i);
+      for (const side of i % 2 ? sides : sides.toReversed()) await side[step](i);
     }
   }
-  for (const one of sides) await one.stop();
+  for (const side of sides) await side.stop();
   // What was compiled or read for the first time does not count.
   return sides.map(({ times }) =>
     Object.fromEntries(Object.entries(times).map(([what, list]) => [what, quantiles(list.slice(10)).p50])),
@@ -163,7 +163,7 @@ async function compare(urls) {
 
 export async function stored(threads) {
   const prepare = async (url) => {
-    const service = await serviceOf(url, 16, {});
+    const service = await openService(url, 16, {});
     await makeFew(service);
     await service.stop(0);
   };

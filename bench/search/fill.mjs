@@ -2,7 +2,7 @@
 import process from "node:process";
 import { createService, fromFunctions } from "../../lib/mod.ts";
 
-const [, , path, wanted] = process.argv;
+const [, , path, countArg] = process.argv;
 const open =
   "Bun" in globalThis
     ? (await import("../../adapters/sqlite/bun.ts")).bunSqlite
@@ -13,16 +13,16 @@ const service = await createService({
   worker: { concurrency: 0 },
   environment: { log() {} },
 });
-const count = Number(wanted);
-let made = 0;
-const one = async () => {
-  while (made < count) {
-    const i = made++;
+const count = Number(countArg);
+let createdCount = 0;
+const createThreads = async () => {
+  while (createdCount < count) {
+    const i = createdCount++;
     const metadata = { bucket: `b${i % 1000}` };
     await service.threads.create({ metadata });
     await service.assistants.create({ graph_id: "echo", name: `a${i}`, metadata });
   }
 };
-await Promise.all(Array.from({ length: 200 }, one));
+await Promise.all(Array.from({ length: 200 }, createThreads));
 await service.stop(0);
 console.log(JSON.stringify({ count }));

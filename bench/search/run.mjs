@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { labelsOf } from "../../adapters/sql/labels.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { scalarsOf } from "../../lib/json.ts";
+import { pickScalars } from "../../lib/json.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
 
 const { values } = parseArgs({
@@ -41,13 +41,13 @@ const VALUES = 20;
 const id = (i) => `00000000-0000-4000-8000-${i.toString(16).padStart(12, "0")}`;
 
 /** Ten rows of each owner and topic, a hundredth of all of each team and step, however many there are. */
-const metadataOf = (i, count) => ({
+const createMetadata = (i, count) => ({
   graph_id: "agent",
   owner: `user ${i % (count / 10)}`,
   team: `team ${i % 100}`,
   tags: [`tag ${i % (count / 10)}`, "all"],
 });
-const valuesOf = (i, count) => ({
+const createValues = (i, count) => ({
   topic: `topic ${i % (count / 10)}`,
   step: i % 100,
   messages: [{ content: `text ${i}` }],
@@ -94,9 +94,9 @@ async function fill(driver, deployment, count) {
     ]);
   for (let first = 0; first < count; first += 1000) {
     const rows = Array.from({ length: Math.min(1000, count - first) }, (_, i) => {
-      const values = valuesOf(first + i, count);
-      const metadata = metadataOf(first + i, count);
-      return { id: id(first + i), at: 1_700_000_000_000 + first + i, metadata, values, scalars: scalarsOf(values) };
+      const values = createValues(first + i, count);
+      const metadata = createMetadata(first + i, count);
+      return { id: id(first + i), at: 1_700_000_000_000 + first + i, metadata, values, scalars: pickScalars(values) };
     });
     await driver.batch([
       insert(
@@ -150,21 +150,23 @@ async function filled(count) {
   return { count, service, handler: createHandler(service) };
 }
 
-async function ask({ handler, count }, [noun, query, wanted]) {
+async function ask({ handler, count }, [noun, query, getExpectedCount]) {
   const began = performance.now();
   const answer = await handler(
     new Request(`http://greenroom/${noun}/search`, { method: "POST", body: JSON.stringify({ limit: 10, ...query }) }),
   );
-  const found = await answer.json();
+  const rows = await answer.json();
   const took = performance.now() - began;
   const total = Number(answer.headers.get("x-pagination-total"));
-  if (total !== wanted(count) || found.length !== Math.min(10, total)) {
-    throw new Error(`${noun} ${JSON.stringify(query)} found ${found.length} of ${total}, not of ${wanted(count)}`);
+  if (total !== getExpectedCount(count) || rows.length !== Math.min(10, total)) {
+    throw new Error(
+      `${noun} ${JSON.stringify(query)} found ${rows.length} of ${total}, not of ${getExpectedCount(count)}`,
+    );
   }
   return took;
 }
 
-/** The lower quartile: what neighbours on the machine take weighs least there. */
+/** Returns the lower quartile, which other processes of the machine affect least. */
 const quartile = (list) => list.toSorted((a, b) => a - b)[list.length >> 2];
 
 const began = performance.now();

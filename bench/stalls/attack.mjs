@@ -16,7 +16,7 @@ export const KEYS = ["attacker-key-of-at-least-32-characters", "bystander-key-of
 const MB = 1024 * 1024;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The peak RSS of a process in bytes. */
+/** Returns the peak RSS of a process in bytes. */
 const readPeakRss = (pid) =>
   Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
 

@@ -46,7 +46,7 @@ function send(client, method, path, { body = "", reads = true, headers = {} } = 
 
 const sendMany = (count, make) => Array.from({ length: count }, (_, n) => make(n));
 
-/** Clients that take nothing for `hold_ms`, and then leave. */
+/** Opens clients that read nothing for `hold_ms` and then disconnect. */
 async function holdUnread(calls, hold_ms) {
   await pause(hold_ms);
   const statuses = calls.map(({ status }) => status);

@@ -13,18 +13,19 @@ const members = (count, make = (i) => i) => `{${many(count, (i) => `"k${i}":${ma
 const FULL = Math.floor(LARGEST / 14);
 
 const post = (path, make) => async (client) => {
-  const sent = typeof make === "function" ? await make(client) : make;
-  return () => client.ask("POST", path, sent);
+  const requestBody = typeof make === "function" ? await make(client) : make;
+  return () => client.ask("POST", path, requestBody);
 };
 const thread = async (client, body = {}) => (await client.json("POST", "/threads", body)).thread_id;
 const onThread =
   (path, make, method = "POST") =>
   async (client) => {
     const id = await thread(client);
-    const sent = await make(client, id);
-    return () => client.ask(method, `/threads/${id}${path}`, sent);
+    const requestBody = await make(client, id);
+    return () => client.ask(method, `/threads/${id}${path}`, requestBody);
   };
-const wait = (assistant_id, rest) => onThread("/runs/wait", () => body(`{"assistant_id":"${assistant_id}",${rest}}`));
+const wait = (assistant_id, otherMembers) =>
+  onThread("/runs/wait", () => body(`{"assistant_id":"${assistant_id}",${otherMembers}}`));
 const string = `"${"x".repeat(LARGEST)}"`;
 const escapes = `"${"\\u00e9".repeat(LARGEST / 6)}"`;
 const quotes = `"${'\\"'.repeat(LARGEST / 2)}"`;
@@ -32,7 +33,7 @@ const numbers = `[${many(Math.floor(LARGEST / 4), () => "123")}]`;
 const messages = (count) => `[${many(count, (i) => `{"role":"user","content":"message ${i}","id":"m${i}"}`)}]`;
 const deep = (levels) => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
 
-/** A thread whose state has so many members. */
+/** Creates a thread whose state has so many members. */
 const filled = async (client, values) => {
   const id = await thread(client);
   const answer = await client.ask(
@@ -44,19 +45,19 @@ const filled = async (client, values) => {
   return id;
 };
 const reading =
-  (values, path, method = "GET", sent = undefined) =>
+  (values, path, method = "GET", requestBody = undefined) =>
   async (client) => {
     const id = await filled(client, values);
-    return () => client.ask(method, `/threads/${id}${path}`, sent);
+    return () => client.ask(method, `/threads/${id}${path}`, requestBody);
   };
 
 const rpc = (method, params) => body(`{"jsonrpc":"2.0","id":1,"method":"${method}","params":${params}}`);
 const MCP = { accept: "application/json, text/event-stream" };
-const sent = (parts) => rpc("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":${parts}}}`);
+const sendMessage = (parts) => rpc("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":${parts}}}`);
 /** A list of messages for one turn: all but the last are history. */
 const turns = (count, content) => `[${many(count, (i) => `{"id":"u${i}","role":"user",${content}}`)}]`;
-const agui = (messages, rest = '"state":{}') =>
-  body(`{"threadId":"${crypto.randomUUID()}","runId":"r",${rest},"messages":${messages}}`);
+const agui = (messages, otherMembers = '"state":{}') =>
+  body(`{"threadId":"${crypto.randomUUID()}","runId":"r",${otherMembers},"messages":${messages}}`);
 const chat = (messages) => body(`{"id":"${crypto.randomUUID()}","trigger":"submit-message","messages":${messages}}`);
 const mcp = (make) => async (client) => () => client.ask("POST", "/mcp", make(), MCP);
 const call = (args) => rpc("tools/call", `{"name":"echo","arguments":${args}}`);
@@ -65,10 +66,13 @@ const AGENT_PROTOCOLS = [
   ["mcp, arguments with as many keys as a body may hold", mcp(() => call(members(VALUES - 20)))],
   ["mcp, arguments of one string", mcp(() => call(`{"a":${string}}`))],
   ["mcp, a batch of calls", mcp(() => body(`[${many(50, () => String(call(members(300))))}]`))],
-  ["a2a, many parts", post("/a2a/echo", sent(`[${many(6_000, () => '{"text":"a"}')}]`))],
-  ["a2a, data with as many keys as a body may hold", post("/a2a/echo", sent(`[{"data":${members(VALUES - 30)}}]`))],
-  ["a2a, one text", post("/a2a/echo", sent(`[{"text":${string}}]`))],
-  ["a2a, one file", post("/a2a/echo", sent(`[{"raw":${string},"mediaType":"image/png"}]`))],
+  ["a2a, many parts", post("/a2a/echo", sendMessage(`[${many(6_000, () => '{"text":"a"}')}]`))],
+  [
+    "a2a, data with as many keys as a body may hold",
+    post("/a2a/echo", sendMessage(`[{"data":${members(VALUES - 30)}}]`)),
+  ],
+  ["a2a, one text", post("/a2a/echo", sendMessage(`[{"text":${string}}]`))],
+  ["a2a, one file", post("/a2a/echo", sendMessage(`[{"raw":${string},"mediaType":"image/png"}]`))],
   [
     "ag-ui, many messages",
     async (client) => () => client.ask("POST", "/ag-ui/echo", agui(turns(4_000, '"content":"a"'))),

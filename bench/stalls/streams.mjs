@@ -287,9 +287,9 @@ export const streams = [
   {
     name: "search of 1,000 threads",
     async prepare(client) {
-      const one = Buffer.from(JSON.stringify({ metadata: { kind: "many" } }));
+      const threadBody = Buffer.from(JSON.stringify({ metadata: { kind: "many" } }));
       for (let count = 0; count < 1_000; count += 50) {
-        await Promise.all(Array.from({ length: 50 }, () => client.ask("POST", "/threads", one)));
+        await Promise.all(Array.from({ length: 50 }, () => client.ask("POST", "/threads", threadBody)));
       }
       return paging("/threads/search", { metadata: { kind: "many" }, limit: 1_000 })(client);
     },

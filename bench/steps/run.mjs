@@ -1,5 +1,5 @@
 /**
- * What durable functions cost: empty steps, a long journal, events, streams, and thousands of suspended runs, on a SQLite file with
+ * Measures durable functions: empty steps, a long journal, events, streams, and thousands of suspended runs, on a SQLite file with
  * `synchronous=FULL`; then the same functions on Postgres, beside DBOS on the same server; then on a file beside Vercel's local world,
  * which keeps JSON files. Medians of five, after a warm-up.
  *
@@ -32,9 +32,9 @@ const now = () => performance.now();
 const row = (name, value, goal = "") => console.log(`| ${name} | ${value} | ${goal} |`);
 const ms = (value) => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 
-/** What the functions tell the bench, by the key in their input. */
-const told = new Map();
-const tell = (key, what) => told.get(key)?.(what);
+/** The listeners for reports of the functions, by the key in their input. */
+const listeners = new Map();
+const notifyListener = (key, what) => listeners.get(key)?.(what);
 const tokens = async function* () {
   for (let i = 0; i < 20; i++) yield `token ${i} `;
 };
@@ -46,17 +46,17 @@ const agents = {
       await step(`step ${i}`, () => null);
       times.push(now());
     }
-    tell(input.key, times);
+    notifyListener(input.key, times);
   },
   async load({ input, step, ask }) {
-    const begun = now();
+    const startedAt = now();
     for (let i = 0; i < input.count; i++) await step(`step ${i}`, () => null);
-    tell(input.key, [begun, now()]);
+    notifyListener(input.key, [startedAt, now()]);
     for (let i = 0; i < 2 * ROUNDS; i++) await ask(`go on ${i}`, null);
   },
   async waiter({ input, wait }) {
     await wait("event");
-    tell(input.key, now());
+    notifyListener(input.key, now());
   },
   async streamed({ step }) {
     await step("model", tokens);
@@ -66,7 +66,7 @@ const agents = {
   },
   async sleeper({ input, sleep: until }) {
     await until("until", new Date(input.until));
-    tell("woken", now());
+    notifyListener("woken", now());
   },
   async *echo() {
     yield "hi";
@@ -77,7 +77,7 @@ for (const name of Object.keys(agents)) agents[name] = { agent: agents[name], ti
 let keys = 0;
 function listen() {
   const key = `k${++keys}`;
-  return { key, heard: new Promise((resolve) => told.set(key, resolve)) };
+  return { key, heard: new Promise((resolve) => listeners.set(key, resolve)) };
 }
 
 const open = (database, worker = {}) => createApp({ database, agents, worker: { concurrency: 100, ...worker } });
@@ -111,7 +111,7 @@ async function loadPart({ service: { runs, threads } }) {
     const { key } = listen();
     loads[count] = [];
     let heard = [];
-    told.set(key, (times) => {
+    listeners.set(key, (times) => {
       heard = times;
     });
     const { thread_id } = await threads.create();
@@ -167,11 +167,11 @@ async function suspendedPart({ service: { runs, threads } }) {
   const DUE = Math.min(1000, all / 10);
   const BATCH = 50;
   const suspend = async (count, until) => {
-    for (let made = BATCH; made <= count; made += BATCH) {
+    for (let createdCount = BATCH; createdCount <= count; createdCount += BATCH) {
       const some = Array.from({ length: BATCH }, () => ({ assistant_id: "sleeper", input: { until } }));
       const ids = (await runs.createBatch(some)).map((run) => run.run_id);
       // Some at a time: those that wait for a worker count towards `limits.pending`.
-      if (made % 500 === 0 || made === count) await settle(ids, rest);
+      if (createdCount % 500 === 0 || createdCount === count) await settle(ids, isSuspended);
     }
   };
   const quick = async () => {
@@ -184,7 +184,7 @@ async function suspendedPart({ service: { runs, threads } }) {
     globalThis.Bun?.gc(true);
     return process.memoryUsage().rss / 2 ** 20;
   };
-  const rest = async (ids) => {
+  const isSuspended = async (ids) => {
     const last = await runs.inspect(ids.at(-1));
     return last?.status === "pending" && last.started_at !== null;
   };
@@ -197,28 +197,28 @@ async function suspendedPart({ service: { runs, threads } }) {
   await suspend(all / 2 - DUE, hour);
   row(`${all} suspended runs were made in`, `${((now() - from) / 1000).toFixed(0)} s`);
   row(`memory with ${all / 2}, and with ${all}`, `${half.toFixed(0)}, ${memory().toFixed(0)} MiB`, "flat");
-  const due = Date.now() + 60_000;
-  await suspend(DUE, due);
+  const wakeTime = Date.now() + 60_000;
+  await suspend(DUE, wakeTime);
   const beside = [];
   for (let i = 0; i < 20; i++) beside.push(await quick());
   row("a run without steps: before, and beside them", `${ms(median(before))}, ${ms(median(beside))}`);
   let woken = 0;
   let last = 0;
-  told.set("woken", () => {
+  listeners.set("woken", () => {
     woken += 1;
     last = Date.now();
   });
-  while (Date.now() < due) await sleep(due - Date.now());
+  while (Date.now() < wakeTime) await sleep(wakeTime - Date.now());
   const used = process.cpuUsage();
-  while (woken < DUE && Date.now() < due + 60_000) await sleep(50);
+  while (woken < DUE && Date.now() < wakeTime + 60_000) await sleep(50);
   const { user, system } = process.cpuUsage(used);
   row("CPU time of a wake-up", ms((user + system) / 1000 / DUE));
-  row(`${woken} runs that fall due at once have run after`, ms(last - due), "5 s");
+  row(`${woken} runs that fall due at once have run after`, ms(last - wakeTime), "5 s");
 }
 
-/** Until the newest of them rests. */
-async function settle(ids, rest) {
-  while (!(await rest(ids))) await sleep(50);
+/** Waits until the newest of the runs is suspended. */
+async function settle(ids, isSuspended) {
+  while (!(await isSuspended(ids))) await sleep(50);
 }
 
 /** Steps of one call, and calls of one step, in a second. */
@@ -232,9 +232,9 @@ async function rates(empty, call, count = Number(values.peer)) {
     await empty(count);
     steps.push((count * 1e3) / (now() - from));
     from = now();
-    let left = all;
+    let remainingCalls = all;
     const loop = async () => {
-      while (left-- > 0) await call();
+      while (remainingCalls-- > 0) await call();
     };
     await Promise.all(Array.from({ length: 20 }, loop));
     calls.push((all * 1e3) / (now() - from));
@@ -248,8 +248,8 @@ async function peerPart() {
   try {
     const app = await open((await server.database()).url);
     const { runs } = app.service;
-    const one = async () => (await runs.wait(null, { assistant_id: "steps", input: { count: 1 } })).result;
-    const ours = await rates((count) => emptySteps(app, count), one);
+    const runOneStep = async () => (await runs.wait(null, { assistant_id: "steps", input: { count: 1 } })).result;
+    const ours = await rates((count) => emptySteps(app, count), runOneStep);
     await app.stop();
     row(
       "Postgres: steps of a call, calls of one step, in a second",
@@ -269,13 +269,13 @@ async function peerPart() {
   }
 }
 
-/** A tenth of the steps: those of Vercel's become slower with each one before. */
+/** Measures a tenth of the steps, because those of Vercel's become slower with each one before. */
 async function filesPart() {
   const count = Math.ceil(Number(values.peer) / 10);
   const app = await open(join(folder, "files.db"));
   const { runs } = app.service;
-  const one = async () => (await runs.wait(null, { assistant_id: "steps", input: { count: 1 } })).result;
-  const ours = await rates((steps) => emptySteps(app, steps), one, count);
+  const runOneStep = async () => (await runs.wait(null, { assistant_id: "steps", input: { count: 1 } })).result;
+  const ours = await rates((steps) => emptySteps(app, steps), runOneStep, count);
   await app.stop();
   row(
     `A file: ${count} steps of a call, calls of one step, in a second`,

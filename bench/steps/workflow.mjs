@@ -38,8 +38,8 @@ export async function openWorkflow() {
     const body = await Array.fromAsync(request);
     const { method, headers, url } = request;
     const handler = handlers[new URL(url, "http://localhost").pathname.split("/").at(-1)];
-    const asked = new Request(`http://127.0.0.1${url}`, { method, headers, body: Buffer.concat(body) });
-    const answer = await handler.POST(asked);
+    const httpRequest = new Request(`http://127.0.0.1${url}`, { method, headers, body: Buffer.concat(body) });
+    const answer = await handler.POST(httpRequest);
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
     response.end(Buffer.from(await answer.arrayBuffer()));
   });

@@ -22,8 +22,8 @@ export function dice(seed) {
 }
 
 /** Columns of `count` traces, with room for `more`. Users and keys are numbers from 1 on; 0 stands for null. */
-export function generate(count, more, seed) {
-  const room = count + more;
+export function generate(count, extraCount, seed) {
+  const room = count + extraCount;
   const traces = {
     length: count,
     started_at: new Float64Array(room),

@@ -15,7 +15,7 @@ import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
-import { strideFor, strideMs } from "../../lib/usage/mod.ts";
+import { strideFor, strideMs } from "../../lib/usage/report.ts";
 import { addTraces } from "../../test/suite/traces.ts";
 import { addLate, dice, FROM, generate, names, TO, WORKSPACES, workspaceName } from "./generate.mjs";
 
@@ -71,15 +71,15 @@ function lateRows(traces, from) {
   });
 }
 
-/** Every trace, one by one. */
+/** Counts every trace, one by one. */
 function oneByOne(traces, query) {
-  const wanted = new Uint8Array(WORKSPACES);
-  for (let w = 0; w < WORKSPACES; w++) wanted[w] = query.workspace_ids.includes(workspaceName(w)) ? 1 : 0;
+  const selectedWorkspaces = new Uint8Array(WORKSPACES);
+  for (let w = 0; w < WORKSPACES; w++) selectedWorkspaces[w] = query.workspace_ids.includes(workspaceName(w)) ? 1 : 0;
   const counts = new Map();
   const { started_at, workspace } = traces;
   for (let i = 0; i < traces.length; i++) {
     const at = started_at[i];
-    if (at < query.start || at >= query.end || wanted[workspace[i]] === 0) continue;
+    if (at < query.start || at >= query.end || selectedWorkspaces[workspace[i]] === 0) continue;
     const key = `${Math.floor((at - query.origin) / query.stride_ms)} ${names[query.group_by](traces, i)}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
