@@ -40,6 +40,7 @@ const authorizeRead = (
   thread_id: string,
 ): Promise<AuthorizedCall<{ readonly thread_id: string }>> => authorize("threads:read", { thread_id });
 
+/** Creates `subscribe`: authorizes the call, subscribes, and makes the next runs of the thread record all events. */
 export const subscribeEvents =
   (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["subscribe"] =>
   async (thread_id, filter) => {
@@ -58,13 +59,14 @@ export const subscribeEvents =
     return events;
   };
 
+/** Creates `events`: returns a reader at once. Its first `next` throws if the caller may not read the thread. */
 export const readEvents =
   (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): ThreadProtocol["events"] =>
   (thread_id, filter) => {
     const reader = authorizeRead(authorizer, thread_id).then((authorizedCall) =>
       authorizer.guards.reader(authorizedCall, protocol.events(authorizedCall.scope, thread_id, filter)),
     );
-    // The first `next` gets the error.
+    // The first `next` throws the error.
     reader.catch(() => {});
     const leave = (): void => void reader.then((events) => events.leave()).catch(() => {});
     return createReader(async () => await (await reader).next(), leave);

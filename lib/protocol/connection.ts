@@ -52,7 +52,7 @@ const MAX_PART_CHARS = 64 * 1024;
 
 /** A socket until one side closes it. */
 export interface Connection {
-  readonly closed: boolean;
+  readonly isClosed: boolean;
   /** The number of sent messages and parts. */
   readonly sentCount: number;
   log(message: string, error: unknown): void;
@@ -72,7 +72,7 @@ const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > MA
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createConnection(options: ConnectionOptions, onEnd: () => void): Connection {
   const { environment, sendBudget, largeMessageBudget, socket, thread_id, ids } = options;
-  let closed = false;
+  let isClosed = false;
   let sentCount = 0;
   let last: Promise<unknown> = Promise.resolve();
 
@@ -81,12 +81,12 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
   }
 
   function end(): void {
-    closed = true;
+    isClosed = true;
     onEnd();
   }
 
   function close(code: number, reason: string): void {
-    if (closed) return;
+    if (isClosed) return;
     end();
     try {
       socket.close(code, reason);
@@ -102,13 +102,13 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
 
   /** Waits until the client has read most of what was sent. */
   async function waitForRoom(): Promise<void> {
-    while (!closed && isStalled(socket)) await pause(environment, BUFFER_POLL_MS);
+    while (!isClosed && isStalled(socket)) await pause(environment, BUFFER_POLL_MS);
   }
 
   async function writeWithRoom(text: string, write: () => void): Promise<void> {
     await waitForRoom();
     await sendBudget.waitForRoom(Math.ceil(text.length / CHARS_PER_BUDGET_UNIT));
-    if (closed) return;
+    if (isClosed) return;
     try {
       write();
       sentCount++;
@@ -119,7 +119,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
 
   /** Sends a text in parts, so that a slow client costs no copy of a large message. */
   async function sendInParts(text: string, write: NonNullable<SessionSocket["sendPart"]>): Promise<void> {
-    for (let from = 0, to = 0; from < text.length && !closed; from = to) {
+    for (let from = 0, to = 0; from < text.length && !isClosed; from = to) {
       to = surrogateSafeEnd(text, from + MAX_PART_CHARS);
       const part = text.slice(from, to);
       await writeWithRoom(part, () => write(part, to === text.length));
@@ -136,12 +136,12 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
       await waitForRoom();
       release();
     }
-    return !closed;
+    return !isClosed;
   }
 
   return {
-    get closed() {
-      return closed;
+    get isClosed() {
+      return isClosed;
     },
     get sentCount() {
       return sentCount;

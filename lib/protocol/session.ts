@@ -94,7 +94,7 @@ function createMessageQueue(
   let last = Promise.resolve();
 
   return (data) => {
-    if (connection.closed) return;
+    if (connection.isClosed) return;
     if (typeof data !== "string") return connection.close(CLOSE.unsupported_data, "Commands are text");
     const bytes = data.length > max_bytes ? data.length : countUtf8Bytes(data);
     if (bytes > max_bytes) return connection.close(CLOSE.too_large, `A message has at most ${max_bytes} bytes`);
@@ -106,7 +106,7 @@ function createMessageQueue(
     last = last
       // With a fast storage, the commands of one socket must not fill a tick.
       .then(() => commandBudget.waitForRoom(1))
-      .then(() => (connection.closed ? undefined : handle(data)))
+      .then(() => (connection.isClosed ? undefined : handle(data)))
       .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))
       .then(() => {
         queuedCommands--;
@@ -235,7 +235,7 @@ type Subscriptions = ReturnType<typeof createSubscriptions>;
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createSubscriptions(options: SubscriptionOptions) {
   const active = new Map<string, Subscription>();
-  let closed = false;
+  let isClosed = false;
   /** The `seq` of the last event that was read; null before the first subscription. */
   let position: number | null = null;
   /** Counts the changes of `active`. */
@@ -318,14 +318,14 @@ function createSubscriptions(options: SubscriptionOptions) {
       return removed;
     },
     close(): void {
-      closed = true;
+      isClosed = true;
       active.clear();
       update();
     },
     /** Sends events until `close`, the end of the events, or a failed read. Resolves to false after `close`. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions starts it over after each wait
     async run(): Promise<boolean> {
-      while (!closed) {
+      while (!isClosed) {
         const expectedVersion = version;
         const newSubscriptions = [...active.values()].filter(({ isReplayed }) => !isReplayed);
         if (newSubscriptions.length > 0) {

@@ -57,9 +57,9 @@ export async function readProtocolRequest(
     from = newestRun;
     const thread = await threads.get(thread_id, { include: ["ttl"], state: false });
     const interrupts = filterInterrupts(Object.values(thread.interrupts).flat());
-    const isFinal = isSuperseded || isActive(newestRun) || (thread.status !== "busy" && interrupts.length === 0);
+    const isConsistent = isSuperseded || isActive(newestRun) || (thread.status !== "busy" && interrupts.length === 0);
     // Reads again if a run started between the two reads: its interrupts must not get the client's resume value.
-    if (!isFinal && (await runs.list(thread_id, { after: newestRun.run_id, limit: 1 })).length > 0) continue;
+    if (!isConsistent && (await runs.list(thread_id, { after: newestRun.run_id, limit: 1 })).length > 0) continue;
     const isWaiting = !isSuperseded && newestRun.status === "success" && thread.status !== "busy";
     return { firstRun, newestRun, pending: isWaiting ? interrupts : [], isSuperseded, thread };
   }

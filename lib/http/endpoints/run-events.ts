@@ -183,10 +183,10 @@ export class RunEventMapper {
   #startAttempt({ run_id, attempt = 1 }: JsonObject): RunEvent[] {
     // Gaps of the stream and waiting notices are `metadata` frames too.
     if (typeof run_id !== "string" || typeof attempt !== "number") return [];
-    const closed = this.#closeMessages();
+    const closingEvents = this.#closeMessages();
     // A repeated attempt may use the same message ids.
     this.#blocks = new ContentBlocks();
-    return [...closed, { type: "start", run_id, attempt }];
+    return [...closingEvents, { type: "start", run_id, attempt }];
   }
 
   #mapMessage([message = null, metadata = null]: readonly Json[]): RunEvent[] {

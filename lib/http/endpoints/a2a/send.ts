@@ -115,10 +115,10 @@ function createInitialTask(
 
 /** Creates the request of the run. Messages in one context are enqueued, as a client expects of a conversation. */
 function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
-  const streamMembers = isStreamed
+  const streamOptions = isStreamed
     ? { ...RUN_EVENT_OPTIONS, stream_mode: [...RUN_EVENT_OPTIONS.stream_mode] }
     : { stream_mode: ["custom" as const] };
-  return validateFields({ ...run, ...streamMembers, multitask_strategy: "enqueue" }, runCreate);
+  return validateFields({ ...run, ...streamOptions, multitask_strategy: "enqueue" }, runCreate);
 }
 
 type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
@@ -183,11 +183,11 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
 /** Waits for the run and creates the response. Never rejects: errors become JSON-RPC errors, unknown ones are logged. */
 async function createResultMessage(
   { context, request }: SendContext,
-  ended: Promise<Json>,
+  runEnd: Promise<Json>,
   createTaskMessage: () => Promise<JsonObject>,
 ): Promise<JsonObject> {
   try {
-    await ended;
+    await runEnd;
     return await createTaskMessage();
   } catch (error) {
     const isServiceError = error instanceof ServiceError;

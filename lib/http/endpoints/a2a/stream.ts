@@ -96,7 +96,7 @@ export function createTaskFrames(
 }
 
 class TaskStream {
-  readonly #nouns: RequestContext["resources"];
+  readonly #resources: RequestContext["resources"];
   readonly #environment: RequestContext["service"]["environment"];
   readonly #header: A2aRequestHeader;
   readonly #frames: RunStream["frames"];
@@ -114,7 +114,7 @@ class TaskStream {
     frames: RunStream["frames"],
     { initialTask, run_id }: TaskStreamStart,
   ) {
-    this.#nouns = resources;
+    this.#resources = resources;
     this.#environment = service.environment;
     this.#header = header;
     this.#frames = frames;
@@ -160,16 +160,17 @@ class TaskStream {
     // A later attempt emits all messages again.
     if (attempt > 1) this.#answer.reset();
     if (this.#isWorking && attempt === 1) return;
-    const run = this.#run_id === undefined ? null : await this.#nouns.runs.inspect(this.#run_id).catch(nullIfNotFound);
+    const run =
+      this.#run_id === undefined ? null : await this.#resources.runs.inspect(this.#run_id).catch(nullIfNotFound);
     this.#pushState("WORKING", run?.started_at ?? undefined);
   }
 
   async #end(): Promise<void> {
     this.#pushPiece(this.#answer.drain());
     const { taskId, contextId } = this.#ids;
-    const run = await this.#nouns.runs.get(contextId, taskId).catch(nullIfNotFound);
-    const protocolRequest = run && (await readProtocolRequest(this.#nouns, run).catch(nullIfNotFound));
-    const task = protocolRequest && (await readTask(this.#nouns, protocolRequest, { scope: "task", length: 0 }));
+    const run = await this.#resources.runs.get(contextId, taskId).catch(nullIfNotFound);
+    const protocolRequest = run && (await readProtocolRequest(this.#resources, run).catch(nullIfNotFound));
+    const task = protocolRequest && (await readTask(this.#resources, protocolRequest, { scope: "task", length: 0 }));
     const [artifact] = task?.artifacts ?? [];
     if (artifact) this.#pushPiece(this.#answer.drainLast(artifact), true);
     // A deleted task, or one that was rolled back, has ended too.

@@ -136,8 +136,8 @@ function toMessage(
 
 /** Returns the parts of the last reply after the message that started the task. */
 function findReply({ messages, from }: Conversation): A2aPart[] {
-  for (let at = messages.length - 1; at >= from; at--) {
-    const message = messages[at] as JsonObject;
+  for (let index = messages.length - 1; index >= from; index--) {
+    const message = messages[index] as JsonObject;
     const parts = message.type === "ai" ? toParts(message) : [];
     if (parts.length > 0) return parts;
   }

@@ -20,6 +20,10 @@ interface InputRequiredTask {
   readCurrent(): Promise<ProtocolRequestState | null>;
 }
 
+/**
+ * Streams a task that waits for input: the task, then the events of the run that resumes it, or its final status. Ends without a last
+ * event if the service stops.
+ */
 export function createInputRequiredFrames(
   context: RequestContext,
   header: A2aRequestHeader,

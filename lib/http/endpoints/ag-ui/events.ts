@@ -208,8 +208,8 @@ export class AguiMapper {
     }
     if (!this.#tasks.delete(id)) return [];
     this.#steps.set(stepName, count - 1);
-    const ended = this.#endSubagent(String(id), typeof data.error === "string" ? data.error : null);
-    return count === 1 ? [...ended, { type: "STEP_FINISHED", stepName }] : ended;
+    const subagentEvents = this.#endSubagent(String(id), typeof data.error === "string" ? data.error : null);
+    return count === 1 ? [...subagentEvents, { type: "STEP_FINISHED", stepName }] : subagentEvents;
   }
 
   /** Stores the name and tool call of a subagent under the id of the task that executes the call. */
@@ -261,23 +261,23 @@ export class AguiMapper {
 
   #end(status: string, values: Json | undefined): AguiEvent[] {
     const { threadId, runId } = this.#options;
-    const closed = this.#closeAll();
+    const closingEvents = this.#closeAll();
     if (this.#failure !== null) {
       const code = status === "timeout" ? "timeout" : "error";
-      return [...closed, { type: "RUN_ERROR", message: this.#failure, code }];
+      return [...closingEvents, { type: "RUN_ERROR", message: this.#failure, code }];
     }
     const finished = { type: "RUN_FINISHED", threadId, runId };
     const usage = toUsageMember(this.#usage);
     if (status === "interrupted" || status === "rollback") {
       return [
-        ...closed,
+        ...closingEvents,
         { ...finished, ...(this.#isLegacyClient ? {} : { outcome: { type: "cancelled" } }), ...usage },
       ];
     }
     const stateEvents = values !== undefined && isObject(values) ? this.#mapState(values) : [];
     const snapshots = createMessageSnapshots(toAguiMessages(this.#values ?? {}), this.#clientMessageIds);
     return [
-      ...closed,
+      ...closingEvents,
       ...stateEvents,
       ...snapshots,
       ...this.#createLegacyInterrupts(),

@@ -114,7 +114,7 @@ async function joinRun(
   return { run, events: createAguiEvents(resources, { run, frames, request: aguiRequest, settings: options }) };
 }
 
-interface RunParts {
+interface RunRequestInput {
   readonly turn: Partial<RunCreate>;
   readonly members: Awaited<ReturnType<typeof readClientMembers>>;
   readonly digest: string | null;
@@ -124,7 +124,7 @@ interface RunParts {
 function createRunRequest(
   aguiRequest: AguiRequest,
   options: AguiRunOptions,
-  { turn, members, digest }: RunParts,
+  { turn, members, digest }: RunRequestInput,
 ): RunCreate {
   const { context, input } = members;
   return {
@@ -256,9 +256,9 @@ function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonl
   const byId = new Map(resumeEntries.map((answer) => [answer.id, answer]));
   const unknownId = [...byId.keys()].find((id) => !interrupts.some((interrupt) => interrupt.id === id));
   if (unknownId !== undefined) throw notPendingError(`Interrupt ${unknownId} is not open`);
-  const missing = interrupts.filter(({ id }) => !byId.has(id)).map(({ id }) => id);
-  if (missing.length > 0)
-    throw conflictError(`Answer all open interrupts at once: ${missing.join(", ")} has no answer`);
+  const missingIds = interrupts.filter(({ id }) => !byId.has(id)).map(({ id }) => id);
+  if (missingIds.length > 0)
+    throw conflictError(`Answer all open interrupts at once: ${missingIds.join(", ")} has no answer`);
   return Object.fromEntries(
     interrupts.map(({ id, value }) => [id, toResumeValue(value, byId.get(id) as AguiResumeEntry)]),
   );

@@ -38,7 +38,7 @@ import {
   namesRun,
   parseResumePoint,
   type ResumePoint,
-  readAnswers,
+  readRunsWithAnswers,
 } from "./turn.ts";
 
 /** The stream of a message. `run` is null if no run of the thread wrote it last. */
@@ -136,8 +136,8 @@ class TurnStarter {
     if (shown_interrupt_ids.length > 0 && !interrupts.some(({ id }) => shown_interrupt_ids.includes(id))) {
       throw notPendingError("The question is not open any more. Reload the chat");
     }
-    const answered = answerWithText(interrupts, user.text);
-    return await this.#resume(answered, key, { message_id: createReplyId(user.id), user: user.uiMessage });
+    const answeredInterrupts = answerWithText(interrupts, user.text);
+    return await this.#resume(answeredInterrupts, key, { message_id: createReplyId(user.id), user: user.uiMessage });
   }
 
   async regenerate(user_id: string): Promise<ChatStream> {
@@ -148,10 +148,10 @@ class TurnStarter {
   }
 
   async answer(resume: JsonObject, approvals: ReadonlyMap<string, ApprovalResponse>): Promise<ChatStream> {
-    const answered = this.#head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
+    const answeredInterrupts = this.#head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
       if (Object.hasOwn(resume, id)) return [{ id, value, answer: resume[id] as Json }];
       const approval = approvalOf(value);
-      const responses = approval?.actions.map((_action, k) => approvals.get(`${id}:${k}`)) ?? [];
+      const responses = approval?.actions.map((_action, index) => approvals.get(`${id}:${index}`)) ?? [];
       if (!approval || responses.every((response) => response === undefined)) return [];
       const decisions = responses.map((response): Decision => {
         if (response === undefined) throw conflictError(`Only some actions of question ${id} are approved or rejected`);
@@ -160,16 +160,16 @@ class TurnStarter {
       });
       return [{ id, value, answer: decisionsAnswer(approval, decisions), answered_there: true }];
     });
-    if (answered.length === 0) throw notPendingError("None of the answers is for a question that is open");
+    if (answeredInterrupts.length === 0) throw notPendingError("None of the answers is for a question that is open");
     const user_id = await this.#findTurnMessageId();
-    const answers = answered.map(({ id, answer = null }): Json => [id, answer]);
+    const answers = answeredInterrupts.map(({ id, answer = null }): Json => [id, answer]);
     const key = `answer ${this.#checkpoint} ${await hashSha256(JSON.stringify(answers))}`;
-    return await this.#resume(answered, key, { message_id: user_id });
+    return await this.#resume(answeredInterrupts, key, { message_id: user_id });
   }
 
   /** Returns the id of the message that the response continues. */
   async #findTurnMessageId(): Promise<string> {
-    const { answers } = await readAnswers(this.#resources, this.#thread_id, 20);
+    const { answers } = await readRunsWithAnswers(this.#resources, this.#thread_id, 20);
     const human = findLastHumanMessageId(this.#head.messages);
     const last = answers.at(-1);
     // A text that was a resume value started a message, which the state does not have.
@@ -186,7 +186,7 @@ class TurnStarter {
   }
 
   async #resume(
-    answered: readonly AnsweredInterrupt[],
+    answeredInterrupts: readonly AnsweredInterrupt[],
     key: string,
     turnMembers: { readonly message_id: string; readonly user?: UserMessage["uiMessage"] },
   ): Promise<ChatStream> {
@@ -194,7 +194,7 @@ class TurnStarter {
       | JsonObject
       | undefined;
     const { tool_calls } = last ?? {};
-    const answeredById = new Map(answered.map((interrupt) => [interrupt.id, interrupt]));
+    const answeredById = new Map(answeredInterrupts.map((interrupt) => [interrupt.id, interrupt]));
     const metadata = createAnswerMetadata({
       ...turnMembers,
       checkpoint_id: this.#checkpoint || null,
@@ -202,7 +202,7 @@ class TurnStarter {
       questions: this.#head.interrupts.map(({ id, value }) => answeredById.get(id) ?? { id, value }),
       ...(tool_calls === undefined ? {} : { calls: tool_calls }),
     });
-    const answers = Object.fromEntries(answered.map(({ id, answer = null }) => [id, answer]));
+    const answers = Object.fromEntries(answeredInterrupts.map(({ id, answer = null }) => [id, answer]));
     const command = { resume: answers, expected_answers: toExpectedAnswers(this.#head.state?.interrupts ?? []) };
     const request: Partial<RunCreate> = { command, strict_resume: true, metadata };
     try {
@@ -255,7 +255,7 @@ class TurnStarter {
     const resources = this.#resources;
     const thread_id = this.#thread_id;
     const head = this.#head;
-    const { newestRuns, answers } = await readAnswers(resources, thread_id);
+    const { newestRuns, answers } = await readRunsWithAnswers(resources, thread_id);
     const run = newestRuns.findLast((candidate) => findMessageId(candidate) === message_id);
     const { assistant_id } = this.#options;
     await requireAssistant(resources, run, assistant_id);

@@ -39,7 +39,7 @@ export interface MessageOptions {
 }
 
 /** A message of the state, and the page's message that responds to it. */
-export interface Turn {
+export interface ChatTurnMessages {
   readonly user: UIMessage | null;
   readonly message_id: string;
   readonly chunks: UIMessageChunk[];
@@ -56,7 +56,7 @@ export function buildTurns(
   messages: readonly Json[],
   interrupts: readonly PendingInterrupt[],
   { answers = [], active = false, version = 7 }: MessageOptions & { readonly version?: AiVersion },
-): Turn[] {
+): ChatTurnMessages[] {
   const builder = new TurnBuilder(answers, version);
   builder.addAnswers(null);
   for (const message of messages) {
@@ -69,7 +69,7 @@ export function buildTurns(
 }
 
 class TurnBuilder {
-  readonly turns: Turn[] = [];
+  readonly turns: ChatTurnMessages[] = [];
   readonly #answers: readonly AnswerPoint[];
   readonly #version: AiVersion;
   #events = new RunEventMapper();
@@ -109,7 +109,7 @@ class TurnBuilder {
     if (!isActive) last.chunks.push(...last.mapper.close());
   }
 
-  #startTurn(message_id: string, user: UIMessage | null): Turn {
+  #startTurn(message_id: string, user: UIMessage | null): ChatTurnMessages {
     const last = this.turns.at(-1);
     last?.chunks.push(...last.mapper.close());
     this.#events = new RunEventMapper();
@@ -119,7 +119,7 @@ class TurnBuilder {
   }
 }
 
-function addInterrupts(turn: Turn, interrupts: readonly PendingInterrupt[]): void {
+function addInterrupts(turn: ChatTurnMessages, interrupts: readonly PendingInterrupt[]): void {
   for (const { id, value } of interrupts) {
     turn.chunks.push(...turn.mapper.map({ type: "interrupt", namespace: [], id, value }));
   }

@@ -17,7 +17,7 @@ import { type ChatStream, resumeTurn, startTurn } from "./chat.ts";
 import { toUIMessages } from "./messages.ts";
 import { chatBody, parseChatRequest, readRunMembers, readVersion } from "./requests.ts";
 import { stopTurn } from "./stop.ts";
-import { findMessageId, readAnswers } from "./turn.ts";
+import { findMessageId, readRunsWithAnswers } from "./turn.ts";
 
 const route = createRouteGroup({ tag: "AI SDK", group: "ai", error_text: true });
 
@@ -84,7 +84,7 @@ export const AI_ROUTES: readonly Route[] = [
       const thread_id = await resources.threads.idOf(id);
       const state = await resources.threads.state(thread_id).catch(nullIfNotFound);
       if (!state) return noContentResponse();
-      const { newestRuns, answers } = await readAnswers(resources, thread_id);
+      const { newestRuns, answers } = await readRunsWithAnswers(resources, thread_id);
       const isActive = newestRuns.some(({ status }) => status === "pending" || status === "running");
       const metadata = new Map(
         newestRuns.flatMap((run) => {

@@ -39,7 +39,7 @@ function findStoredAnswer({ kwargs, metadata }: Run): StoredAnswerPoint | null {
     after: typeof after === "string" ? after : null,
     checkpoint_id: typeof checkpoint_id === "string" ? checkpoint_id : null,
     questions: questions.filter(
-      (question) => isObject(question) && typeof question.id === "string",
+      (interrupt) => isObject(interrupt) && typeof interrupt.id === "string",
     ) as unknown as AnsweredInterrupt[],
     ...(calls === undefined ? {} : { calls }),
     ...(isObject(user ?? null) ? { user: user as unknown as UIMessage } : {}),
@@ -64,7 +64,7 @@ export function findMessageId(run: Run): string | null {
 const MAX_SCANNED_RUNS = 1_000;
 
 /** Reads the newest runs, oldest first, and their answers. */
-export async function readAnswers(
+export async function readRunsWithAnswers(
   { runs }: Pick<ChatResources, "runs">,
   thread_id: string,
   limit: number = MAX_SCANNED_RUNS,
@@ -125,7 +125,7 @@ async function readAnswersBefore(
   resources: ChatResources,
   { thread_id, run_id }: Run,
 ): Promise<readonly StoredAnswerPoint[]> {
-  const { newestRuns, answers } = await readAnswers(resources, thread_id, MAX_EARLIER_ANSWERS);
+  const { newestRuns, answers } = await readRunsWithAnswers(resources, thread_id, MAX_EARLIER_ANSWERS);
   const index = newestRuns.findIndex((run) => run.run_id === run_id);
   if (index < 0) return answers;
   return newestRuns.slice(0, index).flatMap((run) => findStoredAnswer(run) ?? []);

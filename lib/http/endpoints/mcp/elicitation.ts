@@ -50,6 +50,7 @@ export class StreamingToolResult {
     if (this.isDisconnected) release();
   }
 
+  /** Marks the client as disconnected and calls the function of `onDisconnect`. */
   leave(): void {
     this.isDisconnected = true;
     this.#release();
@@ -203,7 +204,7 @@ async function cancelRequest({ resources, principal, request }: RequestContext, 
   if (isActive(protocolRequest.newestRun) || isElicited) await cancelProtocolRequest(resources, protocolRequest);
 }
 
-/** Handles a message without a response: the response to an elicitation, or a cancellation. Ignores others. */
+/** Handles a message without a response: the response to an elicitation, or a cancellation. Ignores others, and deleted threads. */
 export async function handleNotification(context: RequestContext, message: McpMessage): Promise<void> {
   try {
     if (message.kind === "reply") await handleElicitResult(context, message);

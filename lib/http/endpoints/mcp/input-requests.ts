@@ -187,7 +187,7 @@ function parseDecision(
   }
 }
 
-/** Parses the response to an interrupt. */
+/** Parses the response to an interrupt. A declined approval rejects all of its actions. */
 export function parseInputResponse(interrupt: Interrupt, response: JsonObject): InputResponse {
   const { value } = interrupt;
   const approval = approvalOf(value);

@@ -52,7 +52,7 @@ export function createToolCallMessages(
 }
 
 class ToolCallMessages {
-  readonly #nouns: RequestContext["resources"];
+  readonly #resources: RequestContext["resources"];
   readonly #environment: RequestContext["service"]["environment"];
   readonly #progressToken: string | number | undefined;
   readonly #leaveToolCall: () => void;
@@ -70,7 +70,7 @@ class ToolCallMessages {
     progressToken: string | number | undefined,
     { run, response, streamingResult, leave }: PendingToolCall,
   ) {
-    this.#nouns = resources;
+    this.#resources = resources;
     this.#environment = service.environment;
     this.#progressToken = progressToken;
     this.#leaveToolCall = leave;
@@ -101,6 +101,7 @@ class ToolCallMessages {
     }
   }
 
+  /** Ends the messages. Leaves the tool call if its response was not sent. */
   leave(): void {
     const isEarly = !this.#isDone && !this.#last;
     this.#end();
@@ -128,7 +129,7 @@ class ToolCallMessages {
 
   async #readProgress(run: Run): Promise<void> {
     const mapper = new RunEventMapper();
-    const { frames } = await this.#nouns.runs.joinStream(run.thread_id, run.run_id);
+    const { frames } = await this.#resources.runs.joinStream(run.thread_id, run.run_id);
     this.#reader = frames;
     if (this.#isDone) frames.leave();
     for await (const frame of frames) {

@@ -443,12 +443,12 @@ const canElicitAll = (request: ToolCallContext["request"], interrupts: readonly 
 /** Returns the result of a run in a list; null after `limit_ms`. Without a limit it waits for the end. */
 async function waitForResult(
   environment: Pick<Environment, "timer">,
-  ended: RunWait["result"],
+  runResult: RunWait["result"],
   limit_ms: number | null,
 ): Promise<readonly [Json] | null> {
   const late = Promise.withResolvers<null>();
   const stop = limit_ms === null ? noop : environment.timer(limit_ms, () => late.resolve(null));
-  const result = await Promise.race([ended.then((value) => [value] as const), late.promise]);
+  const result = await Promise.race([runResult.then((value) => [value] as const), late.promise]);
   stop();
   return result;
 }
@@ -471,12 +471,12 @@ function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null
   };
 
   /** Returns the response; null if the client must be elicited first. */
-  async function findResult(ended: RunWait["result"]): Promise<JsonObject | null> {
+  async function findResult(runResult: RunWait["result"]): Promise<JsonObject | null> {
     if (after_ms === 0) {
       leaveRun();
       return await convertToTask();
     }
-    const result = await waitForResult(environment, ended, after_ms);
+    const result = await waitForResult(environment, runResult, after_ms);
     if (!result) return await convertToTask();
     // The function would retain the run and its result.
     leaveRun = noop;
