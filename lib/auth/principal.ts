@@ -25,7 +25,7 @@ export interface AuthOptions {
   /** Mode `agent_builder`: id or email of the owner at the first start. Later use `greenroom agents transfer`. */
   readonly owner?: string;
   /** Mode `agent_builder`: whether members of the workspace may see the agent at the first start. Later use `greenroom agents share`. */
-  readonly coalesce?: boolean;
+  readonly shared?: boolean;
   /** Mode `agent_builder`: what members may do with a shared agent. `use`: run it on their own threads. Default `read`. */
   readonly shared_agents?: "read" | "use";
   /** The prefix of API keys. Default `gr`. */
@@ -252,7 +252,7 @@ export function createAccess(options: AccessOptions): Access {
     const caller = await requireKey(headers, lookup);
     const { user_id, api_key } = caller;
     const refresh = (): Promise<Principal> => authenticateKey({ headers, is_json }, accessLevel, streamLookups);
-    const principal = { ...anonymousPrincipal, user_id, api_key, again: refresh };
+    const principal = { ...anonymousPrincipal, user_id, api_key, refresh };
     if (mode === "agent_builder") {
       if (!is_json) throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
       return {

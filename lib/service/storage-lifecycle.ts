@@ -74,7 +74,7 @@ export async function registerDeployment(
   environment: Environment,
 ): Promise<DeploymentRow> {
   const { name = "default", project, workspace } = options.deployment ?? {};
-  const { mode, owner, coalesce: shared } = options.auth ?? {};
+  const { mode, owner, shared } = options.auth ?? {};
   await identity.ensureDefaults(environment.now());
   const user = mode === "agent_builder" && owner !== undefined ? await identity.getUser(owner) : null;
   if (mode === "agent_builder" && !user) {

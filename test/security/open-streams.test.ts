@@ -84,7 +84,7 @@ function shared(auth: AuthOptions): TestServiceOptions {
       { key: secret("member"), permissions: PERMISSIONS, user: MEMBER },
     ],
   });
-  return { identity, auth: { mode: "agent_builder", owner: OWNER, coalesce: true, ...auth } };
+  return { identity, auth: { mode: "agent_builder", owner: OWNER, shared: true, ...auth } };
 }
 
 const readBearer = ({ headers }: Request): string => (headers.get("authorization") ?? "").slice(7);

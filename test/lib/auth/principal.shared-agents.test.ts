@@ -42,7 +42,7 @@ async function sharedWorld(auth: AuthOptions = {}): Promise<World> {
     agents: { echo: ({ input }) => JSON.stringify(input) },
     storage,
     identity,
-    auth: { mode: "agent_builder", owner: OWNER, coalesce: true, shared_agents: "use", ...auth },
+    auth: { mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use", ...auth },
   });
   const world: World = {
     faults,

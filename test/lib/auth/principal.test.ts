@@ -348,18 +348,18 @@ describe("mode agent_builder", () => {
   });
 
   it("lets members see a shared agent, and run it where that is allowed", async () => {
-    assert.deepEqual(await statuses({ coalesce: true }, "member"), [200, 404, 404]);
-    assert.deepEqual(await statuses({ coalesce: true, shared_agents: "use" }, "member"), [200, 200, 404]);
+    assert.deepEqual(await statuses({ shared: true }, "member"), [200, 404, 404]);
+    assert.deepEqual(await statuses({ shared: true, shared_agents: "use" }, "member"), [200, 200, 404]);
   });
 
   it("shows a private agent to nobody else, and none to strangers and service keys", async () => {
     assert.deepEqual(await statuses({}, "member"), [404, 404, 404]);
-    assert.deepEqual(await statuses({ coalesce: true }, "stranger"), [404, 404, 404]);
-    assert.deepEqual(await statuses({ coalesce: true }, "all"), [404, 404, 404]);
+    assert.deepEqual(await statuses({ shared: true }, "stranger"), [404, 404, 404]);
+    assert.deepEqual(await statuses({ shared: true }, "all"), [404, 404, 404]);
   });
 
   it("lets a member run a shared agent on own threads alone", async () => {
-    await using service = await guarded({ mode: "agent_builder", owner: OWNER, coalesce: true, shared_agents: "use" });
+    await using service = await guarded({ mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use" });
     const headers = { ...scheme, ...json };
     const run = (as: string, thread_id: string): Promise<Response> =>
       ask(service, "POST", `/threads/${thread_id}/runs/wait`, {
@@ -381,7 +381,7 @@ describe("mode agent_builder", () => {
   });
 
   it("lets a member stop no run of others by leaving it", async () => {
-    await using service = await guarded({ mode: "agent_builder", owner: OWNER, coalesce: true, shared_agents: "use" });
+    await using service = await guarded({ mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use" });
     const headers = { ...scheme, ...json };
     const later = { assistant_id: "echo", input: {}, after_seconds: 3600 };
     const leaves = async (as: string, route: string): Promise<number> => {
