@@ -1,7 +1,7 @@
 /** Prepares an attempt of a run on a compiled graph. */
 import type { Environment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
-import { checkpointMetadata } from "../../lib/executor/kwargs.ts";
+import { createCheckpointMetadata } from "../../lib/executor/kwargs.ts";
 import { StreamBackpressure } from "./backpressure.ts";
 import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
@@ -77,7 +77,7 @@ export async function prepareAttempt(
     {
       threads: createSingleThreadAccess(job.thread_id, stream.createHandle()),
       serde: isInMemory ? inMemoryValues : serde,
-      metadata: checkpointMetadata(job),
+      metadata: createCheckpointMetadata(job),
     },
     {
       run_id: job.run_id,

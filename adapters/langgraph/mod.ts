@@ -54,7 +54,7 @@ export function langgraph(
   );
   const infos = [...sources].map(([graph_id, { definition }]): GraphInfo => {
     const { graph: _graph, ...settings } = definition;
-    return { ...settings, graph_id, resumes: true, protocol_events: true };
+    return { ...settings, graph_id, resumes_on_retry: true, protocol_events: true };
   });
   let loading: Promise<readonly [Serde, CallbackManagerClass]> | undefined;
   const langchain: Host["langchain"] = () => {

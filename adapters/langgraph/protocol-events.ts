@@ -55,7 +55,7 @@ export class ProtocolEvents {
 
   /** True if open messages have no end, or if a checkpoint was emitted without its values. */
   get needsState(): boolean {
-    return this.#blocks.open || this.#emptyRootState !== null;
+    return this.#blocks.hasOpenMessages || this.#emptyRootState !== null;
   }
 
   map(chunk: Chunk): ProtocolEvent[] {
@@ -199,7 +199,7 @@ export class ProtocolEvents {
   }
 
   #mapUpdates(chunk: Chunk, namespace: Namespace): ProtocolEvent[] {
-    const messages = this.#blocks.open ? findWrittenMessages(chunk.payload).map(serializeMessage) : [];
+    const messages = this.#blocks.hasOpenMessages ? findWrittenMessages(chunk.payload).map(serializeMessage) : [];
     const updates = Object.entries<Json>((this.#serializeChunk(chunk) ?? {}) as JsonObject).filter(
       ([node]) => node !== "__metadata__",
     );
@@ -215,7 +215,7 @@ export class ProtocolEvents {
     const message = serializeMessage(streamed);
     // Tool messages are events of `tools`.
     if (message.type === "tool") return [];
-    return this.#blocks.chunk(message, metadata as JsonObject).map(toMessageEvent);
+    return this.#blocks.addMessage(message, metadata as JsonObject).map(toMessageEvent);
   }
 
   #toLifecycleEvent({ namespace, event: eventName, tool_call_id, error }: LifecycleData): ProtocolEvent {

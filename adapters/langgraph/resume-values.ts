@@ -5,7 +5,7 @@
  */
 
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
-import { interruptGone, mismatch } from "../../lib/executor/kwargs.ts";
+import { createInterruptGoneError, findResumeMismatch } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import {
   INTERRUPT,
@@ -56,7 +56,7 @@ export async function readResumeValues(job: Job, values: ValueSerializer): Promi
 /** Throws if a resume value is for none of the pending interrupts. */
 function requireMatch(resume: Json | undefined, stored: StoredCheckpoint | null, values: ValueSerializer): void {
   if (resume === undefined) return;
-  const mismatchError = mismatch(resume, stored ? findPendingIds(stored, values) : []);
+  const mismatchError = findResumeMismatch(resume, stored ? findPendingIds(stored, values) : []);
   if (mismatchError) throw mismatchError;
 }
 
@@ -123,7 +123,7 @@ async function requireTargets(
   const step = stored ? await readStep(checkpoints, stored) : [];
   const takenIds = new Set(step.flatMap((checkpoint) => findTakenIds(checkpoint, run_id)));
   const lostTargets = missingTargets.filter(({ interrupt_id }) => interrupt_id === null || !takenIds.has(interrupt_id));
-  if (lostTargets.length > 0 || isUnbound) throw interruptGone(lostTargets, pending);
+  if (lostTargets.length > 0 || isUnbound) throw createInterruptGoneError(lostTargets, pending);
 }
 
 /** Addresses a plain value to the interrupt that it is bound to, so that no other task can take it. */

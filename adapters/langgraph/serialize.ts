@@ -1,6 +1,6 @@
 /** Converts values of graphs to the JSON that clients get: flat messages, never class instances. */
 import type { WireCheckpoint } from "../../lib/executor/contract.ts";
-import { withoutSecrets } from "../../lib/executor/kwargs.ts";
+import { omitSecrets } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import {
   type ConvertInner,
@@ -63,7 +63,7 @@ const lenientForm: JsonForm = {
 
 /** Omits the credentials of a LangGraph config, for the modes `checkpoints`, `debug` and `events`. */
 function redactConfig({ callbacks: _, configurable, ...otherMembers }: JsonObject): JsonObject {
-  return { ...otherMembers, configurable: withoutSecrets(serializeMetadata(configurable)) };
+  return { ...otherMembers, configurable: omitSecrets(serializeMetadata(configurable)) };
 }
 
 /**

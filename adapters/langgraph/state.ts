@@ -125,7 +125,7 @@ export function createGraphState(source: GraphSource, serde: () => Promise<Serde
     async schemas(graph_id, config) {
       return await createGraphSchemas(graph_id, await source.createGraph(config ?? EMPTY_CONFIG), load);
     },
-    async drawn(_graph_id, xray, config) {
+    async graph(_graph_id, xray, config) {
       return await drawGraph(await source.createGraph(config ?? EMPTY_CONFIG), xray);
     },
     async subgraphs(graph_id, namespace, recurse, config) {

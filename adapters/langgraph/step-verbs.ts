@@ -1,6 +1,13 @@
 /** `sleep` and `wait` for nodes, tools and tasks of LangGraph. */
 import { parseSchema } from "../../lib/executor/schema-problems.ts";
-import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../../lib/executor/step-names.ts";
+import {
+  type Duration,
+  encodeStepName,
+  formatStepName,
+  parseDuration,
+  resolveWakeTime,
+  type StepName,
+} from "../../lib/executor/step-names.ts";
 import type { FromJsonSchema, WaitOptions } from "../../lib/functions/verbs.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./step-marks.ts";
@@ -26,8 +33,8 @@ const raiseWait = async (request: WaitRequest): Promise<WaitResult> => {
  * ```
  */
 export async function sleep(name: StepName, until: Duration | Date): Promise<void> {
-  const storedName = nameOf(name);
-  const time = timeOf(until, 0, labelOf(storedName));
+  const storedName = encodeStepName(name);
+  const time = resolveWakeTime(until, 0, formatStepName(storedName));
   await raiseWait({ kind: "sleep", name: storedName, ...(until instanceof Date ? { at: time } : { ms: time }) });
 }
 
@@ -45,9 +52,9 @@ export async function sleep(name: StepName, until: Duration | Date): Promise<voi
 export async function wait<
   const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>,
 >(name: StepName, { timeout, schema, begin }: WaitOptions<Schema> = {}): Promise<FromJsonSchema<Schema> | null> {
-  const storedName = nameOf(name);
-  const label = labelOf(storedName);
-  const timeoutMember = timeout === undefined ? {} : { ms: durationOf(timeout, `${label}: timeout`) };
+  const storedName = encodeStepName(name);
+  const label = formatStepName(storedName);
+  const timeoutMember = timeout === undefined ? {} : { ms: parseDuration(timeout, `${label}: timeout`) };
   const schemaMember = schema === undefined ? {} : { schema: parseSchema(schema, label) };
   const request: WaitRequest = { kind: "wait", name: storedName, ...timeoutMember, ...schemaMember };
   if (!begin) return (await raiseWait(request)).payload as FromJsonSchema<Schema> | null;

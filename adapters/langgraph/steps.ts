@@ -4,10 +4,10 @@
  */
 import type { Environment } from "../../lib/environment.ts";
 import type { Command, Interrupt, Job, StateEvent, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import type { JournalEntry, OpenJournal, OutsideEvent, WaitingFor } from "../../lib/executor/journal.ts";
-import { answersById } from "../../lib/executor/kwargs.ts";
-import { misfit } from "../../lib/executor/schema-check.ts";
-import { labelOf } from "../../lib/executor/step-names.ts";
+import type { ActiveJournal, ExternalEvent, JournalEntry, WaitingFor } from "../../lib/executor/journal.ts";
+import { toResumeMap } from "../../lib/executor/kwargs.ts";
+import { findSchemaMismatch } from "../../lib/executor/schema-check.ts";
+import { formatStepName } from "../../lib/executor/step-names.ts";
 import type { Json } from "../../lib/json.ts";
 import type { JobSaver } from "./job-saver.ts";
 import { countConsumedAnswers } from "./resume-values.ts";
@@ -64,14 +64,14 @@ const listInterrupts = (writes: readonly TaskWrite[]): GraphInterrupt[] =>
 export class GraphWaits {
   readonly #job: Job;
   readonly #environment: WaitsEnvironment;
-  #journalPromise: Promise<OpenJournal | null> | undefined;
+  #journalPromise: Promise<ActiveJournal | null> | undefined;
 
   constructor(job: Job, environment: WaitsEnvironment) {
     this.#job = job;
     this.#environment = environment;
   }
 
-  #openJournal(call: { readonly call_id: string } | null): Promise<OpenJournal | null> {
+  #openJournal(call: { readonly call_id: string } | null): Promise<ActiveJournal | null> {
     const { journal, input, context, config, metadata } = this.#job;
     if (!journal) throw new Error("sleep and wait need a service");
     this.#journalPromise ??= journal.open(call, () => {
@@ -86,7 +86,7 @@ export class GraphWaits {
     return this.#journalPromise;
   }
 
-  async #requireJournal(): Promise<OpenJournal> {
+  async #requireJournal(): Promise<ActiveJournal> {
     const journal = await this.#openJournal(null);
     if (!journal) throw new Error("The call of the run is gone");
     return journal;
@@ -124,7 +124,7 @@ export class GraphWaits {
 
   /** Returns the results in the journal that no task has taken, by interrupt id. */
   async #findDueResults(
-    journal: OpenJournal,
+    journal: ActiveJournal,
     stored: StoredCheckpoint,
     values: ValueSerializer,
   ): Promise<Record<string, Json>> {
@@ -142,7 +142,7 @@ export class GraphWaits {
   }
 
   /** Appends the first appearance of a sleep or a wait. */
-  #appendStart(journal: OpenJournal, { kind, name, ms, at, schema }: WaitRequest, key: string): JournalEntry {
+  #appendStart(journal: ActiveJournal, { kind, name, ms, at, schema }: WaitRequest, key: string): JournalEntry {
     const uses = journal.entries.filter(({ phase }) => phase === "begun");
     const occurrence = 1 + uses.filter((entry) => entry.kind === kind && entry.name === name).length;
     const until = at ?? (ms === undefined ? null : this.#environment.now() + ms);
@@ -159,17 +159,17 @@ export class GraphWaits {
   async createAddress(request: WaitRequest, key: string): Promise<StartedWait> {
     const journal = await this.#requireJournal();
     const { name, occurrence } = findStartEntry(journal, key) ?? this.#appendStart(journal, request, key);
-    const address = await journal.address(name, occurrence);
+    const address = await journal.createEventAddress(name, occurrence);
     await journal.commit();
-    return { address: { ...address, key: await journal.id("begin", name, occurrence) }, key };
+    return { address: { ...address, key: await journal.createId("begin", name, occurrence) }, key };
   }
 
-  #listOpenEntries(journal: OpenJournal): JournalEntry[] {
+  #listOpenEntries(journal: ActiveJournal): JournalEntry[] {
     return journal.entries.filter((entry) => entry.phase === "begun" && !findEndEntry(journal, entry));
   }
 
   /** Appends the ends of the pending sleeps and waits that have come. */
-  #appendEnds(journal: OpenJournal): void {
+  #appendEnds(journal: ActiveJournal): void {
     for (const startEntry of this.#listOpenEntries(journal)) {
       const end = this.#findEnd(journal, startEntry);
       const { kind, name, occurrence, call } = startEntry;
@@ -177,13 +177,13 @@ export class GraphWaits {
     }
   }
 
-  #findEnd(journal: OpenJournal, startEntry: JournalEntry): WaitEnd | null {
+  #findEnd(journal: ActiveJournal, startEntry: JournalEntry): WaitEnd | null {
     const { kind, name, occurrence, until = null, schema, call } = startEntry;
     const used = new Set(journal.entries.map(({ event }) => event));
-    const isMatching = (event: OutsideEvent): boolean =>
+    const isMatching = (event: ExternalEvent): boolean =>
       event.name === name && !used.has(event.seq) && [null, occurrence].includes(event.occurrence);
-    for (const { seq, payload } of kind === "wait" ? journal.events().filter(isMatching) : []) {
-      const problem = schema ? misfit(schema, payload) : null;
+    for (const { seq, payload } of kind === "wait" ? journal.getEvents().filter(isMatching) : []) {
+      const problem = schema ? findSchemaMismatch(schema, payload) : null;
       if (problem === null) return { phase: "done", value: payload, event: seq };
       const error = { name: "DoesNotFit", message: problem };
       journal.append({ kind, name, occurrence, call, position, phase: "dropped", event: seq, error });
@@ -214,19 +214,19 @@ export class GraphWaits {
     let count: number;
     do {
       // An event that comes meanwhile may be for one of them.
-      count = journal.events().length;
+      count = journal.getEvents().length;
       this.#appendEnds(journal);
       const nearestEnd = this.#nearestEnd(journal, openEntries);
       if (clientInterrupts.length > 0) await journal.pause(nearestEnd);
       else await journal.suspend(nearestEnd, waitingFor);
-    } while (journal.events().length !== count);
+    } while (journal.getEvents().length !== count);
     return clientInterrupts.length > 0
       ? { ...state, tasks: moveToCallTask(state, journal.call_id, clientInterrupts) }
       : null;
   }
 
   /** Returns the entries of these sleeps and waits. Appends those that appear for the first time. */
-  async #findOrAppendEntries(journal: OpenJournal, interrupts: readonly GraphInterrupt[]): Promise<JournalEntry[]> {
+  async #findOrAppendEntries(journal: ActiveJournal, interrupts: readonly GraphInterrupt[]): Promise<JournalEntry[]> {
     const stored = await this.#job.checkpoints.get({ ns: "" });
     const counts = stored ? readAnswerCounts(stored) : new Map<string, number>();
     return interrupts.map((interrupt) => {
@@ -237,7 +237,7 @@ export class GraphWaits {
   }
 
   /** Returns when the first of these entries ends: now, if one has ended already. Null if none ends by time. */
-  #nearestEnd(journal: OpenJournal, openEntries: readonly JournalEntry[]): number | null {
+  #nearestEnd(journal: ActiveJournal, openEntries: readonly JournalEntry[]): number | null {
     const endTimes = openEntries.map((startEntry) =>
       findEndEntry(journal, startEntry) ? this.#environment.now() : (startEntry.until ?? null),
     );
@@ -249,7 +249,7 @@ export class GraphWaits {
 function toWaitingFor({ kind, name, until = null }: JournalEntry): WaitingFor {
   return {
     kind: kind as WaitingFor["kind"],
-    name: labelOf(name),
+    name: formatStepName(name),
     until: until === null ? null : new Date(until).toISOString(),
   };
 }
@@ -263,11 +263,11 @@ function formatWaitKey({ id = "" }: GraphInterrupt, { key }: WaitRequest, counts
   return key ?? (count > 0 ? `${id} ${count}` : id);
 }
 
-const findStartEntry = (journal: OpenJournal, key: string): JournalEntry | undefined =>
+const findStartEntry = (journal: ActiveJournal, key: string): JournalEntry | undefined =>
   journal.entries.find(({ phase, value }) => phase === "begun" && value === key);
 
 /** Returns the entry that ends a sleep or a wait. */
-function findEndEntry({ entries }: OpenJournal, { kind, name, occurrence }: JournalEntry): JournalEntry | undefined {
+function findEndEntry({ entries }: ActiveJournal, { kind, name, occurrence }: JournalEntry): JournalEntry | undefined {
   return entries.find(
     (entry) =>
       (entry.phase === "done" || entry.phase === "timeout") &&
@@ -284,7 +284,7 @@ function findEndEntry({ entries }: OpenJournal, { kind, name, occurrence }: Jour
 function addressCommand(command: Command | null, interrupts: readonly GraphInterrupt[]): Command | null {
   const resume = command?.resume;
   const ids = interrupts.filter((interrupt) => !findWaitRequest(interrupt)).flatMap(({ id }) => id ?? []);
-  if (resume === undefined || ids.length !== 1 || answersById(resume, new Set(ids))) return command;
+  if (resume === undefined || ids.length !== 1 || toResumeMap(resume, new Set(ids))) return command;
   return { ...command, resume: { [ids[0] as string]: resume } };
 }
 

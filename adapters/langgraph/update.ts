@@ -1,11 +1,11 @@
 /** Updates states without a run. */
 import type { Environment } from "../../lib/environment.ts";
-import { checkpointId } from "../../lib/executor/checkpoints.ts";
+import { createCheckpointId } from "../../lib/executor/checkpoints.ts";
 import {
   type CheckpointRef,
   type StateRef,
-  StateRefused,
   type StateUpdate,
+  StateUpdateError,
   type StoredCheckpoint,
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -37,7 +37,7 @@ export async function updateState(
     const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
     return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };
   } catch (error) {
-    throw new StateRefused(`The graph refuses the state: ${toErrorMessage(error)}`, { cause: error });
+    throw new StateUpdateError(`The graph refuses the state: ${toErrorMessage(error)}`, { cause: error });
   }
 }
 
@@ -81,7 +81,7 @@ export class UpdateSaver extends Saver {
     const handle = this.requireHandle(requireMember(at.thread_id, "thread_id"));
     const newest = (await handle.get({ ns }))?.checkpoint_id ?? null;
     const isLate = newest !== null && checkpoint.id <= newest;
-    const id = isLate ? checkpointId(this.#environment, newest) : checkpoint.id;
+    const id = isLate ? createCheckpointId(this.#environment, newest) : checkpoint.id;
     const parent = checkpoint_id === undefined ? null : await handle.get({ ns, checkpoint_id });
     const missingVersions = parent ? this.#findMissingVersions(parent, checkpoint, newVersions) : {};
     const channel_versions = { ...checkpoint.channel_versions, ...missingVersions };

@@ -1,6 +1,6 @@
 /** The message of a task's status, and the requests of its push notifications. */
 import type { Interrupt } from "../executor/contract.ts";
-import { questionText } from "../executor/questions.ts";
+import { describeInterrupt } from "../executor/questions.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
@@ -18,7 +18,7 @@ type PendingInterrupt = Partial<Interrupt>;
 /** Returns the parts that describe interrupts: a text for people where the value has one, and the id and value as data. */
 export function toInterruptParts(interrupts: readonly PendingInterrupt[]): A2aPart[] {
   return interrupts.flatMap(({ id = null, value = null }): A2aPart[] => {
-    const text = questionText(value);
+    const text = describeInterrupt(value);
     const hasText = text !== "" && text !== JSON.stringify(value);
     return [...(hasText ? [{ text }] : []), { data: { interrupt: { id, value } } }];
   });

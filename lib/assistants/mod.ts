@@ -3,8 +3,8 @@ import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV5 } from "../environment.ts";
 import { notFoundError, nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
-import { ofAssistant } from "../executor/kwargs.ts";
-import { recordedState } from "../executor/recorded-states.ts";
+import { createAssistantStateConfig } from "../executor/kwargs.ts";
+import { recordedGraphState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { UUID } from "../storage/identity.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
@@ -363,24 +363,29 @@ function createGraphOperations(
 ): Pick<InternalAssistants, "graph" | "schemas" | "subgraphs"> {
   function requireGraphState(graph_id: string): GraphState {
     if (!graphs.has(graph_id)) throw notFoundError("graph", graph_id);
-    return executor.state?.(graph_id) ?? recordedState;
+    return executor.state?.(graph_id) ?? recordedGraphState;
   }
 
   return {
     async graph(scope, id, xray = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
-      return await requireGraphState(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
+      return await requireGraphState(graph_id).graph(graph_id, xray, createAssistantStateConfig(assistant));
     },
     async schemas(scope, id) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
-      return await requireGraphState(graph_id).schemas(graph_id, ofAssistant(assistant));
+      return await requireGraphState(graph_id).schemas(graph_id, createAssistantStateConfig(assistant));
     },
     async subgraphs(scope, id, namespace = null, recurse = false) {
       const assistant = await read(scope, id);
       const { graph_id } = assistant;
-      return await requireGraphState(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
+      return await requireGraphState(graph_id).subgraphs(
+        graph_id,
+        namespace,
+        recurse,
+        createAssistantStateConfig(assistant),
+      );
     },
   };
 }

@@ -3,7 +3,7 @@ import type { InternalAssistants, PageOf } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
 import { invalidFieldError, notFoundError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
-import { shownRequest } from "../executor/kwargs.ts";
+import { redactKwargs } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { InternalRuns, RunCreate } from "../runs/mod.ts";
@@ -318,5 +318,5 @@ function toCron(row: CronRow): Cron {
 /** Removes credentials, and the query of the webhook, which may contain a secret of the receiver. */
 function redactPayload(payload: JsonObject): JsonObject {
   const { webhook, ...runOptions } = payload;
-  return { ...shownRequest(runOptions), ...(typeof webhook === "string" ? { webhook: redactUrl(webhook) } : {}) };
+  return { ...redactKwargs(runOptions), ...(typeof webhook === "string" ? { webhook: redactUrl(webhook) } : {}) };
 }

@@ -1,10 +1,10 @@
 /** What the worker and its attempts know of each other. */
 import type { Environment } from "../environment.ts";
 import type { Executor, StoreHandle } from "../executor/contract.ts";
-import type { RunFeatures } from "../features/mod.ts";
+import type { CombinedFeatures } from "../features/mod.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { ClaimRequest, FinishRunResult, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
-import type { RunEvents, StreamHub } from "../streams/hub.ts";
+import type { RunLog, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import type { StopReason } from "./attempt-state.ts";
 import type { Prices } from "./event-mapper.ts";
@@ -25,7 +25,7 @@ export interface AttemptOptions {
   /** The time limit of an attempt, unless its graph sets one. */
   readonly run_timeout_ms: number;
   readonly prices: Prices;
-  readonly features: RunFeatures;
+  readonly features: CombinedFeatures;
   /** The end of a run is stored. */
   readonly onFinished?: OnRunFinished;
 }
@@ -33,11 +33,11 @@ export interface AttemptOptions {
 /** The slot of the worker in which an attempt executes. */
 export interface WorkerSlot {
   /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
-  readonly earlier: readonly Promise<void>[];
+  readonly earlierExecutions: readonly Promise<void>[];
   readonly counters: AttemptCounters;
   readonly scheduleSave: ScheduleSave;
   /** The event loop has not ticked for some time. */
-  isLoopStuck(): boolean;
+  isLoopStalled(): boolean;
   /** The run waits until this time. */
   wakeAt(time: number): void;
   /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
@@ -51,11 +51,11 @@ export interface WorkerSlot {
 export interface NextClaim {
   readonly request: ClaimRequest;
   /** Takes the answer; undefined if the call failed. */
-  answered(outcome: FinishRunResult | undefined): void;
+  onResponse(outcome: FinishRunResult | undefined): void;
 }
 
 interface AttemptCounters {
-  frames_shown: number;
+  frames_emitted: number;
   frames_stored: number;
   leases_lost: number;
   readonly ended: Record<TerminalStatus, number>;
@@ -65,7 +65,7 @@ interface AttemptCounters {
 export interface Attempt extends LeasedAttempt {
   readonly run_id: string;
   readonly thread_id: string;
-  readonly runEvents: RunEvents;
+  readonly runLog: RunLog;
   /** Resolves when the executor has settled or was abandoned, and the end of the run is stored. */
   readonly done: Promise<void>;
   /** Resolves when the executor has settled or was abandoned; null after that. */

@@ -1,11 +1,11 @@
 /** The parts of an attempt. Each gets the parts that it needs, and reaches the attempt by its control. */
-import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
+import { createJobCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
 import type { AuthUser, GraphInfo, Job, StreamMode } from "../executor/contract.ts";
-import { type JobRequest, jobConfig, mergeContext, readKwargs } from "../executor/kwargs.ts";
+import { createJobConfig, type JobRequest, mergeContext, readKwargs } from "../executor/kwargs.ts";
 import type { WriteBarrier } from "../executor/write-barrier.ts";
 import type { AttemptJournal } from "../features/mod.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
-import type { RunEvents } from "../streams/hub.ts";
+import type { RunLog } from "../streams/hub.ts";
 import type { AttemptOptions, WorkerSlot } from "./attempt-options.ts";
 import type { AttemptState } from "./attempt-state.ts";
 import { EventMapper } from "./event-mapper.ts";
@@ -38,7 +38,7 @@ interface AttemptBasis {
   readonly slot: WorkerSlot;
   readonly graph: GraphInfo;
   readonly claimed: ClaimedRun;
-  readonly runEvents: RunEvents;
+  readonly runLog: RunLog;
   readonly state: AttemptState;
 }
 
@@ -54,7 +54,7 @@ export interface AttemptParts extends AttemptBasis {
   readonly mapper: EventMapper;
 }
 
-export function createParts(basis: AttemptBasis, barrier: WriteBarrier, control: AttemptControl): AttemptParts {
+export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, control: AttemptControl): AttemptParts {
   const { options, graph, claimed, state } = basis;
   const { lease_ms, prices } = options;
   const { run, lease, resumed } = claimed;
@@ -88,17 +88,17 @@ export function createParts(basis: AttemptBasis, barrier: WriteBarrier, control:
     mayNotWrite: () => !state.mayWrite,
     onLost: () => control.onLeaseLost(),
   });
-  const described = { ...describeJob(basis, request, recorded), checkpoints, store: options.store };
-  const job: Job = journal ? { ...described, journal } : described;
+  const jobMembers = { ...createJobMembers(basis, request, recorded), checkpoints, store: options.store };
+  const job: Job = journal ? { ...jobMembers, journal } : jobMembers;
   const recorder = createEventRecorder({
     ...{ ...options, graph, claimed, job, retry },
     record: (event, isEnd) => output.emitEvent(event, isEnd),
   });
   const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
-  const showsResumed = run.claims > 1 && resumed && requested.has("values");
+  const emitsResumedValues = run.claims > 1 && resumed && requested.has("values");
   const mapper = new EventMapper({
     ...{ requested, output, recorder, prices },
-    resumedValues: showsResumed ? async () => (await readState({ options, claimed, checkpoints }))?.values : null,
+    resumedValues: emitsResumedValues ? async () => (await readState({ options, claimed, checkpoints }))?.values : null,
     isOutputEnded,
   });
   return { ...basis, retry, heartbeat, checkpoints, journal, output, progress, job, recorder, mapper };
@@ -134,7 +134,7 @@ function createCheckpoints(
     await control.ensureLease();
     return value;
   };
-  return jobCheckpoints({
+  return createJobCheckpoints({
     ...{ storage, scope, resumed, barrier, retry: readWithLease },
     thread_id: run.thread_id,
     run_id: run.run_id,
@@ -148,7 +148,7 @@ function createCheckpoints(
 
 /** Readers of other processes are not known here: with several processes all recorded events may have some. */
 function createOutput(
-  { options, slot, claimed, runEvents }: AttemptBasis,
+  { options, slot, claimed, runLog }: AttemptBasis,
   recorded: NonNullable<Job["events"]>,
   barrier: WriteBarrier,
   control: AttemptControl,
@@ -156,7 +156,7 @@ function createOutput(
   const { storage, events: logs } = options;
   const { run_id, thread_id } = claimed.run;
   return new OutputBuffer({
-    ...{ claimed, runEvents, barrier, counters: slot.counters },
+    ...{ claimed, runLog, barrier, counters: slot.counters },
     hasEventReaders: () => logs.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
     publishEvents(before, list) {
       if (!logs.isWatched(thread_id)) return;
@@ -170,7 +170,7 @@ function createOutput(
 /** The stream modes that events are derived from. */
 const DERIVED_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
 
-function describeJob(
+function createJobMembers(
   { graph, claimed }: AttemptBasis,
   { stream_mode, resumable: _resumable, records_all: _all, ...request }: JobRequest,
   events: NonNullable<Job["events"]>,
@@ -184,5 +184,15 @@ function describeJob(
   if (events === "all" && !graph.protocol_events) for (const mode of DERIVED_EVENT_MODES) modes.add(mode);
   const ids = { run_id, thread_id, assistant_id, graph_id };
   const user = run.auth_user as AuthUser | null;
-  return { ...request, ...ids, ...jobConfig(run, request.config), stateless, attempt, resumed, modes, events, user };
+  return {
+    ...request,
+    ...ids,
+    ...createJobConfig(run, request.config),
+    stateless,
+    attempt,
+    resumed,
+    modes,
+    events,
+    user,
+  };
 }

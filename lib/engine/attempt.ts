@@ -3,10 +3,10 @@ import { pause, waitForNextTick, withTimeout } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import { WriteBarrier } from "../executor/write-barrier.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
-import type { RunEvents } from "../streams/hub.ts";
-import { endGone } from "../streams/run-subscription.ts";
+import type { RunLog } from "../streams/hub.ts";
+import { endDeletedRunLog } from "../streams/run-subscription.ts";
 import type { Attempt, AttemptOptions, WorkerSlot } from "./attempt-options.ts";
-import { type AttemptControl, type AttemptParts, createParts } from "./attempt-parts.ts";
+import { type AttemptControl, type AttemptParts, createAttemptParts } from "./attempt-parts.ts";
 import { AttemptState, type StopReason } from "./attempt-state.ts";
 import { Execution } from "./execution.ts";
 import { RETRY_MS } from "./leases.ts";
@@ -16,7 +16,7 @@ import { finishRun, type PublishEnd, requeueRun, suspendRun } from "./run-end.ts
 const ABANDON_MS = 5_000;
 const ABANDON_SINGLE_PROCESS_MS = 1_000;
 /** The limit of timers on all runtimes. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** A slow store delays a read by at most this long. The read then sees what is stored. */
 const MAX_FLUSH_MS = 2_000;
@@ -39,7 +39,7 @@ export const startAttempt = (
 class RunAttempt implements Attempt, AttemptControl {
   readonly run_id: string;
   readonly thread_id: string;
-  readonly runEvents: RunEvents;
+  readonly runLog: RunLog;
   readonly done: Promise<void>;
   readonly #state = new AttemptState();
   readonly #abort = new AbortController();
@@ -56,11 +56,11 @@ class RunAttempt implements Attempt, AttemptControl {
     const { single_process } = options.storage;
     this.run_id = claimed.run.run_id;
     this.thread_id = claimed.run.thread_id;
-    this.runEvents = options.hub.runEvents(this.run_id);
-    this.runEvents.live = true;
+    this.runLog = options.hub.getLog(this.run_id);
+    this.runLog.isLive = true;
     this.#abandon_ms = graph.abandon_ms ?? (single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
-    const basis = { options, slot, graph, claimed, runEvents: this.runEvents, state: this.#state };
-    this.#parts = createParts(basis, this.#barrier, this);
+    const basis = { options, slot, graph, claimed, runLog: this.runLog, state: this.#state };
+    this.#parts = createAttemptParts(basis, this.#barrier, this);
     this.#execution = new Execution(this.#parts, this.#abort, this.#abandon_ms);
     this.done = this.#run();
   }
@@ -79,7 +79,7 @@ class RunAttempt implements Attempt, AttemptControl {
     this.#parts.heartbeat.stop();
     this.#publish(publishEnd);
     // Nothing is awaited once a result is published: its reader may create the next run at once, which takes this slot.
-    if (this.#leavesRun()) await this.#leaveRun();
+    if (this.#isRunContinued()) await this.#releaseRun();
     this.#state.enter("ended");
     this.#parts.slot.release();
   }
@@ -87,7 +87,7 @@ class RunAttempt implements Attempt, AttemptControl {
   /** Claimed, then executing. Resolves with what the executor threw; undefined if it returned. */
   async #execute(): Promise<unknown> {
     try {
-      await this.#begin();
+      await this.#emitMetadataFrame();
       if (!this.#state.isStopped) await this.#executeJob();
       return undefined;
     } catch (error) {
@@ -96,14 +96,14 @@ class RunAttempt implements Attempt, AttemptControl {
   }
 
   /** Emits the `metadata` frame before the graph starts, because its first step may block the event loop. */
-  async #begin(): Promise<void> {
-    const { options, slot, claimed, output, progress, recorder, runEvents } = this.#parts;
+  async #emitMetadataFrame(): Promise<void> {
+    const { options, slot, claimed, output, progress, recorder, runLog } = this.#parts;
     const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
-    await Promise.all(slot.earlier);
+    await Promise.all(slot.earlierExecutions);
     await this.ensureLease();
     if (this.#state.isStopped) return;
     const resumed_after = output.nextFrameId - 1;
-    const reading = recorder?.begin();
+    const reading = recorder?.recordStart();
     if (reading) {
       await reading;
       // The process may have stalled meanwhile.
@@ -111,7 +111,7 @@ class RunAttempt implements Attempt, AttemptControl {
     }
     if (this.#state.isStopped) return;
     output.emitFrame("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
-    if (!runEvents.watched) return;
+    if (!runLog.isWatched) return;
     if (resumable) await progress.save("all");
     // The response is built in one tick of the event loop, and its bytes leave in the next.
     await waitForNextTick(options.environment);
@@ -128,7 +128,7 @@ class RunAttempt implements Attempt, AttemptControl {
         name: "AttemptsExhausted",
       });
     }
-    const timeout_ms = Math.min(graph.timeout_ms ?? options.run_timeout_ms, LONGEST_TIMER_MS);
+    const timeout_ms = Math.min(graph.timeout_ms ?? options.run_timeout_ms, MAX_TIMER_MS);
     const cancelTimeout = options.environment.timer(timeout_ms, () => this.stop("timed_out"));
     try {
       await this.#execution.run();
@@ -178,31 +178,31 @@ class RunAttempt implements Attempt, AttemptControl {
   }
 
   /** The attempt does not end its run: another attempt continues it, another process has it, or it is gone. */
-  #leavesRun(): boolean {
+  #isRunContinued(): boolean {
     return !this.#state.mayWrite || this.#state.reason === "shutting_down" || this.#isSuspended;
   }
 
   /** Tells the features of the run, and frees the lock of its thread if the lease is lost. */
-  async #leaveRun(): Promise<void> {
+  async #releaseRun(): Promise<void> {
     const { options, claimed, journal, mapper } = this.#parts;
     const { reason } = this.#state;
     // What a suspended run has reported counts whole: its journal says how much that was, so its next attempt does not repeat it.
     const isRetried = reason === "shutting_down" || reason === "lease_lost";
-    await options.features.leave(claimed.run, isRetried && journal?.isOpen ? mapper.retried : mapper);
+    await options.features.onAttemptReleased(claimed.run, isRetried && journal?.isOpen ? mapper.retryReport : mapper);
     if (!this.#state.mayWrite) await this.#releaseThreadLock().catch(() => {});
   }
 
   /** The lease is lost: frees the lock of the thread, because the executor has settled. */
   async #releaseThreadLock(): Promise<void> {
-    const { options, claimed, runEvents, retry } = this.#parts;
+    const { options, claimed, runLog, retry } = this.#parts;
     const { storage, scope, environment } = options;
     const { run_id, thread_id } = claimed.run;
     const message = "run was taken over, rolled back or deleted; result dropped";
     environment.log({ level: "info", message, run_id, thread_id });
     await retry(() => storage.releaseThreadLock(scope, claimed.lease));
-    if (runEvents.outcome) return;
+    if (runLog.completion) return;
     const isDeleted = this.#state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
-    if (isDeleted) endGone(runEvents, "RunRolledBack");
+    if (isDeleted) endDeletedRunLog(runLog, "RunRolledBack");
   }
 
   stop(reason: StopReason): boolean {
@@ -303,7 +303,7 @@ class RunAttempt implements Attempt, AttemptControl {
     const state = this.#state;
     for (let saves = MAX_FLUSH_SAVES; saves > 0 && state.isAtWork && state.mayWrite; saves--) {
       for (let ticks = FLUSH_TICKS; ticks > 0; ticks--) await waitForNextTick(options.environment);
-      if (!progress.isBehind()) break;
+      if (!progress.hasUnsavedState()) break;
       await progress.save("due");
     }
     if (!state.isAtWork && state.mayWrite) await this.done;

@@ -1,13 +1,13 @@
 /** The database's clock, for processes that share a database and whose own clocks differ. */
 import type { Environment } from "../environment.ts";
 
-interface ClockOptions {
+interface DatabaseClockOptions {
   readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
   /** Milliseconds since 1970 by the clock of the database. */
   now(): Promise<number>;
 }
 
-export interface Clock {
+export interface DatabaseClock {
   /**
    * Whole milliseconds since 1970 by the database's clock, within half of the shortest round trip. A step back of less than a second
    * makes it stand still until the time has caught up; a larger one takes effect at once.
@@ -26,29 +26,29 @@ interface Offset {
 
 /** Round trips per measurement: the shortest one counts. */
 const ROUNDS = 4;
-const SYNC_MS = 10_000;
+const MEASURE_INTERVAL_MS = 10_000;
 /** The interval of the checks whether the process stood still, and the delay or clock difference that proves it. */
-const CHECK_MS = 1_000;
-const STOOD_MS = 500;
-const HOLD_MS = 1_000;
+const CHECK_INTERVAL_MS = 1_000;
+const STALL_THRESHOLD_MS = 500;
+const MAX_BACKWARD_STEP_MS = 1_000;
 /** The drift of a process's clock, as a share of the elapsed time. */
 const DRIFT = 0.0005;
 
 /** Resolves after the first measurement and rejects if it fails. Later failures are logged, and the measurement is repeated. */
-export async function startClock({ environment, now }: ClockOptions): Promise<Clock> {
+export async function startDatabaseClock({ environment, now }: DatabaseClockOptions): Promise<DatabaseClock> {
   const monotonic = environment.monotonic ?? environment.now;
-  let known = await roundTrips();
+  let current = await measureOffset();
   let latest = Number.NEGATIVE_INFINITY;
-  let seen = { monotonic: monotonic(), own: environment.now() };
-  let began = seen.monotonic;
-  let measuring = false;
-  let stopped = false;
+  let lastTimes = { monotonic: monotonic(), own: environment.now() };
+  let measuredAt = lastTimes.monotonic;
+  let isMeasuring = false;
+  let isStopped = false;
   let cancel = (): void => {};
 
-  async function roundTrips(): Promise<Offset> {
+  async function measureOffset(): Promise<Offset> {
     let best: Offset | undefined;
     for (let i = 0; i < ROUNDS; i++) {
-      const sent = monotonic();
+      const sentAt = monotonic();
       let time: number;
       try {
         time = await now();
@@ -57,53 +57,53 @@ export async function startClock({ environment, now }: ClockOptions): Promise<Cl
         throw error;
       }
       const at = monotonic();
-      const error = (at - sent) / 2;
-      if (!best || error < best.error) best = { offset: time - (sent + at) / 2, error, at };
+      const error = (at - sentAt) / 2;
+      if (!best || error < best.error) best = { offset: time - (sentAt + at) / 2, error, at };
     }
     return best as Offset;
   }
 
   /** A less precise measurement counts only if it contradicts the known offset. */
-  function learn(found: Offset): void {
-    const error = known.error + (found.at - known.at) * DRIFT;
-    const apart = Math.abs(found.offset - known.offset);
-    if (found.error <= error || apart > found.error + error) known = found;
+  function adoptIfBetter(measured: Offset): void {
+    const error = current.error + (measured.at - current.at) * DRIFT;
+    const difference = Math.abs(measured.offset - current.offset);
+    if (measured.error <= error || difference > measured.error + error) current = measured;
   }
 
-  function measure(): void {
-    began = monotonic();
-    measuring = true;
-    roundTrips()
-      .then(learn)
+  function startMeasurement(): void {
+    measuredAt = monotonic();
+    isMeasuring = true;
+    measureOffset()
+      .then(adoptIfBetter)
       .catch((error: unknown) => {
-        if (!stopped) environment.log({ level: "warn", message: "reading the time of the database failed", error });
+        if (!isStopped) environment.log({ level: "warn", message: "reading the time of the database failed", error });
       })
       .finally(() => {
-        measuring = false;
+        isMeasuring = false;
       });
   }
 
   function check(): void {
-    const before = seen;
-    seen = { monotonic: monotonic(), own: environment.now() };
-    const passed = seen.monotonic - before.monotonic;
-    const apart = Math.abs(seen.own - before.own - passed);
-    const stood = passed > CHECK_MS + STOOD_MS || apart > STOOD_MS;
-    const due = seen.monotonic - began >= SYNC_MS;
+    const before = lastTimes;
+    lastTimes = { monotonic: monotonic(), own: environment.now() };
+    const passed = lastTimes.monotonic - before.monotonic;
+    const difference = Math.abs(lastTimes.own - before.own - passed);
+    const hasStalled = passed > CHECK_INTERVAL_MS + STALL_THRESHOLD_MS || difference > STALL_THRESHOLD_MS;
+    const isDue = lastTimes.monotonic - measuredAt >= MEASURE_INTERVAL_MS;
     // A measurement that takes this long will not be answered any more.
-    if (due || (stood && !measuring)) measure();
-    cancel = environment.timer(CHECK_MS, check);
+    if (isDue || (hasStalled && !isMeasuring)) startMeasurement();
+    cancel = environment.timer(CHECK_INTERVAL_MS, check);
   }
 
-  cancel = environment.timer(CHECK_MS, check);
+  cancel = environment.timer(CHECK_INTERVAL_MS, check);
   return {
     now() {
-      const time = Math.round(monotonic() + known.offset);
-      if (time > latest || latest - time > HOLD_MS) latest = time;
+      const time = Math.round(monotonic() + current.offset);
+      if (time > latest || latest - time > MAX_BACKWARD_STEP_MS) latest = time;
       return latest;
     },
     stop() {
-      stopped = true;
+      isStopped = true;
       cancel();
     },
   };

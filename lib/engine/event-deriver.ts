@@ -7,27 +7,27 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
 export class EventDeriver {
-  readonly #all: boolean;
-  readonly #stored: boolean;
+  readonly #derivesAll: boolean;
+  readonly #areStatesStored: boolean;
   readonly #blocks: ContentBlocks | null;
 
   /** `all`: every method, otherwise only states and interrupts. `stored`: the checkpoint of every state is stored, with its values. */
   constructor(all: boolean, stored: boolean) {
-    this.#all = all;
-    this.#stored = stored;
+    this.#derivesAll = all;
+    this.#areStatesStored = stored;
     this.#blocks = all ? new ContentBlocks() : null;
   }
 
   derive(event: ExecutorEvent): YieldedEvent[] {
-    if (event.type === "state") return this.#ofState(event);
-    return event.type === "stream" && this.#all ? this.#ofStream(event) : [];
+    if (event.type === "state") return this.#deriveFromState(event);
+    return event.type === "stream" && this.#derivesAll ? this.#deriveFromStream(event) : [];
   }
 
-  #ofStream({ mode, namespace = [], data }: StreamEvent): YieldedEvent[] {
+  #deriveFromStream({ mode, namespace = [], data }: StreamEvent): YieldedEvent[] {
     switch (mode) {
       case "messages-tuple": {
         const [message, metadata] = (Array.isArray(data) ? data : []) as [JsonObject?, JsonObject?];
-        return message ? toMessages(this.#blocks?.chunk(message, metadata ?? {})) : [];
+        return message ? toMessages(this.#blocks?.addMessage(message, metadata ?? {})) : [];
       }
       case "messages":
         return this.#finish(data);
@@ -44,12 +44,12 @@ export class EventDeriver {
     }
   }
 
-  #ofState({ values, tasks, checkpoint }: StateEvent): YieldedEvent[] {
+  #deriveFromState({ values, tasks, checkpoint }: StateEvent): YieldedEvent[] {
     // LangGraph does not show the state before the input either.
     if (!checkpoint || checkpoint.source === "input") return [];
-    const { ns: _ns, checkpoint_id, ...about } = checkpoint;
+    const { ns: _ns, checkpoint_id, ...details } = checkpoint;
     const { messages = null } = isObject(values) ? values : {};
-    const requested = tasks
+    const interruptEvents = tasks
       .flatMap((task) => task.interrupts)
       .map(
         ({ id: interrupt_id, value }): YieldedEvent => ({
@@ -60,9 +60,14 @@ export class EventDeriver {
       );
     return [
       ...this.#finish(messages),
-      { method: "checkpoints", namespace: [], data: { id: checkpoint_id, ...about } },
-      { method: "values", namespace: [], data: this.#all || !this.#stored ? values : null, checkpoint_id },
-      ...requested,
+      { method: "checkpoints", namespace: [], data: { id: checkpoint_id, ...details } },
+      {
+        method: "values",
+        namespace: [],
+        data: this.#derivesAll || !this.#areStatesStored ? values : null,
+        checkpoint_id,
+      },
+      ...interruptEvents,
     ];
   }
 

@@ -29,7 +29,7 @@ export class EventMapper implements AttemptReport {
   readonly #messages = new MessageFrames();
   readonly #usage: UsageSum;
   #resumedValues: EventMapperOptions["resumedValues"];
-  #last: StateEvent | null = null;
+  #lastState: StateEvent | null = null;
 
   constructor(options: EventMapperOptions) {
     this.#options = options;
@@ -38,8 +38,8 @@ export class EventMapper implements AttemptReport {
   }
 
   /** The last state, with its checkpoint. */
-  last(): StateEvent | null {
-    return this.#last;
+  getLastState(): StateEvent | null {
+    return this.#lastState;
   }
 
   /** The sum of all usage events; null without any. */
@@ -48,18 +48,18 @@ export class EventMapper implements AttemptReport {
   }
 
   /** What an attempt has reported that another attempt of its open journal does not repeat. */
-  get retried(): AttemptReport {
+  get retryReport(): AttemptReport {
     return { usage: () => this.#usage.lasting };
   }
 
   /** Returns no promise where there is nothing to wait for: there is one event per token. */
-  take(event: ExecutorEvent): Promise<void> | undefined {
+  handle(event: ExecutorEvent): Promise<void> | undefined {
     switch (event.type) {
       case "stream":
       case "state":
         return this.#resumedValues ? this.#emitAfterResumedValues(event) : this.#emit(event);
       case "event":
-        if (!this.#options.isOutputEnded()) this.#options.recorder?.take(event);
+        if (!this.#options.isOutputEnded()) this.#options.recorder?.record(event);
         return undefined;
       case "usage":
         this.#usage.add(event);
@@ -104,10 +104,10 @@ export class EventMapper implements AttemptReport {
 
   #emitState(event: StateEvent): void {
     const { output, recorder, requested } = this.#options;
-    this.#last = event;
+    this.#lastState = event;
     output.resumeOutput();
     for (const frame of event.frames ?? []) this.#emitStream(frame);
-    recorder?.take(event);
+    recorder?.record(event);
     if (requested.has("messages") && isObject(event.values)) {
       this.#emitMessages(this.#messages.finish(event.values.messages));
     }
@@ -120,7 +120,7 @@ export class EventMapper implements AttemptReport {
     else if (mode === "messages") {
       if (requested.has("messages")) this.#emitMessages(this.#messages.finish(data));
     } else if (requested.has(mode)) output.emitFrame(mode, data, namespace);
-    recorder?.take(event);
+    recorder?.record(event);
   }
 
   /** A message or chunk with its metadata: as it is for one mode of messages, as the message so far for the other. */
@@ -129,7 +129,7 @@ export class EventMapper implements AttemptReport {
     if (requested.has("messages-tuple")) output.emitFrame("messages", data, namespace);
     if (!requested.has("messages") || !Array.isArray(data)) return;
     const [message, metadata] = data as [JsonObject, JsonObject?];
-    this.#emitMessages(this.#messages.chunk(message, metadata ?? {}, namespace));
+    this.#emitMessages(this.#messages.addMessage(message, metadata ?? {}, namespace));
   }
 
   #emitMessages(frames: readonly MessageFrame[]): void {
@@ -178,10 +178,10 @@ class UsageSum {
 
 const isCount = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
 
-const addCapped = (sum = 0, more: number): number => Math.min(sum + more, MAX_USAGE);
+const addCapped = (sum = 0, added: number): number => Math.min(sum + added, MAX_USAGE);
 
-const addUsage = (sum: TraceUsage | null, more: TraceUsage): TraceUsage => ({
-  tokens_in: addCapped(sum?.tokens_in, more.tokens_in),
-  tokens_out: addCapped(sum?.tokens_out, more.tokens_out),
-  cost_usd: addCapped(sum?.cost_usd, more.cost_usd),
+const addUsage = (sum: TraceUsage | null, added: TraceUsage): TraceUsage => ({
+  tokens_in: addCapped(sum?.tokens_in, added.tokens_in),
+  tokens_out: addCapped(sum?.tokens_out, added.tokens_out),
+  cost_usd: addCapped(sum?.cost_usd, added.cost_usd),
 });

@@ -1,7 +1,7 @@
 /** Records the events of a run for the event protocol of threads: its lifecycle, and what its executor does. */
 import type { Environment } from "../environment.ts";
-import { type ExecutorEvent, type GraphInfo, type Job, ResumeRefused } from "../executor/contract.ts";
-import { answeredBefore } from "../executor/kwargs.ts";
+import { type ExecutorEvent, type GraphInfo, type Job, ResumeError } from "../executor/contract.ts";
+import { getAnswerCount } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type ClaimedRun,
@@ -13,7 +13,7 @@ import {
   type ThreadEvent,
   toEventSeq,
 } from "../storage/mod.ts";
-import { refusedResume } from "../streams/run-subscription.ts";
+import { toRefusedResume } from "../streams/run-subscription.ts";
 import { decodeStoredEvent, encodeEvent, type NewEvent } from "../streams/thread-event.ts";
 import { EventDeriver, type YieldedEvent } from "./event-deriver.ts";
 import { OpenEvents } from "./open-events.ts";
@@ -27,7 +27,7 @@ interface EventRecorderOptions {
   readonly job: Job;
   record(event: Omit<ThreadEvent, "seq">, isEnd?: boolean): void;
   /** Repeats a call of the store while it fails, for a limited time. */
-  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  retry<Result>(call: () => Promise<Result>): Promise<Result>;
 }
 
 /** How a run ends. */
@@ -35,13 +35,13 @@ interface RecordedEnd {
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
   /** The run stopped at interrupts or a breakpoint. */
-  readonly waits: boolean;
+  readonly isWaiting: boolean;
   /** What the executor threw. */
   readonly failure: unknown;
 }
 
 /** How many turns back the events of earlier attempts are read. */
-const TURNS = 100;
+const MAX_RECOVERED_TURNS = 100;
 const RECOVERED_METHODS: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
 
 /** Returns null for threads whose events have no reader. */
@@ -68,18 +68,18 @@ export class EventRecorder {
   }
 
   /** Records that the run has started; after a crash, closes what earlier attempts have left open. A promise only if it must read. */
-  begin(): Promise<void> | undefined {
-    return this.#afterEarlier(() => this.#recordStart());
+  recordStart(): Promise<void> | undefined {
+    return this.#afterEarlier(() => this.#appendStart());
   }
 
   /** Records what an event of the executor shows. */
-  take(event: ExecutorEvent): void {
+  record(event: ExecutorEvent): void {
     if (event.type === "event") this.#recordYielded(event);
     else for (const derived of this.#deriver?.derive(event) ?? []) this.#recordYielded(derived);
   }
 
   /** Records interrupts that wait for another resume value, because the run that resumed them has failed. */
-  request(interrupts: readonly JsonObject[]): void {
+  recordRequests(interrupts: readonly JsonObject[]): void {
     for (const { id = null, value = null } of interrupts) {
       const data = { interrupt_id: id, payload: value, value };
       this.#recordYielded({ method: "input.requested", namespace: [], data });
@@ -87,9 +87,9 @@ export class EventRecorder {
   }
 
   /** Records the end of the run: the last event. */
-  end(end: RecordedEnd): Promise<void> | undefined {
+  recordEnd(end: RecordedEnd): Promise<void> | undefined {
     // Nothing was read if the run was stopped before this attempt began.
-    return this.#afterEarlier(() => this.#recordEnd(end));
+    return this.#afterEarlier(() => this.#appendEnd(end));
   }
 
   #afterEarlier(record: () => void): Promise<void> | undefined {
@@ -102,7 +102,7 @@ export class EventRecorder {
   async #readEarlier(): Promise<void> {
     const { storage, scope, claimed, retry } = this.#options;
     const { thread_id, claim_number } = claimed.run;
-    let after: number | null = Math.max(0, toEventSeq(claim_number - TURNS, 0));
+    let after: number | null = Math.max(0, toEventSeq(claim_number - MAX_RECOVERED_TURNS, 0));
     while (after !== null) {
       const query: { readonly after: number; readonly methods: typeof RECOVERED_METHODS } = {
         after,
@@ -125,7 +125,7 @@ export class EventRecorder {
     if (namespace.length === 0) this.#hasStarted = true;
   }
 
-  #recordStart(): void {
+  #appendStart(): void {
     const { claimed, job } = this.#options;
     this.#closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
     if (!this.#hasStarted) this.#recordRoot("lifecycle", { event: "running", graph_name: claimed.run.graph_id });
@@ -133,8 +133,8 @@ export class EventRecorder {
     if (interrupt_ids.length > 0) this.#recordRoot("input.answered", { interrupt_ids });
   }
 
-  #recordEnd({ status, error, waits, failure }: RecordedEnd): void {
-    const completed = status === "interrupted" || waits ? "interrupted" : "completed";
+  #appendEnd({ status, error, isWaiting, failure }: RecordedEnd): void {
+    const completed = status === "interrupted" || isWaiting ? "interrupted" : "completed";
     const event = error ? "failed" : completed;
     const message = typeof error?.message === "string" ? error.message : undefined;
     this.#closeOpen({ event }, message ?? "The run was stopped");
@@ -142,7 +142,7 @@ export class EventRecorder {
       event,
       graph_name: this.#options.claimed.run.graph_id,
       ...(message === undefined ? {} : { error: message }),
-      ...(failure instanceof ResumeRefused ? refusedResume(failure) : {}),
+      ...(failure instanceof ResumeError ? toRefusedResume(failure) : {}),
     };
     this.#recordRoot("lifecycle", data, true);
   }
@@ -176,7 +176,7 @@ function findResumedInterruptIds({ resume_targets = [] }: Job, interrupts: JsonO
   const pending = new Set(
     Object.values(interrupts)
       .flatMap((list) => (Array.isArray(list) ? list : []))
-      .flatMap((interrupt) => (isObject(interrupt) ? [`${answeredBefore(interrupt)} ${interrupt.id}`] : [])),
+      .flatMap((interrupt) => (isObject(interrupt) ? [`${getAnswerCount(interrupt)} ${interrupt.id}`] : [])),
   );
   const isPending = resume_targets.every(({ interrupt_id, answered }) => pending.has(`${answered} ${interrupt_id}`));
   return isPending ? resume_targets.flatMap(({ interrupt_id }) => interrupt_id ?? []) : [];

@@ -1,20 +1,20 @@
 /** The execution of a job: pulls the events of its executor, and passes them on at the pace of the store. */
 import { pause, waitForNextTick, withTimeout } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
-import { CoroutineEvents } from "../executor/coroutine.ts";
+import { CoroutineIterator } from "../executor/coroutine.ts";
 import type { AttemptParts } from "./attempt-parts.ts";
 
 /** For how many events of an attempt the event loop may go without a tick. */
-const BUSY_EVENTS = 256;
+const MAX_EVENTS_PER_TICK = 256;
 /** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
-const INTERRUPT_MS = 50;
-const INTERRUPT_WAITS = 20;
+const INTERRUPT_PAUSE_MS = 50;
+const MAX_INTERRUPT_PAUSES = 20;
 
 type Events = AsyncIterator<ExecutorEvent, void>;
-type Pulled = IteratorResult<ExecutorEvent, void>;
+type PullResult = IteratorResult<ExecutorEvent, void>;
 
 /** An executor that was abandoned yields nothing more. */
-const ABANDONED: Pulled = { done: true, value: undefined };
+const ABANDONED: PullResult = { done: true, value: undefined };
 
 export class Execution {
   readonly #parts: AttemptParts;
@@ -39,21 +39,21 @@ export class Execution {
     const events = executor.execute(job, this.#abort.signal, environment)[Symbol.asyncIterator]();
     let count = 0;
     while (true) {
-      const pulled = this.#pull(events);
+      const pulled = this.#nextExecutorEvent(events);
       this.#scheduleResume();
       const next = pulled instanceof Promise ? await pulled : pulled;
       if (next.done) return;
       try {
-        const handling = mapper.take(next.value);
+        const handling = mapper.handle(next.value);
         if (handling) await handling;
-        journal?.took(next.value);
+        journal?.onEmitted(next.value);
       } catch (error) {
         await this.#stopExecutor(events, error);
         throw error;
       }
       if (checkpoints.isFull() || output.isFull()) await this.#waitForSaves();
       // Bytes leave only when the event loop ticks.
-      if (++count % BUSY_EVENTS === 0 || slot.isLoopStuck()) await waitForNextTick(environment);
+      if (++count % MAX_EVENTS_PER_TICK === 0 || slot.isLoopStalled()) await waitForNextTick(environment);
     }
   }
 
@@ -63,21 +63,21 @@ export class Execution {
     this.#abandonWait?.();
   }
 
-  #pull(events: Events): Pulled | Promise<Pulled> {
-    const leave = (): void => void (async () => events.return?.())().catch(() => {});
+  #nextExecutorEvent(events: Events): PullResult | Promise<PullResult> {
+    const returnEvents = (): void => void (async () => events.return?.())().catch(() => {});
     if (this.#isAbandoned) {
-      leave();
+      returnEvents();
       return ABANDONED;
     }
-    const isCoroutine = events instanceof CoroutineEvents;
+    const isCoroutine = events instanceof CoroutineIterator;
     const pulled = isCoroutine ? events.pull() : events.next();
     if (isCoroutine && !(pulled instanceof Promise)) return pulled;
     return new Promise((resolve, reject) => {
       this.#abandonWait = () => {
         resolve(ABANDONED);
-        leave();
+        returnEvents();
       };
-      (pulled as Promise<Pulled>).then(resolve, reject);
+      (pulled as Promise<PullResult>).then(resolve, reject);
     });
   }
 
@@ -101,8 +101,8 @@ export class Execution {
   async #resumeLater(): Promise<void> {
     const { options, state, output, progress } = this.#parts;
     let waits = 0;
-    do await pause(options.environment, INTERRUPT_MS);
-    while (state.isAtWork && progress.isBehind() && ++waits < INTERRUPT_WAITS);
+    do await pause(options.environment, INTERRUPT_PAUSE_MS);
+    while (state.isAtWork && progress.hasUnsavedState() && ++waits < MAX_INTERRUPT_PAUSES);
     this.#isResumeScheduled = false;
     if (state.isAtWork && !state.isStopped) output.resumeOutput();
   }

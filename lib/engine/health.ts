@@ -17,20 +17,20 @@ export interface StorageHealth {
   /** Why the store is down, for callers; null while it is not. */
   problem(): string | null;
   /** Calls `lost` once in each outage in which the files of the store are lost, and `recovered` after that outage. */
-  onLost(lost: (message: string) => void, recovered: () => void): void;
+  onLost(onFilesLost: (message: string) => void, onFilesRecovered: () => void): void;
   stop(): void;
 }
 
-const PROBE_MS = 500;
-const CHECK_MS = 1_000;
+const PROBE_INTERVAL_MS = 500;
+const CHECK_INTERVAL_MS = 1_000;
 
 /** An outage starts with the first record whose error is one. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function watchStorageHealth({ environment, probe, check, onRecovered }: StorageHealthOptions): StorageHealth {
   // The messages logged in this outage; empty without an outage.
   const logged = new Set<string>();
-  let since = 0;
-  let left_out = 0;
+  let outageStart = 0;
+  let omittedRecords = 0;
   let reason = "";
   let stopped = false;
   let areFilesLost = false;
@@ -58,49 +58,49 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   }
 
   function probeLater(): void {
-    cancel = environment.timer(PROBE_MS, async () => {
+    cancel = environment.timer(PROBE_INTERVAL_MS, async () => {
       const down = await isUnreachable();
       if (stopped) return;
       if (down) probeLater();
-      else recovered();
+      else endOutage();
     });
   }
 
-  function recovered(): void {
+  function endOutage(): void {
     logged.clear();
     if (areFilesLost) onReturn();
     areFilesLost = false;
-    const seconds = Math.round((environment.now() - since) / 1000);
+    const seconds = Math.round((environment.now() - outageStart) / 1000);
     environment.log({
       level: "info",
       message: "the database can be reached again",
       seconds,
-      records_left_out: left_out,
+      records_left_out: omittedRecords,
     });
     onRecovered();
   }
 
-  function checkLater(look: () => Promise<unknown>): void {
-    cancelCheck = environment.timer(CHECK_MS, async () => {
+  function checkLater(checkFiles: () => Promise<unknown>): void {
+    cancelCheck = environment.timer(CHECK_INTERVAL_MS, async () => {
       try {
-        if (logged.size === 0) await look();
+        if (logged.size === 0) await checkFiles();
       } catch (error) {
         log({ level: "error", message: "the files of the database are not as they should be", error });
       }
-      if (!stopped) checkLater(look);
+      if (!stopped) checkLater(checkFiles);
     });
   }
 
   const log: Environment["log"] = (record) => {
     const { message, error } = record;
     if (logged.has(message) && error !== undefined) {
-      left_out++;
+      omittedRecords++;
       return;
     }
     if (isOutage(error) && !stopped) {
       if (logged.size === 0) {
-        since = environment.now();
-        left_out = 0;
+        outageStart = environment.now();
+        omittedRecords = 0;
         reason = (error as Error).message;
         probeLater();
       }
@@ -114,8 +114,8 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   return {
     log,
     problem: () => (logged.size > 0 ? reason : null),
-    onLost(lost, recovered) {
-      [onLoss, onReturn] = [lost, recovered];
+    onLost(onFilesLost, onFilesRecovered) {
+      [onLoss, onReturn] = [onFilesLost, onFilesRecovered];
     },
     stop() {
       stopped = true;
@@ -129,10 +129,10 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
 /** Whether calls of the store fail or hang, and whether the timers of the worker still run. */
 export interface ClaimHealth {
   /** Calls the store; undefined if that failed, which is logged. */
-  call<Answer>(request: () => Promise<Answer>): Promise<Answer | undefined>;
+  call<Result>(request: () => Promise<Result>): Promise<Result | undefined>;
   isFailing(): boolean;
   /** The poll timer has fired. */
-  polled(): void;
+  recordPoll(): void;
   /** False if claiming has failed, or has not been answered, for some time. An outage of the store does not count. */
   isHealthy(longest_poll_ms: number): boolean;
 }
@@ -142,20 +142,20 @@ const UNHEALTHY_MS = 10_000;
 export function createClaimHealth(environment: Environment): ClaimHealth {
   let failingSince: number | null = null;
   // A restart of this process would not help.
-  let storageDown = false;
+  let isStorageDown = false;
   let calledAt: number | null = null;
   let polledAt = environment.now();
   return {
     async call(request) {
       calledAt = environment.now();
       try {
-        const answer = await request();
+        const result = await request();
         failingSince = null;
-        storageDown = false;
-        return answer;
+        isStorageDown = false;
+        return result;
       } catch (error) {
         failingSince ??= environment.now();
-        storageDown ||= isOutage(error);
+        isStorageDown ||= isOutage(error);
         environment.log({ level: "error", message: "claiming a run failed", error });
         return undefined;
       } finally {
@@ -163,13 +163,13 @@ export function createClaimHealth(environment: Environment): ClaimHealth {
       }
     },
     isFailing: () => failingSince !== null,
-    polled() {
+    recordPoll() {
       polledAt = environment.now();
     },
     isHealthy(longest_poll_ms) {
       const now = environment.now();
       const isOld = (since: number | null): boolean => since !== null && now - since >= UNHEALTHY_MS;
-      return !((isOld(failingSince) && !storageDown) || isOld(calledAt) || now - polledAt > longest_poll_ms);
+      return !((isOld(failingSince) && !isStorageDown) || isOld(calledAt) || now - polledAt > longest_poll_ms);
     },
   };
 }

@@ -58,7 +58,7 @@ export class Heartbeat {
     });
     try {
       const renewed = await storage.renewLease(scope, lease, sentAt + lease_ms);
-      if (!this.#isStopped) this.#handleAnswer(renewed, sentAt + lease_ms);
+      if (!this.#isStopped) this.#handleResponse(renewed, sentAt + lease_ms);
       return renewed !== null;
     } catch (error) {
       this.#fail(error, 0);
@@ -89,7 +89,7 @@ export class Heartbeat {
     this.#cancelTimer = this.#options.environment.timer(Math.max(0, ms), () => void this.renew());
   }
 
-  #handleAnswer(renewed: Awaited<ReturnType<Storage["renewLease"]>>, until: number): void {
+  #handleResponse(renewed: Awaited<ReturnType<Storage["renewLease"]>>, until: number): void {
     if (!renewed) {
       this.#lose();
       return;
@@ -126,7 +126,7 @@ export class Heartbeat {
 }
 
 /** Repeats a failing call of the store for as long as a lease lasts. */
-export type LeaseRetry = <Answer>(call: () => Promise<Answer>) => Promise<Answer>;
+export type LeaseRetry = <Result>(call: () => Promise<Result>) => Promise<Result>;
 
 /** The pause between two tries of a failing call. */
 export const RETRY_MS = 500;
@@ -155,11 +155,11 @@ export function createLeaseRetry(
 }
 
 /** A claim sent with the creation or the end of a run. */
-interface SentClaim {
+interface InFlightClaim {
   readonly token: string;
   readonly until: number;
   /** Those that wait for its answer. */
-  readonly waiting: (() => void)[];
+  readonly waiters: (() => void)[];
 }
 
 /** An attempt of this process, as the guard sees it. */
@@ -175,8 +175,8 @@ export interface LeasedAttempt {
  * executors are still at work.
  */
 export interface LeaseGuard {
-  sent(terms: LeaseTerms): void;
-  answered(token: string): void;
+  trackClaim(terms: LeaseTerms): void;
+  settleClaim(token: string): void;
   /**
    * A lease or slot that this process held has expired: no claim may be sent. A run that was rolled back or taken over leaves a slot,
    * and the store does not know that its executor is still at work.
@@ -186,12 +186,12 @@ export interface LeaseGuard {
    * Settles expired leases: waits for late answers, renews leases, waits for executors. Resolves with a time at which none of
    * them has expired. Rejects if a renewal fails.
    */
-  catchUp(): Promise<number>;
+  settleExpiredLeases(): Promise<number>;
 }
 
 /** How long to wait for a late answer, and how often again if the process stands still meanwhile. */
-const LATE_MS = 100;
-const LATE_TIMES = 8;
+const CLAIM_RESPONSE_TIMEOUT_MS = 100;
+const MAX_STALL_EXTENSIONS = 8;
 
 /** `single_process`: no other process could retry a run whose claim is not answered. */
 export function createLeaseGuard(
@@ -199,11 +199,11 @@ export function createLeaseGuard(
   attempts: ReadonlySet<LeasedAttempt>,
   single_process: boolean,
 ): LeaseGuard {
-  const claims = new Map<string, SentClaim>();
+  const claims = new Map<string, InFlightClaim>();
 
   /** Leases of this process that have expired. Claiming now could start such a run a second time. */
-  function expiredLeases(now: number): {
-    readonly claims: readonly SentClaim[];
+  function findExpiredLeases(now: number): {
+    readonly claims: readonly InFlightClaim[];
     readonly attempts: readonly LeasedAttempt[];
   } {
     return {
@@ -213,25 +213,26 @@ export function createLeaseGuard(
   }
 
   /** Waits for the answer of a late claim. A slow store must not delay the rest, unless no other process could retry the run. */
-  async function awaitAnswer({ token, waiting }: SentClaim): Promise<void> {
+  async function waitForResponse({ token, waiters }: InFlightClaim): Promise<void> {
     let cancel = (): void => {};
-    const wait = (times: number): void => {
-      const until = environment.now() + LATE_MS;
-      cancel = environment.timer(LATE_MS, () => {
+    const wait = (remainingWaits: number): void => {
+      const until = environment.now() + CLAIM_RESPONSE_TIMEOUT_MS;
+      cancel = environment.timer(CLAIM_RESPONSE_TIMEOUT_MS, () => {
         // A late timer means that the process stood still: the store had no chance to answer.
-        if (times > 1 && environment.now() - until > LATE_MS / 10) return wait(times - 1);
-        answered(token);
+        if (remainingWaits > 1 && environment.now() - until > CLAIM_RESPONSE_TIMEOUT_MS / 10)
+          return wait(remainingWaits - 1);
+        settleClaim(token);
       });
     };
-    if (!single_process) wait(LATE_TIMES);
-    await new Promise<void>((resolve) => waiting.push(resolve));
+    if (!single_process) wait(MAX_STALL_EXTENSIONS);
+    await new Promise<void>((resolve) => waiters.push(resolve));
     cancel();
   }
 
-  function answered(token: string): void {
+  function settleClaim(token: string): void {
     const claim = claims.get(token);
     claims.delete(token);
-    for (const resolve of claim?.waiting ?? []) resolve();
+    for (const resolve of claim?.waiters ?? []) resolve();
   }
 
   function isBehind(now: number): boolean {
@@ -242,17 +243,17 @@ export function createLeaseGuard(
 
   return {
     isBehind,
-    sent({ token, lease_until }) {
-      claims.set(token, { token, until: lease_until, waiting: [] });
+    trackClaim({ token, lease_until }) {
+      claims.set(token, { token, until: lease_until, waiters: [] });
     },
-    answered,
-    async catchUp() {
+    settleClaim,
+    async settleExpiredLeases() {
       let now = environment.now();
       // More leases may expire while the store answers.
       while (isBehind(now)) {
-        const expired = expiredLeases(now);
+        const expired = findExpiredLeases(now);
         await Promise.all([
-          ...expired.claims.map(awaitAnswer),
+          ...expired.claims.map(waitForResponse),
           ...expired.attempts.map((attempt) => attempt.beforeClaim()),
         ]);
         now = environment.now();

@@ -31,7 +31,11 @@ export class OpenEvents {
   /** Ends everything, inner parts first. Some clients wait for the end of a message. */
   close(data: JsonObject, message: string): readonly NewEvent[] {
     const messages = [...this.#messages.values()].map(
-      ({ run_id, ...place }): NewEvent => ({ ...place, method: "messages", data: { event: "error", message, run_id } }),
+      ({ run_id, ...source }): NewEvent => ({
+        ...source,
+        method: "messages",
+        data: { event: "error", message, run_id },
+      }),
     );
     const graphs = [...this.#graphs.values()].reverse().map(({ namespace, graph_name }): NewEvent => {
       const end = graph_name === null ? data : { ...data, graph_name };

@@ -11,13 +11,13 @@ import {
   toEventSeq,
 } from "../storage/mod.ts";
 import { encodeFrame } from "../streams/frames.ts";
-import type { RunEvents } from "../streams/hub.ts";
+import type { RunLog } from "../streams/hub.ts";
 import { firstFrameId } from "../streams/run-subscription.ts";
 
 export interface OutputBufferOptions {
   readonly claimed: ClaimedRun;
-  readonly runEvents: RunEvents;
-  readonly counters: { frames_shown: number; frames_stored: number };
+  readonly runLog: RunLog;
+  readonly counters: { frames_emitted: number; frames_stored: number };
   /** The same barrier as that of the checkpoints which the output shows. */
   readonly barrier: WriteBarrier;
   /** The events of the thread have readers that wait for them. */
@@ -32,12 +32,12 @@ type Output = NewFrame | ThreadEvent;
 type StoredOutput = Pick<Progress, "frames" | "events">;
 
 /** The limit of output that is not stored, in characters. It is published in one go, so the rings must be able to hold it. */
-const BACKLOG = 512 * 1024;
-const OUTPUT_OVERHEAD = 64;
+const MAX_UNSTORED_CHARS = 512 * 1024;
+const OVERHEAD_CHARS = 64;
 /** The limit of paused frames and events. One more ends the pause: all are emitted, without the state that they wait for. */
 const MAX_PAUSED_OUTPUT = 256;
 
-const sizeOf = ({ data }: Output): number => (data?.length ?? 0) + OUTPUT_OVERHEAD;
+const getSize = ({ data }: Output): number => (data?.length ?? 0) + OVERHEAD_CHARS;
 const isEvent = (output: Output): output is ThreadEvent => "seq" in output;
 
 export class OutputBuffer {
@@ -53,12 +53,12 @@ export class OutputBuffer {
   #size = 0;
 
   constructor(options: OutputBufferOptions) {
-    const { claimed, runEvents, barrier } = options;
+    const { claimed, runLog, barrier } = options;
     const { claim_number } = claimed.run;
     this.#options = options;
     this.#frames = new BarrierQueue(barrier);
     this.#events = new BarrierQueue(barrier);
-    this.#nextFrameId = resumeFrameIds(claimed, runEvents);
+    this.#nextFrameId = resumeFrameIds(claimed, runLog);
     this.#nextSeq = toEventSeq(claim_number, FIRST_EVENT_NUMBER);
     this.#publishedSeq = toEventSeq(claim_number, 0) - 1;
   }
@@ -89,21 +89,21 @@ export class OutputBuffer {
 
   /** Frames that are not stored are published at once, all other output once it is stored. */
   #append(output: Output): void {
-    const { claimed, runEvents, counters, barrier, hasEventReaders, onAwaitedOutput } = this.#options;
+    const { claimed, runLog, counters, barrier, hasEventReaders, onAwaitedOutput } = this.#options;
     if (isEvent(output)) {
       this.#events.add(output, barrier.positionForOutput);
-      this.#size += sizeOf(output);
+      this.#size += getSize(output);
       if (hasEventReaders()) onAwaitedOutput();
       return;
     }
     this.#nextFrameId++;
     if (claimed.run.resumable) {
       this.#frames.add(output, barrier.positionForOutput);
-      this.#size += sizeOf(output);
+      this.#size += getSize(output);
       onAwaitedOutput();
     } else {
-      counters.frames_shown++;
-      runEvents.publish(output.event, output.data);
+      counters.frames_emitted++;
+      runLog.publish(output.event, output.data);
     }
   }
 
@@ -134,7 +134,7 @@ export class OutputBuffer {
 
   /** Back-pressure: the executor must wait. Never for output behind a barrier, because only more output closes it. */
   isFull(): boolean {
-    return this.#size > BACKLOG && (!this.#options.barrier.isOpen || this.hasReady());
+    return this.#size > MAX_UNSTORED_CHARS && (!this.#options.barrier.isOpen || this.hasReady());
   }
 
   /** A save may take output. */
@@ -148,7 +148,7 @@ export class OutputBuffer {
    */
   isSaveDue(): boolean {
     if (this.#frames.hasReady()) return true;
-    return this.#events.hasReady() && (this.#size > BACKLOG || this.#options.hasEventReaders());
+    return this.#events.hasReady() && (this.#size > MAX_UNSTORED_CHARS || this.#options.hasEventReaders());
   }
 
   /** Subscribers wait for output that is not stored yet. */
@@ -170,29 +170,29 @@ export class OutputBuffer {
 
   /** Publishes what `drain` returned to its subscribers, and no longer counts its size. */
   publish({ frames, events = [] }: StoredOutput): void {
-    const { counters, runEvents, publishEvents } = this.#options;
+    const { counters, runLog, publishEvents } = this.#options;
     const newest = events.at(-1);
     if (newest) {
-      for (const event of events) this.#size -= sizeOf(event);
+      for (const event of events) this.#size -= getSize(event);
       publishEvents(this.#publishedSeq, events);
       this.#publishedSeq = newest.seq;
     }
     for (const frame of frames?.list ?? []) {
-      this.#size -= sizeOf(frame);
+      this.#size -= getSize(frame);
       counters.frames_stored++;
-      counters.frames_shown++;
-      runEvents.publish(frame.event, frame.data);
+      counters.frames_emitted++;
+      runLog.publish(frame.event, frame.data);
     }
   }
 }
 
 /** Continues the log behind the earlier attempts. Returns the id of the first frame. */
-function resumeFrameIds({ run, last_frame }: ClaimedRun, runEvents: RunEvents): number {
+function resumeFrameIds({ run, last_frame }: ClaimedRun, runLog: RunLog): number {
   const { resumable } = run;
   const nextId = resumable ? last_frame + 1 : firstFrameId(run.claims - 1);
-  runEvents.stored = resumable;
-  runEvents.attempt = run.attempt;
-  if (resumable) runEvents.skipTo(last_frame);
-  else runEvents.startAt(nextId);
+  runLog.hasStoredFrames = resumable;
+  runLog.attempt = run.attempt;
+  if (resumable) runLog.skipTo(last_frame);
+  else runLog.startAt(nextId);
   return nextId;
 }

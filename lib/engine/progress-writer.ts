@@ -18,12 +18,12 @@ interface ProgressWriterOptions {
   readonly barrier: WriteBarrier;
   readonly checkpoints: JobCheckpoints;
   readonly output: OutputBuffer;
-  readonly journal: Pick<AttemptJournal, "isDirty" | "take" | "isOpen"> | undefined;
+  readonly journal: Pick<AttemptJournal, "hasUnsaved" | "drain" | "isOpen"> | undefined;
   readonly scheduleSave: ScheduleSave;
   /** Durability `exit`: checkpoints wait for the end of the run, unless a journal is open. */
   readonly onlyAtEnd: boolean;
   /** Repeats a call of the store while it fails, for a limited time. */
-  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  retry<Result>(call: () => Promise<Result>): Promise<Result>;
   /** The lease is lost, or the run was rolled back: nothing may be written. */
   mayNotWrite(): boolean;
   /** A save failed: the lease is lost, or the store does not recover. */
@@ -62,7 +62,7 @@ export class ProgressWriter {
   }
 
   /** A checkpoint that subscribers may have seen is not stored yet, or a save is under way. */
-  isBehind(): boolean {
+  hasUnsavedState(): boolean {
     return !this.#waitsForEnd() && (this.#saving !== null || !this.#options.checkpoints.isEmpty());
   }
 
@@ -107,22 +107,22 @@ export class ProgressWriter {
     return this.#options.onlyAtEnd && !this.#options.journal?.isOpen;
   }
 
-  #takesState(extent: SaveExtent): boolean {
+  #includesState(extent: SaveExtent): boolean {
     return extent === "all" || !this.#waitsForEnd();
   }
 
   #hasReady(extent: SaveExtent): boolean {
     const { output, journal, checkpoints } = this.#options;
     if (extent === "due" ? output.isSaveDue() : output.hasReady()) return true;
-    if (journal?.isDirty()) return true;
-    return this.#takesState(extent) && checkpoints.hasReady();
+    if (journal?.hasUnsaved()) return true;
+    return this.#includesState(extent) && checkpoints.hasReady();
   }
 
   #drain(extent: SaveExtent): Progress {
     const { output, journal, checkpoints } = this.#options;
-    const state = this.#takesState(extent) ? checkpoints.drain() : { checkpoints: [], writes: [] };
+    const state = this.#includesState(extent) ? checkpoints.drain() : { checkpoints: [], writes: [] };
     this.#hasSavedState ||= state.checkpoints.length + state.writes.length > 0;
-    return { ...state, ...output.drain(), ...journal?.take() };
+    return { ...state, ...output.drain(), ...journal?.drain() };
   }
 
   #stopTimer(): void {
@@ -147,18 +147,18 @@ export class ProgressWriter {
 }
 
 /** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
-const MAX_INLINE_VALUES_LENGTH = 16 * 1024;
+const MAX_INLINE_VALUES_CHARS = 16 * 1024;
 
 /** Returns the progress without event values above `MAX_INLINE_VALUES_LENGTH`. Their checkpoints hold them. */
 function omitLargeValues(progress: Progress): Progress {
   const isLarge = ({ data, checkpoint_id }: ThreadEvent): boolean =>
-    checkpoint_id !== undefined && data !== null && data.length > MAX_INLINE_VALUES_LENGTH;
+    checkpoint_id !== undefined && data !== null && data.length > MAX_INLINE_VALUES_CHARS;
   if (!progress.events?.some(isLarge)) return progress;
   return { ...progress, events: progress.events.map((event) => (isLarge(event) ? { ...event, data: null } : event)) };
 }
 
 /** The size above which a batch would block other writers for too long, in characters or bytes. */
-const LARGE_SAVE = 4 * 1024 * 1024;
+const MAX_SAVE_SIZE = 4 * 1024 * 1024;
 
 /**
  * Splits a large save: its checkpoints in order, then the writes. A crash between two parts repeats only tasks whose writes are
@@ -170,7 +170,7 @@ function splitProgress(progress: Progress): readonly Progress[] {
   const size =
     checkpoints.reduce((sum, { values }) => sum + values.reduce((all, { data }) => all + bytes(data), 0), 0) +
     writes.reduce((sum, task) => sum + task.writes.reduce((all, { data }) => all + bytes(data), 0), 0);
-  if (frames || call || size <= LARGE_SAVE) return [progress];
+  if (frames || call || size <= MAX_SAVE_SIZE) return [progress];
   return [
     ...checkpoints.map((checkpoint) => ({ checkpoints: [checkpoint], writes: [] })),
     ...writes.map((task) => ({ checkpoints: [], writes: [task] })),

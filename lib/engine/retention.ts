@@ -3,7 +3,7 @@ import { type Environment, waitForNextTick } from "../environment.ts";
 
 interface RetentionJobOptions {
   readonly environment: Environment;
-  readonly every_ms: number;
+  readonly interval_ms: number;
   /** The log message when the job fails. */
   readonly failure: string;
   /** One batch of the job; it is called again until it returns 0. */
@@ -16,7 +16,7 @@ export interface RetentionJob {
 }
 
 /** Waits `every_ms` before the first pass and between passes. A failed pass is logged; the next one does its work. */
-export function startRetentionJob({ environment, every_ms, failure, step }: RetentionJobOptions): RetentionJob {
+export function startRetentionJob({ environment, interval_ms, failure, step }: RetentionJobOptions): RetentionJob {
   let stopped = false;
   let pass: Promise<void> = Promise.resolve();
   let cancel = (): void => {};
@@ -29,7 +29,7 @@ export function startRetentionJob({ environment, every_ms, failure, step }: Rete
     }
   }
   function schedule(): void {
-    cancel = environment.timer(every_ms, () => {
+    cancel = environment.timer(interval_ms, () => {
       pass = run().then(() => {
         if (!stopped) schedule();
       });

@@ -1,8 +1,14 @@
 /** The end of an attempt in the store: its run ends, waits, or goes back to the queue. */
-import { ResumeRefused, type StateEvent, type Task } from "../executor/contract.ts";
+import { ResumeError, type StateEvent, type Task } from "../executor/contract.ts";
 import { type Json, type JsonObject, pickScalars } from "../json.ts";
 import type { FinishRun, FinishRunResult, Suspension, TerminalStatus } from "../storage/mod.ts";
-import { closeRunEvents, errorBody, type Tail, tailLength, waitResult } from "../streams/run-subscription.ts";
+import {
+  closeRunLog,
+  countTrailerFrames,
+  type Trailer,
+  toErrorBody,
+  toWaitResult,
+} from "../streams/run-subscription.ts";
 import type { AttemptParts } from "./attempt-parts.ts";
 import {
   findNewestRunCheckpoint,
@@ -42,18 +48,18 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
   const runEnd = await findRunEnd(parts, failure);
   const { status, error, last, next } = runEnd.result;
   const discard = run.stateless && (progress.hasSavedState() || claimed.resumed);
-  await recorder?.end({ status, error, waits: next.length > 0, failure });
+  await recorder?.recordEnd({ status, error, isWaiting: next.length > 0, failure });
   journal?.end();
   const unsaved = progress.drainUnsaved();
-  const tail: Tail = { frames: options.features.tail(run), error };
-  const result = describeResult(runEnd);
+  const trailer: Trailer = { frames: options.features.trailer(run), error };
+  const result = createRunResult(runEnd);
   const end: FinishRun = {
     ...{ claims: run.claims, status, error, discard },
-    ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MAX_STACK_LENGTH) } : {}),
+    ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MAX_STACK_CHARS) } : {}),
     result: run.stateless ? result : null,
     progress: run.stateless ? { ...unsaved.progress, checkpoints: [], writes: [] } : unsaved.progress,
-    thread: describeThread(runEnd, failure, run.stateless),
-    end_frame: output.nextFrameId + tailLength(tail),
+    thread: createThreadEnd(runEnd, failure, run.stateless),
+    end_frame: output.nextFrameId + countTrailerFrames(trailer),
     ...options.features.finish(run, last?.values, mapper),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
     has_waiting_runs: slot.hasWaitingRuns(),
@@ -64,13 +70,13 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
   return () => {
     reportEnd(parts, end, failure);
     unsaved.publish();
-    closeRunEvents(parts.runEvents, { status, result }, tail, end.end_frame);
-    options.features.finished(run);
+    closeRunLog(parts.runLog, { status, result }, trailer, end.end_frame);
+    options.features.onFinishStored(run);
     options.onFinished?.(run, { status, ended_at: end.now, error });
   };
 }
 
-const MAX_STACK_LENGTH = 16_000;
+const MAX_STACK_CHARS = 16_000;
 
 /** How the run ends. */
 interface AttemptResult {
@@ -86,19 +92,19 @@ interface AttemptResult {
 
 async function createAttemptResult(parts: AttemptParts, failure: unknown): Promise<AttemptResult> {
   const { state, graph, options, mapper } = parts;
-  const reported = mapper.last();
+  const reported = mapper.getLastState();
   if (state.reason === "cancelled") {
-    const reached = await readLastState(parts, reported);
-    const last = reached ?? (await readStateBefore(parts));
-    return { status: "interrupted", error: null, last, next: last?.next ?? [], stoppedMidway: reached !== null };
+    const reachedState = await readLastState(parts, reported);
+    const last = reachedState ?? (await readStateBefore(parts));
+    return { status: "interrupted", error: null, last, next: last?.next ?? [], stoppedMidway: reachedState !== null };
   }
-  const ended = { last: reported, next: reported?.next ?? [], stoppedMidway: false };
+  const common = { last: reported, next: reported?.next ?? [], stoppedMidway: false };
   if (state.reason === "timed_out") {
     const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
-    return { ...ended, status: "timeout", error: { error: "RunTimeout", message } };
+    return { ...common, status: "timeout", error: { error: "RunTimeout", message } };
   }
-  const error = errorBody(failure, reported);
-  return { ...ended, status: error ? "error" : "success", error };
+  const error = toErrorBody(failure, reported);
+  return { ...common, status: error ? "error" : "success", error };
 }
 
 /** The interrupts that the run leaves. */
@@ -106,23 +112,23 @@ interface Interrupts {
   readonly byTask: readonly (readonly [task_id: string, interrupts: Json])[];
   readonly list: readonly JsonObject[];
   /** A task that had an answer has raised an interrupt and failed: it waits for another answer. */
-  readonly isRaisedAgain: boolean;
+  readonly isPendingAgain: boolean;
 }
 
 /** `hasAnswered`: the run has answered interrupts. */
 async function findInterrupts(
   parts: AttemptParts,
   { error, last }: AttemptResult,
-  hasAnswered: boolean,
+  resumesInterrupts: boolean,
 ): Promise<Interrupts> {
   // A task that failed after its answer waits for another one. The last state is older: only a read shows its interrupt again.
-  const tasks: readonly Task[] = hasAnswered && error ? await readPendingTasks(parts) : (last?.tasks ?? []);
+  const tasks: readonly Task[] = resumesInterrupts && error ? await readPendingTasks(parts) : (last?.tasks ?? []);
   const interrupted = tasks.filter(({ interrupts }) => interrupts.length > 0);
   const list = interrupted.flatMap(({ interrupts }): readonly JsonObject[] => interrupts);
   return {
     byTask: interrupted.map(({ id, interrupts }) => [id, interrupts as unknown as Json]),
     list,
-    isRaisedAgain: hasAnswered && error !== null && list.length > 0,
+    isPendingAgain: resumesInterrupts && error !== null && list.length > 0,
   };
 }
 
@@ -135,24 +141,24 @@ interface RunEnd {
 
 async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd> {
   const { job, state, recorder } = parts;
-  const hasAnswered = !(failure instanceof ResumeRefused) && (job.resume_targets ?? []).length > 0;
-  if (hasAnswered && (state.isStopped || failure !== undefined)) await reopenInterrupts(parts);
+  const resumesInterrupts = !(failure instanceof ResumeError) && (job.resume_targets ?? []).length > 0;
+  if (resumesInterrupts && (state.isStopped || failure !== undefined)) await reopenInterrupts(parts);
   const result = await createAttemptResult(parts, failure);
-  const interrupts = await findInterrupts(parts, result, hasAnswered);
-  if (interrupts.isRaisedAgain) recorder?.request(interrupts.list);
+  const interrupts = await findInterrupts(parts, result, resumesInterrupts);
+  if (interrupts.isPendingAgain) recorder?.recordRequests(interrupts.list);
   const { error, last } = result;
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await findNewestRunCheckpoint(parts));
   return { result, interrupts, head };
 }
 
 /** The answer of wait and join. */
-function describeResult({ result, interrupts }: RunEnd): Json {
+function createRunResult({ result, interrupts }: RunEnd): Json {
   const { error, last, next, stoppedMidway } = result;
-  return error ? { __error__: error } : waitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
+  return error ? { __error__: error } : toWaitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
 }
 
 /** What the run leaves to its thread. */
-function describeThread(
+function createThreadEnd(
   { result, interrupts, head }: RunEnd,
   failure: unknown,
   stateless: boolean,
@@ -161,22 +167,22 @@ function describeThread(
   const isHead = last?.checkpoint?.checkpoint_id === head;
   return {
     head,
-    status: restingStatus(result, interrupts, failure),
+    status: findThreadStatus(result, interrupts, failure),
     interrupts: Object.fromEntries(interrupts.byTask),
-    error: interrupts.isRaisedAgain ? null : error,
+    error: interrupts.isPendingAgain ? null : error,
     ...(head === null || stateless ? {} : { scalars: isHead ? pickScalars(last?.values) : null }),
   };
 }
 
 /** Null: a refused answer leaves the thread as it was. */
-function restingStatus(
+function findThreadStatus(
   { error, next }: AttemptResult,
-  { isRaisedAgain }: Interrupts,
+  { isPendingAgain }: Interrupts,
   failure: unknown,
 ): FinishRun["thread"]["status"] {
-  if (error && failure instanceof ResumeRefused) return null;
-  if (error && !isRaisedAgain) return "error";
-  return next.length > 0 || isRaisedAgain ? "interrupted" : "idle";
+  if (error && failure instanceof ResumeError) return null;
+  if (error && !isPendingAgain) return "error";
+  return next.length > 0 || isPendingAgain ? "interrupted" : "idle";
 }
 
 /** Stores the end, with a claim for the next run in this slot. False: another process has the run. */
@@ -190,7 +196,7 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: Fi
     try {
       outcome = await storage.finishRun(scope, claimed.lease, claim ? { ...end, next: claim.request } : end);
     } finally {
-      claim?.answered(outcome);
+      claim?.onResponse(outcome);
     }
     return outcome;
   });
@@ -207,6 +213,6 @@ function reportEnd({ options, slot, claimed }: AttemptParts, { status, error }: 
   if (!error) return;
   const { run_id, thread_id, graph_id, attempt } = claimed.run;
   const cause = status === "timeout" ? error["message"] : (failure ?? error["message"]);
-  const about = { run_id, thread_id, graph_id, attempt };
-  options.environment.log({ level: "error", message: "a run failed", ...about, error: cause });
+  const ids = { run_id, thread_id, graph_id, attempt };
+  options.environment.log({ level: "error", message: "a run failed", ...ids, error: cause });
 }

@@ -2,8 +2,8 @@
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
 import type { Executor, StateEvent, Task, ThreadState } from "../executor/contract.ts";
-import { ofRun } from "../executor/kwargs.ts";
-import { recordedState, reopened } from "../executor/recorded-states.ts";
+import { createRunStateConfig } from "../executor/kwargs.ts";
+import { createReopenedCheckpoint, recordedGraphState } from "../executor/recorded-states.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
 
 interface RunContext {
@@ -20,8 +20,8 @@ export async function readState(
   const { run } = claimed;
   const at = { thread_id: run.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
   try {
-    const reader = options.executor.state?.(run.graph_id) ?? recordedState;
-    return await reader.get(at, checkpoints, { subgraphs: false, config: async () => ofRun(run) });
+    const reader = options.executor.state?.(run.graph_id) ?? recordedGraphState;
+    return await reader.get(at, checkpoints, { subgraphs: false, config: async () => createRunStateConfig(run) });
   } catch {
     return null;
   }
@@ -29,7 +29,7 @@ export async function readState(
 
 /** The newest root checkpoint of the run, from this attempt or an earlier one. */
 export async function findNewestRunCheckpoint({ claimed, checkpoints }: RunContext): Promise<string | null> {
-  const newest = checkpoints.root();
+  const newest = checkpoints.findNewestRootId();
   if (newest !== null || !claimed.resumed) return newest;
   return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
 }
@@ -65,6 +65,6 @@ export async function reopenInterrupts({ options, claimed, checkpoints }: RunCon
   const { run_id, graph_id } = claimed.run;
   if (options.executor.state?.(graph_id)) return;
   const newest = await checkpoints.get({ ns: "" });
-  const again = newest?.run_id === run_id ? reopened(newest, options.environment) : null;
+  const again = newest?.run_id === run_id ? createReopenedCheckpoint(newest, options.environment) : null;
   if (again) checkpoints.append(again);
 }

@@ -24,14 +24,14 @@ export function createSaveScheduler(environment: Pick<Environment, "timer">): Sc
   }
 
   return (save) => {
-    const joined = round;
-    if (joined.size === 0) {
+    const joinedRound = round;
+    if (joinedRound.size === 0) {
       const wait_ms = Math.min(SAVE_MS, Math.max(ROUND_MS, ROUND_MS_PER_RUN * runs));
       cancelTimer = environment.timer(wait_ms, begin);
     }
-    joined.add(save);
+    joinedRound.add(save);
     return () => {
-      if (joined.delete(save) && joined === round && joined.size === 0) cancelTimer();
+      if (joinedRound.delete(save) && joinedRound === round && joinedRound.size === 0) cancelTimer();
     };
   };
 }

@@ -6,11 +6,18 @@ import { createLoopStallDetector, type Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import type { ChangeOrigin } from "../storage/event-bus.ts";
 import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
-import type { RunEvents } from "../streams/hub.ts";
+import type { RunLog } from "../streams/hub.ts";
 import { startAttempt } from "./attempt.ts";
 import type { Attempt, WorkerSlot } from "./attempt-options.ts";
 import type { StopReason } from "./attempt-state.ts";
-import { type ClaimOptions, Claims, createReservations, POLL_MS, type Reservations, type Slots } from "./claims.ts";
+import {
+  type ClaimOptions,
+  Claims,
+  createReservations,
+  POLL_MS,
+  type Reservations,
+  type WorkerSlots,
+} from "./claims.ts";
 import { type ClaimHealth, createClaimHealth } from "./health.ts";
 import { createLeaseGuard } from "./leases.ts";
 import { createSaveScheduler } from "./save-scheduler.ts";
@@ -18,9 +25,9 @@ import { createSaveScheduler } from "./save-scheduler.ts";
 interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */
   readonly concurrency: number;
-  readonly slots: Slots;
+  readonly slots: WorkerSlots;
   /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. With its log, so no read. */
-  onAttemptLeft(run: Pick<RunRow, "run_id" | "thread_id">, runEvents: RunEvents): void;
+  onAttemptReleased(run: Pick<RunRow, "run_id" | "thread_id">, runLog: RunLog): void;
 }
 
 /** What the worker has done since it was created. */
@@ -33,7 +40,7 @@ export interface WorkerCounters {
   readonly retried: number;
   readonly leases_lost: number;
   readonly ended: Readonly<Record<TerminalStatus, number>>;
-  readonly frames_shown: number;
+  readonly frames_emitted: number;
   readonly frames_stored: number;
 }
 
@@ -54,9 +61,9 @@ export interface Worker extends Reservations {
 }
 
 /** Half of the time that events may keep the event loop from ticking. */
-const BUSY_MS = 2;
+const MAX_LOOP_BUSY_MS = 2;
 /** The time for executors and store to finish after the grace period. */
-const SHUTDOWN_MS = 20_000;
+const SHUTDOWN_MARGIN_MS = 20_000;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createWorker(options: WorkerOptions): Worker {
@@ -68,43 +75,43 @@ export function createWorker(options: WorkerOptions): Worker {
   const claims = new Claims(options, parts);
   const dueTimer = createDueTimer(environment, () => {
     claims.wake();
-    if (slots.free() <= 0) bus.publish("work", scope.deployment, "elsewhere");
+    if (slots.countFree() <= 0) bus.publish("work", scope.deployment, "elsewhere");
   });
   const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
-  const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
-  const isLoopStuck = createLoopStallDetector(environment, BUSY_MS);
+  const counters = { started: 0, retried: 0, leases_lost: 0, frames_emitted: 0, frames_stored: 0, ended };
+  const isLoopStalled = createLoopStallDetector(environment, MAX_LOOP_BUSY_MS);
   const scheduleSave = createSaveScheduler(environment);
-  let stopping = false;
+  let isStopping = false;
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
 
   function start(claimed: ClaimedRun): void {
     const { run_id, thread_id, graph_id, attempt: number } = claimed.run;
-    let endClaimed = false;
+    let hasEndClaim = false;
     const slot: WorkerSlot = {
       counters,
       scheduleSave,
-      isLoopStuck,
-      earlier: slots.executingOn(thread_id),
+      isLoopStalled,
+      earlierExecutions: slots.listExecutions(thread_id),
       hasWaitingRuns: () => claims.hasWaitingRuns(),
       wakeAt(time) {
         // Later times are found by the poll: thousands of runs may wait.
-        if (time - environment.now() < SOON_MS) dueTimer.add(time);
+        if (time - environment.now() < MAX_TIMER_AHEAD_MS) dueTimer.add(time);
       },
       nextClaim() {
-        const claim = claims.next();
-        endClaimed = claim !== null;
+        const claim = claims.createNextClaim();
+        hasEndClaim = claim !== null;
         return claim;
       },
       release() {
         slots.attempts.delete(attempt);
-        slots.freed++;
-        if (slots.of(run_id).length === 0) {
-          const { runEvents } = attempt;
-          runEvents.live = false;
-          if (!runEvents.outcome) options.onAttemptLeft({ run_id, thread_id }, runEvents);
+        slots.freedCount++;
+        if (slots.findAttempts(run_id).length === 0) {
+          const { runLog } = attempt;
+          runLog.isLive = false;
+          if (!runLog.completion) options.onAttemptReleased({ run_id, thread_id }, runLog);
         }
-        claims.slotFreed(endClaimed);
+        claims.onSlotFreed(hasEndClaim);
         slots.checkIdle();
       },
     };
@@ -112,20 +119,20 @@ export function createWorker(options: WorkerOptions): Worker {
     slots.attempts.add(attempt);
     counters.started++;
     if (number > 1) counters.retried++;
-    const signal = slots.takeSignals(run_id);
-    const reason = signal.reason ?? initialStop(claimed);
+    const signal = slots.drainStopSignals(run_id);
+    const reason = signal.reason ?? findInitialStop(claimed);
     if (reason) attempt.stop(reason);
     if (signal.check) attempt.checkCancelled();
   }
 
   /** Why an attempt stops before it begins; null if it need not. */
-  function initialStop(claimed: ClaimedRun): StopReason | null {
+  function findInitialStop(claimed: ClaimedRun): StopReason | null {
     if (claimed.cancelled) return "cancelled";
-    return stopping ? "shutting_down" : null;
+    return isStopping ? "shutting_down" : null;
   }
 
   function poll(): void {
-    health.polled();
+    health.recordPoll();
     cancelPoll = environment.timer(POLL_MS, () => {
       claims.wake();
       poll();
@@ -151,7 +158,7 @@ export function createWorker(options: WorkerOptions): Worker {
   if (concurrency === 0) bus.notifyAll();
   else {
     const onAcquired = (): void => {
-      slots.open = true;
+      slots.isOpen = true;
       poll();
       bus.notifyAll();
     };
@@ -163,29 +170,29 @@ export function createWorker(options: WorkerOptions): Worker {
     wakeAt: dueTimer.add,
     ...createReservations(options, parts, claims),
     cancel(run_id, reason) {
-      const attempts = slots.of(run_id);
+      const attempts = slots.findAttempts(run_id);
       if (attempts.length === 0) slots.stopLater(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
     },
     async whenDone(run_id) {
-      await Promise.all(slots.of(run_id).map((attempt) => attempt.done));
+      await Promise.all(slots.findAttempts(run_id).map((attempt) => attempt.done));
     },
-    isHealthy: () => concurrency === 0 || stopping || health.isHealthy(3 * POLL_MS),
-    counters: () => ({ ...counters, claims: claims.sent(), ended: { ...ended }, executing: slots.attempts.size }),
+    isHealthy: () => concurrency === 0 || isStopping || health.isHealthy(3 * POLL_MS),
+    counters: () => ({ ...counters, claims: claims.countSent(), ended: { ...ended }, executing: slots.attempts.size }),
     async stop(grace_ms) {
-      stopping = true;
-      slots.open = false;
+      isStopping = true;
+      slots.isOpen = false;
       claims.stop();
       releaseLock();
       cancelPoll();
       dueTimer.stop();
-      await drain(slots, environment, grace_ms);
+      await waitForAttempts(slots, environment, grace_ms);
     },
   };
 }
 
 /** Waits for the attempts and claims under way, and stops the attempts after the grace period. */
-async function drain(slots: Slots, environment: Environment, grace_ms: number): Promise<void> {
+async function waitForAttempts(slots: WorkerSlots, environment: Environment, grace_ms: number): Promise<void> {
   if (slots.isIdle()) return;
   const cancels: (() => void)[] = [];
   await new Promise<void>((resolve) => {
@@ -195,50 +202,50 @@ async function drain(slots: Slots, environment: Environment, grace_ms: number): 
         for (const attempt of slots.attempts) attempt.stop("shutting_down");
       }),
       // A store that never answers must not keep the process alive.
-      environment.timer(grace_ms + SHUTDOWN_MS, resolve),
+      environment.timer(grace_ms + SHUTDOWN_MARGIN_MS, resolve),
     );
   });
   for (const cancel of cancels) cancel();
 }
 
 /** A timer for a suspended run is worth its memory if it is due within this time. */
-const SOON_MS = 60_000;
+const MAX_TIMER_AHEAD_MS = 60_000;
 
 /** Timers have a limit: longer waits are split. */
-const LONGEST_WAIT_MS = 3_600_000;
+const MAX_TIMER_MS = 3_600_000;
 
 /** One timer for all times at which runs become due. */
 function createDueTimer(environment: Environment, onDue: () => void): { add(time: number): void; stop(): void } {
   const times: number[] = [];
-  let stopped = false;
+  let isStopped = false;
   let cancel = (): void => {};
 
   function schedule(): void {
     cancel();
     const first = times[0];
-    if (first === undefined || stopped) return;
-    cancel = environment.timer(Math.min(Math.max(0, first - environment.now()), LONGEST_WAIT_MS), () => {
-      const later = times.findIndex((time) => time > environment.now());
-      if (times.splice(0, later < 0 ? times.length : later).length > 0) onDue();
+    if (first === undefined || isStopped) return;
+    cancel = environment.timer(Math.min(Math.max(0, first - environment.now()), MAX_TIMER_MS), () => {
+      const laterIndex = times.findIndex((time) => time > environment.now());
+      if (times.splice(0, laterIndex < 0 ? times.length : laterIndex).length > 0) onDue();
       schedule();
     });
   }
 
   return {
     add(time) {
-      const later = times.findIndex((other) => other > time);
-      times.splice(later < 0 ? times.length : later, 0, time);
+      const laterIndex = times.findIndex((queuedTime) => queuedTime > time);
+      times.splice(laterIndex < 0 ? times.length : laterIndex, 0, time);
       if (times[0] === time) schedule();
     },
     stop() {
-      stopped = true;
+      isStopped = true;
       cancel();
     },
   };
 }
 
 /** How often a standby tries to become the worker. */
-const STANDBY_MS = 250;
+const STANDBY_RETRY_MS = 250;
 
 /**
  * One process at a time executes the runs of an embedded database, and the others stand by. Tries until this process has the
@@ -250,27 +257,27 @@ function acquireWorkerLock(
   onAcquired: () => void,
   onStandby: () => void,
 ): () => void {
-  let stopped = false;
-  let announced = false;
+  let isStopped = false;
+  let isAnnounced = false;
   let cancel = (): void => {};
 
   async function acquire(): Promise<void> {
-    health.polled();
-    const acquired = await health.call(() => storage.becomeWorker(environment.now()));
-    if (stopped) return;
-    if (acquired) return onAcquired();
-    if (acquired === false && !announced) {
-      announced = true;
+    health.recordPoll();
+    const isAcquired = await health.call(() => storage.becomeWorker(environment.now()));
+    if (isStopped) return;
+    if (isAcquired) return onAcquired();
+    if (isAcquired === false && !isAnnounced) {
+      isAnnounced = true;
       onStandby();
       const message = "standby: another process holds the worker lock of this database";
       environment.log({ level: "info", message });
     }
-    cancel = environment.timer(STANDBY_MS, () => void acquire());
+    cancel = environment.timer(STANDBY_RETRY_MS, () => void acquire());
   }
 
   void acquire();
   return () => {
-    stopped = true;
+    isStopped = true;
     cancel();
   };
 }

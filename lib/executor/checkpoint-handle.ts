@@ -18,7 +18,7 @@ export interface CheckpointReader {
 /** A job's checkpoints. Both writes throw LeaseLost after the lease was lost. */
 export interface CheckpointHandle extends CheckpointReader {
   /** The answer of `get`, unless the store must be read for it: then undefined. */
-  peek?(at: { readonly ns: string; readonly checkpoint_id?: string }): StoredCheckpoint | null | undefined;
+  getCached?(at: { readonly ns: string; readonly checkpoint_id?: string }): StoredCheckpoint | null | undefined;
   /** Queues a checkpoint. Resolves when it is queued; with durability `sync` when it is committed. */
   put(checkpoint: NewCheckpoint): Promise<void>;
   putWrites(

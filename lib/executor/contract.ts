@@ -4,7 +4,7 @@ import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser } from "../storage/rows.ts";
 import type { AgentSettings } from "./agent-settings.ts";
 import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
-import type { CallPosition, Journal } from "./journal.ts";
+import type { Journal, OutputPosition } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
 
 export type {
@@ -159,7 +159,7 @@ export interface StreamEvent {
   readonly namespace?: readonly string[];
   readonly data: Json;
   /** Of a durable function: how far it is once this is shown. */
-  readonly position?: CallPosition;
+  readonly position?: OutputPosition;
 }
 
 /** What an executor yields while a run is executed. */
@@ -187,9 +187,9 @@ export type ExecutorEvent =
       /** For `recordStates`: the open call, with its number of entries and of yielded values. */
       readonly call?: { readonly call_id: string; readonly at: number; readonly yielded: number };
       /** For `recordStates`: the tasks whose interrupts the run answers. They are pending again if the run does not reach its end. */
-      readonly asked?: readonly Task[];
+      readonly resumed_tasks?: readonly Task[];
       /** For `recordStates`: put although the run is told to stop meanwhile, because an entry of a journal belongs to it. */
-      readonly unbroken?: true;
+      readonly atomic?: true;
     }
   /**
    * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the
@@ -218,10 +218,10 @@ export type ExecutorEvent =
    * Tokens and cost. They are summed over the attempt and stored with the run's trace. `repeats`: while a journal is open, another attempt
    * reports this again unless this one ends or suspends the run.
    */
-  | ({ readonly type: "usage"; readonly repeats?: boolean } & Spending);
+  | ({ readonly type: "usage"; readonly repeats?: boolean } & ModelUsage);
 
 /** What a call of a model has used. */
-export interface Spending {
+export interface ModelUsage {
   readonly tokens_in?: number;
   readonly tokens_out?: number;
   /** Default: the cost of the tokens by the price of `model` in `usage.prices`. */
@@ -240,7 +240,7 @@ export interface GraphInfo extends AgentSettings {
    * A retry continues where the attempt before stopped: from the newest root checkpoint, so an attempt that has stored one has made
    * progress. Default false: a retry starts the agent again, on the state that was stored last.
    */
-  readonly resumes?: boolean;
+  readonly resumes_on_retry?: boolean;
   /**
    * The executor yields `event`s when the job asks for them. Default false: the service makes events of the root graph from `stream`
    * and `state` events.
@@ -337,7 +337,7 @@ export interface StateUpdate {
 }
 
 /** The state cannot be updated: an unknown node, or values that the graph refuses. The caller gets `message`. */
-export class StateRefused extends Error {
+export class StateUpdateError extends Error {
   override readonly name = "StateRefused";
 }
 
@@ -345,7 +345,7 @@ export class StateRefused extends Error {
  * A strict resume (`Job.strict_resume`) was refused: an interrupt id is not pending, the map of answers is empty, or one answer
  * stands for several pending interrupts. The run ends as `error`; subscribers get the ids.
  */
-export class ResumeRefused extends Error {
+export class ResumeError extends Error {
   override readonly name: string = "ResumeRefused";
   readonly reason: "not_pending" | "empty_map" | "ambiguous";
   /** Present if the interrupts were pending when the run was created. */
@@ -354,12 +354,12 @@ export class ResumeRefused extends Error {
   readonly interrupt_ids: readonly string[];
   readonly pending_ids: readonly string[];
 
-  constructor(message: string, refused: Pick<ResumeRefused, "reason" | "code" | "interrupt_ids" | "pending_ids">) {
+  constructor(message: string, details: Pick<ResumeError, "reason" | "code" | "interrupt_ids" | "pending_ids">) {
     super(message);
-    this.reason = refused.reason;
-    if (refused.code) this.code = refused.code;
-    this.interrupt_ids = refused.interrupt_ids;
-    this.pending_ids = refused.pending_ids;
+    this.reason = details.reason;
+    if (details.code) this.code = details.code;
+    this.interrupt_ids = details.interrupt_ids;
+    this.pending_ids = details.pending_ids;
   }
 }
 
@@ -389,7 +389,7 @@ export interface GraphState {
   ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;
   /** `config` here and below: that of the assistant. */
   schemas(graph_id: string, config?: StateConfig): Promise<GraphSchemas>;
-  drawn(graph_id: string, xray: boolean | number, config?: StateConfig): Promise<DrawnGraph>;
+  graph(graph_id: string, xray: boolean | number, config?: StateConfig): Promise<DrawnGraph>;
   /** Namespace → schemas of the subgraphs. */
   subgraphs(
     graph_id: string,
@@ -416,10 +416,10 @@ export function combine(...executors: readonly Executor[]): Executor {
     const example = "combine(langgraph({ support: graph }), fromFunctions({ echo }))";
     throw new TypeError(`combine: argument ${index + 1} is not an executor. Pass executors, for example ${example}.`);
   }
-  const home = (graph_id: string): Executor => {
-    const found = executors.find((executor) => executor.graphs().some((graph) => graph.graph_id === graph_id));
-    if (!found) throw new Error(`No executor hosts the graph ${graph_id}`);
-    return found;
+  const requireHost = (graph_id: string): Executor => {
+    const host = executors.find((executor) => executor.graphs().some((graph) => graph.graph_id === graph_id));
+    if (!host) throw new Error(`No executor hosts the graph ${graph_id}`);
+    return host;
   };
   return {
     graphs: () => executors.flatMap((executor) => executor.graphs()),
@@ -427,7 +427,7 @@ export function combine(...executors: readonly Executor[]): Executor {
       const versions = await Promise.all(executors.map((executor) => executor.versions?.()));
       return Object.assign({}, ...versions.toReversed()) as LibraryVersions;
     },
-    execute: (job, signal, environment) => home(job.graph_id).execute(job, signal, environment),
-    state: (graph_id) => home(graph_id).state?.(graph_id) ?? null,
+    execute: (job, signal, environment) => requireHost(job.graph_id).execute(job, signal, environment),
+    state: (graph_id) => requireHost(graph_id).state?.(graph_id) ?? null,
   };
 }

@@ -2,53 +2,53 @@
 import type { ExecutorEvent } from "./contract.ts";
 
 /** Yields events, and promises: it goes on with the value of each. */
-export type Coroutine<Result = void> = Generator<ExecutorEvent | Promise<unknown>, Result, unknown>;
+export type EventCoroutine<Result = void> = Generator<ExecutorEvent | Promise<unknown>, Result, unknown>;
 
-type Shown = ExecutorEvent | readonly ExecutorEvent[];
-type Pulled = IteratorResult<ExecutorEvent, void>;
+type EmittedEvents = ExecutorEvent | readonly ExecutorEvent[];
+type PullResult = IteratorResult<ExecutorEvent, void>;
 
 /** What becomes of the events of a coroutine. */
 export interface EventStage {
   /** What is shown of an event. */
-  take(event: ExecutorEvent): Shown | Promise<Shown>;
+  handle(event: ExecutorEvent): EmittedEvents | Promise<EmittedEvents>;
   /** The engine has taken all that was shown. */
-  shown(): void;
+  onEmitted(): void;
   /** The coroutine has ended. */
   close(): Promise<void> | undefined;
 }
 
-const NONE: readonly ExecutorEvent[] = [];
-const DONE: Pulled = { done: true, value: undefined };
+const NO_EVENTS: readonly ExecutorEvent[] = [];
+const DONE: PullResult = { done: true, value: undefined };
 
 /** The events of a coroutine after their stage. Call it again only after its answer. */
-export class CoroutineEvents implements AsyncIterableIterator<ExecutorEvent, void> {
-  readonly #coroutine: Coroutine;
+export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, void> {
+  readonly #coroutine: EventCoroutine;
   readonly #stage: EventStage;
-  #ready = NONE;
-  #place = 0;
-  #underWay: Promise<unknown> | undefined;
+  #ready = NO_EVENTS;
+  #index = 0;
+  #pending: Promise<unknown> | undefined;
 
-  constructor(coroutine: Coroutine, stage: EventStage) {
+  constructor(coroutine: EventCoroutine, stage: EventStage) {
     this.#coroutine = coroutine;
     this.#stage = stage;
   }
 
   /** The next event; a promise only where it must be awaited. */
-  pull(): Pulled | Promise<Pulled> {
-    const value = this.#ready[this.#place++];
+  pull(): PullResult | Promise<PullResult> {
+    const value = this.#ready[this.#index++];
     if (value) return { done: false, value };
-    this.#stage.shown();
+    this.#stage.onEmitted();
     return this.#resume("next");
   }
 
-  async next(): Promise<Pulled> {
+  async next(): Promise<PullResult> {
     return this.pull();
   }
 
   /** Its clean-up begins once what is under way has settled. */
-  async return(): Promise<Pulled> {
-    await this.#underWay?.catch(() => {});
-    this.#ready = NONE;
+  async return(): Promise<PullResult> {
+    await this.#pending?.catch(() => {});
+    this.#ready = NO_EVENTS;
     return this.#resume("return");
   }
 
@@ -56,68 +56,71 @@ export class CoroutineEvents implements AsyncIterableIterator<ExecutorEvent, voi
     return this;
   }
 
-  #resume(how: "next" | "throw" | "return", sent?: unknown): Pulled | Promise<Pulled> {
+  #resume(method: "next" | "throw" | "return", resumeValue?: unknown): PullResult | Promise<PullResult> {
     let step: IteratorResult<ExecutorEvent | Promise<unknown>, void>;
     try {
-      step = this.#coroutine[how](sent as never);
+      step = this.#coroutine[method](resumeValue as never);
     } catch (error) {
       return this.#end(error, true);
     }
     if (step.done) return this.#end(undefined, false);
-    if (step.value instanceof Promise) return this.#after(step.value.then(this.#go, this.#fail));
+    if (step.value instanceof Promise)
+      return this.#track(step.value.then(this.#resumeWithValue, this.#resumeWithError));
     try {
-      const shown = this.#stage.take(step.value);
-      return shown instanceof Promise ? this.#after(shown.then(this.#show, this.#leave)) : this.#show(shown);
+      const emitted = this.#stage.handle(step.value);
+      return emitted instanceof Promise
+        ? this.#track(emitted.then(this.#emit, this.#closeAfterError))
+        : this.#emit(emitted);
     } catch (error) {
-      return this.#after(this.#leave(error));
+      return this.#track(this.#closeAfterError(error));
     }
   }
 
-  #after(result: Promise<Pulled>): Promise<Pulled> {
-    this.#underWay = result;
+  #track(result: Promise<PullResult>): Promise<PullResult> {
+    this.#pending = result;
     return result;
   }
 
-  readonly #go = (value: unknown): Pulled | Promise<Pulled> => this.#resume("next", value);
-  readonly #fail = (error: unknown): Pulled | Promise<Pulled> => this.#resume("throw", error);
+  readonly #resumeWithValue = (value: unknown): PullResult | Promise<PullResult> => this.#resume("next", value);
+  readonly #resumeWithError = (error: unknown): PullResult | Promise<PullResult> => this.#resume("throw", error);
 
-  readonly #show = (shown: Shown): Pulled | Promise<Pulled> => {
-    if (!Array.isArray(shown)) return { done: false, value: shown as ExecutorEvent };
-    this.#ready = shown;
-    this.#place = 0;
+  readonly #emit = (emitted: EmittedEvents): PullResult | Promise<PullResult> => {
+    if (!Array.isArray(emitted)) return { done: false, value: emitted as ExecutorEvent };
+    this.#ready = emitted;
+    this.#index = 0;
     return this.pull();
   };
 
   /** The stage has failed: the coroutine cleans up first. */
-  readonly #leave = async (error: unknown): Promise<Pulled> => {
+  readonly #closeAfterError = async (error: unknown): Promise<PullResult> => {
     await this.#resume("return");
     throw error;
   };
 
-  #end(error: unknown, failed: boolean): Pulled | Promise<Pulled> {
-    this.#ready = NONE;
-    const end = (): Pulled => {
+  #end(error: unknown, failed: boolean): PullResult | Promise<PullResult> {
+    this.#ready = NO_EVENTS;
+    const end = (): PullResult => {
       if (failed) throw error;
       return DONE;
     };
     const closing = this.#stage.close();
-    return closing ? this.#after(closing.then(end)) : end();
+    return closing ? this.#track(closing.then(end)) : end();
   }
 }
 
 /** The events of an iterable, as a coroutine. */
-export function* eventsOf(iterable: AsyncIterable<ExecutorEvent>): Coroutine {
+export function* toCoroutine(iterable: AsyncIterable<ExecutorEvent>): EventCoroutine {
   const iterator = iterable[Symbol.asyncIterator]();
-  let open = false;
+  let isOpen = false;
   try {
     for (;;) {
-      open = false;
+      isOpen = false;
       const next = (yield Promise.resolve(iterator.next())) as IteratorResult<ExecutorEvent>;
       if (next.done) return;
-      open = true;
+      isOpen = true;
       yield next.value;
     }
   } finally {
-    if (open && iterator.return) yield Promise.resolve(iterator.return());
+    if (isOpen && iterator.return) yield Promise.resolve(iterator.return());
   }
 }

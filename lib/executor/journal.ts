@@ -5,7 +5,7 @@ import type { Json, JsonObject } from "../json.ts";
 export type StepKind = "step" | "sleep" | "wait" | "ask";
 
 /** How far the function was: values yielded, and the reply that was being written. */
-export interface CallPosition {
+export interface OutputPosition {
   readonly yielded: number;
   readonly reply: { readonly id: string; readonly text: string; readonly more?: JsonObject } | null;
 }
@@ -36,12 +36,12 @@ export interface JournalEntry {
   /** When the step began, and when it was settled. */
   readonly began?: number;
   readonly at: number;
-  readonly position: CallPosition;
+  readonly position: OutputPosition;
   readonly run_id: string;
 }
 
 /** An event from outside. `occurrence`: that of the wait whose token it came with; null for any wait of its name. */
-export interface OutsideEvent {
+export interface ExternalEvent {
   readonly seq: number;
   readonly name: string;
   readonly occurrence: number | null;
@@ -57,7 +57,7 @@ export interface WaitingFor {
 }
 
 /** What the function gets in every attempt of a call. */
-export interface CallOrigin {
+export interface CallInput {
   readonly input: Json;
   readonly values: JsonObject;
   readonly context: JsonObject;
@@ -75,23 +75,23 @@ export interface JournalLimits {
 }
 
 /** An open call. */
-export interface OpenJournal {
+export interface ActiveJournal {
   readonly call_id: string;
-  readonly origin: CallOrigin;
+  readonly origin: CallInput;
   readonly entries: readonly JournalEntry[];
   readonly limits: JournalLimits;
   /** How far the function was with what is stored as shown since the newest entry; null: no further than that. */
-  readonly shown: CallPosition | null;
+  readonly emittedPosition: OutputPosition | null;
   /** What an earlier attempt has shown is stored. */
-  readonly isStored: boolean;
+  readonly isOutputStored: boolean;
   /** The run that shows the call: its id is in every entry. */
   readonly run_id: string;
   /** Events that have come so far, once they are watched. */
-  events(): readonly OutsideEvent[];
+  getEvents(): readonly ExternalEvent[];
   /** Reads the events, and calls `listener` then and when others come. */
   listen(listener: () => void): Promise<void>;
   /** The attempt ends and takes no more events: one that comes from now on wakes the run. */
-  freeze(): void;
+  stopListening(): void;
   /** Adds an entry: it is stored with the next save, after all that the executor has shown. Errors: a limit. */
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry;
   /** Resolves when everything is committed. Rejects when the attempt stops. */
@@ -99,13 +99,13 @@ export interface OpenJournal {
   /** Another process may have the run if this one stood still: rejects then. */
   ensureLease(): Promise<void>;
   /** A new address for the event of a wait. It is committed with the next save. Errors: public_base_url is not set. */
-  address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }>;
+  createEventAddress(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }>;
   /** UUID version 5 of the call and these names. */
-  id(...names: readonly (string | number)[]): Promise<string>;
+  createId(...names: readonly (string | number)[]): Promise<string>;
   /** The call stays open after this run. `due_at`: when the service continues it. */
   pause(due_at: number | null): Promise<void>;
   /** The call stays open as an earlier attempt of the run has left it. */
-  pauseAgain(): Promise<void>;
+  restorePause(): Promise<void>;
   /** The attempt ends, and the run waits. Rejects if too many runs do. */
   suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void>;
 }
@@ -124,6 +124,6 @@ export interface Journal {
    */
   open(
     call: { readonly call_id: string; readonly at?: number } | null,
-    origin: () => CallOrigin,
-  ): Promise<OpenJournal | null>;
+    origin: () => CallInput,
+  ): Promise<ActiveJournal | null>;
 }

@@ -7,7 +7,7 @@ import {
   type Command,
   type InterruptRef,
   type Job,
-  ResumeRefused,
+  ResumeError,
   type RunConfig,
   type Send,
   type StateConfig,
@@ -46,8 +46,8 @@ export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject
     config: request.config as unknown as JsonObject,
     context: request.context,
     stream_mode: [...request.stream_mode],
-    ...(interrupt_before.length > 0 ? { interrupt_before: list(interrupt_before) } : {}),
-    ...(interrupt_after.length > 0 ? { interrupt_after: list(interrupt_after) } : {}),
+    ...(interrupt_before.length > 0 ? { interrupt_before: toStoredNodes(interrupt_before) } : {}),
+    ...(interrupt_after.length > 0 ? { interrupt_after: toStoredNodes(interrupt_after) } : {}),
     ...(from ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
     temporary: stateless,
     subgraphs: request.subgraphs,
@@ -57,12 +57,14 @@ export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject
   };
 }
 
-const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
+const toStoredNodes = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
 /** What `writeKwargs` leaves out. */
-type Default = "input" | "command" | "strict_resume" | "resume_targets" | "interrupt_before" | "interrupt_after";
+type OmittedMember = "input" | "command" | "strict_resume" | "resume_targets" | "interrupt_before" | "interrupt_after";
 
-interface StoredKwargs extends Omit<JobRequest, "from" | "records_all" | Default>, Partial<Pick<JobRequest, Default>> {
+interface StoredKwargs
+  extends Omit<JobRequest, "from" | "records_all" | OmittedMember>,
+    Partial<Pick<JobRequest, OmittedMember>> {
   readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
   readonly all_events?: boolean;
 }
@@ -89,7 +91,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
 }
 
 /** `goto` of a request as a list. */
-export function gotoList(
+export function toGotoList(
   goto: string | Send | readonly (string | Send)[] | null | undefined,
 ): readonly (string | Send)[] {
   if (goto === null || goto === undefined) return [];
@@ -97,54 +99,54 @@ export function gotoList(
 }
 
 /** The stored request without credentials, with the run's metadata in `config`, where graphs read them. */
-export function shownRun(kwargs: JsonObject, metadata: JsonObject): JsonObject {
-  const shown = shownRequest(kwargs);
-  return { ...shown, config: { ...(isObject(shown.config) ? shown.config : {}), metadata } };
+export function redactRunKwargs(kwargs: JsonObject, metadata: JsonObject): JsonObject {
+  const redacted = redactKwargs(kwargs);
+  return { ...redacted, config: { ...(isObject(redacted.config) ? redacted.config : {}), metadata } };
 }
 
 /** The stored request without the credentials in `config` and `context`. The input is not changed. */
-export function shownRequest(kwargs: JsonObject): JsonObject {
-  const entries = Object.entries(kwargs).filter(([name]) => !isSecret(name));
+export function redactKwargs(kwargs: JsonObject): JsonObject {
+  const entries = Object.entries(kwargs).filter(([name]) => !isSecretName(name));
   return Object.fromEntries(
-    entries.map(([name, value]) => [name, name === "config" || name === "context" ? withoutSecrets(value) : value]),
+    entries.map(([name, value]) => [name, name === "config" || name === "context" ? omitSecrets(value) : value]),
   );
 }
 
 /** A copy without members, at any depth, whose names mark API keys, credentials or the authenticated user. */
-export function withoutSecrets<Value extends Json>(value: Value): Value {
-  if (Array.isArray(value)) return value.map(withoutSecrets) as Value;
+export function omitSecrets<Value extends Json>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(omitSecrets) as Value;
   if (!isObject(value)) return value;
-  const kept: [string, Json][] = [];
+  const entries: [string, Json][] = [];
   for (const name of Object.keys(value)) {
-    if (!isSecret(name)) kept.push([name, withoutSecrets(value[name] as Json)]);
+    if (!isSecretName(name)) entries.push([name, omitSecrets(value[name] as Json)]);
   }
-  return Object.fromEntries(kept) as Value;
+  return Object.fromEntries(entries) as Value;
 }
 
 /** What `marksSecret` said of the names of the last runs: most runs have the same. */
-const judged = new Map<string, boolean>();
-const MOST_JUDGED = 1_000;
+const secretNameCache = new Map<string, boolean>();
+const MAX_CACHED_NAMES = 1_000;
 
-function isSecret(name: string): boolean {
-  const known = judged.get(name);
-  if (known !== undefined) return known;
-  const secret = marksSecret(name);
-  if (name.length <= LONGEST_JUDGED) {
-    if (judged.size >= MOST_JUDGED) judged.clear();
-    judged.set(name, secret);
+function isSecretName(name: string): boolean {
+  const cached = secretNameCache.get(name);
+  if (cached !== undefined) return cached;
+  const secret = matchesSecretName(name);
+  if (name.length <= MAX_CACHED_NAME_CHARS) {
+    if (secretNameCache.size >= MAX_CACHED_NAMES) secretNameCache.clear();
+    secretNameCache.set(name, secret);
   }
   return secret;
 }
 
-const LONGEST_JUDGED = 100;
+const MAX_CACHED_NAME_CHARS = 100;
 
 /**
  * Names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
  * `langgraph_auth_user`, and headers with credentials.
  */
-function marksSecret(name: string): boolean {
+function matchesSecretName(name: string): boolean {
   const header = name.toLowerCase();
-  if (header.startsWith("x-") && carriesCredential(header)) return true;
+  if (header.startsWith("x-") && isCredentialHeader(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
   if (/^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain)) return true;
   // An option of runs, and words that only end in "key".
@@ -153,14 +155,14 @@ function marksSecret(name: string): boolean {
 }
 
 /** Whether a header, by its name in lower case, carries a credential. `x-auth-scheme` only names a scheme. */
-export function carriesCredential(header: string): boolean {
+export function isCredentialHeader(header: string): boolean {
   return (
     header !== "x-auth-scheme" && /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header)
   );
 }
 
 /** Members that identify a run or a state, and are not configuration. */
-export const PLACES: ReadonlySet<string> = new Set([
+export const IDENTITY_MEMBERS: ReadonlySet<string> = new Set([
   "checkpoint_id",
   "checkpoint_ns",
   "checkpoint_map",
@@ -171,35 +173,35 @@ export const PLACES: ReadonlySet<string> = new Set([
 ]);
 
 /** The copies of headers in `config.configurable` without credentials, because checkpoints store them. */
-const headersIn = (configurable: JsonObject): JsonObject =>
+const pickSafeHeaders = (configurable: JsonObject): JsonObject =>
   Object.fromEntries(
     Object.entries(configurable).filter(
       ([name, value]) =>
-        typeof value === "string" && (name === "user-agent" || (name.startsWith("x-") && !isSecret(name))),
+        typeof value === "string" && (name === "user-agent" || (name.startsWith("x-") && !isSecretName(name))),
     ),
   );
 
 /** Longer texts are left out of the metadata of checkpoints: each checkpoint would store them. */
-const LONGEST_SCALAR = 1_000;
+const MAX_SCALAR_CHARS = 1_000;
 
 /**
  * What the checkpoints of a run say of it: its metadata, and the scalars in `config.configurable`, as checkpointers of LangGraph do,
  * without credentials.
  */
-export function checkpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
+export function createCheckpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
   const scalars = Object.entries(config.configurable as JsonObject).filter(
     ([name, value]) =>
-      !isSecret(name) &&
+      !isSecretName(name) &&
       !name.startsWith("__") &&
       !name.startsWith("checkpoint_") &&
-      (typeof value === "string" ? value.length <= LONGEST_SCALAR : ["number", "boolean"].includes(typeof value)),
+      (typeof value === "string" ? value.length <= MAX_SCALAR_CHARS : ["number", "boolean"].includes(typeof value)),
   );
   return { ...Object.fromEntries(scalars), ...metadata };
 }
 
 /** Members that the server or LangGraph adds to a configuration. */
-export const isAdded = (name: string): boolean =>
-  PLACES.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
+export const isReservedMember = (name: string): boolean =>
+  IDENTITY_MEMBERS.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
 
 /**
  * Graphs read their configuration in `config.configurable` or in `context`, so each gets the missing members of the other. A member
@@ -209,18 +211,18 @@ export function mergeContext<Both extends Pick<JobRequest, "config" | "context">
   const { config, context } = request;
   return {
     ...request,
-    config: { ...config, configurable: { ...ownMembers(context), ...config.configurable } },
-    context: { ...ownMembers(config.configurable), ...context },
+    config: { ...config, configurable: { ...omitReservedMembers(context), ...config.configurable } },
+    context: { ...omitReservedMembers(config.configurable), ...context },
   };
 }
 
-function ownMembers(members: JsonObject): JsonObject | undefined {
-  const names = Object.keys(members).filter((name) => !isAdded(name));
+function omitReservedMembers(members: JsonObject): JsonObject | undefined {
+  const names = Object.keys(members).filter((name) => !isReservedMember(name));
   return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
 }
 
 /** Adds the user, where graphs and their tools read it. */
-const withUser = (config: RunConfig, user: AuthUser): RunConfig => ({
+const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
     ...config.configurable,
@@ -231,61 +233,63 @@ const withUser = (config: RunConfig, user: AuthUser): RunConfig => ({
 });
 
 /** The configuration and the metadata that the graph gets in this run. `config`: that of its request. */
-export function jobConfig(
+export function createJobConfig(
   run: RunRow,
   config: RunConfig,
 ): { readonly config: RunConfig; readonly metadata: JsonObject } {
   const { run_id, thread_id, assistant_id, graph_id } = run;
   const user = run.auth_user as AuthUser | null;
   return {
-    config: user ? withUser(config, user) : config,
-    metadata: { ...headersIn(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id },
+    config: user ? addUser(config, user) : config,
+    metadata: { ...pickSafeHeaders(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id },
   };
 }
 
 /** The configuration that the graph got in this run. */
-export function ofRun(run: RunRow): StateConfig {
-  const { config: own, context } = mergeContext(readKwargs(run.kwargs));
-  const { config, metadata } = jobConfig(run, own);
+export function createRunStateConfig(run: RunRow): StateConfig {
+  const { config: requestConfig, context } = mergeContext(readKwargs(run.kwargs));
+  const { config, metadata } = createJobConfig(run, requestConfig);
   return { configurable: config.configurable, metadata, context };
 }
 
 /** The assistant's configuration, overridden by the thread's. */
-export function ofAssistant(assistant: AssistantRow | null, kept: JsonObject = {}): StateConfig {
+export function createAssistantStateConfig(assistant: AssistantRow | null, threadConfig: JsonObject = {}): StateConfig {
   const { config = {}, context = {}, metadata = {} } = assistant ?? {};
-  const members = [config["configurable"], kept["configurable"]].filter((one) => one !== undefined && isObject(one));
+  const members = [config["configurable"], threadConfig["configurable"]].filter(
+    (configurable) => configurable !== undefined && isObject(configurable),
+  );
   const ids = assistant ? { assistant_id: assistant.assistant_id, graph_id: assistant.graph_id } : {};
-  const own = { configurable: Object.assign({}, ...members, ids) as JsonObject } satisfies RunConfig;
-  const both = mergeContext({ config: own, context });
-  return { configurable: both.config.configurable, metadata, context: both.context };
+  const mergedConfig = { configurable: Object.assign({}, ...members, ids) as JsonObject } satisfies RunConfig;
+  const merged = mergeContext({ config: mergedConfig, context });
+  return { configurable: merged.config.configurable, metadata, context: merged.context };
 }
 
 /**
  * The configuration of the run that wrote a checkpoint. Without such a run: that of the thread's newest run of this graph, else that
  * of the assistant and the thread. It is read lazily, and once.
  */
-export function stateConfigs(
+export function createStateConfigLookup(
   storage: Storage,
   scope: Scope,
   { thread_id, metadata, config }: Pick<ThreadRow, "thread_id" | "metadata" | "config">,
 ): (graph_id: string, run_id: string | null | undefined) => () => Promise<StateConfig> {
-  const found = new Map<string, Promise<StateConfig>>();
+  const configs = new Map<string, Promise<StateConfig>>();
 
-  async function look(graph_id: string, run_id: string | null): Promise<StateConfig> {
-    const wrote = run_id === null ? null : await storage.getRun(scope, run_id);
-    if (wrote) return ofRun(wrote);
+  async function loadStateConfig(graph_id: string, run_id: string | null): Promise<StateConfig> {
+    const writer = run_id === null ? null : await storage.getRun(scope, run_id);
+    if (writer) return createRunStateConfig(writer);
     const [newest] = await storage.listRuns(scope, thread_id, { limit: 1, offset: 0 });
-    if (newest?.graph_id === graph_id) return ofRun(newest);
+    if (newest?.graph_id === graph_id) return createRunStateConfig(newest);
     const { assistant_id } = metadata;
     const assistant = typeof assistant_id === "string" ? await storage.getAssistant(scope, assistant_id) : null;
-    return ofAssistant(assistant?.graph_id === graph_id ? assistant : null, config);
+    return createAssistantStateConfig(assistant?.graph_id === graph_id ? assistant : null, config);
   }
 
   return (graph_id, run_id) => () => {
     const key = JSON.stringify([graph_id, run_id ?? null]);
-    const known = found.get(key) ?? look(graph_id, run_id ?? null);
-    found.set(key, known);
-    return known;
+    const config = configs.get(key) ?? loadStateConfig(graph_id, run_id ?? null);
+    configs.set(key, config);
+    return config;
   };
 }
 
@@ -293,7 +297,7 @@ export function stateConfigs(
  * The answers by interrupt id; null for a single answer. An object is a map of answers if one of its keys is the id of an open
  * interrupt, or if all of them look like ids. Members with other keys are ignored.
  */
-export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject | null {
+export function toResumeMap(resume: Json, open: ReadonlySet<string>): JsonObject | null {
   if (!isObject(resume)) return null;
   const names = Object.keys(resume);
   const isMap = names.some((name) => open.has(name)) || (names.length > 0 && names.every(isInterruptId));
@@ -304,12 +308,13 @@ export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject
  * Answers as the AG-UI bridge of LangGraph sends several of them: `{"__agui_resume_map__": {<interrupt id>: {status, payload}}}`. The
  * map of answers for it, and any other value as it is. A cancelled interrupt gets what the bridge sends for a single one.
  */
-export function withoutBridge(resume: Json): Json {
-  const { __agui_resume_map__: sent = null, ...rest } = isObject(resume) ? resume : {};
-  const ids = isObject(sent) ? Object.keys(sent) : [];
-  if (!isObject(sent) || Object.keys(rest).length > 0 || ids.length === 0 || !ids.every(isInterruptId)) return resume;
+export function unwrapAguiResume(resume: Json): Json {
+  const { __agui_resume_map__: resumeMap = null, ...otherMembers } = isObject(resume) ? resume : {};
+  const ids = isObject(resumeMap) ? Object.keys(resumeMap) : [];
+  if (!isObject(resumeMap) || Object.keys(otherMembers).length > 0 || ids.length === 0 || !ids.every(isInterruptId))
+    return resume;
   return Object.fromEntries(
-    Object.entries(sent).map(([interrupt_id, answer]): [string, Json] => {
+    Object.entries(resumeMap).map(([interrupt_id, answer]): [string, Json] => {
       const { status, payload = null } = isObject(answer) ? answer : {};
       return [interrupt_id, status === "cancelled" ? { __agui_cancelled__: true, interrupt_id } : payload];
     }),
@@ -317,51 +322,51 @@ export function withoutBridge(resume: Json): Json {
 }
 
 /** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
-class UnknownInterruptError extends ResumeRefused {
+class UnknownInterruptError extends ResumeError {
   // The name that clients of the API know.
   override readonly name = "UnknownInterruptError";
 
   constructor(
-    reason: ResumeRefused["reason"],
+    reason: ResumeError["reason"],
     interrupt_ids: readonly string[],
     pending_ids: readonly string[],
     code?: "interrupt_gone",
   ) {
-    const gone = interrupt_ids.length > 0 ? `the interrupt ${interrupt_ids.join(", ")} is` : "the breakpoint is";
-    const said = {
-      not_pending: code ? `${gone} not open any more` : `there is no open interrupt ${interrupt_ids.join(", ")}`,
+    const missing = interrupt_ids.length > 0 ? `the interrupt ${interrupt_ids.join(", ")} is` : "the breakpoint is";
+    const problem = {
+      not_pending: code ? `${missing} not open any more` : `there is no open interrupt ${interrupt_ids.join(", ")}`,
       empty_map: "the map names no interrupt",
       ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
     }[reason];
     const open = pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open";
-    super(`command.resume: ${said}; ${open}`, { reason, interrupt_ids, pending_ids, ...(code ? { code } : {}) });
+    super(`command.resume: ${problem}; ${open}`, { reason, interrupt_ids, pending_ids, ...(code ? { code } : {}) });
   }
 }
 
 /** The error of a run whose interrupts were answered or dropped before it started. */
-export const interruptGone = (gone: readonly InterruptRef[], pending: readonly string[]): ResumeRefused =>
+export const createInterruptGoneError = (missing: readonly InterruptRef[], pending: readonly string[]): ResumeError =>
   new UnknownInterruptError(
     "not_pending",
-    gone.flatMap(({ interrupt_id }) => interrupt_id ?? []),
+    missing.flatMap(({ interrupt_id }) => interrupt_id ?? []),
     [...new Set(pending)].sort(),
     "interrupt_gone",
   );
 
 /** The error of an answer with `strict_resume`; null if it matches these open interrupts. */
-export function mismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
+export function findResumeMismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
-  const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : answersById(resume, new Set(open));
-  if (!answers) return ambiguous(pending);
-  const strangers = Object.keys(answers).filter((id) => !pending.includes(id));
-  if (strangers.length > 0) return new UnknownInterruptError("not_pending", strangers.sort(), pending);
+  const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : toResumeMap(resume, new Set(open));
+  if (!answers) return findAmbiguousResume(pending);
+  const unknownIds = Object.keys(answers).filter((id) => !pending.includes(id));
+  if (unknownIds.length > 0) return new UnknownInterruptError("not_pending", unknownIds.sort(), pending);
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
 }
 
 /** How many answers the task of an interrupt had consumed when it raised it. */
-export const answeredBefore = ({ answered }: JsonObject): number => (typeof answered === "number" ? answered : 0);
+export const getAnswerCount = ({ answered }: JsonObject): number => (typeof answered === "number" ? answered : 0);
 
 /** A single answer cannot be assigned if several interrupts are open. */
-export const ambiguous = (pending: readonly string[]): UnknownInterruptError | null =>
+export const findAmbiguousResume = (pending: readonly string[]): UnknownInterruptError | null =>
   pending.length > 1 ? new UnknownInterruptError("ambiguous", [], pending) : null;
 
 const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);

@@ -1,7 +1,7 @@
 /** The events of stream mode `messages`, with messages that are assembled from their chunks. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { addNumbers, mergePart } from "./message-merge.ts";
-import { parseArguments, plainType } from "./messages.ts";
+import { parseArguments, toMessageType } from "./messages.ts";
 
 /** One event of stream mode `messages`. */
 export interface MessageFrame {
@@ -19,19 +19,19 @@ export class MessageFrames {
    * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
    * is complete. Messages without an id are ignored.
    */
-  chunk(message: JsonObject, metadata: JsonObject, at: readonly string[] = []): MessageFrame[] {
+  addMessage(message: JsonObject, metadata: JsonObject, eventNamespace: readonly string[] = []): MessageFrame[] {
     const { id, type } = message;
     if (typeof id !== "string" || typeof type !== "string") return [];
-    const known = this.#incomplete.get(id);
-    const namespace = known?.namespace ?? at;
+    const started = this.#incomplete.get(id);
+    const namespace = started?.namespace ?? eventNamespace;
     if (!type.endsWith("MessageChunk")) {
       this.#incomplete.delete(id);
       return [{ event: "messages/complete", namespace, data: [message] }];
     }
-    const merged = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
+    const merged = started ? mergeChunk(started.message, message) : { ...message, type: toMessageType(type) };
     this.#incomplete.set(id, { namespace, message: merged });
     const partial: MessageFrame = { event: "messages/partial", namespace, data: [toWireMessage(merged)] };
-    return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
+    return started ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
   }
 
   /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
@@ -40,12 +40,12 @@ export class MessageFrames {
     if (incomplete.size === 0 || !Array.isArray(messages)) return [];
     const final: MessageFrame[] = [];
     // From the end, because streamed messages are among the newest.
-    for (let at = messages.length - 1; at >= 0 && incomplete.size > 0; at--) {
-      const message = messages[at] as Json;
-      const known = isObject(message) ? incomplete.get(message.id as string) : undefined;
-      if (!known) continue;
+    for (let index = messages.length - 1; index >= 0 && incomplete.size > 0; index--) {
+      const message = messages[index] as Json;
+      const started = isObject(message) ? incomplete.get(message.id as string) : undefined;
+      if (!started) continue;
       incomplete.delete((message as JsonObject).id as string);
-      final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
+      final.unshift({ event: "messages/complete", namespace: started.namespace, data: [message] });
     }
     return final;
   }
@@ -53,18 +53,18 @@ export class MessageFrames {
 
 /** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
 function toWireMessage(message: JsonObject): JsonObject {
-  const { tool_call_chunks: chunks, ...rest } = message;
-  if (!Array.isArray(chunks) || chunks.length === 0) return rest;
+  const { tool_call_chunks: chunks, ...members } = message;
+  if (!Array.isArray(chunks) || chunks.length === 0) return members;
   const calls = chunks.filter(isObject).map((call) => ({
     name: call.name ?? "",
     args: parseArguments(call.args ?? "") ?? {},
     id: call.id ?? null,
     type: "tool_call",
   }));
-  return { ...rest, tool_calls: calls };
+  return { ...members, tool_calls: calls };
 }
 
-function mergeChunk(known: JsonObject, delta: JsonObject): JsonObject {
+function mergeChunk(message: JsonObject, delta: JsonObject): JsonObject {
   const {
     type: _type,
     content = "",
@@ -72,25 +72,25 @@ function mergeChunk(known: JsonObject, delta: JsonObject): JsonObject {
     response_metadata,
     usage_metadata,
     tool_call_chunks,
-    ...rest
+    ...members
   } = delta;
   return {
-    ...known,
-    ...rest,
-    content: mergeContent(known.content ?? "", content),
-    additional_kwargs: mergePart(known.additional_kwargs ?? {}, additional_kwargs ?? {}),
-    response_metadata: { ...(known.response_metadata as JsonObject), ...(response_metadata as JsonObject) },
-    ...(usage_metadata ? { usage_metadata: addNumbers(known.usage_metadata ?? null, usage_metadata) } : {}),
-    ...(tool_call_chunks ? { tool_call_chunks: mergePart(known.tool_call_chunks ?? [], tool_call_chunks) } : {}),
+    ...message,
+    ...members,
+    content: mergeContent(message.content ?? "", content),
+    additional_kwargs: mergePart(message.additional_kwargs ?? {}, additional_kwargs ?? {}),
+    response_metadata: { ...(message.response_metadata as JsonObject), ...(response_metadata as JsonObject) },
+    ...(usage_metadata ? { usage_metadata: addNumbers(message.usage_metadata ?? null, usage_metadata) } : {}),
+    ...(tool_call_chunks ? { tool_call_chunks: mergePart(message.tool_call_chunks ?? [], tool_call_chunks) } : {}),
   };
 }
 
-function mergeContent(known: Json, delta: Json): Json {
-  if (typeof known === "string" && typeof delta === "string") return known + delta;
-  return mergePart(blocks(known), blocks(delta));
+function mergeContent(content: Json, delta: Json): Json {
+  if (typeof content === "string" && typeof delta === "string") return content + delta;
+  return mergePart(toBlocks(content), toBlocks(delta));
 }
 
-function blocks(content: Json): Json {
+function toBlocks(content: Json): Json {
   if (typeof content !== "string") return content;
   return content === "" ? [] : [{ type: "text", text: content }];
 }

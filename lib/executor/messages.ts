@@ -37,11 +37,11 @@ export function coerceMessage(value: Json, uuid: () => string, fallback: "human"
   if (value.lc === 1 && value.type === "constructor" && Array.isArray(value.id) && isObject(value.kwargs)) {
     return coerceMessage({ ...value.kwargs, type: value.id.at(-1) ?? null }, uuid, fallback);
   }
-  const { role, type: given, content: body, id, ...rest } = value;
-  const named = role ?? given;
-  if (typeof named !== "string") throw new Error("A message needs a role or a type");
-  const type = TYPES.get(plainType(named));
-  if (type === undefined) throw new Error(`Unknown message role or type ${JSON.stringify(named)}`);
+  const { role, type: messageType, content: body, id, ...members } = value;
+  const roleOrType = role ?? messageType;
+  if (typeof roleOrType !== "string") throw new Error("A message needs a role or a type");
+  const type = TYPES.get(toMessageType(roleOrType));
+  if (type === undefined) throw new Error(`Unknown message role or type ${JSON.stringify(roleOrType)}`);
   // Assistants that only call tools send no content, and a removal has none.
   const content = body ?? (type === "ai" || type === "remove" ? "" : undefined);
   if (typeof content !== "string" && !Array.isArray(content)) {
@@ -53,10 +53,10 @@ export function coerceMessage(value: Json, uuid: () => string, fallback: "human"
     type,
     content,
     id: id || uuid(),
-    ...rest,
-    additional_kwargs: rest.additional_kwargs ?? {},
-    response_metadata: rest.response_metadata ?? {},
-    ...(Array.isArray(rest.tool_calls) ? toolCalls(rest.tool_calls) : {}),
+    ...members,
+    additional_kwargs: members.additional_kwargs ?? {},
+    response_metadata: members.response_metadata ?? {},
+    ...(Array.isArray(members.tool_calls) ? toWireToolCalls(members.tool_calls) : {}),
   };
 }
 
@@ -76,37 +76,37 @@ export function coerceMessages(value: Json, uuid: () => string, fallback: "human
  * unknown id), `remove` of `__remove_all__` clears everything before it, others are appended. The messages are shared, not copied.
  */
 export function reduceMessages(left: readonly Json[], right: readonly JsonObject[]): Json[] {
-  const cut = right.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
-  const merged: (Json | undefined)[] = cut < 0 ? [...left] : [];
-  const changes = right.slice(cut + 1);
+  const clearIndex = right.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
+  const merged: (Json | undefined)[] = clearIndex < 0 ? [...left] : [];
+  const changes = right.slice(clearIndex + 1);
   // Only these ids are indexed: an index of the whole conversation would cost more than the run.
-  const named = new Set(changes.map((message) => message.id));
-  const places = new Map<Json | undefined, number>();
-  merged.forEach((message, place) => {
-    if (isObject(message) && named.has(message.id)) places.set(message.id, place);
+  const changedIds = new Set(changes.map((message) => message.id));
+  const indexes = new Map<Json | undefined, number>();
+  merged.forEach((message, index) => {
+    if (isObject(message) && changedIds.has(message.id)) indexes.set(message.id, index);
   });
   for (const message of changes) {
-    const place = places.get(message.id);
+    const index = indexes.get(message.id);
     if (message.type === "remove") {
-      if (place === undefined) throw new Error(`There is no message ${JSON.stringify(message.id)} to remove`);
-      merged[place] = undefined;
-      places.delete(message.id);
-    } else if (place === undefined) {
-      places.set(message.id, merged.push(message) - 1);
+      if (index === undefined) throw new Error(`There is no message ${JSON.stringify(message.id)} to remove`);
+      merged[index] = undefined;
+      indexes.delete(message.id);
+    } else if (index === undefined) {
+      indexes.set(message.id, merged.push(message) - 1);
     } else {
-      merged[place] = message;
+      merged[index] = message;
     }
   }
   return merged.filter((message) => message !== undefined);
 }
 
 /** `AIMessageChunk` → `ai`. */
-export function plainType(type: string): string {
+export function toMessageType(type: string): string {
   return type.replace(/Message(Chunk)?$/, "").toLowerCase();
 }
 
 /** OpenAI's `{id, function: {name, arguments}}` in wire form. Invalid arguments go to `invalid_tool_calls`. */
-function toolCalls(calls: readonly Json[]): JsonObject {
+function toWireToolCalls(calls: readonly Json[]): JsonObject {
   const valid: Json[] = [];
   const invalid: Json[] = [];
   for (const call of calls) {
@@ -146,7 +146,7 @@ export function applyUpdate(
   if (!Object.hasOwn(change, "messages")) return { values: { ...state, ...change }, update: change };
   const messages = coerceMessages(change.messages as Json, uuid, fallback);
   const update = { ...change, messages };
-  return { values: { ...state, ...update, messages: reduceMessages(messagesOf(state), messages) }, update };
+  return { values: { ...state, ...update, messages: reduceMessages(getMessages(state), messages) }, update };
 }
 
 /** Many changes at the cost of one: the state is copied once, and its messages are merged once. */
@@ -155,9 +155,9 @@ export function applyUpdates(
   changes: readonly (readonly [change: JsonObject, fallback: "human" | "ai"])[],
   uuid: () => string,
 ): JsonObject {
-  const [only] = changes;
-  if (!only) return state;
-  if (changes.length === 1) return applyUpdate(state, only[0], uuid, only[1]).values;
+  const [single] = changes;
+  if (!single) return state;
+  if (changes.length === 1) return applyUpdate(state, single[0], uuid, single[1]).values;
   const values = new Map(Object.entries(state));
   const messages: JsonObject[] = [];
   for (const [change, fallback] of changes) {
@@ -168,11 +168,11 @@ export function applyUpdates(
   }
   // A state without messages gets no empty list.
   if (changes.some(([change]) => Object.hasOwn(change, "messages"))) {
-    values.set("messages", reduceMessages(messagesOf(state), messages));
+    values.set("messages", reduceMessages(getMessages(state), messages));
   }
   return Object.fromEntries(values);
 }
 
-export function messagesOf(state: JsonObject): Json[] {
+export function getMessages(state: JsonObject): Json[] {
   return Array.isArray(state.messages) ? state.messages : [];
 }

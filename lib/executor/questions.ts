@@ -18,7 +18,7 @@ export interface Action {
 export interface Approval {
   readonly actions: readonly Action[];
   /** The member of an `edit` that has the changed action. */
-  readonly edited: "editedAction" | "edited_action";
+  readonly editMember: "editedAction" | "edited_action";
 }
 
 /** What a person decides on one action. `args` of `edit`: the changed arguments. */
@@ -35,30 +35,36 @@ const SPELLINGS = [
 ] as const;
 
 /** The approval that the value of an interrupt asks for; null for any other value. */
-export function approvalOf(value: Json): Approval | null {
+export function parseApproval(value: Json): Approval | null {
   if (!isObject(value)) return null;
   const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));
   if (!names) return null;
-  const [requests, configsName, actionName, allowedName, edited] = names;
-  const listed = value[configsName];
-  const configs = (Array.isArray(listed) ? listed : []).map((one) => (isObject(one) ? one : null));
+  const [requests, configsName, actionName, allowedName, editMember] = names;
+  const reviewConfigs = value[configsName];
+  const configs = (Array.isArray(reviewConfigs) ? reviewConfigs : []).map((config) =>
+    isObject(config) ? config : null,
+  );
   const actions = (value[requests] as readonly Json[]).map((request, index): Action | null => {
     if (!isObject(request) || typeof request.name !== "string") return null;
     const { name, args = {}, description } = request;
-    const config = configs.find((one) => one?.[actionName] === name) ?? configs[index] ?? null;
+    const config = configs.find((candidate) => candidate?.[actionName] === name) ?? configs[index] ?? null;
     const allowed = config?.[allowedName];
     return {
       ...{ name, args, config },
       description: typeof description === "string" ? description : null,
-      allowed: DECISIONS.filter((one) => (Array.isArray(allowed) ? allowed.includes(one) : one !== "respond")),
+      allowed: DECISIONS.filter((decision) =>
+        Array.isArray(allowed) ? allowed.includes(decision) : decision !== "respond",
+      ),
     };
   });
-  const known = actions.filter((action) => action !== null);
-  return known.length > 0 && known.length === actions.length ? { actions: known, edited } : null;
+  const parsedActions = actions.filter((action) => action !== null);
+  return parsedActions.length > 0 && parsedActions.length === actions.length
+    ? { actions: parsedActions, editMember }
+    : null;
 }
 
 /** True for the members by which Agent Inbox and LangChain ask for decisions on actions, however those are spelled inside. */
-const asksForDecision = (value: Json): boolean =>
+const hasActionRequest = (value: Json): boolean =>
   isObject(value) &&
   ["action_request", ...SPELLINGS.map(([requests]) => requests)].some((name) => Object.hasOwn(value, name));
 
@@ -68,28 +74,28 @@ const asksForDecision = (value: Json): boolean =>
  */
 export const isApproval = (value: Json): boolean =>
   (Array.isArray(value) ? value : [value]).some(
-    (item: Json) => asksForDecision(item) || (isObject(item) && item.approval === true),
+    (item: Json) => hasActionRequest(item) || (isObject(item) && item.approval === true),
   );
 
 /** The answer to an approval: one decision for each of its actions, in their order. */
-export function decisionsAnswer({ actions, edited }: Approval, decisions: readonly Decision[]): Json {
+export function toApprovalResumeValue({ actions, editMember }: Approval, decisions: readonly Decision[]): Json {
   return {
     decisions: decisions.map((decision, index) => {
       if (decision.type !== "edit") return { ...decision };
-      return { type: "edit", [edited]: { name: actions[index]?.name ?? "", args: decision.args } };
+      return { type: "edit", [editMember]: { name: actions[index]?.name ?? "", args: decision.args } };
     }),
   };
 }
 
-const SAYING = ["message", "question", "prompt"];
+const TEXT_MEMBERS = ["message", "question", "prompt"];
 
 /** What a question says: a text, or `message`, `question`, `prompt` or the descriptions of an approval; else its JSON. */
-export function questionText(value: Json): string {
+export function describeInterrupt(value: Json): string {
   if (typeof value === "string") return value;
   if (!isObject(value)) return JSON.stringify(value);
-  const said = SAYING.map((name) => value[name]).find((one) => typeof one === "string" && one !== "");
-  if (typeof said === "string") return said;
-  const actions = approvalOf(value)?.actions ?? [];
+  const message = TEXT_MEMBERS.map((name) => value[name]).find((text) => typeof text === "string" && text !== "");
+  if (typeof message === "string") return message;
+  const actions = parseApproval(value)?.actions ?? [];
   if (actions.length === 0) return JSON.stringify(value);
   return actions.map(({ name, args, description }) => description ?? `${name}(${JSON.stringify(args)})`).join("\n");
 }

@@ -20,14 +20,15 @@ const MAX_DEPTH = 32;
 const MAX_COMPARISONS = 200_000;
 
 /** The findings about a value, each with its path. `label` names the value. At most `limit` of them. */
-export function findMisfits(schema: Json, value: Json, label: string, limit: number): readonly string[] {
+export function findSchemaMismatches(schema: Json, value: Json, label: string, limit: number): readonly string[] {
   const check = new SchemaCheck(schema, limit);
   check.visit(schema, value, label, 0);
   return check.findings;
 }
 
 /** The first finding about a value; null if it fits. */
-export const misfit = (schema: Json, value: Json): string | null => findMisfits(schema, value, "value", 1)[0] ?? null;
+export const findSchemaMismatch = (schema: Json, value: Json): string | null =>
+  findSchemaMismatches(schema, value, "value", 1)[0] ?? null;
 
 class SchemaCheck {
   readonly #root: Json;
@@ -52,12 +53,16 @@ class SchemaCheck {
       this.#add(`${at} must be of type ${types.join(" or ")}`);
       return;
     }
-    this.#add(...wrongChoice(schema, value, at), ...wrongSize(schema, value, at), ...missingMembers(schema, value, at));
-    for (const [part, member, path] of parts(schema, value, at)) {
+    this.#add(
+      ...findChoiceMismatch(schema, value, at),
+      ...findSizeMismatches(schema, value, at),
+      ...findMissingMembers(schema, value, at),
+    );
+    for (const [part, member, path] of listInnerSchemas(schema, value, at)) {
       if (this.findings.length >= this.#limit) return;
       this.visit(part, member, path, depth + 1);
     }
-    for (const part of this.#composed(schema, value, depth)) this.visit(part, value, at, depth + 1);
+    for (const part of this.#listAppliedSchemas(schema, value, depth)) this.visit(part, value, at, depth + 1);
     // A value that fits several forms of `oneOf` passes: keywords that are ignored may tell them apart.
     for (const forms of [schema.anyOf, schema.oneOf]) {
       if (!Array.isArray(forms) || forms.some((form) => this.#fits(form, value, depth))) continue;
@@ -75,7 +80,7 @@ class SchemaCheck {
   }
 
   /** Further schemas that apply to the same value. */
-  *#composed({ $ref, allOf, if: test, ...schema }: JsonObject, value: Json, depth: number): Generator<Json> {
+  *#listAppliedSchemas({ $ref, allOf, if: test, ...schema }: JsonObject, value: Json, depth: number): Generator<Json> {
     if (typeof $ref === "string") yield this.#resolve($ref);
     if (Array.isArray(allOf)) yield* allOf;
     if (test !== undefined) yield (this.#fits(test, value, depth) ? schema.then : schema.else) ?? true;
@@ -93,18 +98,18 @@ class SchemaCheck {
   }
 }
 
-function wrongChoice(schema: JsonObject, value: Json, at: string): string[] {
+function findChoiceMismatch(schema: JsonObject, value: Json, path: string): string[] {
   if ("const" in schema && !sameJson(schema.const as Json, value)) {
-    return [`${at} must be ${JSON.stringify(schema.const)}`];
+    return [`${path} must be ${JSON.stringify(schema.const)}`];
   }
   if (!Array.isArray(schema.enum) || schema.enum.some((choice) => sameJson(choice, value))) return [];
-  return [`${at} must be one of ${schema.enum.map((choice) => JSON.stringify(choice)).join(", ")}`];
+  return [`${path} must be one of ${schema.enum.map((choice) => JSON.stringify(choice)).join(", ")}`];
 }
 
-function wrongSize(schema: JsonObject, value: Json, at: string): string[] {
+function findSizeMismatches(schema: JsonObject, value: Json, path: string): string[] {
   const limit = (name: string): number | null => (typeof schema[name] === "number" ? schema[name] : null);
   const check = (bound: number | null, isWrong: (bound: number) => boolean, text: string): string[] =>
-    bound !== null && isWrong(bound) ? [`${at} ${text.replace("#", String(bound))}`] : [];
+    bound !== null && isWrong(bound) ? [`${path} ${text.replace("#", String(bound))}`] : [];
   if (typeof value === "number") {
     return [
       ...check(limit("minimum"), (least) => value < least, "must be at least #"),
@@ -119,7 +124,7 @@ function wrongSize(schema: JsonObject, value: Json, at: string): string[] {
     return [
       ...check(least, (bound) => length < bound, "must be at least # characters long"),
       ...check(most, (bound) => length > bound, "must be at most # characters long"),
-      ...wrongPattern(schema.pattern, value, at),
+      ...findPatternMismatch(schema.pattern, value, path),
     ];
   }
   if (!Array.isArray(value)) return [];
@@ -129,37 +134,37 @@ function wrongSize(schema: JsonObject, value: Json, at: string): string[] {
   ];
 }
 
-function wrongPattern(pattern: Json | undefined, value: string, at: string): string[] {
+function findPatternMismatch(pattern: Json | undefined, value: string, path: string): string[] {
   if (typeof pattern !== "string") return [];
   try {
-    return new RegExp(pattern, "u").test(value) ? [] : [`${at} must match the pattern ${JSON.stringify(pattern)}`];
+    return new RegExp(pattern, "u").test(value) ? [] : [`${path} must match the pattern ${JSON.stringify(pattern)}`];
   } catch {
     // Other languages have patterns that JavaScript does not know.
     return [];
   }
 }
 
-function missingMembers({ required }: JsonObject, value: Json, at: string): string[] {
+function findMissingMembers({ required }: JsonObject, value: Json, path: string): string[] {
   if (!isObject(value) || !Array.isArray(required)) return [];
-  return required.filter((name) => !Object.hasOwn(value, String(name))).map((name) => `${at}.${name} is missing`);
+  return required.filter((name) => !Object.hasOwn(value, String(name))).map((name) => `${path}.${name} is missing`);
 }
 
 type Part = readonly [schema: Json, value: Json, at: string];
 
 /** The members or items of a value that have a schema. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each keyword of JSON Schema
-function* parts(schema: JsonObject, value: Json, at: string): Generator<Part> {
+function* listInnerSchemas(schema: JsonObject, value: Json, path: string): Generator<Part> {
   if (Array.isArray(value)) {
     const { items, prefixItems } = schema;
-    const first = Array.isArray(prefixItems) ? prefixItems : [];
-    for (const [i, item] of value.entries()) yield [first[i] ?? items ?? true, item, `${at}[${i}]`];
+    const prefixSchemas = Array.isArray(prefixItems) ? prefixItems : [];
+    for (const [i, item] of value.entries()) yield [prefixSchemas[i] ?? items ?? true, item, `${path}[${i}]`];
   } else if (isObject(value)) {
     const { properties, patternProperties, additionalProperties, propertyNames } = schema;
-    const known = isObject(properties) ? properties : {};
-    const others = patternProperties === undefined ? additionalProperties : true;
+    const namedSchemas = isObject(properties) ? properties : {};
+    const otherSchema = patternProperties === undefined ? additionalProperties : true;
     for (const [name, member] of Object.entries(value)) {
-      yield [propertyNames ?? true, name, `the name ${at}.${name}`];
-      yield [(Object.hasOwn(known, name) ? known[name] : others) ?? true, member, `${at}.${name}`];
+      yield [propertyNames ?? true, name, `the name ${path}.${name}`];
+      yield [(Object.hasOwn(namedSchemas, name) ? namedSchemas[name] : otherSchema) ?? true, member, `${path}.${name}`];
     }
   }
 }

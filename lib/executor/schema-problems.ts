@@ -6,24 +6,24 @@ const TYPES = ["null", "boolean", "string", "number", "integer", "array", "objec
 
 const isSchema = (value: Json): boolean => typeof value === "boolean" || isObject(value);
 const isNumber = (value: Json): boolean => typeof value === "number";
-const isListOf =
-  (isItem: (item: Json) => boolean) =>
+const createListCheck =
+  (isElement: (element: Json) => boolean) =>
   (value: Json): boolean =>
-    Array.isArray(value) && value.length > 0 && value.every(isItem);
+    Array.isArray(value) && value.length > 0 && value.every(isElement);
 const isType = (value: Json): boolean => TYPES.includes(value as string);
 const areSchemas = (value: Json): boolean => isObject(value) && Object.values(value).every(isSchema);
 const anyValue = (): boolean => true;
 
 const schema = [isSchema, "must be a schema"] as const;
-const schemas = [isListOf(isSchema), "must be a list of schemas"] as const;
+const schemas = [createListCheck(isSchema), "must be a list of schemas"] as const;
 const members = [areSchemas, "must be an object of schemas"] as const;
 const number = [isNumber, "must be a number"] as const;
 
 /** The keywords that restrict values, and what each must be. */
 const KEYWORDS: Readonly<Record<string, readonly [isValid: (value: Json) => boolean, text: string]>> = {
-  type: [(value) => isType(value) || isListOf(isType)(value), ""],
+  type: [(value) => isType(value) || createListCheck(isType)(value), ""],
   const: [anyValue, ""],
-  enum: [isListOf(anyValue), "must be a list with at least one value"],
+  enum: [createListCheck(anyValue), "must be a list with at least one value"],
   properties: members,
   patternProperties: members,
   additionalProperties: schema,
@@ -74,8 +74,8 @@ function findSchemaProblem(value: unknown, path = "schema", depth = 0): string |
   if (keys.length > 0 && !keys.some((key) => Object.hasOwn(KEYWORDS, key) || OTHER_KEYWORDS.has(key))) {
     return `${path}: has no keyword of JSON Schema, so every value would fit. Give a type, such as { type: "boolean" }`;
   }
-  for (const [part, place] of innerSchemas(value, path)) {
-    const problem = findSchemaProblem(part, place, depth + 1);
+  for (const [part, partPath] of listInnerSchemas(value, path)) {
+    const problem = findSchemaProblem(part, partPath, depth + 1);
     if (problem !== undefined) return problem;
   }
   return undefined;
@@ -97,7 +97,7 @@ function findKeywordProblem(key: string, value: Json, path: string): string | un
   return `${path}: ${JSON.stringify(wrong ?? [])} is not a type${hint || `; types: ${TYPES.join(", ")}`}`;
 }
 
-function* innerSchemas(value: JsonObject, path: string): Generator<readonly [Json, string]> {
+function* listInnerSchemas(value: JsonObject, path: string): Generator<readonly [Json, string]> {
   for (const key of ["items", "additionalProperties", "propertyNames"]) {
     if (value[key] !== undefined) yield [value[key], `${path}.${key}`];
   }

@@ -1,6 +1,6 @@
 /** How a client's updates change the state of a graph of one node: its values, its tasks and whether the node is next. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { StateRefused, type StateUpdate, type ThreadState } from "./contract.ts";
+import { type StateUpdate, StateUpdateError, type ThreadState } from "./contract.ts";
 import { applyUpdates } from "./messages.ts";
 
 /** The names that graphs reserve for their entry and their exit. */
@@ -26,72 +26,73 @@ export function changeState(
   updates: readonly StateUpdate[],
   uuid: () => string,
 ): ChangedState {
-  if (updates.some(({ as_node }) => as_node === COPY)) return copied(before, updates);
+  if (updates.some(({ as_node }) => as_node === COPY)) return copyState(before, updates);
   const state = before?.values ?? {};
-  if (!isObject(state)) throw new StateRefused("values: this graph's state is not an object and cannot be changed");
+  if (!isObject(state)) throw new StateUpdateError("values: this graph's state is not an object and cannot be changed");
   const changes: (readonly [JsonObject, "human" | "ai"])[] = [];
-  let place: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
+  let position: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
   let source: ChangedState["source"] = "update";
   for (const update of updates) {
     const { as_node } = update;
     if (as_node !== undefined && ![name, START, INPUT, END].includes(as_node)) {
-      throw new StateRefused(
+      throw new StateUpdateError(
         `as_node: the graph has no node ${JSON.stringify(as_node)}; its only node is ${JSON.stringify(name)}`,
       );
     }
-    const ahead = as_node === START || as_node === INPUT || (as_node === undefined && place.next.includes(name));
-    for (const change of changesOf(update, name)) changes.push([change, ahead ? "human" : "ai"]);
-    const next = nextOf(update, name);
-    if (next) place = { next, tasks: [] };
+    const isNodeNext =
+      as_node === START || as_node === INPUT || (as_node === undefined && position.next.includes(name));
+    for (const change of toChanges(update, name)) changes.push([change, isNodeNext ? "human" : "ai"]);
+    const next = findNextNodes(update, name);
+    if (next) position = { next, tasks: [] };
     if (as_node === INPUT) source = "input";
   }
-  return { ...place, values: applied(state, changes, uuid), source };
+  return { ...position, values: applyChanges(state, changes, uuid), source };
 }
 
-function copied(
+function copyState(
   before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
   updates: readonly StateUpdate[],
 ): ChangedState {
-  if (updates.length > 1) throw new StateRefused(`as_node: ${COPY} must be the only update of its step`);
-  if (updates[0]?.values) throw new StateRefused(`values: must be absent with ${COPY}`);
+  if (updates.length > 1) throw new StateUpdateError(`as_node: ${COPY} must be the only update of its step`);
+  if (updates[0]?.values) throw new StateUpdateError(`values: must be absent with ${COPY}`);
   if (!before || !isObject(before.values))
-    throw new StateRefused(`as_node: ${COPY} needs a state to copy, and the thread has none`);
+    throw new StateUpdateError(`as_node: ${COPY} needs a state to copy, and the thread has none`);
   const { next, tasks, values } = before;
   return { next, tasks, values, source: "fork" };
 }
 
 /** Null: `next` does not change. */
-function nextOf({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
+function findNextNodes({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
   const targets = (command?.goto ?? []).map((target) => (typeof target === "string" ? target : target.node));
-  const stranger = targets.find((target) => target !== name && target !== END);
-  if (stranger !== undefined) {
-    throw new StateRefused(`command.goto: the graph has no node ${JSON.stringify(stranger)}`);
+  const unknownNode = targets.find((target) => target !== name && target !== END);
+  if (unknownNode !== undefined) {
+    throw new StateUpdateError(`command.goto: the graph has no node ${JSON.stringify(unknownNode)}`);
   }
   if (targets.length > 0) return targets.includes(name) ? [name] : [];
   if (as_node === undefined) return null;
   return as_node === START || as_node === INPUT ? [name] : [];
 }
 
-function changesOf({ values, command }: StateUpdate, name: string): JsonObject[] {
-  if (command?.resume !== undefined) throw new StateRefused("command.resume: only a run can answer an interrupt");
-  const sent = (command?.goto ?? []).flatMap((target) =>
+function toChanges({ values, command }: StateUpdate, name: string): JsonObject[] {
+  if (command?.resume !== undefined) throw new StateUpdateError("command.resume: only a run can answer an interrupt");
+  const gotoInputs = (command?.goto ?? []).flatMap((target) =>
     typeof target === "string" || target.node !== name ? [] : [target.input],
   );
   const update = command?.update ?? null;
   const pairs = Array.isArray(update)
     ? (update as [string, Json][]).map((pair) => Object.fromEntries([pair]))
     : [update];
-  const changes = [...(Array.isArray(values) ? values : [values]), ...pairs, ...sent].filter(
+  const changes = [...(Array.isArray(values) ? values : [values]), ...pairs, ...gotoInputs].filter(
     (change) => change !== null,
   );
   if (changes.every(isObject)) return changes;
-  throw new StateRefused("values: must be an object, a list of objects or null");
+  throw new StateUpdateError("values: must be an object, a list of objects or null");
 }
 
-function applied(state: JsonObject, changes: Parameters<typeof applyUpdates>[1], uuid: () => string): JsonObject {
+function applyChanges(state: JsonObject, changes: Parameters<typeof applyUpdates>[1], uuid: () => string): JsonObject {
   try {
     return applyUpdates(state, changes, uuid);
   } catch (error) {
-    throw new StateRefused(`values: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new StateUpdateError(`values: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }
 }

@@ -1,7 +1,7 @@
 /** Puts the states that an executor yields as checkpoints, and shows these in the modes `checkpoints` and `debug`. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { checkpointId } from "./checkpoints.ts";
+import { createCheckpointId } from "./checkpoints.ts";
 import type {
   Executor,
   ExecutorEvent,
@@ -11,16 +11,16 @@ import type {
   StoredCheckpoint,
   StreamEvent,
 } from "./contract.ts";
-import { type Coroutine, CoroutineEvents, type EventStage, eventsOf } from "./coroutine.ts";
-import { checkpointMetadata, interruptGone } from "./kwargs.ts";
+import { CoroutineIterator, type EventCoroutine, type EventStage, toCoroutine } from "./coroutine.ts";
+import { createCheckpointMetadata, createInterruptGoneError } from "./kwargs.ts";
 import {
-  ANSWERED,
-  longStrings,
+  ANSWERED_CHANNEL,
+  nextStepNumber,
   type PreviousState,
-  recordedParts,
-  stepAfter,
+  parseRecordedState,
+  pickLongStrings,
   toCheckpoint,
-  wireCheckpoint,
+  toWireCheckpoint,
 } from "./recorded-states.ts";
 
 /**
@@ -41,36 +41,36 @@ import {
  */
 export function recordStates(execute: Executor["execute"]): Executor["execute"] {
   return (job, signal, environment) =>
-    recordedEvents(job, signal, environment, (wanted) => eventsOf(execute(wanted, signal, environment)));
+    recordCoroutine(job, signal, environment, (recordedJob) => toCoroutine(execute(recordedJob, signal, environment)));
 }
 
 /** The same for a coroutine. `start`: with the job as the coroutine gets it. */
-export function recordedEvents(
+export function recordCoroutine(
   job: Job,
   signal: AbortSignal,
   environment: Environment,
-  start: (job: Job) => Coroutine,
-): CoroutineEvents {
-  const debug = job.modes.has("debug");
-  const wanted: Job = debug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
-  const coroutine = job.resume_targets?.length ? afterCheck(wanted, signal, start) : start(wanted);
-  return new CoroutineEvents(coroutine, new StateRecorder(job, signal, environment, debug));
+  start: (job: Job) => EventCoroutine,
+): CoroutineIterator {
+  const isDebug = job.modes.has("debug");
+  const recordedJob: Job = isDebug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
+  const coroutine = job.resume_targets?.length ? startAfterResumeCheck(recordedJob, signal, start) : start(recordedJob);
+  return new CoroutineIterator(coroutine, new StateRecorder(job, signal, environment, isDebug));
 }
 
 /** Starts the coroutine if the interrupts that the run answers are pending. Errors: ResumeRefused. */
-function* afterCheck(job: Job, signal: AbortSignal, start: (job: Job) => Coroutine): Coroutine {
+function* startAfterResumeCheck(job: Job, signal: AbortSignal, start: (job: Job) => EventCoroutine): EventCoroutine {
   const { checkpoints, from, resumed, resume_targets = [] } = job;
   if (!resumed) {
-    const at = from ?? { ns: "" };
-    const known = checkpoints.peek?.(at);
-    const stored = known === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : known;
-    const tasks = (stored && recordedParts(stored)?.tasks) ?? [];
+    const ref = from ?? { ns: "" };
+    const cached = checkpoints.getCached?.(ref);
+    const stored = cached === undefined ? ((yield checkpoints.get(ref)) as StoredCheckpoint | null) : cached;
+    const tasks = (stored && parseRecordedState(stored)?.tasks) ?? [];
     const pending = tasks.flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
     // Each interrupt has an id of its own, which it keeps in the states of other runs of its call.
-    const gone = resume_targets.filter(({ interrupt_id, checkpoint_id }) =>
+    const missing = resume_targets.filter(({ interrupt_id, checkpoint_id }) =>
       interrupt_id === null ? stored?.checkpoint_id !== checkpoint_id : !pending.includes(interrupt_id),
     );
-    if (gone.length > 0) throw interruptGone(gone, pending);
+    if (missing.length > 0) throw createInterruptGoneError(missing, pending);
   }
   // The run may have been stopped during the read.
   signal.throwIfAborted();
@@ -89,175 +89,177 @@ function* afterCheck(job: Job, signal: AbortSignal, start: (job: Job) => Corouti
  * | `baseMetadata` | what the metadata of all checkpoints of the run have in common                              |
  */
 class StateRecorder implements EventStage {
-  private readonly job: Job;
-  private readonly signal: AbortSignal;
-  private readonly environment: Environment;
-  private readonly debug: boolean;
+  readonly #job: Job;
+  readonly #signal: AbortSignal;
+  readonly #environment: Environment;
+  readonly #isDebug: boolean;
   /** Only the last state is put; of a stateless run none, unless the run stops before its end. */
-  private readonly onlyLast: boolean;
-  private baseMetadata: JsonObject | undefined;
+  readonly #onlyLast: boolean;
+  #baseMetadata: JsonObject | undefined;
   /** Undefined until the first state, null on a thread without one. */
-  private newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
-  private putBefore: PreviousState | null = null;
-  private answered: StoredCheckpoint | null = null;
-  private deferred: (() => NewCheckpoint) | null = null;
-  private closeBarrier: (() => void) | undefined;
+  #newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
+  #previousPut: PreviousState | null = null;
+  #answeredState: StoredCheckpoint | null = null;
+  #createDeferred: (() => NewCheckpoint) | null = null;
+  #closeBarrier: (() => void) | undefined;
 
-  constructor(job: Job, signal: AbortSignal, environment: Environment, debug: boolean) {
-    this.job = job;
-    this.signal = signal;
-    this.environment = environment;
-    this.debug = debug;
-    this.onlyLast = job.durability === "exit";
+  constructor(job: Job, signal: AbortSignal, environment: Environment, isDebug: boolean) {
+    this.#job = job;
+    this.#signal = signal;
+    this.#environment = environment;
+    this.#isDebug = isDebug;
+    this.#onlyLast = job.durability === "exit";
     signal.addEventListener("abort", this);
   }
 
   /** An executor that ignores its signal may be abandoned before it ends. */
   handleEvent(): void {
-    this.putEnd()?.catch(() => {});
+    this.#putEnd()?.catch(() => {});
   }
 
-  take(event: ExecutorEvent): ExecutorEvent | readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
+  handle(event: ExecutorEvent): ExecutorEvent | readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
     if (event.type !== "state") {
-      return this.debug && event.type === "stream" ? [event, ...this.taskFrames(event)] : event;
+      return this.#isDebug && event.type === "stream" ? [event, ...this.#createTaskFrames(event)] : event;
     }
-    if (this.signal.aborted && !event.unbroken) return [];
-    if (this.newest !== undefined) return this.record(event, this.newest?.checkpoint_id ?? null);
-    const { checkpoints, resumed, from } = this.job;
+    if (this.#signal.aborted && !event.atomic) return [];
+    if (this.#newest !== undefined) return this.#record(event, this.#newest?.checkpoint_id ?? null);
+    const { checkpoints, resumed, from } = this.#job;
     // A retry continues from the run's own newest state, not from the one it forked from.
-    const at = resumed || !from ? { ns: "" } : from;
-    const [start, head] = [checkpoints.peek?.(at), checkpoints.peek?.({ ns: "" })];
-    if (start !== undefined && head !== undefined) return this.recordFirst(event, start, head);
-    const read = async () => [await checkpoints.get(at), await checkpoints.get({ ns: "" })] as const;
-    return read().then((states) => this.recordFirst(event, ...states));
+    const ref = resumed || !from ? { ns: "" } : from;
+    const [start, head] = [checkpoints.getCached?.(ref), checkpoints.getCached?.({ ns: "" })];
+    if (start !== undefined && head !== undefined) return this.#recordFirst(event, start, head);
+    const read = async () => [await checkpoints.get(ref), await checkpoints.get({ ns: "" })] as const;
+    return read().then((states) => this.#recordFirst(event, ...states));
   }
 
   /** Records the first state. `start` is the state that the run starts from, `head` the newest one of the thread. */
-  private recordFirst(
+  #recordFirst(
     event: StateEvent,
     start: StoredCheckpoint | null,
     head: StoredCheckpoint | null,
   ): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
-    this.putBefore = start;
-    this.newest = start;
-    if (!this.job.resumed && this.job.resume_targets?.length) this.answered = start;
+    this.#previousPut = start;
+    this.#newest = start;
+    if (!this.#job.resumed && this.#job.resume_targets?.length) this.#answeredState = start;
     // A function may change its job later. Few stateless runs put a state.
-    if (!this.job.stateless || !this.onlyLast) this.baseMetadata = checkpointMetadata(this.job);
-    return this.record(event, head?.checkpoint_id ?? null);
+    if (!this.#job.stateless || !this.#onlyLast) this.#baseMetadata = createCheckpointMetadata(this.#job);
+    return this.#record(event, head?.checkpoint_id ?? null);
   }
 
   /** The id of its checkpoint is above `idFloor`. */
-  private record(
-    event: StateEvent,
-    idFloor: string | null,
-  ): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
-    const { job, newest: parent = null } = this;
+  #record(event: StateEvent, idFloor: string | null): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
+    const job = this.#job;
+    const parent = this.#newest ?? null;
     const source = event.source ?? "loop";
-    const step = stepAfter(parent);
-    const checkpoint_id = checkpointId(this.environment, idFloor);
-    const makeCheckpoint = (): NewCheckpoint =>
-      toCheckpoint(event, checkpoint_id, this.metadataOf({ source, step }), this.putBefore);
-    const frames = this.debug ? event.frames?.flatMap((frame) => [frame, ...this.taskFrames(frame)]) : event.frames;
-    this.newest = { checkpoint_id, metadata: { step } };
+    const step = nextStepNumber(parent);
+    const checkpoint_id = createCheckpointId(this.#environment, idFloor);
+    const createCheckpoint = (): NewCheckpoint =>
+      toCheckpoint(event, checkpoint_id, this.#createMetadata({ source, step }), this.#previousPut);
+    const frames = this.#isDebug
+      ? event.frames?.flatMap((frame) => [frame, ...this.#createTaskFrames(frame)])
+      : event.frames;
+    this.#newest = { checkpoint_id, metadata: { step } };
     // With durability `sync` a state is stored before it is shown.
-    if (job.durability !== "sync") this.closeBarrier = job.checkpoints.openBarrier?.();
-    const place = { checkpoint_id, ...(parent ? { parent_id: parent.checkpoint_id } : {}) };
+    if (job.durability !== "sync") this.#closeBarrier = job.checkpoints.openBarrier?.();
+    const ids = { checkpoint_id, ...(parent ? { parent_id: parent.checkpoint_id } : {}) };
     const toEvents = (): readonly ExecutorEvent[] => [
-      { ...event, frames: frames ?? [], checkpoint: { ns: "", ...place, step, source } },
-      ...this.checkpointFrames(event, place, { source, step, parents: {} }),
+      { ...event, frames: frames ?? [], checkpoint: { ns: "", ...ids, step, source } },
+      ...this.#createCheckpointFrames(event, ids, { source, step, parents: {} }),
     ];
-    if (!this.onlyLast || job.journal?.isOpen) {
-      return this.put(makeCheckpoint, longStrings(event.values)).then(toEvents);
+    if (!this.#onlyLast || job.journal?.isOpen) {
+      return this.#put(createCheckpoint, pickLongStrings(event.values)).then(toEvents);
     }
-    this.deferred = makeCheckpoint;
+    this.#createDeferred = createCheckpoint;
     return toEvents();
   }
 
-  private metadataOf(own: JsonObject): JsonObject {
-    this.baseMetadata ??= checkpointMetadata(this.job);
-    return { ...this.baseMetadata, ...own };
+  #createMetadata(members: JsonObject): JsonObject {
+    this.#baseMetadata ??= createCheckpointMetadata(this.#job);
+    return { ...this.#baseMetadata, ...members };
   }
 
-  private async put(makeCheckpoint: () => NewCheckpoint, strings: ReadonlyMap<string, string>): Promise<void> {
-    await this.putDeferred();
-    const { answered } = this;
-    this.answered = null;
-    if (answered) await this.markAnswered(answered);
-    const checkpoint = makeCheckpoint();
+  async #put(createCheckpoint: () => NewCheckpoint, strings: ReadonlyMap<string, string>): Promise<void> {
+    await this.#putDeferred();
+    const answeredState = this.#answeredState;
+    this.#answeredState = null;
+    if (answeredState) await this.#markAnswered(answeredState);
+    const checkpoint = createCheckpoint();
     const { checkpoint_id, versions, values } = checkpoint;
-    const unchanged = this.putBefore?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
-    this.putBefore = { checkpoint_id, values: [...unchanged, ...values], strings };
-    await this.job.checkpoints.put(checkpoint);
+    const unchanged = this.#previousPut?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
+    this.#previousPut = { checkpoint_id, values: [...unchanged, ...values], strings };
+    await this.#job.checkpoints.put(checkpoint);
   }
 
-  private async markAnswered(at: StoredCheckpoint): Promise<void> {
-    const { checkpoints, run_id } = this.job;
-    const write = { channel: ANSWERED, idx: 0, type: "json", data: JSON.stringify(run_id) };
-    for (const { id, interrupts } of recordedParts(at)?.tasks ?? []) {
-      if (interrupts.length > 0) await checkpoints.putWrites(at, id, [write]);
+  async #markAnswered(checkpoint: StoredCheckpoint): Promise<void> {
+    const { checkpoints, run_id } = this.#job;
+    const write = { channel: ANSWERED_CHANNEL, idx: 0, type: "json", data: JSON.stringify(run_id) };
+    for (const { id, interrupts } of parseRecordedState(checkpoint)?.tasks ?? []) {
+      if (interrupts.length > 0) await checkpoints.putWrites(checkpoint, id, [write]);
     }
   }
 
-  shown(): void {
-    const { closeBarrier } = this;
-    this.closeBarrier = undefined;
+  onEmitted(): void {
+    const closeBarrier = this.#closeBarrier;
+    this.#closeBarrier = undefined;
     closeBarrier?.();
   }
 
   close(): Promise<void> | undefined {
-    this.signal.removeEventListener("abort", this);
-    return this.putEnd();
+    this.#signal.removeEventListener("abort", this);
+    return this.#putEnd();
   }
 
   /** Puts the last state, where only that one is put and something may read it. */
-  private putEnd(): Promise<void> | undefined {
-    const { aborted, reason } = this.signal;
+  #putEnd(): Promise<void> | undefined {
+    const { aborted, reason } = this.#signal;
     // Nothing reads the state of a stateless run, but the next attempt of one that was stopped before its end.
-    const hasReader = !this.job.stateless || aborted;
+    const hasReader = !this.#job.stateless || aborted;
     // Durability `exit` keeps no state of a cancelled run on a thread.
-    const isDropped = !this.job.stateless && reason === "cancelled";
-    return this.deferred && hasReader && !isDropped ? this.putDeferred() : undefined;
+    const isDropped = !this.#job.stateless && reason === "cancelled";
+    return this.#createDeferred && hasReader && !isDropped ? this.#putDeferred() : undefined;
   }
 
-  private async putDeferred(): Promise<void> {
-    const { deferred } = this;
-    this.deferred = null;
-    if (deferred) await this.job.checkpoints.put(deferred());
+  async #putDeferred(): Promise<void> {
+    const createDeferred = this.#createDeferred;
+    this.#createDeferred = null;
+    if (createDeferred) await this.#job.checkpoints.put(createDeferred());
   }
 
-  private checkpointFrames(
+  #createCheckpointFrames(
     { values, next, tasks }: StateEvent,
     { checkpoint_id, parent_id }: { readonly checkpoint_id: string; readonly parent_id?: string },
-    own: JsonObject,
+    members: JsonObject,
   ): StreamEvent[] {
-    const { modes, thread_id } = this.job;
+    const { modes, thread_id } = this.#job;
     if (!modes.has("checkpoints") && !modes.has("debug")) return [];
-    const metadata = this.metadataOf(own);
-    const config = (id: string): JsonObject => ({ configurable: { thread_id, checkpoint_ns: "", checkpoint_id: id } });
-    const wire = (id: string): JsonObject => ({ ...wireCheckpoint(thread_id, "", id) });
+    const metadata = this.#createMetadata(members);
+    const toConfig = (id: string): JsonObject => ({
+      configurable: { thread_id, checkpoint_ns: "", checkpoint_id: id },
+    });
+    const toWire = (id: string): JsonObject => ({ ...toWireCheckpoint(thread_id, "", id) });
     const data: JsonObject = {
-      config: config(checkpoint_id),
+      config: toConfig(checkpoint_id),
       metadata,
       values,
       next: [...next],
       tasks: tasks as unknown as Json,
-      parent_config: parent_id === undefined ? null : config(parent_id),
-      checkpoint: wire(checkpoint_id),
-      parent_checkpoint: parent_id === undefined ? null : wire(parent_id),
+      parent_config: parent_id === undefined ? null : toConfig(parent_id),
+      checkpoint: toWire(checkpoint_id),
+      parent_checkpoint: parent_id === undefined ? null : toWire(parent_id),
     };
     const frames: StreamEvent[] = modes.has("checkpoints") ? [{ type: "stream", mode: "checkpoints", data }] : [];
-    return modes.has("debug") ? [...frames, this.debugFrame("checkpoint", data)] : frames;
+    return modes.has("debug") ? [...frames, this.#createDebugFrame("checkpoint", data)] : frames;
   }
 
   /** A frame of mode `tasks`, as mode `debug` shows it. */
-  private taskFrames({ mode, data }: StreamEvent): StreamEvent[] {
+  #createTaskFrames({ mode, data }: StreamEvent): StreamEvent[] {
     if (mode !== "tasks" || !isObject(data)) return [];
-    return [this.debugFrame("input" in data ? "task" : "task_result", data)];
+    return [this.#createDebugFrame("input" in data ? "task" : "task_result", data)];
   }
 
-  private debugFrame(type: string, payload: JsonObject): StreamEvent {
-    const timestamp = new Date(this.environment.now()).toISOString();
-    const step = this.newest?.metadata.step ?? -1;
+  #createDebugFrame(type: string, payload: JsonObject): StreamEvent {
+    const timestamp = new Date(this.#environment.now()).toISOString();
+    const step = this.#newest?.metadata.step ?? -1;
     return { type: "stream", mode: "debug", data: { step, timestamp, type, payload } };
   }
 }

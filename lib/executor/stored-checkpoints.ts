@@ -4,45 +4,45 @@ import type { Scope, Storage } from "../storage/mod.ts";
 import type { CheckpointReader, StoredCheckpoint } from "./contract.ts";
 
 /** The first page, while the size of checkpoints is unknown, and the size limit of later pages. */
-const FIRST_PAGE = 2;
-const PAGE_SIZE = 4 * 1024 * 1024;
+const FIRST_PAGE_ROWS = 2;
+const MAX_PAGE_CHARS = 4 * 1024 * 1024;
 
 interface StoredThread {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
   /** Makes a call of the store. */
-  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  retry<Result>(call: () => Promise<Result>): Promise<Result>;
 }
 
 /** Stored checkpoints, newest first, read in pages. */
-export async function* listStored(
+export async function* listStoredCheckpoints(
   { storage, scope, thread_id, retry }: StoredThread,
   at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
 ): AsyncGenerator<StoredCheckpoint> {
-  let left = at.limit ?? Number.POSITIVE_INFINITY;
+  let remaining = at.limit ?? Number.POSITIVE_INFINITY;
   let before = at.before;
-  let most = FIRST_PAGE;
-  while (left > 0) {
-    const limit = Math.min(left, most);
+  let pageRows = FIRST_PAGE_ROWS;
+  while (remaining > 0) {
+    const limit = Math.min(remaining, pageRows);
     const query = { ...at, before, limit };
     const page = [...(await retry(() => storage.listCheckpoints(scope, thread_id, query)))].reverse();
     const { length, 0: last } = page;
     // Large states make small pages, because a page is kept in memory. What a stem is the beginning of is kept anyway.
-    const whole = page.flatMap(({ values }) => values).filter(({ base }) => base === undefined);
-    const size = whole.reduce((sum, { data }) => sum + data.length, 1);
+    const baseValues = page.flatMap(({ values }) => values).filter(({ base }) => base === undefined);
+    const size = baseValues.reduce((sum, { data }) => sum + data.length, 1);
     for (let next = page.pop(); next; next = page.pop()) yield next;
     if (!last || length < limit) return;
-    left -= length;
+    remaining -= length;
     before = last.checkpoint_id;
-    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * length) / size)));
+    pageRows = Math.max(1, Math.min(100, Math.floor((MAX_PAGE_CHARS * length) / size)));
   }
 }
 
-const cacheKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
+const createCacheKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
 
 /** A reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
-export function storedCheckpoints(
+export function createStoredCheckpointReader(
   storage: Storage,
   scope: Scope,
   thread_id: string,
@@ -53,23 +53,23 @@ export function storedCheckpoints(
     async get({ ns, checkpoint_id }) {
       const id = checkpoint_id ?? (ns === "" ? head : undefined);
       if (id === null) return null;
-      const match = id === undefined ? undefined : cached.get(cacheKey(ns, id));
+      const match = id === undefined ? undefined : cached.get(createCacheKey(ns, id));
       if (match) return match;
       const stored = await storage.getCheckpoint(
         scope,
         thread_id,
         id === undefined ? { ns } : { ns, checkpoint_id: id },
       );
-      if (stored) cached.set(cacheKey(stored.ns, stored.checkpoint_id), stored);
+      if (stored) cached.set(createCacheKey(stored.ns, stored.checkpoint_id), stored);
       return stored;
     },
     async *list(at) {
-      for await (const stored of listStored({ storage, scope, thread_id, retry: (call) => call() }, at)) {
-        const name = cacheKey(stored.ns, stored.checkpoint_id);
-        cached.set(name, stored);
+      for await (const stored of listStoredCheckpoints({ storage, scope, thread_id, retry: (call) => call() }, at)) {
+        const key = createCacheKey(stored.ns, stored.checkpoint_id);
+        cached.set(key, stored);
         yield stored;
         // Each has its text of the whole conversation.
-        cached.delete(name);
+        cached.delete(key);
       }
     },
   };

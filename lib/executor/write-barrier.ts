@@ -55,7 +55,7 @@ export class WriteBarrier {
   }
 
   /** Resolves when a save may take an item with this position. */
-  async passed(position: number): Promise<void> {
+  async waitUntilPassed(position: number): Promise<void> {
     if (!this.isPassed(position)) await new Promise<void>((resolve) => this.#waiting.push({ position, resolve }));
   }
 }

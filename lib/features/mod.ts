@@ -40,11 +40,11 @@ export interface AttemptReport {
 
 /** A task at intervals. */
 export interface FeatureJob {
-  readonly every_ms: number;
+  readonly interval_ms: number;
   /** The log message when the job fails. */
   readonly failure: string;
   /** One batch; it is called again until it returns 0. `nouns`: those of the service. */
-  step(nouns: object): Promise<number>;
+  step(parts: object): Promise<number>;
 }
 
 /** The attempt that a journal belongs to. */
@@ -64,11 +64,11 @@ export interface JournalAttempt {
 
 /** The journal of an attempt, as the engine uses it. */
 export interface AttemptJournal extends Journal {
-  isDirty(): boolean;
+  hasUnsaved(): boolean;
   /** The attempt has shown this. */
-  took(event: ExecutorEvent): void;
+  onEmitted(event: ExecutorEvent): void;
   /** Takes what is not saved yet. */
-  take(): Pick<Progress, "call">;
+  drain(): Pick<Progress, "call">;
   /** The executor has settled, whatever becomes of the run: nothing is watched any more. */
   close(): void;
   /** The attempt ends: so does the call, unless its executor has paused it. */
@@ -80,9 +80,9 @@ export interface AttemptJournal extends Journal {
 /** Every member is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not use the feature. */
 interface FeatureMembers {
   /** Its nouns, by their names in the service. */
-  readonly nouns?: object;
+  readonly resources?: object;
   /** The nouns of the service are made. */
-  connect?(nouns: object): void;
+  connect?(parts: object): void;
   /** Members of a new run's row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
   prepare?(request: object, origin: object): Partial<NewRun>;
   /** Members of each thread that a run creates and keeps. */
@@ -92,16 +92,16 @@ interface FeatureMembers {
   /** Whether statements of the feature belong to the end of the run. */
   isUsedBy?(run: RunRow): boolean;
   /** A frame right before the end of a run; null for a run without one. Results of `wait` have it as `__event__`. */
-  readonly tail?: { readonly event: string; data(run: RunRow): JsonObject | null };
+  readonly trailer?: { readonly event: string; data(run: RunRow): JsonObject | null };
   /** What is stored with the end of an attempt. `values`: the last state. */
   finish?(run: RunRow, values: Json | undefined, report: AttemptReport): Partial<FinishRun>;
   /** The end is stored. */
-  finished?(run: RunRow): void;
+  onFinishStored?(run: RunRow): void;
   /**
    * An attempt leaves its run without ending it: the run is retried, waits, or was taken away. `report`: what no other attempt reports.
    * Must not reject.
    */
-  leave?(run: RunRow, report: AttemptReport): Promise<void>;
+  onAttemptReleased?(run: RunRow, report: AttemptReport): Promise<void>;
   /** The way to the steps of a durable function. */
   journal?(attempt: JournalAttempt): AttemptJournal;
   /** How long retention keeps the rows that the SQL half of the feature names. */
@@ -110,63 +110,66 @@ interface FeatureMembers {
 }
 
 /** The half in lib of one feature, with the members that its line in `Features` asks for. */
-export type FeatureOf<Name extends FeatureName> = Omit<FeatureMembers, "tail" | "keep_ms"> &
-  MembersFor<Name, "end_frame", Pick<FeatureMembers, "tail">> &
+export type FeatureOf<Name extends FeatureName> = Omit<FeatureMembers, "trailer" | "keep_ms"> &
+  MembersFor<Name, "end_frame", Pick<FeatureMembers, "trailer">> &
   MembersFor<Name, "swept", Pick<FeatureMembers, "keep_ms">>;
 
 /** A feature of a service. */
-export interface Feature extends FeatureMembers {
+export interface RunFeature extends FeatureMembers {
   readonly name: FeatureName;
 }
 
 /** The frames that features put right before the end of a run. */
-export type TailFrames = readonly (readonly [event: string, data: JsonObject])[];
+export type TrailerFrames = readonly (readonly [event: string, data: JsonObject])[];
 
 /** The features of a service as one. */
-export interface RunFeatures
-  extends Required<Pick<Feature, "thread" | "claim" | "prepare" | "finish" | "finished" | "leave">> {
+export interface CombinedFeatures
+  extends Required<
+    Pick<RunFeature, "thread" | "claim" | "prepare" | "finish" | "onFinishStored" | "onAttemptReleased">
+  > {
   journal(attempt: JournalAttempt): AttemptJournal | undefined;
-  tail(run: RunRow): TailFrames;
-  isTail(event: string): boolean;
+  trailer(run: RunRow): TrailerFrames;
+  isTrailer(event: string): boolean;
 }
 
 /** The features that have a member: others cost a run nothing. */
-const having = <Name extends keyof Feature>(
-  features: readonly Feature[],
+const featuresWith = <Name extends keyof RunFeature>(
+  features: readonly RunFeature[],
   name: Name,
-): readonly (Feature & Required<Pick<Feature, Name>>)[] =>
-  features.filter((feature): feature is Feature & Required<Pick<Feature, Name>> => feature[name] !== undefined);
+): readonly (RunFeature & Required<Pick<RunFeature, Name>>)[] =>
+  features.filter((feature): feature is RunFeature & Required<Pick<RunFeature, Name>> => feature[name] !== undefined);
 
-const together = <Members>(members: readonly (Members | undefined)[]): Members => Object.assign({}, ...members);
+const mergeMembers = <Members>(members: readonly (Members | undefined)[]): Members => Object.assign({}, ...members);
 
-export function joinFeatures(features: readonly Feature[]): RunFeatures {
-  const [preparing, tailed, finishing] = [
-    having(features, "prepare"),
-    having(features, "tail"),
-    having(features, "finish"),
+export function combineFeatures(features: readonly RunFeature[]): CombinedFeatures {
+  const [preparing, withTrailer, finishing] = [
+    featuresWith(features, "prepare"),
+    featuresWith(features, "trailer"),
+    featuresWith(features, "finish"),
   ];
-  const [used, finished, leaving] = [
-    having(features, "isUsedBy"),
-    having(features, "finished"),
-    having(features, "leave"),
+  const [withUse, notified, releasing] = [
+    featuresWith(features, "isUsedBy"),
+    featuresWith(features, "onFinishStored"),
+    featuresWith(features, "onAttemptReleased"),
   ];
   const journaling = features.find(({ journal }) => journal);
   return {
-    thread: together(features.map(({ thread }) => thread)),
-    claim: together(features.map(({ claim }) => claim)),
-    prepare: (request, origin) => together(preparing.map((feature) => feature.prepare(request, origin))),
-    tail: (run) =>
-      tailed.flatMap(({ tail }) => {
-        const data = tail.data(run);
-        return data === null ? [] : [[tail.event, data] as const];
+    thread: mergeMembers(features.map(({ thread }) => thread)),
+    claim: mergeMembers(features.map(({ claim }) => claim)),
+    prepare: (request, origin) => mergeMembers(preparing.map((feature) => feature.prepare(request, origin))),
+    trailer: (run) =>
+      withTrailer.flatMap(({ trailer }) => {
+        const data = trailer.data(run);
+        return data === null ? [] : [[trailer.event, data] as const];
       }),
     journal: (attempt) => journaling?.journal?.(attempt),
-    isTail: (event) => tailed.some(({ tail }) => tail.event === event),
+    isTrailer: (event) => withTrailer.some(({ trailer }) => trailer.event === event),
     finish: (run, values, report) => ({
-      ...together(finishing.map((feature) => feature.finish(run, values, report))),
-      features: used.filter((feature) => feature.isUsedBy(run)).map(({ name }) => name),
+      ...mergeMembers(finishing.map((feature) => feature.finish(run, values, report))),
+      features: withUse.filter((feature) => feature.isUsedBy(run)).map(({ name }) => name),
     }),
-    finished: (run) => finished.forEach((feature) => void feature.finished(run)),
-    leave: async (run, report) => void (await Promise.all(leaving.map((feature) => feature.leave(run, report)))),
+    onFinishStored: (run) => notified.forEach((feature) => void feature.onFinishStored(run)),
+    onAttemptReleased: async (run, report) =>
+      void (await Promise.all(releasing.map((feature) => feature.onAttemptReleased(run, report)))),
   };
 }

@@ -16,7 +16,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
   const { environment, base_url, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
   return {
-    nouns: { feedback: createLazyFeedback({ ...context, ...settings.feedback }) },
+    resources: { feedback: createLazyFeedback({ ...context, ...settings.feedback }) },
     prepare({ feedback_keys }: { readonly feedback_keys?: unknown }): Pick<NewRun, "feedback"> {
       const keys = readFeedbackKeys(feedback_keys);
       if (keys.length === 0) return {};
@@ -25,7 +25,7 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
       return { feedback: { tokens, life_ms: settings.feedback.token_ttl_ms, workspace_id, project_id } };
     },
     isUsedBy: ({ feedback }) => feedback.length > 0,
-    tail: {
+    trailer: {
       event: "feedback",
       data({ feedback }) {
         const base = base_url();

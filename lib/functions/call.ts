@@ -4,7 +4,7 @@ import type {
   ExecutorEvent,
   Interrupt,
   Job,
-  Spending,
+  ModelUsage,
   StateEvent,
   StreamEvent,
   Task,
@@ -31,7 +31,7 @@ export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, Du
   /** Sends JSON data to subscribers of stream mode `custom` at once, even while the function awaits something else. */
   emit(data: unknown): void;
   /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
-  spend(usage: Spending): void;
+  spend(usage: ModelUsage): void;
   /**
    * Pauses the run until a client resumes it: `yield job.interrupt(value)`, or return it. The run ends and the thread
    * is interrupted. The run that resumes it calls the function again from its start, with the resume value in
@@ -237,7 +237,7 @@ export class FunctionInvocation {
    * Returns a usage event, or nothing if an earlier attempt or run has reported this usage. Steps run once, so their
    * usage is always new.
    */
-  reportUsage({ usage, in_step }: { readonly usage: Spending; readonly in_step: boolean }): ExecutorEvent[] {
+  reportUsage({ usage, in_step }: { readonly usage: ModelUsage; readonly in_step: boolean }): ExecutorEvent[] {
     if (in_step) return [{ type: "usage", ...usage }];
     this.usageCount++;
     return this.usageCount <= this.reportedUsageCount ? [] : [{ type: "usage", ...usage, repeats: true }];
@@ -307,7 +307,7 @@ export class FunctionInvocation {
     this.#isStepPending = false;
     this.hasEmittedState = true;
     this.#stateFrames = [];
-    const resumedTasks = this.#resumedTasks.length > 0 ? { asked: this.#resumedTasks } : {};
+    const resumedTasks = this.#resumedTasks.length > 0 ? { resumed_tasks: this.#resumedTasks } : {};
     return { type: "state", values, next, tasks, frames, ...(call ? { call } : {}), ...resumedTasks };
   }
 

@@ -1,6 +1,6 @@
 /** Calls a function and yields what it yields, emits and returns. */
-import type { Spending } from "../executor/contract.ts";
-import type { Coroutine } from "../executor/coroutine.ts";
+import type { ModelUsage } from "../executor/contract.ts";
+import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
 import { type AgentFunction, type FunctionJob, InterruptSignal } from "./call.ts";
 import { copyJson } from "./plain.ts";
@@ -8,9 +8,9 @@ import { findStream } from "./streams.ts";
 
 export type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
-  | { readonly kind: "usage"; readonly usage: Spending; readonly in_step: boolean; readonly value?: undefined }
+  | { readonly kind: "usage"; readonly usage: ModelUsage; readonly in_step: boolean; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
-  | { readonly kind: "effect"; readonly run: () => Coroutine; readonly value?: undefined }
+  | { readonly kind: "effect"; readonly run: () => EventCoroutine; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
 /** The queue of what a function emits while it runs, and of the effects of its durable operations. */
@@ -23,10 +23,10 @@ export class FunctionEventQueue {
   /** Returns true if the caller runs inside a step. Replaced once the step context is loaded. */
   isInStep = (): boolean => false;
 
-  readonly reportUsage = (usage: Spending): void =>
+  readonly reportUsage = (usage: ModelUsage): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: this.isInStep() });
   /** Reports usage of a model stream that a step has returned. */
-  readonly reportStepUsage = (usage: Spending): void =>
+  readonly reportStepUsage = (usage: ModelUsage): void =>
     this.push({ kind: "usage", usage: { ...usage }, in_step: true });
 
   push(event: FunctionEvent): void {

@@ -17,7 +17,7 @@ export function endAttempt(
     *run() {
       if (waits.isBusy() || waits.isEmpty()) return;
       eventQueue.isSuspended = true;
-      journal.freeze();
+      journal.stopListening();
       const due_at = waits.findNearestDueTime();
       const asks = waits.getPendingAsks();
       if (asks.length > 0) yield* call.completeReply();

@@ -1,8 +1,8 @@
 /** Appends journal entries and commits them together with the output of the function. */
 import type { ExecutorEvent, Interrupt } from "../executor/contract.ts";
-import type { Coroutine } from "../executor/coroutine.ts";
-import type { JournalEntry, OpenJournal } from "../executor/journal.ts";
-import { labelOf } from "../executor/step-names.ts";
+import type { EventCoroutine } from "../executor/coroutine.ts";
+import type { ActiveJournal, JournalEntry } from "../executor/journal.ts";
+import { formatStepName } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
 import type { FunctionInvocation } from "./call.ts";
 import type { FunctionEventQueue } from "./drive.ts";
@@ -11,7 +11,7 @@ import type { PendingWaits } from "./waits.ts";
 
 export interface JournalWriterOptions {
   readonly call: FunctionInvocation;
-  readonly journal: OpenJournal;
+  readonly journal: ActiveJournal;
   readonly eventQueue: FunctionEventQueue;
   readonly signal: AbortSignal;
 }
@@ -58,7 +58,7 @@ export class JournalWriter {
   }
 
   /** Runs a coroutine in the driver, between the values of the function. Resolves with its result. */
-  runEffect<Value>(run: () => Coroutine<Value>): Promise<Value> {
+  runEffect<Value>(run: () => EventCoroutine<Value>): Promise<Value> {
     const endWork = this.#waits.beginWork();
     return this.rejectOnStop((resolve, reject) => {
       this.#options.eventQueue.push({
@@ -115,16 +115,22 @@ export class JournalWriter {
 }
 
 const toAtomicEvents = (events: readonly ExecutorEvent[]): ExecutorEvent[] =>
-  events.map((event) => (event.type === "state" ? { ...event, unbroken: true } : event));
+  events.map((event) => (event.type === "state" ? { ...event, atomic: true } : event));
 
 /** Emits the start of a step in mode `tasks`. */
 export function* emitStepStart(
   call: FunctionInvocation,
   call_id: string,
   { name, occurrence }: OperationUse,
-): Coroutine {
+): EventCoroutine {
   const id = `${call_id}:${occurrence}:${name}`;
-  yield* call.frames.createFrames("tasks", { id, name: labelOf(name), input: null, triggers: [], interrupts: [] });
+  yield* call.frames.createFrames("tasks", {
+    id,
+    name: formatStepName(name),
+    input: null,
+    triggers: [],
+    interrupts: [],
+  });
 }
 
 function createStepEndFrames(
@@ -134,5 +140,5 @@ function createStepEndFrames(
 ): ExecutorEvent[] {
   const id = `${call_id}:${occurrence}:${name}`;
   const result: JsonObject = error ? { error: error.message, result: null } : { result: value ?? null };
-  return call.frames.createFrames("tasks", { id, name: labelOf(name), ...result, interrupts: [] });
+  return call.frames.createFrames("tasks", { id, name: formatStepName(name), ...result, interrupts: [] });
 }

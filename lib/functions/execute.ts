@@ -1,9 +1,9 @@
 /** Runs an attempt of a run on a function: prepares the state, calls the function and converts what it yields. */
 import type { Environment } from "../environment.ts";
 import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contract.ts";
-import type { Coroutine } from "../executor/coroutine.ts";
-import { answersById, mismatch } from "../executor/kwargs.ts";
-import { applyUpdates, messagesOf } from "../executor/messages.ts";
+import type { EventCoroutine } from "../executor/coroutine.ts";
+import { findResumeMismatch, toResumeMap } from "../executor/kwargs.ts";
+import { applyUpdates, getMessages } from "../executor/messages.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { type AgentDefinition, createTask, FunctionInvocation, InterruptSignal } from "./call.ts";
@@ -25,7 +25,7 @@ export function* execute(
   job: Job,
   signal: AbortSignal,
   environment: Environment,
-): Coroutine {
+): EventCoroutine {
   const { uuid, defer } = environment;
   const { run_id, thread_id, graph_id } = job;
   const head = yield* readHead(job);
@@ -188,7 +188,7 @@ function createInitialState(job: Job, head: ThreadHead, uuid: () => string): Ini
   }
 
   const resumeValue = job.strict_resume ? command?.resume : undefined;
-  const mismatchError = resumeValue === undefined ? null : mismatch(resumeValue, head.interrupt_ids);
+  const mismatchError = resumeValue === undefined ? null : findResumeMismatch(resumeValue, head.interrupt_ids);
   if (mismatchError) throw mismatchError;
   const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
   const unknownTarget = targets.find((target) => target.node !== name && target.node !== END);
@@ -250,7 +250,7 @@ function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signa
   const state = copyJson(values, "state") as JsonObject;
   const { journal: _journal, resume_targets: _targets, ...jobMembers } = job;
   const command = job.command && normalizeCommand(job.command, head.interrupt_ids);
-  return Object.assign(jobMembers, { command, state, messages: messagesOf(state) as JsonObject[], signal });
+  return Object.assign(jobMembers, { command, state, messages: getMessages(state) as JsonObject[], signal });
 }
 
 /**
@@ -259,7 +259,7 @@ function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signa
  */
 function normalizeCommand(command: Command, ids: readonly string[]): Command {
   const { resume, ...commandWithoutResume } = command;
-  const resumeMap = resume === undefined ? null : answersById(resume, new Set(ids));
+  const resumeMap = resume === undefined ? null : toResumeMap(resume, new Set(ids));
   if (!resumeMap) return command;
   const id = ids.find((pendingId) => Object.hasOwn(resumeMap, pendingId));
   return id === undefined ? commandWithoutResume : { ...commandWithoutResume, resume: resumeMap[id] as Json };

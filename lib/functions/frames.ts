@@ -1,6 +1,6 @@
 /** Creates the frames of a function invocation in the stream modes of its run. */
 import type { Interrupt, Job, StreamEvent, StreamMode } from "../executor/contract.ts";
-import { messagesOf } from "../executor/messages.ts";
+import { getMessages } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 export function createFrames(job: Job, mode: StreamMode, data: Json): StreamEvent[] {
@@ -63,7 +63,7 @@ export class InvocationFrames {
       if (isObject(message) && (message.type === "ai" || message.type === "tool")) newMessages.set(message.id, message);
     }
     newMessages.delete(streamedId);
-    for (const message of messagesOf(before)) if (isObject(message)) newMessages.delete(message.id);
+    for (const message of getMessages(before)) if (isObject(message)) newMessages.delete(message.id);
     return [...newMessages.values()].flatMap((message) =>
       this.createFrames("messages-tuple", [message, this.#metadata]),
     );

@@ -1,7 +1,7 @@
 /** Reads the state that a function continues from. */
 import type { Job, StateEvent, StoredCheckpoint, Task } from "../executor/contract.ts";
-import type { Coroutine } from "../executor/coroutine.ts";
-import { FOREIGN_STATE, recordedParts, valuesOf } from "../executor/recorded-states.ts";
+import type { EventCoroutine } from "../executor/coroutine.ts";
+import { FOREIGN_STATE_MESSAGE, parseRecordedState, readValues } from "../executor/recorded-states.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { FunctionJob } from "./call.ts";
 import type { DurableOperations } from "./verbs.ts";
@@ -32,12 +32,12 @@ export interface ThreadHead {
 function* readCheckpoint(
   { checkpoints }: Job,
   at: { readonly ns: string; readonly checkpoint_id?: string },
-): Coroutine<StoredCheckpoint | null> {
-  const cached = checkpoints.peek?.(at);
+): EventCoroutine<StoredCheckpoint | null> {
+  const cached = checkpoints.getCached?.(at);
   return cached === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : cached;
 }
 
-export function* readHead(job: Job): Coroutine<ThreadHead> {
+export function* readHead(job: Job): EventCoroutine<ThreadHead> {
   const { resumed, from } = job;
   // In a later attempt the newest state is this run's own, not the one it forked from.
   const stored = yield* readCheckpoint(job, resumed || !from ? { ns: "" } : from);
@@ -45,8 +45,14 @@ export function* readHead(job: Job): Coroutine<ThreadHead> {
     if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
     return { values: {}, next: [], tasks: [], step: -2, interrupt_ids: [], resumedTasks: [], call: undefined };
   }
-  const { next, tasks, whole, call, asked: resumedTasks = [] } = recordedParts(stored) ?? throwForeignStateError();
-  const values = valuesOf(stored, whole, throwForeignStateError);
+  const {
+    next,
+    tasks,
+    isSingleValue,
+    call,
+    asked: resumedTasks = [],
+  } = parseRecordedState(stored) ?? throwForeignStateError();
+  const values = readValues(stored, isSingleValue, throwForeignStateError);
   const answeredTasks = resumed ? resumedTasks : tasks.filter(({ interrupts }) => !call && interrupts.length > 0);
   return {
     values: isObject(values) ? values : throwForeignStateError(),
@@ -62,5 +68,5 @@ export function* readHead(job: Job): Coroutine<ThreadHead> {
 }
 
 function throwForeignStateError(): never {
-  throw new Error(FOREIGN_STATE);
+  throw new Error(FOREIGN_STATE_MESSAGE);
 }

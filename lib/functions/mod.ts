@@ -2,7 +2,7 @@
 import { ConfigError } from "../errors.ts";
 import type { Executor } from "../executor/contract.ts";
 import { END, START } from "../executor/state-changes.ts";
-import { recordedEvents } from "../executor/state-recorder.ts";
+import { recordCoroutine } from "../executor/state-recorder.ts";
 import type { AgentDefinition, AgentFunction } from "./call.ts";
 
 export type { AgentDefinition, AgentFunction, FunctionJob } from "./call.ts";
@@ -54,7 +54,7 @@ export function fromFunctions(agents: Readonly<Record<string, AgentFunction | Ag
       })),
     execute: (job, signal, environment) => {
       const definition = definitions.get(job.graph_id);
-      return recordedEvents(job, signal, environment, (recordedJob) =>
+      return recordCoroutine(job, signal, environment, (recordedJob) =>
         (definition && execute ? execute : loadAndExecute)(
           definition as AgentDefinition,
           recordedJob,

@@ -1,5 +1,5 @@
 /** Converts the parts of the AI SDK's `streamText` to messages. Loaded when a function first returns such a stream. */
-import type { Spending } from "../executor/contract.ts";
+import type { ModelUsage } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
 
 /** A part of `fullStream`. */
@@ -15,7 +15,7 @@ export type CreateMessageDelta = (chunk: JsonObject | null, members: JsonObject)
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each type of part
 export async function* readModelStream(
   parts: AsyncIterable<StreamPart>,
-  reportUsage: (usage: Spending) => void,
+  reportUsage: (usage: ModelUsage) => void,
   createDelta: CreateMessageDelta,
 ): AsyncGenerator<unknown> {
   let toolCalls: JsonObject[] = [];
@@ -57,7 +57,7 @@ export async function* readModelStream(
 }
 
 /** Reports the tokens of a model step, and returns them as members of its message. */
-function reportStepUsage({ usage, response }: StreamPart, reportUsage: (usage: Spending) => void): JsonObject {
+function reportStepUsage({ usage, response }: StreamPart, reportUsage: (usage: ModelUsage) => void): JsonObject {
   const { inputTokens, outputTokens } = (usage ?? {}) as {
     readonly inputTokens?: number;
     readonly outputTokens?: number;

@@ -1,10 +1,10 @@
 /** Opens the durable call of a function. Loaded when a function first uses a durable operation, or continues a call. */
 import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
-import type { CallOrigin, JournalEntry, OpenJournal } from "../executor/journal.ts";
-import { answersById } from "../executor/kwargs.ts";
-import { messagesOf } from "../executor/messages.ts";
-import { misfit } from "../executor/schema-check.ts";
+import type { ActiveJournal, CallInput, JournalEntry } from "../executor/journal.ts";
+import { toResumeMap } from "../executor/kwargs.ts";
+import { getMessages } from "../executor/messages.ts";
+import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { FunctionInvocation } from "./call.ts";
 import type { FunctionEventQueue } from "./drive.ts";
@@ -54,11 +54,11 @@ export async function restorePause({ journal }: Job, { call_id }: ContinuedCall)
   const paused = await journal?.open({ call_id }, () => {
     throw new Error("A call that was paused has begun");
   });
-  await paused?.pauseAgain();
+  await paused?.restorePause();
 }
 
 /** Returns the input that every attempt of the call gets. Omits the user, which is that of the run. */
-function createCallInput({ input, context, config, metadata }: Job, call: FunctionInvocation): CallOrigin {
+function createCallInput({ input, context, config, metadata }: Job, call: FunctionInvocation): CallInput {
   const {
     langgraph_auth_user: _user,
     langgraph_auth_user_id: _id,
@@ -76,7 +76,7 @@ function createCallInput({ input, context, config, metadata }: Job, call: Functi
  * Appends the resume values of the run to the journal: each settles its ask. Logs a warning for one that does not fit
  * the schema.
  */
-async function recordAnswers({ job, head, environment }: DurableCallRequest, journal: OpenJournal): Promise<void> {
+async function recordAnswers({ job, head, environment }: DurableCallRequest, journal: ActiveJournal): Promise<void> {
   const resume = job.command?.resume;
   if (resume === undefined) return;
   const askEntries = journal.entries.filter(({ kind, phase }) => kind === "ask" && phase === "begun");
@@ -88,12 +88,12 @@ async function recordAnswers({ job, head, environment }: DurableCallRequest, jou
   const ids = new Set(
     openAsks.map(({ value }) => value as string).filter((id) => targetIds.size === 0 || targetIds.has(id)),
   );
-  const answers = answersById(resume, ids) ?? (ids.size === 1 ? { [[...ids][0] as string]: resume } : {});
+  const answers = toResumeMap(resume, ids) ?? (ids.size === 1 ? { [[...ids][0] as string]: resume } : {});
   const { run_id, thread_id } = job;
   for (const { name, occurrence, call: number, value: id, schema } of openAsks) {
     if (!Object.hasOwn(answers, id as string)) continue;
     const value = answers[id as string] as Json;
-    const problem = schema ? misfit(schema, value) : null;
+    const problem = schema ? findSchemaMismatch(schema, value) : null;
     if (problem !== null) {
       const message = "an answer does not fit the schema of its ask, which stays open";
       environment.log({ level: "warn", message, run_id, thread_id, ask: name, problem });
@@ -109,7 +109,7 @@ const formatEntryKey = ({ name, occurrence }: JournalEntry): string => `${occurr
 /** Returns the job with the input of the durable call and the user of this run. */
 function continuedJob(
   functionJob: BaseFunctionJob,
-  { input, values, context, config, metadata }: CallOrigin,
+  { input, values, context, config, metadata }: CallInput,
 ): BaseFunctionJob {
   const state = structuredClone(values);
   const { configurable: startConfigurable, ...otherConfig } = config as { readonly configurable?: JsonObject };
@@ -122,7 +122,7 @@ function continuedJob(
     input: input ?? undefined,
     command: null,
     state,
-    messages: messagesOf(state) as JsonObject[],
+    messages: getMessages(state) as JsonObject[],
     context: structuredClone(context),
     config: { ...structuredClone(otherConfig), configurable } as BaseFunctionJob["config"],
     metadata: structuredClone(metadata),

@@ -1,7 +1,7 @@
 /** Replays the journal of a durable call: which operations have results, and how far the function had come. */
 import type { Environment } from "../environment.ts";
-import type { CallPosition, JournalEntry, OpenJournal, StepKind } from "../executor/journal.ts";
-import { labelOf } from "../executor/step-names.ts";
+import type { ActiveJournal, JournalEntry, OutputPosition, StepKind } from "../executor/journal.ts";
+import { formatStepName } from "../executor/step-names.ts";
 import type { FunctionInvocation } from "./call.ts";
 import type { FunctionEventQueue } from "./drive.ts";
 import { ReplayMismatch, StepError } from "./verbs.ts";
@@ -24,7 +24,7 @@ export interface OperationUse {
 
 interface ReplayOptions {
   readonly call: FunctionInvocation;
-  readonly journal: OpenJournal;
+  readonly journal: ActiveJournal;
   readonly strict: boolean;
   /** The number of values that the function had yielded at the newest state. */
   readonly yielded: number;
@@ -49,7 +49,7 @@ export class Replay {
   #deliveredIndex = -1;
   #lastResultIndex = -1;
   /** The newest stored position. Values up to it are not emitted again. */
-  readonly #newestPosition: CallPosition;
+  readonly #newestPosition: OutputPosition;
   /** The number of results that no operation has used yet. */
   #unusedCount = 0;
   #isReordered = false;
@@ -75,9 +75,9 @@ export class Replay {
         this.#unusedCount++;
       }
     }
-    let newestPosition: CallPosition = { yielded: options.isNew ? 0 : options.yielded, reply: null };
+    let newestPosition: OutputPosition = { yielded: options.isNew ? 0 : options.yielded, reply: null };
     for (const { position } of entries) if (position.yielded >= newestPosition.yielded) newestPosition = position;
-    const emittedPosition = options.journal.shown;
+    const { emittedPosition } = options.journal;
     this.#newestPosition =
       emittedPosition && emittedPosition.yielded >= newestPosition.yielded ? emittedPosition : newestPosition;
   }
@@ -98,7 +98,7 @@ export class Replay {
   /**
    * Returns the position for a new entry. While the function is behind the newest stored position, returns that one.
    */
-  createPosition(): CallPosition {
+  createPosition(): OutputPosition {
     const { yieldedCount: yielded, reply } = this.#options.call;
     return yielded < this.#newestPosition.yielded ? this.#newestPosition : { yielded, reply: reply && { ...reply } };
   }
@@ -139,7 +139,7 @@ export class Replay {
       this.#advanceTo(idx, entry);
       if (entry.phase === "error") {
         const cause = Object.assign(new Error(entry.error?.message), { name: entry.error?.name ?? "Error" });
-        reject(new StepError(labelOf(operation.name), cause.message, cause));
+        reject(new StepError(formatStepName(operation.name), cause.message, cause));
       } else if (entry.phase === "timeout") resolve(null as never);
       else resolve((entry.value === undefined ? undefined : structuredClone(entry.value)) as never);
     });
@@ -185,7 +185,7 @@ export class Replay {
     if (!reply) return;
     const { journal, call, environment, eventQueue } = this.#options;
     call.reply = { ...reply };
-    if (journal.isStored || journal.entries.at(-1)?.kind === "pause") return;
+    if (journal.isOutputStored || journal.entries.at(-1)?.kind === "pause") return;
     // Subscribers may have received more of the reply, so it starts again under another id.
     const id = environment.uuid();
     call.reply = { ...reply, id };
@@ -205,9 +205,11 @@ export class Replay {
       (recordedEntry.kind === kind && recordedEntry.name === name && recordedEntry.occurrence === occurrence);
     if (!this.#mismatchError && isSame && (!ownEntry || ownEntry.call === call)) return;
     const stored = recordedEntry
-      ? `${recordedEntry.kind} ${labelOf(recordedEntry.name)}`
+      ? `${recordedEntry.kind} ${formatStepName(recordedEntry.name)}`
       : `it as call ${ownEntry?.call}`;
-    this.#mismatchError ??= new ReplayMismatch(`call ${call} is ${kind} ${labelOf(name)}; the journal has ${stored}`);
+    this.#mismatchError ??= new ReplayMismatch(
+      `call ${call} is ${kind} ${formatStepName(name)}; the journal has ${stored}`,
+    );
     throw this.#mismatchError;
   }
 

@@ -4,10 +4,17 @@
  */
 import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
-import type { Coroutine } from "../executor/coroutine.ts";
-import type { OutsideEvent, StepKind } from "../executor/journal.ts";
+import type { EventCoroutine } from "../executor/coroutine.ts";
+import type { ExternalEvent, StepKind } from "../executor/journal.ts";
 import { parseSchema } from "../executor/schema-problems.ts";
-import { type Duration, durationOf, labelOf, nameOf, type StepName, timeOf } from "../executor/step-names.ts";
+import {
+  type Duration,
+  encodeStepName,
+  formatStepName,
+  parseDuration,
+  resolveWakeTime,
+  type StepName,
+} from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { endAttempt } from "./ends.ts";
 import { JournalWriter } from "./entries.ts";
@@ -34,7 +41,7 @@ const resolveTimeout = (
   timeout: Duration | undefined,
   label: string,
   { now }: Pick<Environment, "now">,
-): number | null => (timeout === undefined ? null : now() + durationOf(timeout, `${label}: timeout`));
+): number | null => (timeout === undefined ? null : now() + parseDuration(timeout, `${label}: timeout`));
 
 export class DurableOperationsRuntime {
   readonly #options: DurableOperationsOptions;
@@ -87,9 +94,9 @@ export class DurableOperationsRuntime {
    * step.
    */
   #registerUse(kind: StepKind, stepName: StepName): OperationUse {
-    const name = nameOf(stepName);
+    const name = encodeStepName(stepName);
     const throwError = (reason: string): never => {
-      throw new Error(`${labelOf(name)}: ${reason}`);
+      throw new Error(`${formatStepName(name)}: ${reason}`);
     };
     if (this.#closeReason) throwError(this.#closeReason);
     this.#options.signal.throwIfAborted();
@@ -102,7 +109,7 @@ export class DurableOperationsRuntime {
   async step(stepName: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
     const operation = this.#registerUse("step", stepName);
     if (typeof work !== "function")
-      throw new TypeError(`${labelOf(operation.name)}: the second argument is no function`);
+      throw new TypeError(`${formatStepName(operation.name)}: the second argument is no function`);
     const { result } = operation.recorded;
     if (result) return await this.#writer.deliverResult(result, operation);
     const value = await this.#stepRunner.execute(operation, options, work);
@@ -114,7 +121,7 @@ export class DurableOperationsRuntime {
     const { result, startEntry } = operation.recorded;
     if (result) return await this.#writer.deliverResult(result, operation);
     const now = this.#options.environment.now();
-    const dueAt = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));
+    const dueAt = startEntry?.until ?? resolveWakeTime(until, now, formatStepName(operation.name));
     if (!startEntry && dueAt <= now) return;
     if (!startEntry) await this.#writer.append(operation, { phase: "begun", until: dueAt });
     await this.#writer.waitUntil(operation, dueAt);
@@ -125,11 +132,11 @@ export class DurableOperationsRuntime {
     const operation = this.#registerUse("wait", stepName);
     const { result, startEntry } = operation.recorded;
     if (result) return await this.#writer.deliverResult(result, operation);
-    const label = labelOf(operation.name);
+    const label = formatStepName(operation.name);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const schemaMember = schema === undefined || startEntry ? {} : { schema: parseSchema(schema, label) };
     const entry = startEntry ?? (await this.#writer.append(operation, { phase: "begun", until, ...schemaMember }));
-    const eventPromise = this.#writer.rejectOnStop<OutsideEvent | null>((resolve) => {
+    const eventPromise = this.#writer.rejectOnStop<ExternalEvent | null>((resolve) => {
       const onDue = (): void => resolve(null);
       this.#waits.add({ operation, until: entry.until ?? null, onDue, onEvent: resolve, schema: entry.schema });
     });
@@ -152,7 +159,7 @@ export class DurableOperationsRuntime {
     if (recorded.result) return;
     const operation: OperationUse = { kind: "begin", name, occurrence, call: 0, recorded };
     await this.#stepRunner.execute(operation, {}, async ({ key }) => {
-      const address = await journal.address(name, occurrence);
+      const address = await journal.createEventAddress(name, occurrence);
       await journal.commit();
       await begin({ ...address, key });
     });
@@ -163,7 +170,7 @@ export class DurableOperationsRuntime {
     const { result, startEntry } = operation.recorded;
     if (result) return await this.#writer.deliverResult(result, operation);
     const { job, journal } = this.#options;
-    const label = labelOf(operation.name);
+    const label = formatStepName(operation.name);
     if (job.stateless) throw new Error(`${label}: a stateless run cannot ask; run it on a thread`);
     const until = resolveTimeout(timeout, label, this.#options.environment);
     const interruptValue = copyJson(value ?? null, `value of ${label}`);
@@ -171,7 +178,7 @@ export class DurableOperationsRuntime {
     const declaredSchema = schema === undefined || startEntry ? undefined : parseSchema(schema, label);
     const responseSchema = startEntry ? startEntry.schema : declaredSchema;
     const createId = async (): Promise<string> =>
-      (await this.#waits.trackWork(journal.id("ask", operation.name, operation.occurrence))).replaceAll("-", "");
+      (await this.#waits.trackWork(journal.createId("ask", operation.name, operation.occurrence))).replaceAll("-", "");
     const id = (startEntry?.value as string | undefined) ?? (await createId());
     const schemaMember = responseSchema ? { schema: responseSchema } : {};
     const entry =
@@ -206,7 +213,7 @@ export class DurableOperationsRuntime {
    * Ends the call after the function returned: closes pending waits, runs the steps that were not awaited, and logs a
    * warning if the function diverged from its journal.
    */
-  *finish(): Coroutine {
+  *finish(): EventCoroutine {
     const { call, eventQueue, signal, environment, job } = this.#options;
     this.close();
     this.#replay.throwIfMismatched();

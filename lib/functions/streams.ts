@@ -1,5 +1,5 @@
 /** Recognizes results of functions that are streams. */
-import type { Spending } from "../executor/contract.ts";
+import type { ModelUsage } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { StreamPart } from "./model-stream.ts";
 
@@ -17,7 +17,7 @@ export class MessageDelta {
  * Returns the elements of a result that is a stream; null for any other value. `reportUsage` gets the tokens of model
  * streams.
  */
-export function findStream(result: unknown, reportUsage: (usage: Spending) => void): AsyncIterable<unknown> | null {
+export function findStream(result: unknown, reportUsage: (usage: ModelUsage) => void): AsyncIterable<unknown> | null {
   if (isAsyncIterable(result)) return result;
   const streams = (result ?? {}) as { readonly fullStream?: unknown; readonly textStream?: unknown };
   // The AI SDK omits model errors from `textStream`, and creates a stream at each access, so each member is read once.
@@ -28,7 +28,10 @@ export function findStream(result: unknown, reportUsage: (usage: Spending) => vo
 }
 
 /** Returns the texts of a result that is a stream; null for any other value. Tool calls are omitted. */
-export function findTextStream(result: unknown, reportUsage: (usage: Spending) => void): AsyncIterable<unknown> | null {
+export function findTextStream(
+  result: unknown,
+  reportUsage: (usage: ModelUsage) => void,
+): AsyncIterable<unknown> | null {
   const stream = findStream(result, reportUsage);
   return stream && !isAsyncIterable(result) ? filterTexts(stream) : stream;
 }
@@ -39,7 +42,7 @@ async function* filterTexts(items: AsyncIterable<unknown>): AsyncGenerator<unkno
 
 async function* streamModelMessages(
   parts: AsyncIterable<StreamPart>,
-  reportUsage: (usage: Spending) => void,
+  reportUsage: (usage: ModelUsage) => void,
 ): AsyncGenerator<unknown> {
   const { readModelStream } = await import("./model-stream.ts");
   yield* readModelStream(parts, reportUsage, (chunk, members) => new MessageDelta(chunk, members));

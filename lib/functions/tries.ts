@@ -1,6 +1,6 @@
 /** Runs the work of a step until it succeeds or has no retries left. Each result is stored. */
 import type { Environment } from "../environment.ts";
-import { durationOf, labelOf } from "../executor/step-names.ts";
+import { formatStepName, parseDuration } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
 import { emitStepStart, type JournalWriter, type JournalWriterOptions } from "./entries.ts";
 import type { OperationUse } from "./replay.ts";
@@ -44,15 +44,15 @@ export class StepRunner {
     work: (context: StepContext) => unknown,
   ): Promise<Json | undefined> {
     const { journal, environment, call } = this.#options;
-    const label = labelOf(operation.name);
-    const timeout_ms = timeout === undefined ? null : durationOf(timeout, `${label}: timeout`);
-    const pause_ms = durationOf(backoff, `${label}: backoff`);
+    const label = formatStepName(operation.name);
+    const timeout_ms = timeout === undefined ? null : parseDuration(timeout, `${label}: timeout`);
+    const pause_ms = parseDuration(backoff, `${label}: backoff`);
     const lastFailure = operation.recorded.failedEntries.at(-1);
     let attempt = (lastFailure?.attempt ?? 0) + 1;
     let nextTryAt = lastFailure?.until ?? null;
     let endWork = this.#waits.beginWork();
     try {
-      const key = await journal.id(operation.kind, operation.name, operation.occurrence);
+      const key = await journal.createId(operation.kind, operation.name, operation.occurrence);
       if (operation.kind === "step")
         this.#writer.runEffect(() => emitStepStart(call, journal.call_id, operation)).catch(() => {});
       for (;;) {
@@ -95,7 +95,7 @@ export class StepRunner {
         if (!signal.aborted) yield* call.streamStepToken(id, token);
       });
     const attemptOptions = {
-      label: labelOf(name),
+      label: formatStepName(name),
       timeout_ms,
       stepContext: this.#stepContext,
       streamToken,

@@ -1,9 +1,9 @@
 /** The pending operations of a call: they wait for times, events and resume values. */
 import type { Environment } from "../environment.ts";
 import type { Interrupt } from "../executor/contract.ts";
-import type { OpenJournal, OutsideEvent, StepKind, WaitingFor } from "../executor/journal.ts";
-import { misfit } from "../executor/schema-check.ts";
-import { labelOf } from "../executor/step-names.ts";
+import type { ActiveJournal, ExternalEvent, StepKind, WaitingFor } from "../executor/journal.ts";
+import { findSchemaMismatch } from "../executor/schema-check.ts";
+import { formatStepName } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
 import type { OperationUse } from "./replay.ts";
 
@@ -13,16 +13,16 @@ interface PendingWait {
   /** Called when `until` has passed. */
   onDue(): void;
   /** Called with an event that fits the schema. Present for `wait` only. */
-  onEvent?(event: OutsideEvent): void;
+  onEvent?(event: ExternalEvent): void;
   readonly schema?: JsonObject | undefined;
   readonly ask?: Interrupt;
 }
 
 interface PendingWaitsOptions {
-  readonly journal: OpenJournal;
+  readonly journal: ActiveJournal;
   readonly environment: Pick<Environment, "now" | "timer">;
   /** Called with an event that does not fit the schema of its wait. */
-  onEventDropped(operation: OperationUse, event: OutsideEvent, problem: string): void;
+  onEventDropped(operation: OperationUse, event: ExternalEvent, problem: string): void;
   /** Called when the function only waits, for `IDLE_MS`. */
   onIdle(): void;
 }
@@ -103,7 +103,7 @@ export class PendingWaits {
   toWaitingFor(): WaitingFor[] {
     return this.#sortByCall().map(({ operation: { kind, name }, until }) => ({
       kind: kind as StepKind,
-      name: labelOf(name),
+      name: formatStepName(name),
       until: until === null ? null : new Date(until).toISOString(),
     }));
   }
@@ -142,7 +142,7 @@ export class PendingWaits {
 
   /** Delivers the events that have come to their waits. */
   #deliverEvents(): void {
-    for (const event of this.#options.journal.events()) {
+    for (const event of this.#options.journal.getEvents()) {
       if (this.#usedEvents.has(event.seq)) continue;
       const wait = this.#sortByCall().find(
         ({ onEvent, operation: { name, occurrence } }) =>
@@ -151,7 +151,7 @@ export class PendingWaits {
       if (!wait) continue;
       this.recordActivity();
       this.#usedEvents.add(event.seq);
-      const problem = wait.schema ? misfit(wait.schema, event.payload) : null;
+      const problem = wait.schema ? findSchemaMismatch(wait.schema, event.payload) : null;
       if (problem !== null) {
         this.#options.onEventDropped(wait.operation, event, problem);
         continue;

@@ -1,7 +1,7 @@
 /** Runs one attempt of a step. */
 import type { Environment } from "../environment.ts";
-import type { Spending } from "../executor/contract.ts";
-import type { OpenJournal } from "../executor/journal.ts";
+import type { ModelUsage } from "../executor/contract.ts";
+import type { ActiveJournal } from "../executor/journal.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { copyJson } from "./plain.ts";
 import { findTextStream } from "./streams.ts";
@@ -33,10 +33,10 @@ interface StepAttemptOptions {
   readonly timeout_ms: number | null;
   readonly stepContext: StepContextStorage | null;
   readonly environment: Pick<Environment, "timer" | "uuid">;
-  readonly journal: Pick<OpenJournal, "ensureLease">;
+  readonly journal: Pick<ActiveJournal, "ensureLease">;
   /** Streams a token of a message of the step. */
   streamToken(id: string, token: string): Promise<void>;
-  reportUsage(usage: Spending): void;
+  reportUsage(usage: ModelUsage): void;
 }
 
 /** The result of a step, and the message that it has streamed. */

@@ -1,7 +1,7 @@
 /** Reads the body of a request, within limits of size and time, and its headers. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { carriesCredential } from "../executor/kwargs.ts";
+import { isCredentialHeader } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";
@@ -279,7 +279,7 @@ export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {
     !NEVER.has(header) &&
     included(header) &&
     !excluded(header) &&
-    (named.has(header) || !(header === "x-organization-id" || carriesCredential(header)));
+    (named.has(header) || !(header === "x-organization-id" || isCredentialHeader(header)));
   return (headers) => {
     const shown: [string, Json][] = [];
     headers.forEach((value, header) => {

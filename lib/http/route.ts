@@ -11,7 +11,7 @@ import type { RequestResources } from "../service/resources.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/frames.ts";
-import type { SharedTexts } from "../streams/shared-texts.ts";
+import type { WeakTextCache } from "../streams/shared-texts.ts";
 import type { BodyBudget } from "./large-bodies.ts";
 import type { OpenApi } from "./options.ts";
 import {
@@ -122,7 +122,7 @@ export interface StreamingBodies {
   /** What all of them and all WebSockets send, in chunks of 4 KiB. */
   readonly tickBudget: TickBudget;
   /** Large texts that several of them hold: each endpoint makes its own from the frames of a run. */
-  sharedTexts?: SharedTexts<Frame>;
+  sharedTexts?: WeakTextCache<Frame>;
 }
 
 /** What all WebSockets of one handler share. */

@@ -1,7 +1,7 @@
 /** Responses that stay open while a run executes, as server-sent events. */
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
-import { LARGE, SharedTexts } from "../streams/shared-texts.ts";
+import { LARGE_TEXT_CHARS, WeakTextCache } from "../streams/shared-texts.ts";
 import { type BodySource, CHUNK_CHARS, createStreamingResponse, type SourceText } from "./open-body.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";
@@ -126,8 +126,8 @@ function fieldsBefore({ id, event }: Frame): string {
 /** Returns the frame, with the text of an equal frame that another reader has: without this, readers that stall would hold a copy each. */
 function shareFrameText(bodies: StreamingBodies, frame: Frame): Frame {
   const { length } = frame.data;
-  if (length < LARGE) return frame;
-  bodies.sharedTexts ??= new SharedTexts();
+  if (length < LARGE_TEXT_CHARS) return frame;
+  bodies.sharedTexts ??= new WeakTextCache();
   const first = bodies.sharedTexts.share(length, frame);
   return first === frame ? frame : { ...frame, data: first.data, sharedFrom: first };
 }

@@ -6,15 +6,15 @@ import type { ServiceError } from "../errors.ts";
 import { authorizeNewRun, type RunEvent } from "../runs/authorization.ts";
 import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
-import type { EventFilter, KeptEvents, SentEvent } from "../streams/protocol.ts";
+import type { EventCounts, EventFilter, SerializedEvent } from "../streams/protocol.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { Command, CommandCaller, CommandResponse, InternalProtocol, ThreadProtocol } from "./mod.ts";
 
 /** The event stream of a thread. Its calls use the caller's filter at the time when it was opened. */
 export interface AuthorizedThreadStream {
-  subscribe(filter: EventFilter): Reader<SentEvent>;
-  readStored(filter: EventFilter): AsyncIterable<SentEvent>;
-  count(filters: readonly EventFilter[]): Promise<KeptEvents>;
+  subscribe(filter: EventFilter): Reader<SerializedEvent>;
+  readStored(filter: EventFilter): AsyncIterable<SerializedEvent>;
+  count(filters: readonly EventFilter[]): Promise<EventCounts>;
   command(command: Command): Promise<CommandResponse>;
   /** Resolves to the reason once the caller may no longer read the thread, else to null. */
   findRevocation(): Promise<ServiceError | null>;
@@ -24,7 +24,7 @@ export interface AuthorizedThreadStream {
 
 /** The protocol for one caller, with the methods that only routes use. */
 export interface AuthorizedProtocol {
-  subscribe(thread_id: string, filter: EventFilter): Promise<Reader<SentEvent>>;
+  subscribe(thread_id: string, filter: EventFilter): Promise<Reader<SerializedEvent>>;
   /** Executes a command. `run` authorizes the runs that it creates; default: as `create` of the caller's runs. */
   command(thread_id: string, command: Command, run?: CommandCaller["run"]): Promise<CommandResponse>;
   open(thread_id: string, run: CommandCaller["run"]): Promise<AuthorizedThreadStream>;

@@ -5,8 +5,8 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { InternalRuns, Run, RunCreate } from "../runs/mod.ts";
 import type { AuthorizedRun } from "../runs/request.ts";
 import type { Scope, ThreadRow } from "../storage/mod.ts";
-import type { SentEvent, ThreadEvents } from "../streams/protocol.ts";
-import { decodeSentEvent } from "../streams/thread-event.ts";
+import type { SerializedEvent, ThreadEvents } from "../streams/protocol.ts";
+import { decodeSerializedEvent } from "../streams/thread-event.ts";
 import type { InternalThreads } from "../threads/mod.ts";
 
 /** The reason why a command failed. */
@@ -107,7 +107,7 @@ const findThread = (
 
 export interface CommandOptions extends RunCommandOptions {
   readonly threads: RunCommandOptions["threads"] & Pick<InternalThreads, "state" | "stateAt">;
-  readonly events: RunCommandOptions["events"] & Pick<ThreadEvents, "kept">;
+  readonly events: RunCommandOptions["events"] & Pick<ThreadEvents, "readStored">;
 }
 
 /** Creates a handler for each command. */
@@ -121,7 +121,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
       throw invalidArgumentError("agent.getTree: run_id must be a string.");
     }
     const scope = await caller.read(thread_id);
-    const storedEvents = events.kept(scope, thread_id, { channels: ["lifecycle"], since: 1 });
+    const storedEvents = events.readStored(scope, thread_id, { channels: ["lifecycle"], since: 1 });
     const tree = await buildRunTree(storedEvents, run_id?.toLowerCase());
     if (!tree && run_id) throw new CommandError("no_such_run", `No events are kept of run ${run_id} of the thread.`);
     if (!tree) throw noRunError(thread_id);
@@ -396,11 +396,14 @@ const toNamespaceKey = (namespace: readonly string[]): string => JSON.stringify(
 
 /** Builds the tree of the newest run, or of `run_id`; null without lifecycle events of it. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the events, at each of which another run may begin
-export async function buildRunTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
+export async function buildRunTree(
+  events: AsyncIterable<SerializedEvent>,
+  run_id?: string,
+): Promise<JsonObject | null> {
   let nodes = new Map<string, RunTreeNode>();
   let current: string | undefined;
   for await (const event of events) {
-    const { namespace, data } = decodeSentEvent(event).params;
+    const { namespace, data } = decodeSerializedEvent(event).params;
     if (!isObject(data) || typeof data.event !== "string") continue;
     if (namespace.length === 0) {
       const run = findRunId(event.id);

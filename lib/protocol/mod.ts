@@ -4,14 +4,14 @@ import { invalidFieldError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
 import {
+  type EventCounts,
   type EventFilter,
-  type KeptEvents,
   type ProtocolEvent,
-  problemOfChannels,
-  type SentEvent,
+  type SerializedEvent,
   type ThreadEvents,
+  validateChannels,
 } from "../streams/protocol.ts";
-import { decodeSentEvent } from "../streams/thread-event.ts";
+import { decodeSerializedEvent } from "../streams/thread-event.ts";
 import {
   type Command,
   type CommandCaller,
@@ -63,11 +63,11 @@ export interface ThreadProtocol {
 
 /** The protocol for any scope, without authorization. */
 export interface InternalProtocol {
-  subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
+  subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SerializedEvent>;
   /** Resolves when the next runs of the thread record all events. It applies while the thread has readers in this process. */
   recordAll(scope: Scope, thread_id: string): Promise<void>;
-  readStored(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
-  count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
+  readStored(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SerializedEvent>;
+  count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<EventCounts>;
   events(scope: Scope, thread_id: string, filter: EventFilter): Reader<ProtocolEvent>;
   /** Executes a command. `caller` authorizes it; default: everything in the scope. */
   command(scope: Scope, thread_id: string, command: Command, caller?: CommandCaller): Promise<CommandResponse>;
@@ -94,13 +94,13 @@ export function createProtocol(options: ProtocolOptions): InternalProtocol {
   return {
     subscribe,
     recordAll: (scope, thread_id) => events.recordAll(scope, thread_id.toLowerCase()),
-    readStored: (scope, thread_id, filter) => events.kept(scope, thread_id.toLowerCase(), filter),
+    readStored: (scope, thread_id, filter) => events.readStored(scope, thread_id.toLowerCase(), filter),
     count: (scope, thread_id, filters) => events.count(scope, thread_id.toLowerCase(), filters),
     events(scope, thread_id, filter) {
-      const problem = problemOfChannels(filter.channels);
+      const problem = validateChannels(filter.channels);
       if (problem) throw invalidFieldError("channels", problem);
       const { next, leave } = subscribe(scope, thread_id, filter);
-      return createReader(async () => (await next()).map(decodeSentEvent), leave);
+      return createReader(async () => (await next()).map(decodeSerializedEvent), leave);
     },
     async command(scope, raw_thread_id, { id, method, params = {} }, caller = createTrustedCaller(scope)) {
       const thread_id = raw_thread_id.toLowerCase();

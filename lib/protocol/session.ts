@@ -6,11 +6,11 @@ import { END_EVENT_NUMBER } from "../storage/mod.ts";
 import type { Reader } from "../streams/log.ts";
 import {
   compileFilter,
+  type EventCounts,
   type EventFilter,
-  type KeptEvents,
-  type Passes,
-  problemOfChannels,
-  type SentEvent,
+  type EventPredicate,
+  type SerializedEvent,
+  validateChannels,
 } from "../streams/protocol.ts";
 import type { AuthorizedThreadStream } from "./authorization.ts";
 import {
@@ -127,7 +127,7 @@ function createCommandHandler(
   const sendResponse = (response: CommandResponse): Promise<unknown> => connection.send(JSON.stringify(response));
 
   function subscribe(id: number, params: JsonObject): void {
-    const problem = problemOfChannels(params.channels);
+    const problem = validateChannels(params.channels);
     if (problem) throw invalidArgumentError(`subscription.subscribe ${problem}`);
     if (subscriptions.size >= MAX_SUBSCRIPTIONS) {
       throw invalidArgumentError(
@@ -207,7 +207,7 @@ function createCommandHandler(
 interface Subscription {
   readonly id: string;
   readonly filter: EventFilter;
-  readonly passes: Passes;
+  readonly passes: EventPredicate;
   /** Sends the response to the subscription. */
   readonly acknowledge: (replayed: number, last: number) => void;
   isAcknowledged: boolean;
@@ -216,9 +216,9 @@ interface Subscription {
 }
 
 interface SubscriptionOptions {
-  subscribe(filter: EventFilter): Reader<SentEvent>;
-  readStored(filter: EventFilter): AsyncIterable<SentEvent>;
-  count(filters: readonly EventFilter[]): Promise<KeptEvents>;
+  subscribe(filter: EventFilter): Reader<SerializedEvent>;
+  readStored(filter: EventFilter): AsyncIterable<SerializedEvent>;
+  count(filters: readonly EventFilter[]): Promise<EventCounts>;
   /** Sends an event. Resolves when there is room for the next one; to false if the socket has closed. */
   send(text: string): Promise<boolean>;
   /** Waits for subscriptions that the client sends together. `last` is the newest event. */
@@ -273,7 +273,7 @@ function createSubscriptions(options: SubscriptionOptions) {
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a change of the subscriptions ends it at each step
-  async function forwardLive(reader: Reader<SentEvent>, expectedVersion: number): Promise<boolean> {
+  async function forwardLive(reader: Reader<SerializedEvent>, expectedVersion: number): Promise<boolean> {
     leaveReader = reader.leave;
     try {
       while (version === expectedVersion) {
@@ -350,7 +350,7 @@ const getSince = ({ filter }: Subscription): number => filter.since ?? 0;
 /** Returns the lowest `since` of the subscriptions. */
 const findLowestSince = (subscriptions: readonly Subscription[]): number => Math.min(...subscriptions.map(getSince));
 
-function passesAny({ seq, event, namespace, name }: SentEvent, subscriptions: Iterable<Subscription>): boolean {
+function passesAny({ seq, event, namespace, name }: SerializedEvent, subscriptions: Iterable<Subscription>): boolean {
   for (const subscription of subscriptions)
     if (seq > getSince(subscription) && subscription.passes(event, namespace, name)) return true;
   return false;

@@ -4,7 +4,7 @@ import type { Worker } from "../engine/worker.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { notFoundError, ServiceError } from "../errors.ts";
 import type { Executor, GraphInfo } from "../executor/contract.ts";
-import type { RunFeatures } from "../features/mod.ts";
+import type { CombinedFeatures } from "../features/mod.ts";
 import type {
   AssistantRow,
   CreatedRun,
@@ -43,7 +43,7 @@ export interface CreateOptions {
   readonly limits: NonNullable<CreateRun["limits"]>;
   /** The store has stopped these runs: stops their attempts here. */
   readonly onStopped: (runs: readonly StoppedRun[]) => void;
-  readonly features: Pick<RunFeatures, "prepare" | "thread" | "isTail">;
+  readonly features: Pick<CombinedFeatures, "prepare" | "thread" | "isTrailer">;
 }
 
 /** Runs that another module stores in a batch of its own, as crons do. */
@@ -302,7 +302,7 @@ class RunStarter {
     const { hub, worker, onStopped } = this.#options;
     const { created_at } = plan.run;
     if (claimed) {
-      if (watched) hub.runEvents(run.run_id).watched = true;
+      if (watched) hub.getLog(run.run_id).isWatched = true;
       worker.start(claimed);
     } else if (created_at > plan.now) {
       worker.wakeAt(created_at);
@@ -353,12 +353,12 @@ class RunStarter {
   /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
   async #sendWaitingNotice({ run_id, thread_id }: RunRow, stoppedRunId: string | null): Promise<void> {
     const { storage, scope: deploymentScope, environment, hub } = this.#options;
-    const runEvents = hub.find(run_id);
-    if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
+    const runLog = hub.find(run_id);
+    if (!runLog?.hasSubscribers || runLog.isLive || runLog.lastId > 0) return;
     const thread = await storage.getThread(deploymentScope, thread_id);
     if (!thread?.lock || thread.lock.until <= environment.now() || thread.running === run_id) return;
     const waiting_for = thread.running ?? stoppedRunId;
-    runEvents.note(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
+    runLog.noteWaiting(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
   }
 
   /** After a failed call the run may exist all the same. Runs that it stopped get their signal by another way. */

@@ -8,7 +8,7 @@ import type { RunRow, RunStatus, Scope, StopAction } from "../storage/mod.ts";
 import { filterFrames } from "../streams/frame-filter.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
-import { endGone, type RunSubscriptions } from "../streams/run-subscription.ts";
+import { endDeletedRunLog, type RunSubscriptions } from "../streams/run-subscription.ts";
 import { type CreateOptions, createRunCreator, type NewOrRepeatedRun, type RunPreparer } from "./create.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { type Run, toRun } from "./run.ts";
@@ -175,8 +175,8 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
     isNew: boolean,
   ): Promise<RunWait> {
     const pending = subscriptions.result(run, isNew);
-    const { runEvents, result } = pending instanceof Promise ? await pending : pending;
-    const onLeave = leave(scope, run, cancel_on_disconnect && !runEvents.outcome, mayCancel);
+    const { runLog, result } = pending instanceof Promise ? await pending : pending;
+    const onLeave = leave(scope, run, cancel_on_disconnect && !runLog.completion, mayCancel);
     const release = keepAliveUntil(environment.keepAlive, result);
     return {
       run: toRun(run),
@@ -213,7 +213,7 @@ export function createRuns(options: RunOptions): InternalRuns {
     // biome-ignore lint/complexity/useMaxParams: the public operation has these parameters, behind the scope of its caller
     async stream(scope, thread_id, request, origin = {}, { namespaces = [] } = {}) {
       const { run } = await create(scope, { thread_id, request, origin, watched: true });
-      const { runEvents, frames } = await subscriptions.read(
+      const { runLog, frames } = await subscriptions.read(
         run,
         0,
         leave(scope, run, request.on_disconnect === "cancel"),
@@ -222,7 +222,7 @@ export function createRuns(options: RunOptions): InternalRuns {
       const isFiltered = namespaces.length > 0;
       return {
         run: toRun(run),
-        frames: isFiltered ? filterFrames(frames, runEvents, options.features, { namespaces }) : frames,
+        frames: isFiltered ? filterFrames(frames, runLog, options.features, { namespaces }) : frames,
       };
     },
     async wait(scope, thread_id, request, origin = {}) {
@@ -242,7 +242,7 @@ export function createRuns(options: RunOptions): InternalRuns {
       const result = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
       if (result === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
       if (result === "not_found") throw notFoundError("run", run_id);
-      endGone(hub.find(run.run_id), "RunDeleted");
+      endDeletedRunLog(hub.find(run.run_id), "RunDeleted");
     },
     async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const encodedReason = reason === undefined ? undefined : encodeCancelReason(reason, action);
@@ -258,8 +258,8 @@ export function createRuns(options: RunOptions): InternalRuns {
       const { mayCancel, ...filter }: typeof rest & ScopedJoin = rest;
       const run = await findShared(scope, thread_id, run_id);
       const onLeave = leave(scope, run, cancel_on_disconnect, mayCancel);
-      const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
-      return { run: toRun(run), frames: filterFrames(frames, runEvents, options.features, filter) };
+      const { runLog, frames } = await subscriptions.read(run, after, onLeave);
+      return { run: toRun(run), frames: filterFrames(frames, runLog, options.features, filter) };
     },
   };
 }

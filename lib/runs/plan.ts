@@ -1,7 +1,7 @@
 /** The plan of a run: the rows and the job that a request becomes once its names are resolved. */
 import { requireConsistentConfig } from "../assistants/mod.ts";
 import type { CheckpointRef, InterruptRef, RunConfig } from "../executor/contract.ts";
-import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
+import { IDENTITY_MEMBERS, type JobRequest, omitSecrets, toGotoList, writeKwargs } from "../executor/kwargs.ts";
 import { isObject, type JsonObject, sameJson } from "../json.ts";
 import type { AssistantRow, CreateRun, NewRun, NewThread, Scope, ThreadRow } from "../storage/mod.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
@@ -46,7 +46,7 @@ export function toCreateRun(resolved: ResolvedRun): CreateRun {
   const graphMetadata = { graph_id, assistant_id };
   const config = mergeConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
-  const threadConfig = withoutSecrets(config);
+  const threadConfig = omitSecrets(config);
   const job = toJobRequest(resolved, config);
   return {
     run: {
@@ -92,7 +92,7 @@ function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | 
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
   const stored = thread?.config ?? {};
   const requestEntries = isObject(configurable)
-    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !isServerOnlyKey(key))
+    ? Object.entries(configurable).filter(([key]) => !IDENTITY_MEMBERS.has(key) && !isServerOnlyKey(key))
     : [];
   const merged = {
     ...(isObject(stored["configurable"]) ? stored["configurable"] : {}),
@@ -126,7 +126,7 @@ function toJobRequest(
       ? {
           ...(resume === undefined ? {} : { resume }),
           ...(update === undefined || update === null ? {} : { update }),
-          ...(gotoList(goto).length > 0 ? { goto: gotoList(goto) } : {}),
+          ...(toGotoList(goto).length > 0 ? { goto: toGotoList(goto) } : {}),
         }
       : null;
   const modes = request.stream_mode ?? [];

@@ -1,7 +1,7 @@
 /** Run requests and their validation. */
 import { ServiceError } from "../errors.ts";
 import { type AuthUser, type CheckpointRef, type Send, STREAM_MODES, type StreamMode } from "../executor/contract.ts";
-import { withoutBridge } from "../executor/kwargs.ts";
+import { unwrapAguiResume } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { IdempotencyKey, MultitaskStrategy, Scope } from "../storage/mod.ts";
 import { findUnknownKey } from "../validation.ts";
@@ -170,7 +170,7 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
 export function normalizeResume(request: RunCreate): RunCreate {
   const { command } = request;
   if (command?.resume === undefined) return request;
-  return { ...request, command: { ...command, resume: withoutBridge(command.resume) } };
+  return { ...request, command: { ...command, resume: unwrapAguiResume(command.resume) } };
 }
 
 /** A hundred years, in seconds: all databases and clients can represent such a time. */

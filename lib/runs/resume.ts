@@ -1,7 +1,7 @@
 /** Which pending interrupts a resume answers. This is decided when its run is created, from the state that is open then. */
 import { ServiceError } from "../errors.ts";
 import type { CheckpointRef, Interrupt, InterruptRef } from "../executor/contract.ts";
-import { ambiguous, answeredBefore, answersById, mismatch } from "../executor/kwargs.ts";
+import { findAmbiguousResume, findResumeMismatch, getAnswerCount, toResumeMap } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { RunRow } from "../storage/mod.ts";
 import type { RunCreate } from "./request.ts";
@@ -34,11 +34,11 @@ export function bindResume(request: RunCreate, state: PendingState | null, requi
   if (resume === undefined || !state) return null;
   const pending = new Map(state.interrupts.map((interrupt) => [interrupt.id, interrupt]));
   const ids = [...pending.keys()];
-  const answers = answersById(resume, new Set(ids));
+  const answers = toResumeMap(resume, new Set(ids));
   const toInterruptRef = (interrupt_id: string | null): InterruptRef => {
     const { ns: checkpoint_ns, checkpoint_id } = state.checkpoint;
     const interrupt = interrupt_id === null ? undefined : pending.get(interrupt_id);
-    return { checkpoint_ns, checkpoint_id, interrupt_id, answered: interrupt ? answeredBefore(interrupt) : 0 };
+    return { checkpoint_ns, checkpoint_id, interrupt_id, answered: interrupt ? getAnswerCount(interrupt) : 0 };
   };
   if (ids.length === 0) {
     if (!state.isBreakpoint || answers) return null;
@@ -47,8 +47,8 @@ export function bindResume(request: RunCreate, state: PendingState | null, requi
   }
   const answeredIds = answers ? ids.filter((id) => Object.hasOwn(answers, id)) : ids;
   if (answeredIds.length === 0) return null;
-  if (request.strict_resume) throwProblem(mismatch(resume, ids));
-  else if (!answers) throwProblem(ambiguous([...ids].sort()));
+  if (request.strict_resume) throwProblem(findResumeMismatch(resume, ids));
+  else if (!answers) throwProblem(findAmbiguousResume([...ids].sort()));
   if (requiresIds && !answers) {
     const pendingIds = [...ids].sort().join(", ");
     throw new ServiceError(
@@ -90,8 +90,8 @@ function requireExpected(
 ): void {
   for (const [id, count] of Object.entries(expected ?? {})) {
     const interrupt = pending.get(id);
-    if (interrupt && answeredBefore(interrupt) === count) continue;
-    const now = interrupt ? `its task has consumed ${answeredBefore(interrupt)} answers` : "it is not open";
+    if (interrupt && getAnswerCount(interrupt) === count) continue;
+    const now = interrupt ? `its task has consumed ${getAnswerCount(interrupt)} answers` : "it is not open";
     const text = `command.expected_answers: the interrupt ${id} was expected with ${count} answers, but ${now}`;
     throw new ServiceError("no_open_interrupt", text);
   }
@@ -116,7 +116,7 @@ export function findAnsweringRun(resume: Json, active: readonly RunRow[]): RunRo
   const readTargets = ({ kwargs }: RunRow): readonly JsonObject[] =>
     Array.isArray(kwargs.resume_targets) ? (kwargs.resume_targets as JsonObject[]) : [];
   const ids = new Set(active.flatMap(readTargets).flatMap(({ interrupt_id }) => (interrupt_id as string | null) ?? []));
-  const answers = answersById(resume, ids);
+  const answers = toResumeMap(resume, ids);
   return active.find((run) =>
     readTargets(run).some(({ interrupt_id }) => !answers || Object.hasOwn(answers, String(interrupt_id))),
   );

@@ -3,7 +3,7 @@ import { pause, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { ListPosition } from "../storage/cursor.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget } from "../storage/mod.ts";
-import { endGone } from "../streams/run-subscription.ts";
+import { endDeletedRunLog } from "../streams/run-subscription.ts";
 import type { CreateOptions } from "./create.ts";
 
 export interface StopOptions extends Pick<CreateOptions, "storage" | "scope" | "environment" | "hub" | "worker"> {
@@ -48,7 +48,7 @@ export function createRunStopper(options: StopOptions): RunStopper {
     for (const run of runs) {
       const { run_id, thread_id, kind, lock_token } = run;
       const isLocal = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
-      if (kind === "deleted") endGone(hub.find(run_id), "RunRolledBack");
+      if (kind === "deleted") endDeletedRunLog(hub.find(run_id), "RunRolledBack");
       if (kind === "ended") options.onEndedUnstarted?.(run);
       if (lock_token !== null && !isLocal) wakeWhenLockExpires(thread_id, lock_token);
     }

@@ -1,6 +1,6 @@
 /** A run as the API shows it. */
 import type { WaitingFor } from "../executor/journal.ts";
-import { shownRun } from "../executor/kwargs.ts";
+import { redactRunKwargs } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
 import { redactUrl } from "../webhooks/policy.ts";
@@ -48,7 +48,7 @@ export function toRun(row: RunRow): Run {
 /** The request without credentials, with the webhook and feedback keys. The query of a webhook is hidden: it may hold a secret. */
 export function toPublicKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
   return {
-    ...shownRun(kwargs, metadata),
+    ...redactRunKwargs(kwargs, metadata),
     ...(webhook ? { webhook: redactUrl(webhook.url) } : {}),
     ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
   };

@@ -3,7 +3,7 @@ import type { InternalResource } from "../auth/authorizer.ts";
 import { waitForNextTick } from "../environment.ts";
 import { invalidFieldError, notFoundError } from "../errors.ts";
 import type { WaitingFor } from "../executor/journal.ts";
-import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
+import { isReservedMember, omitSecrets, readKwargs } from "../executor/kwargs.ts";
 import type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import { type CursorPage, type CursorQuery, decodeCursor, encodeCursor, parseTime } from "../storage/cursor.ts";
@@ -262,12 +262,12 @@ function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, 
 /** The request that creates a run like this one. What the server has added, and credentials, are left out. */
 function toRerunRequest(run: RunRow): RunCreate {
   const stored = readKwargs(run.kwargs);
-  const { configurable, ...config } = withoutSecrets(stored.config as unknown as JsonObject);
+  const { configurable, ...config } = omitSecrets(stored.config as unknown as JsonObject);
   const clientConfigurable = Object.fromEntries(
-    Object.entries((configurable ?? {}) as JsonObject).filter(([key]) => !isAdded(key)),
+    Object.entries((configurable ?? {}) as JsonObject).filter(([key]) => !isReservedMember(key)),
   );
   // A member with two values is refused: the graph read the one in `configurable`.
-  const context = Object.entries(withoutSecrets(stored.context)).filter(
+  const context = Object.entries(omitSecrets(stored.context)).filter(
     ([key]) => !Object.hasOwn(clientConfigurable, key),
   );
   const { graph_id: _graph, assistant_id: _assistant, ...metadata } = run.metadata;

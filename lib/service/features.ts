@@ -1,6 +1,12 @@
 /** The halves in lib of the features, and what a service uses of them. */
 import type { InternalResource } from "../auth/authorizer.ts";
-import { type Feature, type FeatureContext, type FeatureOf, joinFeatures, type RunFeatures } from "../features/mod.ts";
+import {
+  type CombinedFeatures,
+  combineFeatures,
+  type FeatureContext,
+  type FeatureOf,
+  type RunFeature,
+} from "../features/mod.ts";
 import { feedbackFeature } from "../feedback/feature.ts";
 import type { Feedback, FeedbackTokens } from "../feedback/mod.ts";
 import type { ServiceOptions, Settings } from "../options.ts";
@@ -45,12 +51,12 @@ export type InternalFeatureResources = {
 export type FeatureParts = InternalFeatureResources & { readonly usage: Usage; readonly webhooks: WebhookSender };
 
 export interface ServiceFeatures {
-  readonly list: readonly Feature[];
-  readonly combined: RunFeatures;
+  readonly list: readonly RunFeature[];
+  readonly combined: CombinedFeatures;
   readonly parts: FeatureParts;
 }
 
 export function createFeatures(context: ServiceContext): ServiceFeatures {
   const list = Object.entries(FEATURES).map(([name, create]) => ({ ...create(context), name: name as FeatureName }));
-  return { list, combined: joinFeatures(list), parts: Object.assign({}, ...list.map(({ nouns: parts }) => parts)) };
+  return { list, combined: combineFeatures(list), parts: Object.assign({}, ...list.map(({ resources }) => resources)) };
 }

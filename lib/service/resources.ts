@@ -3,11 +3,11 @@ import { type Assistants, createAssistants, type InternalAssistants } from "../a
 import { type InternalResource, withFixedScope } from "../auth/authorizer.ts";
 import { type CronLoop, createCronLoop } from "../crons/loop.ts";
 import type { Crons, InternalCrons } from "../crons/mod.ts";
-import { Slots } from "../engine/claims.ts";
+import { WorkerSlots } from "../engine/claims.ts";
 import { createRunFinishedHook } from "../engine/finished-runs.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import { ServiceError, StateReadError } from "../errors.ts";
-import type { Feature } from "../features/mod.ts";
+import type { RunFeature } from "../features/mod.ts";
 import { getPublicBaseUrl, resolveSettings } from "../options.ts";
 import type { AuthorizedProtocol } from "../protocol/authorization.ts";
 import { createProtocol, type InternalProtocol, type ThreadProtocol } from "../protocol/mod.ts";
@@ -62,7 +62,7 @@ export interface RequestResources extends Resources {
 }
 
 export interface ServiceParts extends FeatureParts {
-  readonly features: readonly Feature[];
+  readonly features: readonly RunFeature[];
   readonly assistants: InternalAssistants;
   readonly threads: InternalThreads;
   readonly runs: InternalRuns;
@@ -90,13 +90,13 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     parts: featureParts,
   } = createFeatures({ ...context, settings, base_url });
   const hub = new StreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
-  const slots = new Slots(settings.worker.concurrency);
-  const states = createStates({ ...shared, waitUntilStored: (run_id) => slots.flushShown(run_id) });
+  const slots = new WorkerSlots(settings.worker.concurrency);
+  const states = createStates({ ...shared, waitUntilStored: (run_id) => slots.flushEmitted(run_id) });
   const events = createThreadEvents({
     ...shared,
     guards,
-    onReader: (thread_id) => slots.saveSoon(thread_id),
-    async values(thread_id, checkpoint) {
+    onReader: (thread_id) => slots.scheduleSave(thread_id),
+    async readValues(thread_id, checkpoint) {
       try {
         return (await states.readStateAt(await states.requireThread(scope, thread_id), checkpoint)).values;
       } catch (error) {
@@ -131,7 +131,7 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     store: withFixedScope<Store>(store, scope),
     features,
     onFinished,
-    onAttemptLeft: subscriptions.watch,
+    onAttemptReleased: subscriptions.watch,
   });
   const threads = createThreads({
     ...shared,

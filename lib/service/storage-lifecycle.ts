@@ -1,10 +1,10 @@
 /** The storage of a service: opens it, places the deployment in it, probes it, and deletes from it what is no longer kept. */
-import { type Clock, startClock } from "../engine/clock.ts";
+import { type DatabaseClock, startDatabaseClock } from "../engine/clock.ts";
 import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
 import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
 import { createSafeLog, type Environment, systemEnvironment, withTimeout } from "../environment.ts";
 import { ConfigError, isOutage } from "../errors.ts";
-import type { Feature } from "../features/mod.ts";
+import type { RunFeature } from "../features/mod.ts";
 import { resolveSettings, type ServiceOptions } from "../options.ts";
 import { createEventBus, type EventBus, publishChanges } from "../storage/event-bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
@@ -42,7 +42,7 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
   });
   cleanups.push(health.stop);
   // The process's own clock, until the database's time is known.
-  let clock: Clock = { now: localEnvironment.now, stop() {} };
+  let clock: DatabaseClock = { now: localEnvironment.now, stop() {} };
   const environment: Environment = {
     ...localEnvironment,
     now: storage.now ? () => clock.now() : localEnvironment.now,
@@ -51,7 +51,7 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
   await storage.migrate();
   if (storage.now) {
     const databaseTime = (): Promise<number> => (storage.now as () => Promise<number>)();
-    clock = await startClock({ environment: { ...localEnvironment, log: health.log }, now: databaseTime });
+    clock = await startDatabaseClock({ environment: { ...localEnvironment, log: health.log }, now: databaseTime });
     cleanups.push(clock.stop);
   }
   return {
@@ -152,7 +152,7 @@ interface RetentionJobsOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly options: ServiceOptions;
-  readonly parts: { readonly features: readonly Feature[] };
+  readonly parts: { readonly features: readonly RunFeature[] };
 }
 
 const RETENTION_INTERVAL_MS = 5_000;
@@ -164,8 +164,8 @@ export function startRetentionJobs(context: RetentionJobsOptions): readonly Rete
   const { features } = parts;
   const { retention } = resolveSettings(options);
   const { sweep_interval_minutes: item_minutes = 5 } = options.store?.ttl ?? {};
-  const start = (every_ms: number, failure: string, step: () => Promise<number>): RetentionJob =>
-    startRetentionJob({ environment, every_ms, failure, step });
+  const start = (interval_ms: number, failure: string, step: () => Promise<number>): RetentionJob =>
+    startRetentionJob({ environment, interval_ms, failure, step });
   const ages = features.flatMap(({ name, keep_ms }) => (keep_ms === undefined ? [] : [[name, keep_ms] as const]));
   return [
     start(RETENTION_INTERVAL_MS, "retention job failed", () => {
@@ -186,6 +186,6 @@ export function startRetentionJobs(context: RetentionJobsOptions): readonly Rete
         now: environment.now(),
       }),
     ),
-    ...features.flatMap(({ job }) => (job ? [start(job.every_ms, job.failure, () => job.step(parts))] : [])),
+    ...features.flatMap(({ job }) => (job ? [start(job.interval_ms, job.failure, () => job.step(parts))] : [])),
   ];
 }

@@ -29,12 +29,12 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
     load,
   );
   return {
-    nouns: { calls },
+    resources: { calls },
     connect(nouns) {
       ({ runs } = nouns as { readonly runs: typeof runs });
     },
     job: {
-      every_ms: DUE_CALLS_INTERVAL_MS,
+      interval_ms: DUE_CALLS_INTERVAL_MS,
       failure: "continuing calls failed",
       // The code is loaded when a call is due.
       step: async () =>
@@ -89,11 +89,11 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
       return journal;
     },
     abortSuspended: attempt.abortSuspended,
-    isDirty: () => unsaved.entries.length + unsaved.tokens.length > 0,
-    took(event) {
+    hasUnsaved: () => unsaved.entries.length + unsaved.tokens.length > 0,
+    onEmitted(event) {
       if (event.type === "stream" && event.position) unsaved.position = event.position;
     },
-    take() {
+    drain() {
       const { start, release, entries, tokens, position } = unsaved;
       if (call_id === null || !(start || release || position || entries.length + tokens.length > 0)) return {};
       const { position: emittedPosition, ...progress } = unsaved;

@@ -2,12 +2,12 @@
 import { type Environment, uuidV5 } from "../environment.ts";
 import { LeaseLost, ServiceError } from "../errors.ts";
 import type {
-  CallOrigin,
-  CallPosition,
+  ActiveJournal,
+  CallInput,
+  ExternalEvent,
   JournalEntry,
   JournalLimits,
-  OpenJournal,
-  OutsideEvent,
+  OutputPosition,
   WaitingFor,
 } from "../executor/journal.ts";
 import type { JournalAttempt } from "../features/mod.ts";
@@ -24,7 +24,7 @@ export interface UnsavedJournal {
   tokens: NonNullable<DurableCallProgress["tokens"]>[number][];
   release?: DurableCallProgress["release"];
   /** The progress of the function at the newest output. */
-  position?: CallPosition;
+  position?: OutputPosition;
 }
 
 export interface JournalContext {
@@ -40,7 +40,7 @@ export interface OpenJournalOptions extends JournalContext {
   readonly attempt: JournalAttempt;
   readonly call: { readonly call_id: string; readonly at?: number } | null;
   readonly assignedCallId: string | null;
-  readonly origin: () => CallOrigin;
+  readonly origin: () => CallInput;
   unsaved(): UnsavedJournal;
   /** Called when the attempt ends and its run waits. */
   suspend(due_at: number | null, waiting_for: Json, lastEventSeq: number): void;
@@ -54,7 +54,7 @@ const POLL_MS = 2_000;
 
 /** Opens the journal of a call. Returns null if the call no longer exists, or if another run has continued it. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the cases of a journal that is opened again, in their order
-export async function openJournal(options: OpenJournalOptions): Promise<OpenJournal | null> {
+export async function openJournal(options: OpenJournalOptions): Promise<ActiveJournal | null> {
   const { storage, scope, environment, attempt, call, assignedCallId, unsaved } = options;
   const { claimed, retry } = attempt;
   const { thread_id, graph_id, run_id, claims } = claimed.run;
@@ -73,14 +73,14 @@ export async function openJournal(options: OpenJournalOptions): Promise<OpenJour
   const isFork = row !== null && assignedCallId === null && (row.ended_at !== null || isTruncated || !isWaiting);
   const entries = isFork ? carryOverEntries(allEntries.slice(0, call?.at)) : allEntries;
   const call_id = row && !isFork ? row.call_id : environment.uuid();
-  const origin = row ? (JSON.parse(row.origin) as CallOrigin) : options.origin();
+  const origin = row ? (JSON.parse(row.origin) as CallInput) : options.origin();
   const originMember = !row || isFork ? { origin: row?.origin ?? JSON.stringify(origin) } : {};
   unsaved().start = { graph_id, ...originMember };
-  const position = row?.position ? (JSON.parse(row.position) as CallPosition & { readonly at: number }) : null;
+  const position = row?.position ? (JSON.parse(row.position) as OutputPosition & { readonly at: number }) : null;
   const emittedPosition = position && !isFork && position.at === entries.length ? position : null;
   // A fork stores its entries again.
   const size = isFork ? 0 : texts.reduce((sum, { length }) => sum + length, 0);
-  const journal = new StoredJournal(options, { call_id, origin, entries, shown: emittedPosition, size });
+  const journal = new StoredJournal(options, { call_id, origin, entries, emittedPosition, size });
   if (isFork)
     for (const [idx, entry] of entries.entries()) journal.bufferEntry(JSON.stringify({ ...entry, run_id }), idx);
   return journal;
@@ -115,17 +115,17 @@ interface LoadedJournal {
   readonly size: number;
 }
 
-class StoredJournal implements OpenJournal {
+class StoredJournal implements ActiveJournal {
   readonly call_id: string;
-  readonly origin: CallOrigin;
+  readonly origin: CallInput;
   readonly entries: JournalEntry[];
   readonly limits: JournalLimits;
-  readonly shown: CallPosition | null;
-  readonly isStored: boolean;
+  readonly emittedPosition: OutputPosition | null;
+  readonly isOutputStored: boolean;
   readonly run_id: string;
   readonly #options: OpenJournalOptions;
   #size: number;
-  #events: OutsideEvent[] = [];
+  #events: ExternalEvent[] = [];
   #reading: Promise<void> | null = null;
   #mustReadAgain = false;
   #isWatching = false;
@@ -134,20 +134,26 @@ class StoredJournal implements OpenJournal {
 
   constructor(
     options: OpenJournalOptions,
-    { call_id, origin, entries, shown, size }: Pick<OpenJournal, "call_id" | "origin" | "shown"> & LoadedJournal,
+    {
+      call_id,
+      origin,
+      entries,
+      emittedPosition,
+      size,
+    }: Pick<ActiveJournal, "call_id" | "origin" | "emittedPosition"> & LoadedJournal,
   ) {
     this.#options = options;
     this.call_id = call_id;
     this.origin = origin;
     this.entries = entries;
-    this.shown = shown;
-    this.isStored = options.attempt.claimed.run.resumable;
+    this.emittedPosition = emittedPosition;
+    this.isOutputStored = options.attempt.claimed.run.resumable;
     this.limits = options.limits;
     this.run_id = options.attempt.claimed.run.run_id;
     this.#size = size;
   }
 
-  events(): readonly OutsideEvent[] {
+  getEvents(): readonly ExternalEvent[] {
     return this.#events;
   }
 
@@ -178,7 +184,7 @@ class StoredJournal implements OpenJournal {
     notify();
   }
 
-  freeze(): void {
+  stopListening(): void {
     this.#isFrozen = true;
   }
 
@@ -243,7 +249,10 @@ class StoredJournal implements OpenJournal {
     if (attempt.isOutputEnded()) throw new LeaseLost(this.run_id);
   }
 
-  async address(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }> {
+  async createEventAddress(
+    name: string,
+    occurrence: number,
+  ): Promise<{ readonly url: string; readonly token: string }> {
     const { environment, unsaved, base_url } = this.#options;
     const base = base_url();
     if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
@@ -254,7 +263,7 @@ class StoredJournal implements OpenJournal {
     return { url: buildEventUrl(base, token), token };
   }
 
-  id(...names: readonly (string | number)[]): Promise<string> {
+  createId(...names: readonly (string | number)[]): Promise<string> {
     return uuidV5(this.call_id, JSON.stringify(names));
   }
 
@@ -273,7 +282,7 @@ class StoredJournal implements OpenJournal {
    * Pauses the call as an earlier attempt has left it. The run may continue once too often, because the events that
    * attempt had read without using are not stored.
    */
-  async pauseAgain(): Promise<void> {
+  async restorePause(): Promise<void> {
     const lastEventSeq = Math.max(0, ...this.entries.map(({ event }) => event ?? 0));
     this.#options.pause(this.entries.at(-1)?.until ?? null, lastEventSeq);
   }

@@ -1,8 +1,8 @@
 /** Durable calls while no attempt works on them: delivers events, lists operations and continues due calls. */
 import { notFoundError, ServiceError } from "../errors.ts";
 import type { JournalEntry } from "../executor/journal.ts";
-import { misfit } from "../executor/schema-check.ts";
-import { labelOf, nameOf, type StepName } from "../executor/step-names.ts";
+import { findSchemaMismatch } from "../executor/schema-check.ts";
+import { encodeStepName, formatStepName, type StepName } from "../executor/step-names.ts";
 import { type Json, sameJson } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { DurableCallRow, RunRow, Scope } from "../storage/mod.ts";
@@ -60,7 +60,7 @@ export function createDurableCalls(
         !settledOccurrences.has(entry.occurrence) &&
         entry.occurrence === (occurrence ?? entry.occurrence),
     );
-    const problem = openWait?.schema ? misfit(openWait.schema, payload) : null;
+    const problem = openWait?.schema ? findSchemaMismatch(openWait.schema, payload) : null;
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);
   }
 
@@ -79,7 +79,7 @@ export function createDurableCalls(
     const storedName = parseStepName(name);
     validatePayload(payload);
     if (!call) {
-      const message = `Nothing waits for ${labelOf(storedName)}: the thread has no call of a durable function`;
+      const message = `Nothing waits for ${formatStepName(storedName)}: the thread has no call of a durable function`;
       throw new ServiceError("event_not_awaited", message);
     }
     await requireOpenWait(call, storedName, null, payload);
@@ -144,7 +144,7 @@ const getOccurrence = ({ occurrence }: JournalEntry): number => occurrence;
 /** Returns the stored form of a name. Throws `invalid`. */
 function parseStepName(name: StepName): string {
   try {
-    return nameOf(name);
+    return encodeStepName(name);
   } catch (error) {
     throw new ServiceError("invalid", (error as Error).message);
   }

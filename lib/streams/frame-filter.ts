@@ -1,8 +1,8 @@
 /** The frames of a run that a subscriber asks for: those of some stream modes, or of some namespaces. */
 import type { StreamMode } from "../executor/contract.ts";
-import type { RunFeatures } from "../features/mod.ts";
+import type { CombinedFeatures } from "../features/mod.ts";
 import { encodeFrame, type Frame } from "./frames.ts";
-import type { RunEvents } from "./hub.ts";
+import type { RunLog } from "./hub.ts";
 import { createReader, type Reader } from "./log.ts";
 
 /** An empty or missing list lets all modes or namespaces pass. */
@@ -17,36 +17,36 @@ const UNFILTERED: ReadonlySet<string> = new Set(["metadata", "error", "end"]);
 /** Reads the matching frames, and always an `end`: clients treat an empty stream as a broken one. */
 export function filterFrames(
   frames: Reader<Frame>,
-  runEvents: RunEvents,
-  { isTail }: Pick<RunFeatures, "isTail">,
+  runLog: RunLog,
+  { isTrailer }: Pick<CombinedFeatures, "isTrailer">,
   { modes = [], namespaces = [] }: FrameFilter,
 ): Reader<Frame> {
   let hasEnded = false;
 
-  function passes({ event }: Frame): boolean {
+  function isIncluded({ event }: Frame): boolean {
     const [name, namespace] = splitName(event);
-    const isUnfiltered = UNFILTERED.has(name) || isTail(name);
+    const isUnfiltered = UNFILTERED.has(name) || isTrailer(name);
     if (isUnfiltered && namespace === null) return true;
     if (namespaces.length > 0 && !isWithin(namespace ?? "", namespaces)) return false;
-    return isUnfiltered || modes.length === 0 || modes.includes(modeOf(name));
+    return isUnfiltered || modes.length === 0 || modes.includes(toMode(name));
   }
 
   /** Returns the end of a run that was over before the first frame of this reader. */
-  function missingEnd(): readonly Frame[] {
-    const status = hasEnded ? undefined : runEvents.outcome?.status;
+  function createMissingEnd(): readonly Frame[] {
+    const status = hasEnded ? undefined : runLog.completion?.status;
     if (status === undefined || status === "gone") return [];
     hasEnded = true;
-    const data = { run_id: runEvents.run_id, status };
+    const data = { run_id: runLog.run_id, status };
     return [{ id: null, ...encodeFrame({ event: "end", namespace: [], data }) }];
   }
 
   return createReader(async () => {
     for (;;) {
       const batch = await frames.next();
-      if (batch.length === 0) return missingEnd();
+      if (batch.length === 0) return createMissingEnd();
       hasEnded ||= batch.some(({ event }) => event === "end");
-      const passing = batch.filter(passes);
-      if (passing.length > 0) return passing;
+      const included = batch.filter(isIncluded);
+      if (included.length > 0) return included;
     }
   }, frames.leave);
 }
@@ -57,17 +57,17 @@ function splitName(event: string): readonly [name: string, namespace: string | n
   return bar < 0 ? [event, null] : [event.slice(0, bar), event.slice(bar + 1)];
 }
 
-function modeOf(name: string): StreamMode {
+function toMode(name: string): StreamMode {
   if (name.startsWith("messages/")) return "messages";
   return name === "messages" ? "messages-tuple" : (name as StreamMode);
 }
 
 /** Returns whether a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
 function isWithin(namespace: string, namespaces: readonly string[]): boolean {
-  return namespaces.some((wanted) => {
-    if (namespace === wanted) return true;
-    const inside = wanted === "" ? namespace : namespace.slice(wanted.length + 1);
-    if (wanted !== "" && !namespace.startsWith(`${wanted}|`)) return false;
+  return namespaces.some((prefix) => {
+    if (namespace === prefix) return true;
+    const inside = prefix === "" ? namespace : namespace.slice(prefix.length + 1);
+    if (prefix !== "" && !namespace.startsWith(`${prefix}|`)) return false;
     return !inside.split("|").some((segment) => segment.startsWith("tools:"));
   });
 }

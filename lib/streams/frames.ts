@@ -4,7 +4,7 @@
  */
 import { isObject, type Json, stringifyShared } from "../json.ts";
 import type { NewFrame } from "../storage/mod.ts";
-import { LARGE } from "./shared-texts.ts";
+import { LARGE_TEXT_CHARS } from "./shared-texts.ts";
 
 /** One event of a stream. */
 export interface Frame {
@@ -62,9 +62,9 @@ export function decodeFrame(frame: Pick<Frame, "event" | "data">): FrameContent 
 }
 
 function decodeData(frame: Pick<Frame, "data">): Json {
-  if (frame.data.length < LARGE) return JSON.parse(frame.data) as Json;
-  const known = decodedValues.get(frame)?.deref();
-  if (known) return known as Json;
+  if (frame.data.length < LARGE_TEXT_CHARS) return JSON.parse(frame.data) as Json;
+  const cached = decodedValues.get(frame)?.deref();
+  if (cached) return cached as Json;
   const value = JSON.parse(frame.data) as Json;
   if (typeof value === "object" && value !== null) decodedValues.set(frame, new WeakRef(value));
   return value;

@@ -6,10 +6,10 @@ import type { Environment, KeepAlive, TickBudget } from "../environment.ts";
 import { type Json, stringifyShared } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 import type { Frame } from "./frames.ts";
-import { Cursor, Log, type Page, type Reader, readLimit } from "./log.ts";
+import { createReadLimit, LogCursor, type Page, type Reader, RingLog } from "./log.ts";
 
 /** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops or lost its database. */
-export interface Outcome {
+export interface RunCompletion {
   readonly status: TerminalStatus | "gone";
   readonly result: Json;
 }
@@ -26,114 +26,114 @@ export interface StreamHubOptions {
 }
 
 /** The size of an ended log without its frames and its result. */
-const LOG_OVERHEAD = 1024;
+const LOG_OVERHEAD_CHARS = 1024;
 /** How many pages a log keeps for subscribers behind the ring. They hold none, and slow ones are at many places. */
-const PAGES = 4;
+const MAX_CACHED_PAGES = 4;
 
 /** The logs of runs. */
 export class StreamHub {
   readonly limit: TickBudget;
   readonly options: Required<StreamHubOptions>;
-  closed = false;
+  isClosed = false;
   readonly keepAlive: KeepAlive | undefined;
   readonly #environment: Environment;
-  readonly #logs = new Map<string, RunEvents>();
+  readonly #logs = new Map<string, RunLog>();
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
-  readonly #kept: { readonly runEvents: RunEvents; readonly until: number; readonly size: number }[] = [];
-  #keptSize = 0;
-  #lost: Outcome | undefined;
+  readonly #retained: { readonly runLog: RunLog; readonly until: number; readonly size: number }[] = [];
+  #retainedSize = 0;
+  #lostCompletion: RunCompletion | undefined;
 
   constructor(environment: Environment, options: StreamHubOptions = {}) {
     const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000 } = options;
     const { keep_size = 2 * 1024 * 1024 } = options;
-    this.limit = readLimit(environment);
+    this.limit = createReadLimit(environment);
     this.options = { load, ring_size, keep_ms, keep_size };
     this.keepAlive = environment.keepAlive;
     this.#environment = environment;
   }
 
   /** The log of a run; creates it if needed. */
-  runEvents(run_id: string): RunEvents {
-    return this.find(run_id) ?? this.addLog(new RunEvents(run_id, this));
+  getLog(run_id: string): RunLog {
+    return this.find(run_id) ?? this.addLog(new RunLog(run_id, this));
   }
 
-  find(run_id: string): RunEvents | undefined {
+  find(run_id: string): RunLog | undefined {
     return this.#logs.get(run_id);
   }
 
   /** Adds this log, unless the run has one already. */
-  addLog(runEvents: RunEvents): RunEvents {
-    if (!this.#logs.has(runEvents.run_id)) this.#logs.set(runEvents.run_id, runEvents);
-    if (this.#lost) runEvents.end(this.#lost);
-    return runEvents;
+  addLog(runLog: RunLog): RunLog {
+    if (!this.#logs.has(runLog.run_id)) this.#logs.set(runLog.run_id, runLog);
+    if (this.#lostCompletion) runLog.end(this.#lostCompletion);
+    return runLog;
   }
 
   /** Drops a log without subscribers that no attempt here writes. */
-  forget(runEvents: RunEvents): void {
-    if (this.find(runEvents.run_id) === runEvents) this.#logs.delete(runEvents.run_id);
+  forget(runLog: RunLog): void {
+    if (this.find(runLog.run_id) === runLog) this.#logs.delete(runLog.run_id);
   }
 
   /** An ended log is kept for late subscribers. */
-  keep(runEvents: RunEvents, size: number): void {
+  retain(runLog: RunLog, size: number): void {
     const now = this.#environment.now();
     const { keep_ms, keep_size } = this.options;
-    this.#kept.push({ runEvents, until: now + keep_ms, size });
-    this.#keptSize += size;
-    const isOver = ({ until }: { readonly until: number }): boolean => until <= now || this.#keptSize > keep_size;
-    for (let oldest = this.#kept[0]; oldest && isOver(oldest); oldest = this.#kept[0]) {
-      this.#kept.shift();
-      this.#keptSize -= oldest.size;
-      oldest.runEvents.release();
+    this.#retained.push({ runLog, until: now + keep_ms, size });
+    this.#retainedSize += size;
+    const isOver = ({ until }: { readonly until: number }): boolean => until <= now || this.#retainedSize > keep_size;
+    for (let oldest = this.#retained[0]; oldest && isOver(oldest); oldest = this.#retained[0]) {
+      this.#retained.shift();
+      this.#retainedSize -= oldest.size;
+      oldest.runLog.release();
     }
   }
 
   /** Ends every open log as `gone` at shutdown. */
   close(): void {
-    this.closed = true;
+    this.isClosed = true;
     this.#endAll("ServerStopping", "The server is stopping; the run goes on later");
   }
 
   /** Ends every open log, and each new one until `recover`, as `gone`: what runs do cannot be stored any more. */
   lose(message: string): void {
-    this.#lost = this.#endAll("DatabaseLost", message);
+    this.#lostCompletion = this.#endAll("DatabaseLost", message);
   }
 
   /** The database is back. Logs that were ended are read from it again. */
   recover(): void {
-    this.#lost = undefined;
+    this.#lostCompletion = undefined;
     this.#logs.clear();
   }
 
-  #endAll(error: string, message: string): Outcome {
-    const outcome: Outcome = { status: "gone", result: { __error__: { error, message } } };
-    for (const runEvents of this.#logs.values()) runEvents.end(outcome);
+  #endAll(error: string, message: string): RunCompletion {
+    const completion: RunCompletion = { status: "gone", result: { __error__: { error, message } } };
+    for (const runLog of this.#logs.values()) runLog.end(completion);
     this.#logs.clear();
-    return outcome;
+    return completion;
   }
 }
 
 /** The event log of one run. A class, because hundreds of ended logs are kept and closures would take several times the memory. */
-export class RunEvents extends Log<Frame, StoredFrame> {
+export class RunLog extends RingLog<Frame, StoredFrame> {
   readonly run_id: string;
   /** An attempt in this process writes the log. */
-  live = false;
+  isLive = false;
   /** The log has or had a subscriber, or will get one. */
-  watched = false;
+  isWatched = false;
   /** The run's frames are stored: subscribers behind the ring read them from the store. Set it before the first frame. */
-  stored = false;
+  hasStoredFrames = false;
   /** The attempt that a gap frame names; 0 while it is unknown. */
   attempt = 0;
   /** The highest id that a subscriber says it has seen elsewhere. The end of a deleted run gets ids above it. */
-  seen = 0;
+  lastSeenId = 0;
   /** Why there are no frames yet, as JSON. */
   waiting_for: string | undefined;
   /** Undefined until the run has ended; then the log accepts no more frames. */
-  outcome: Outcome | undefined;
+  completion: RunCompletion | undefined;
   readonly #hub: StreamHub;
-  #released = false;
+  #isReleased = false;
   /** The newest first. */
   #recent: (readonly StoredFrame[])[] = [];
-  #endWaiters: ((outcome: Outcome) => void)[] = [];
+  #endWaiters: ((completion: RunCompletion) => void)[] = [];
 
   constructor(run_id: string, hub: StreamHub) {
     super(hub.limit);
@@ -141,12 +141,12 @@ export class RunEvents extends Log<Frame, StoredFrame> {
     this.#hub = hub;
   }
 
-  placeOf({ id }: Frame): number {
+  getPosition({ id }: Frame): number {
     return id as number;
   }
 
-  protected get room(): number {
-    return this.#hub.options.ring_size / (this.stored ? 4 : 1);
+  protected get maxChars(): number {
+    return this.#hub.options.ring_size / (this.hasStoredFrames ? 4 : 1);
   }
 
   override get keepAlive(): KeepAlive | undefined {
@@ -159,7 +159,7 @@ export class RunEvents extends Log<Frame, StoredFrame> {
   }
 
   /** The log has a subscriber now, or a caller that waits for its end. */
-  get followed(): boolean {
+  get hasSubscribers(): boolean {
     return this.readers > 0 || this.#endWaiters.length > 0;
   }
 
@@ -170,63 +170,64 @@ export class RunEvents extends Log<Frame, StoredFrame> {
 
   /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
   skipTo(id: number): void {
-    if (id <= this.last || this.outcome) return;
+    if (id <= this.last || this.completion) return;
     this.clear(id);
     this.change.notify();
   }
 
   publish(event: string, data: string): void {
-    if (this.outcome) return;
+    if (this.completion) return;
     this.append({ id: this.last + 1, event, data });
     this.change.notify();
   }
 
   /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
-  note(data: string): void {
-    if (this.live || this.outcome || this.last > 0) return;
+  noteWaiting(data: string): void {
+    if (this.isLive || this.completion || this.last > 0) return;
     this.waiting_for = data;
     this.change.notify();
   }
 
-  end(outcome: Outcome): void {
-    if (this.outcome) return;
-    this.outcome = outcome;
+  end(completion: RunCompletion): void {
+    if (this.completion) return;
+    this.completion = completion;
     this.change.notify();
-    for (const resolve of this.#endWaiters) resolve(outcome);
+    for (const resolve of this.#endWaiters) resolve(completion);
     this.#endWaiters = [];
-    this.#hub.keep(this, this.size + stringifyShared(outcome.result).json.length + LOG_OVERHEAD);
+    this.#hub.retain(this, this.size + stringifyShared(completion.result).json.length + LOG_OVERHEAD_CHARS);
   }
 
   /** It is kept for its readers alone: another log of the run would read and hold the same frames again. */
   release(): void {
-    this.#released = true;
+    this.#isReleased = true;
     if (this.readers === 0) this.#hub.forget(this);
   }
 
-  override left(): void {
-    super.left();
+  override onReaderLeft(): void {
+    super.onReaderLeft();
     this.#recent = [];
-    if (this.#released) this.release();
+    if (this.#isReleased) this.release();
   }
 
   /** The page with the stored frames after this id; empty if there are none. */
-  async page(after: number): Promise<readonly StoredFrame[]> {
+  async readPage(after: number): Promise<readonly StoredFrame[]> {
     const covers = (page: readonly StoredFrame[]): boolean =>
       (page[0] as StoredFrame).id <= after + 1 && (page.at(-1) as StoredFrame).id > after;
-    const known = this.#recent.find(covers);
-    if (known) return known;
+    const cached = this.#recent.find(covers);
+    if (cached) return cached;
     const { items } = await this.pages.read(`${after}`, async () => ({
       items: this.#recent.find(covers) ?? (await this.#hub.options.load(this.run_id, after)),
     }));
-    if (items.length > 0 && !this.#recent.some(covers)) this.#recent = [items, ...this.#recent.slice(0, PAGES - 1)];
+    if (items.length > 0 && !this.#recent.some(covers))
+      this.#recent = [items, ...this.#recent.slice(0, MAX_CACHED_PAGES - 1)];
     return items;
   }
 
   /** Resolves when the run has ended. */
-  ended(): Promise<Outcome> {
-    return this.outcome
-      ? Promise.resolve(this.outcome)
-      : new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
+  waitForEnd(): Promise<RunCompletion> {
+    return this.completion
+      ? Promise.resolve(this.completion)
+      : new Promise<RunCompletion>((resolve) => this.#endWaiters.push(resolve));
   }
 
   /**
@@ -235,59 +236,59 @@ export class RunEvents extends Log<Frame, StoredFrame> {
    * subscriber leaves before the end.
    */
   read(after: number, onLeave?: () => void): Reader<Frame> {
-    this.watched = true;
-    if (this.#released && !this.#hub.closed) this.#hub.addLog(this);
-    return new FrameCursor(this, after, onLeave).reader();
+    this.isWatched = true;
+    if (this.#isReleased && !this.#hub.isClosed) this.#hub.addLog(this);
+    return new FrameCursor(this, after, onLeave).toReader();
   }
 }
 
-class FrameCursor extends Cursor<Frame, StoredFrame> {
-  readonly #log: RunEvents;
+class FrameCursor extends LogCursor<Frame, StoredFrame> {
+  readonly #log: RunLog;
   readonly #onLeave: (() => void) | undefined;
   /** Frames up to this id are neither in the ring nor in the store. */
   #missing = 0;
-  #noted = false;
+  #hasNoted = false;
   protected override keepsPage = false;
 
-  constructor(log: RunEvents, after: number, onLeave?: () => void) {
+  constructor(log: RunLog, after: number, onLeave?: () => void) {
     super(log, Math.max(0, after));
     this.#log = log;
     this.#onLeave = onLeave;
   }
 
-  protected override notice(): Frame | undefined {
-    const { waiting_for, last, stored, from, run_id, attempt } = this.#log;
-    if (waiting_for !== undefined && last === 0 && !this.#noted) {
-      this.#noted = true;
-      return metadata(waiting_for);
+  protected override takeNotice(): Frame | undefined {
+    const { waiting_for, last, hasStoredFrames, startsAfter, run_id, attempt } = this.#log;
+    if (waiting_for !== undefined && last === 0 && !this.#hasNoted) {
+      this.#hasNoted = true;
+      return createMetadataFrame(waiting_for);
     }
-    if (!stored) this.#missing = from;
-    if (this.place >= this.#missing) return undefined;
-    this.place = this.#missing;
-    const about = attempt > 0 ? { run_id, attempt } : { run_id };
-    return metadata(JSON.stringify({ ...about, missing_before: this.place + 1 }));
+    if (!hasStoredFrames) this.#missing = startsAfter;
+    if (this.position >= this.#missing) return undefined;
+    this.position = this.#missing;
+    const ids = attempt > 0 ? { run_id, attempt } : { run_id };
+    return createMetadataFrame(JSON.stringify({ ...ids, missing_before: this.position + 1 }));
   }
 
   protected async load(): Promise<Page<StoredFrame>> {
-    const items = await this.#log.page(this.place);
+    const items = await this.#log.readPage(this.position);
     const first = items[0]?.id ?? Number.POSITIVE_INFINITY;
-    if (first > this.place + 1) this.#missing = Math.min(first, this.#log.from + 1) - 1;
+    if (first > this.position + 1) this.#missing = Math.min(first, this.#log.startsAfter + 1) - 1;
     return { items, read_to: items.at(-1)?.id ?? null };
   }
 
-  protected show(frame: Frame): Frame {
+  protected toEmitted(frame: Frame): Frame {
     return frame;
   }
 
   protected override isAtEnd(): boolean {
-    return this.#log.outcome !== undefined && this.place >= this.#log.from;
+    return this.#log.completion !== undefined && this.position >= this.#log.startsAfter;
   }
 
   override leave(): void {
-    if (this.left) return;
+    if (this.hasLeft) return;
     super.leave();
-    if (!this.#log.outcome) this.#onLeave?.();
+    if (!this.#log.completion) this.#onLeave?.();
   }
 }
 
-const metadata = (data: string): Frame => ({ id: null, event: "metadata", data });
+const createMetadataFrame = (data: string): Frame => ({ id: null, event: "metadata", data });

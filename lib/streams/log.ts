@@ -1,6 +1,6 @@
 /** What all streams are read from: the newest items of a run or a thread in memory, and behind them pages from the store. */
 import { coalesceCalls, createTickBudget, type Environment, type KeepAlive, type TickBudget } from "../environment.ts";
-import { SharedTexts } from "./shared-texts.ts";
+import { WeakTextCache } from "./shared-texts.ts";
 
 /** A subscription. Call `next` again only after its answer. */
 export interface Reader<Item> extends AsyncIterable<Item> {
@@ -35,7 +35,7 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
 }
 
 /** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
-export class Change {
+export class ChangeNotifier {
   /** Absent until one waits: hundreds of ended logs are kept. */
   #waiting: Map<object, PromiseWithResolvers<void>> | undefined;
 
@@ -61,21 +61,21 @@ export class Change {
 }
 
 /** The size limit of one batch, in characters: a reader holds no more than that. */
-const BATCH_SIZE = 64 * 1024;
+const MAX_BATCH_CHARS = 64 * 1024;
 /** What an item costs in memory beside its text. */
-const ITEM_OVERHEAD = 64;
+const ITEM_OVERHEAD_CHARS = 64;
 /** How much may be read in one tick of the event loop, in characters, and the fixed costs of a read and an item. */
-const READ_PER_TICK = 256 * 1024;
-export const READ_COST: number = 4 * 1024;
-const STORED_COST = 256;
+const MAX_CHARS_PER_TICK = 256 * 1024;
+export const COST_PER_READ: number = 4 * 1024;
+const COST_PER_STORED_ITEM = 256;
 
 /** Stores that answer at once must not let the readers of much block the event loop. */
-export const readLimit = (environment: Pick<Environment, "defer">): TickBudget =>
-  createTickBudget(environment, READ_PER_TICK);
+export const createReadLimit = (environment: Pick<Environment, "defer">): TickBudget =>
+  createTickBudget(environment, MAX_CHARS_PER_TICK);
 
 type Item = { readonly data: string | null };
 
-const sizeOf = ({ data }: Item): number => (data?.length ?? 0) + ITEM_OVERHEAD;
+const getSize = ({ data }: Item): number => (data?.length ?? 0) + ITEM_OVERHEAD_CHARS;
 
 export interface Page<Stored> {
   /** By rising place. */
@@ -85,23 +85,23 @@ export interface Page<Stored> {
 }
 
 /** Pages of one log. One read at a time, and calls for the same page share a read that has not begun. */
-export class Pages<Stored extends Item> {
+export class PageReader<Stored extends Item> {
   readonly #limit: TickBudget;
-  readonly #placeOf: (item: Stored) => number;
-  readonly #shared = coalesceCalls((cost) => this.#last.then(() => this.#limit.waitForRoom(cost)));
-  readonly #texts = new SharedTexts<Stored & { readonly data: string }>();
+  readonly #getPosition: (item: Stored) => number;
+  readonly #readShared = coalesceCalls((cost) => this.#last.then(() => this.#limit.waitForRoom(cost)));
+  readonly #texts = new WeakTextCache<Stored & { readonly data: string }>();
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(limit: TickBudget, placeOf: (item: Stored) => number) {
+  constructor(limit: TickBudget, getPosition: (item: Stored) => number) {
     this.#limit = limit;
-    this.#placeOf = placeOf;
+    this.#getPosition = getPosition;
   }
 
   read<Read extends Pick<Page<Stored>, "items">>(key: string, load: () => Promise<Read>): Promise<Read> {
     const before = this.#last;
-    const page = this.#shared(key, READ_COST, async () => {
+    const page = this.#readShared(key, COST_PER_READ, async () => {
       const page = await load();
-      this.#limit.spend(page.items.reduce((sum, { data }) => sum + STORED_COST + (data?.length ?? 0), 0));
+      this.#limit.spend(page.items.reduce((sum, { data }) => sum + COST_PER_STORED_ITEM + (data?.length ?? 0), 0));
       return { ...page, items: page.items.map((item) => this.#share(item)) };
     });
     this.#last = page.catch(() => {}).then(() => before);
@@ -111,42 +111,42 @@ export class Pages<Stored extends Item> {
   #share(item: Stored): Stored {
     return item.data === null
       ? item
-      : this.#texts.share(this.#placeOf(item), item as Stored & { readonly data: string });
+      : this.#texts.share(this.#getPosition(item), item as Stored & { readonly data: string });
   }
 }
 
 /** The newest items of a run or a thread, shared by all its readers in this process. */
-export abstract class Log<Shown extends Item, Stored extends Item = Shown> {
+export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitted> {
   /** By rising place. */
-  items: Shown[] = [];
+  items: Emitted[] = [];
   /** All items above this place are in `items`. */
-  from = 0;
+  startsAfter = 0;
   /** The highest place so far; 0 before the first. */
   last = 0;
   readers = 0;
   /** The service stops: readers end without an error. */
-  closed = false;
+  isClosed = false;
   /** Readers may find something new, or have to end. */
-  readonly change: Change = new Change();
+  readonly change: ChangeNotifier = new ChangeNotifier();
   protected size = 0;
   readonly #limit: TickBudget;
-  #pages: Pages<Stored> | undefined;
+  #pages: PageReader<Stored> | undefined;
 
   constructor(limit: TickBudget) {
     this.#limit = limit;
   }
 
   /** Where an item is in the log. */
-  abstract placeOf(item: Shown | Stored): number;
+  abstract getPosition(item: Emitted | Stored): number;
   /** The size limit of `items`, in characters. */
-  protected abstract get room(): number;
+  protected abstract get maxChars(): number;
   /**
    * Returns what to wait for before a large batch is shown, if there is no room for it in this tick: many readers get it at the same
    * time, and some make a text of their own from it.
    */
-  pace(batch: readonly Shown[]): Promise<void> | undefined {
-    const size = batch.reduce((sum, item) => sum + sizeOf(item), 0);
-    return size > BATCH_SIZE ? this.#limit.waitForRoom(size) : undefined;
+  waitForTick(batch: readonly Emitted[]): Promise<void> | undefined {
+    const size = batch.reduce((sum, item) => sum + getSize(item), 0);
+    return size > MAX_BATCH_CHARS ? this.#limit.waitForRoom(size) : undefined;
   }
 
   /** Keeps the process alive while a reader waits for items. */
@@ -155,99 +155,103 @@ export abstract class Log<Shown extends Item, Stored extends Item = Shown> {
   }
 
   /** Hundreds of ended logs are kept, and few have readers behind their items. */
-  get pages(): Pages<Stored> {
-    if (!this.#pages) this.#pages = new Pages<Stored>(this.#limit, this.placeOf);
+  get pages(): PageReader<Stored> {
+    if (!this.#pages) this.#pages = new PageReader<Stored>(this.#limit, this.getPosition);
     return this.#pages;
   }
 
   /** A reader has left. */
-  left(): void {
+  onReaderLeft(): void {
     this.readers--;
   }
 
   /** Adds an item without waking readers. Above the limit it drops the oldest quarter, but never the newest, which may be large. */
-  protected append(item: Shown): void {
+  protected append(item: Emitted): void {
     this.items.push(item);
-    this.last = this.placeOf(item);
-    this.size += sizeOf(item);
-    if (this.size <= this.room) return;
+    this.last = this.getPosition(item);
+    this.size += getSize(item);
+    if (this.size <= this.maxChars) return;
     let count = 0;
-    for (; count < this.items.length - 1 && this.size > 0.75 * this.room; count++) {
-      const oldest = this.items[count] as Shown;
-      this.size -= sizeOf(oldest);
-      this.from = this.placeOf(oldest);
+    for (; count < this.items.length - 1 && this.size > 0.75 * this.maxChars; count++) {
+      const oldest = this.items[count] as Emitted;
+      this.size -= getSize(oldest);
+      this.startsAfter = this.getPosition(oldest);
     }
     this.items = this.items.slice(count);
   }
 
   /** Items up to this place are not here. */
-  protected clear(place: number): void {
+  protected clear(position: number): void {
     this.items = [];
     this.size = 0;
-    this.from = place;
-    this.last = place;
+    this.startsAfter = position;
+    this.last = position;
   }
 }
 
 /** The index of the first item whose place is above this one. */
-function indexAfter<Stored>(items: readonly Stored[], place: number, placeOf: (item: Stored) => number): number {
+function findIndexAfter<Stored>(
+  items: readonly Stored[],
+  position: number,
+  getPosition: (item: Stored) => number,
+): number {
   let low = 0;
   let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (placeOf(items[middle] as Stored) > place) high = middle;
+    if (getPosition(items[middle] as Stored) > position) high = middle;
     else low = middle + 1;
   }
   return low;
 }
 
 /** The place of a reader in a log. It reads items that are not in memory from the store. */
-export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
+export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emitted> {
   /** Of the last item that it has seen. */
-  protected place: number;
-  protected left = false;
+  protected position: number;
+  protected hasLeft = false;
   /** There is something to read. */
-  protected attached = true;
+  protected isAttached = true;
   /** It keeps the rest of a page for its next batch. */
   protected keepsPage = true;
-  readonly #log: Log<Shown, Stored>;
+  readonly #log: RingLog<Emitted, Stored>;
   #page: readonly Stored[] = [];
   /** Up to where the page goes. */
-  #read_to = 0;
+  #readTo = 0;
 
-  constructor(log: Log<Shown, Stored>, place: number) {
+  constructor(log: RingLog<Emitted, Stored>, position: number) {
     this.#log = log;
-    this.place = place;
+    this.position = position;
     log.readers++;
   }
 
   /** Up to here it reads from the store. */
   protected get floor(): number {
-    return this.#log.from;
+    return this.#log.startsAfter;
   }
 
   /** Nothing more may be shown. */
-  protected isGone(): boolean {
+  protected isRevoked(): boolean {
     return false;
   }
 
   /** The stream has ended: no item follows. */
   protected isAtEnd(): boolean {
-    return this.#log.closed;
+    return this.#log.isClosed;
   }
 
   /** Sets `attached` once there is something to read; false if it has to wait for a change. */
   protected attach?(): Promise<boolean>;
   /** Something to show that is not in the log. */
-  protected notice?(): Shown | undefined;
+  protected takeNotice?(): Emitted | undefined;
   /** Reads the page after `place`. */
   protected abstract load(): Promise<Page<Stored>>;
   /** An item as it is shown; null if it is not for this reader. */
-  protected abstract show(item: Shown | Stored): Shown | null | Promise<Shown | null>;
+  protected abstract toEmitted(item: Emitted | Stored): Emitted | null | Promise<Emitted | null>;
   /** Called before something is shown. */
-  protected check?(): Promise<unknown> | undefined;
+  protected checkBeforeEmit?(): Promise<unknown> | undefined;
 
-  reader(): Reader<Shown> {
+  toReader(): Reader<Emitted> {
     return createReader(
       () => this.#next(),
       () => this.leave(),
@@ -255,21 +259,21 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
   }
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
-  async #next(): Promise<readonly Shown[]> {
-    while (!this.left) {
-      if (this.isGone()) return this.end();
-      const { place } = this;
+  async #next(): Promise<readonly Emitted[]> {
+    while (!this.hasLeft) {
+      if (this.isRevoked()) return this.end();
+      const { position } = this;
       try {
-        const ready: Shown[] = [];
-        const taking = this.attached ? this.#take(ready) : undefined;
-        if (taking) await taking;
+        const ready: Emitted[] = [];
+        const collecting = this.isAttached ? this.#collectBatch(ready) : undefined;
+        if (collecting) await collecting;
         if (ready.length > 0) {
-          const pacing = this.#log.pace(ready);
+          const pacing = this.#log.waitForTick(ready);
           if (pacing) await pacing;
-          const checking = this.check?.();
+          const checking = this.checkBeforeEmit?.();
           if (checking) await checking;
-          if (!this.left && !this.isGone()) return ready;
-        } else if (this.place === place) {
+          if (!this.hasLeft && !this.isRevoked()) return ready;
+        } else if (this.position === position) {
           if (this.isAtEnd()) return this.end();
           await this.#waitForItems();
         }
@@ -287,8 +291,8 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
     const changed = change.wait(this);
     keepAlive?.acquire();
     try {
-      if (this.attached && this.place < this.floor) await this.#read();
-      else if (this.attached || !(await this.attach?.())) await changed;
+      if (this.isAttached && this.position < this.floor) await this.#read();
+      else if (this.isAttached || !(await this.attach?.())) await changed;
     } finally {
       keepAlive?.release();
     }
@@ -296,61 +300,61 @@ export abstract class Cursor<Shown extends Item, Stored extends Item = Shown> {
 
   /** Throws the error, unless the reader has left or the service stops. */
   #failWith(error: unknown): void {
-    const isExpected = this.left || this.#log.closed;
-    if (!this.left) this.close();
+    const isExpected = this.hasLeft || this.#log.isClosed;
+    if (!this.hasLeft) this.close();
     if (!isExpected) throw error;
   }
 
   /** Takes a batch of the log or of the page. An item that must be read first ends it: then the result resolves once it is taken. */
-  #take(ready: Shown[]): Promise<void> | undefined {
-    const notice = this.notice?.();
-    if (notice) return void ready.push(notice);
-    const { items, placeOf } = this.#log;
-    const list: readonly (Shown | Stored)[] = this.place < this.floor ? this.#page : items;
-    let room = BATCH_SIZE;
-    let i = indexAfter(list, this.place, placeOf);
-    while (i < list.length && room > 0) {
-      const item = list[i++] as Shown | Stored;
-      const shown = this.show(item);
-      this.place = placeOf(item);
-      if (shown instanceof Promise) return shown.then((one) => void (one && ready.push(one)));
-      if (!shown) continue;
-      ready.push(shown);
-      room -= sizeOf(shown);
+  #collectBatch(ready: Emitted[]): Promise<void> | undefined {
+    const takeNotice = this.takeNotice?.();
+    if (takeNotice) return void ready.push(takeNotice);
+    const { items, getPosition } = this.#log;
+    const list: readonly (Emitted | Stored)[] = this.position < this.floor ? this.#page : items;
+    let maxChars = MAX_BATCH_CHARS;
+    let i = findIndexAfter(list, this.position, getPosition);
+    while (i < list.length && maxChars > 0) {
+      const item = list[i++] as Emitted | Stored;
+      const emitted = this.toEmitted(item);
+      this.position = getPosition(item);
+      if (emitted instanceof Promise) return emitted.then((item) => void (item && ready.push(item)));
+      if (!emitted) continue;
+      ready.push(emitted);
+      maxChars -= getSize(emitted);
     }
     // What was taken is not held: it may be large. The rest of a page is read again by a reader that keeps none or has left its place.
     if (list === items || (i < list.length && !this.keepsPage)) {
       this.#page = [];
-      this.#read_to = this.place;
+      this.#readTo = this.position;
     } else this.#page = this.#page.slice(i);
     return undefined;
   }
 
   async #read(): Promise<void> {
     const { floor } = this;
-    if (this.place < this.#read_to) {
-      this.place = this.#read_to;
+    if (this.position < this.#readTo) {
+      this.position = this.#readTo;
       return;
     }
     const { items, read_to } = await this.load();
     this.#page = items;
     // The log has continued from its floor: nothing below it is still to be stored.
-    this.#read_to = read_to ?? Math.max(this.place, floor);
+    this.#readTo = read_to ?? Math.max(this.position, floor);
   }
 
   /** The last items of a reader that does not leave by itself. */
-  protected end(): readonly Shown[] {
+  protected end(): readonly Emitted[] {
     this.close();
     return [];
   }
 
   protected close(): void {
-    this.left = true;
-    this.#log.left();
+    this.hasLeft = true;
+    this.#log.onReaderLeft();
   }
 
   leave(): void {
-    if (this.left) return;
+    if (this.hasLeft) return;
     this.close();
     this.#log.change.wake(this);
   }

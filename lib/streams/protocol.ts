@@ -35,7 +35,7 @@ export interface EventFilter {
 }
 
 /** An event as a frame, which all subscribers of a process share. */
-export interface SentEvent extends Frame {
+export interface SerializedEvent extends Frame {
   readonly seq: number;
   /** The `event_id`. */
   readonly id: string;
@@ -55,39 +55,39 @@ export interface ThreadEvents {
    * has no events; the reader waits until it does. It ends when the thread is deleted or the service stops. From its first read on
    * the runs of the thread record all methods.
    */
-  subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
+  subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SerializedEvent>;
   /** For a thread with readers here: resolves once its next runs record all methods, wherever they are executed. */
   recordAll(scope: Scope, thread_id: string): Promise<void>;
   /** The kept events alone. */
-  kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
+  readStored(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SerializedEvent>;
   /** How many events are kept that pass each filter. */
-  count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents>;
+  count(scope: Scope, thread_id: string, filters: readonly EventFilter[]): Promise<EventCounts>;
   /** The `seq` of the newest kept event; 0 without any. */
   lastEventSeq(scope: Scope, thread_id: string): Promise<number>;
 }
 
 /** The events that filters let pass, counted for each, and the `seq` of the newest event of all. */
-export interface KeptEvents {
+export interface EventCounts {
   readonly counts: readonly number[];
   readonly last: number;
 }
 
 /** Whether an event passes. `name`: the name in the data of a `custom` event. */
-export type Passes = (method: EventMethod, namespace: readonly string[], name: string | undefined) => boolean;
+export type EventPredicate = (method: EventMethod, namespace: readonly string[], name: string | undefined) => boolean;
 
-const NAMED = "custom:";
-const INPUT = "input";
+const CUSTOM_PREFIX = "custom:";
+const INPUT_CHANNEL = "input";
 
 /** The channel of a method. */
-const channelOf = (method: EventMethod): string => (method.startsWith("input.") ? INPUT : method);
+const toChannel = (method: EventMethod): string => (method.startsWith("input.") ? INPUT_CHANNEL : method);
 
-const CHANNELS: ReadonlySet<string> = new Set(EVENT_METHODS.map(channelOf));
+const CHANNELS: ReadonlySet<string> = new Set(EVENT_METHODS.map(toChannel));
 
 /** Whether the protocol has this channel. */
-export const isChannel = (channel: string): boolean => CHANNELS.has(channel) || channel.startsWith(NAMED);
+export const isChannel = (channel: string): boolean => CHANNELS.has(channel) || channel.startsWith(CUSTOM_PREFIX);
 
 /** What is wrong with a list of channels; undefined if nothing is. */
-export function problemOfChannels(channels: unknown): string | undefined {
+export function validateChannels(channels: unknown): string | undefined {
   if (!Array.isArray(channels) || channels.length === 0) return "requires a non-empty channels array.";
   return channels.every((channel) => typeof channel === "string" && isChannel(channel))
     ? undefined
@@ -95,34 +95,36 @@ export function problemOfChannels(channels: unknown): string | undefined {
 }
 
 /** The methods that a filter can let pass. Unknown channels have none. */
-export function methodsOf({ channels }: EventFilter): ReadonlySet<EventMethod> {
-  const wanted = new Set(channels.map((channel) => (channel.startsWith(NAMED) ? "custom" : channel)));
-  return new Set(EVENT_METHODS.filter((method) => wanted.has(channelOf(method))));
+export function listMethods({ channels }: EventFilter): ReadonlySet<EventMethod> {
+  const channelNames = new Set(channels.map((channel) => (channel.startsWith(CUSTOM_PREFIX) ? "custom" : channel)));
+  return new Set(EVENT_METHODS.filter((method) => channelNames.has(toChannel(method))));
 }
 
 /** The filter as a function. `since` has no effect on it. */
-export function compileFilter(filter: EventFilter): Passes {
+export function compileFilter(filter: EventFilter): EventPredicate {
   const { channels, namespaces = [], depth = Number.POSITIVE_INFINITY } = filter;
-  const methods = methodsOf(filter);
-  const every_name = channels.includes("custom");
+  const methods = listMethods(filter);
+  const includesAllNames = channels.includes("custom");
   const names = new Set(
-    channels.filter((channel) => channel.startsWith(NAMED)).map((channel) => channel.slice(NAMED.length)),
+    channels
+      .filter((channel) => channel.startsWith(CUSTOM_PREFIX))
+      .map((channel) => channel.slice(CUSTOM_PREFIX.length)),
   );
   return (method, namespace, name) => {
     if (!methods.has(method)) return false;
-    if (method === "custom" && !every_name && !(name !== undefined && names.has(name))) return false;
+    if (method === "custom" && !includesAllNames && !(name !== undefined && names.has(name))) return false;
     if (namespaces.length === 0) return true;
     return namespaces.some(
       (prefix) =>
         prefix.length <= namespace.length &&
         namespace.length - prefix.length <= depth &&
-        prefix.every((wanted, level) => isSegment(namespace[level] as string, wanted)),
+        prefix.every((prefixSegment, level) => matchesSegment(namespace[level] as string, prefixSegment)),
     );
   };
 }
 
 /** Equal, or the node of it: a wanted segment without a task id matches all tasks of the node. */
-function isSegment(segment: string, wanted: string): boolean {
-  if (segment === wanted) return true;
-  return !wanted.includes(":") && segment.startsWith(wanted) && segment[wanted.length] === ":";
+function matchesSegment(segment: string, prefixSegment: string): boolean {
+  if (segment === prefixSegment) return true;
+  return !prefixSegment.includes(":") && segment.startsWith(prefixSegment) && segment[prefixSegment.length] === ":";
 }

@@ -1,24 +1,24 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import { StateReadError } from "../errors.ts";
-import { ResumeRefused, type StateEvent, type ThreadState } from "../executor/contract.ts";
-import type { RunFeatures, TailFrames } from "../features/mod.ts";
+import { ResumeError, type StateEvent, type ThreadState } from "../executor/contract.ts";
+import type { CombinedFeatures, TrailerFrames } from "../features/mod.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
 import { encodeFrame, type Frame } from "./frames.ts";
-import type { Outcome, RunEvents, StreamHub } from "./hub.ts";
+import type { RunCompletion, RunLog, StreamHub } from "./hub.ts";
 import type { Reader } from "./log.ts";
 import { Poller } from "./poller.ts";
 
 /** What comes before the `end`: the frames of features, and the error. */
-export interface Tail {
-  readonly frames: TailFrames;
+export interface Trailer {
+  readonly frames: TrailerFrames;
   readonly error: JsonObject | null;
 }
 
 /** How many frames come right before the `end`. */
-export function tailLength({ frames, error }: Tail): number {
+export function countTrailerFrames({ frames, error }: Trailer): number {
   return frames.length + (error === null ? 0 : 1);
 }
 
@@ -30,57 +30,67 @@ export function firstFrameId(claims: number): number {
 }
 
 /** Whether a frame that is not stored may be one of a later claim than the newest frame here. */
-const isOfLaterClaim = (id: number, newest: number, { claims }: RunRow): boolean =>
+const isFrameOfLaterClaim = (id: number, newest: number, { claims }: RunRow): boolean =>
   claims > Math.floor(newest / IDS_PER_CLAIM) + 1 && id < firstFrameId(claims);
 
 /**
  * Ends the log with the frames of the tail, an `error` frame if it has one, and the `end`. `end_frame` is the one in the run's
  * row; null when the row was deleted. No effect on a log that has ended.
  */
-export function closeRunEvents(runEvents: RunEvents, outcome: Outcome, tail: Tail, end_frame: number | null): void {
-  const { frames, error } = tail;
+export function closeRunLog(
+  runLog: RunLog,
+  completion: RunCompletion,
+  trailer: Trailer,
+  end_frame: number | null,
+): void {
+  const { frames, error } = trailer;
   if (end_frame !== null) {
-    const first = end_frame - tailLength(tail);
-    if (runEvents.stored) runEvents.skipTo(first - 1);
-    else runEvents.startAt(first);
+    const first = end_frame - countTrailerFrames(trailer);
+    if (runLog.hasStoredFrames) runLog.skipTo(first - 1);
+    else runLog.startAt(first);
   }
-  const status = outcome.status === "gone" ? "rollback" : outcome.status;
+  const status = completion.status === "gone" ? "rollback" : completion.status;
   // The trailer comes before the error, because clients stop reading at an error.
-  for (const [event, data] of frames) publishValue(runEvents, event, data);
-  if (error) publishValue(runEvents, "error", error);
-  publishValue(runEvents, "end", { run_id: runEvents.run_id, status });
-  runEvents.end(outcome);
+  for (const [event, data] of frames) publishValue(runLog, event, data);
+  if (error) publishValue(runLog, "error", error);
+  publishValue(runLog, "end", { run_id: runLog.run_id, status });
+  runLog.end(completion);
 }
 
-function publishValue(runEvents: RunEvents, event: string, data: JsonObject): void {
+function publishValue(runLog: RunLog, event: string, data: JsonObject): void {
   const frame = encodeFrame({ event, namespace: [], data });
-  runEvents.publish(frame.event, frame.data);
+  runLog.publish(frame.event, frame.data);
 }
 
-const GONE = { RunDeleted: "The run was deleted", RunRolledBack: "The run was rolled back" };
+const DELETED_RUN_MESSAGES = { RunDeleted: "The run was deleted", RunRolledBack: "The run was rolled back" };
 
 /** Ends the log of a run that was deleted or rolled back, if there is one. */
-export function endGone(runEvents: RunEvents | undefined, name: keyof typeof GONE): void {
-  if (!runEvents) return;
-  const error = { error: name, message: GONE[name] };
-  runEvents.startAt(runEvents.seen + 1);
-  closeRunEvents(runEvents, { status: "gone", result: { __error__: error } }, { frames: [], error }, null);
+export function endDeletedRunLog(runLog: RunLog | undefined, name: keyof typeof DELETED_RUN_MESSAGES): void {
+  if (!runLog) return;
+  const error = { error: name, message: DELETED_RUN_MESSAGES[name] };
+  runLog.startAt(runLog.lastSeenId + 1);
+  closeRunLog(runLog, { status: "gone", result: { __error__: error } }, { frames: [], error }, null);
 }
 
 /** What wait and join answer for a run that did not fail. `stopped`: it was interrupted, so remaining nodes are no breakpoint. */
-export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[], stopped: boolean): Json {
-  if (next.length === 0 || (stopped && interrupts.length === 0)) return values ?? {};
+export function toWaitResult(
+  values: Json,
+  next: readonly string[],
+  interrupts: readonly Json[],
+  isStopped: boolean,
+): Json {
+  if (next.length === 0 || (isStopped && interrupts.length === 0)) return values ?? {};
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
 /** The result of wait and join, with the members that callers would otherwise get from events. */
-const withTail = (result: Json, frames: TailFrames): Json =>
+const addTrailerToResult = (result: Json, frames: TrailerFrames): Json =>
   isObject(result) && frames.length > 0
     ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, data])) }
     : result;
 
 /** The error of an attempt; null if it succeeded, which takes at least one state. */
-export function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
+export function toErrorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
   if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
   const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
     name?: unknown;
@@ -89,12 +99,12 @@ export function errorBody(failure: unknown, last: StateEvent | null): JsonObject
   return {
     error: typeof name === "string" && name !== "" ? name : "Error",
     message: [message, failure].find((text) => typeof text === "string") ?? "The graph failed",
-    ...(failure instanceof ResumeRefused && failure.code ? refusedResume(failure) : {}),
+    ...(failure instanceof ResumeError && failure.code ? toRefusedResume(failure) : {}),
   };
 }
 
 /** Why an answer was refused, for programs. */
-export const refusedResume = ({ code, reason, interrupt_ids, pending_ids }: ResumeRefused): JsonObject => ({
+export const toRefusedResume = ({ code, reason, interrupt_ids, pending_ids }: ResumeError): JsonObject => ({
   ...(code ? { code } : {}),
   reason,
   interrupt_ids: [...interrupt_ids],
@@ -109,11 +119,11 @@ interface RunSubscriptionOptions {
   readonly hub: StreamHub;
   /** The state at a thread's head; null before the first run. Errors: StateUnreadable. */
   currentState(thread: ThreadRow): Promise<ThreadState | null>;
-  readonly features: Pick<RunFeatures, "tail">;
+  readonly features: Pick<CombinedFeatures, "trailer">;
 }
 
 /** What wait and join answer for a run that ended before the call. */
-async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promise<Json> {
+async function readStoredResult(options: RunSubscriptionOptions, run: RunRow): Promise<Json> {
   const { storage, scope, environment } = options;
   const { run_id, thread_id } = run;
   if (run.error) return { __error__: run.error };
@@ -125,7 +135,12 @@ async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promi
     if (!state) return {};
     const writer = state.metadata?.["run_id"];
     const last = writer === run_id || typeof writer !== "string" ? run : await storage.getRun(scope, writer);
-    return waitResult(state.values, state.next, state.interrupts as unknown as Json[], last?.status === "interrupted");
+    return toWaitResult(
+      state.values,
+      state.next,
+      state.interrupts as unknown as Json[],
+      last?.status === "interrupted",
+    );
   } catch (error) {
     if (!(error instanceof StateReadError)) throw error;
     environment.log({ level: "error", message: "a state could not be read", run_id, thread_id, error });
@@ -134,7 +149,7 @@ async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promi
 }
 
 /** The log of this run accepts frames, and no attempt here writes them. */
-const isOpen = (runEvents: RunEvents): boolean => !runEvents.outcome && !runEvents.live;
+const acceptsRemoteFrames = (runLog: RunLog): boolean => !runLog.completion && !runLog.isLive;
 
 export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
@@ -143,50 +158,50 @@ export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRemoteRuns(options: RunSubscriptionOptions) {
   const { storage, bus, scope, environment, hub } = options;
-  const signalled = storage.signals !== undefined;
-  const followed = new Map<RunEvents, { readonly thread_id: string; readonly poller: Poller }>();
+  const hasSignals = storage.signals !== undefined;
+  const remoteRuns = new Map<RunLog, { readonly thread_id: string; readonly poller: Poller }>();
 
   const warn = (run_id: string, error: unknown): void =>
     environment.log({ level: "warn", message: "following a run failed", run_id, error });
 
-  function watch({ thread_id }: Pick<RunRow, "thread_id">, runEvents: RunEvents): void {
-    if (!isOpen(runEvents)) return;
-    let poller = followed.get(runEvents)?.poller;
+  function watch({ thread_id }: Pick<RunRow, "thread_id">, runLog: RunLog): void {
+    if (!acceptsRemoteFrames(runLog)) return;
+    let poller = remoteRuns.get(runLog)?.poller;
     // Signals sent before this moment did not reach this process.
-    if (poller && !signalled) return;
+    if (poller && !hasSignals) return;
     if (!poller) {
       poller = new Poller({
         environment,
-        signalled,
-        read: () => read(runEvents).catch((error: unknown) => warn(runEvents.run_id, error)),
-        place: () => runEvents.lastId,
-        isNeeded: () => isOpen(runEvents) && runEvents.followed,
+        hasSignals,
+        read: () => read(runLog).catch((error: unknown) => warn(runLog.run_id, error)),
+        getPosition: () => runLog.lastId,
+        isNeeded: () => acceptsRemoteFrames(runLog) && runLog.hasSubscribers,
         onIdle() {
-          followed.delete(runEvents);
-          if (isOpen(runEvents)) hub.forget(runEvents);
+          remoteRuns.delete(runLog);
+          if (acceptsRemoteFrames(runLog)) hub.forget(runLog);
         },
       });
-      followed.set(runEvents, { thread_id, poller });
+      remoteRuns.set(runLog, { thread_id, poller });
     }
-    if (signalled) void poller.read();
+    if (hasSignals) void poller.read();
     else poller.start();
   }
 
-  async function read(runEvents: RunEvents): Promise<void> {
+  async function read(runLog: RunLog): Promise<void> {
     // The first check of a run tells whether its frames are stored.
-    const wasStored = runEvents.stored;
-    if (isOpen(runEvents) && wasStored) await copyFrames(runEvents);
-    await closeIfEnded(runEvents);
-    if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(runEvents);
+    const wasStored = runLog.hasStoredFrames;
+    if (acceptsRemoteFrames(runLog) && wasStored) await copyFrames(runLog);
+    await closeIfEnded(runLog);
+    if (acceptsRemoteFrames(runLog) && runLog.hasStoredFrames && !wasStored) await copyFrames(runLog);
   }
 
-  async function copyFrames(runEvents: RunEvents): Promise<void> {
-    while (runEvents.followed) {
-      const page = await storage.readFrames(scope, runEvents.run_id, runEvents.lastId);
-      if (page.length === 0 || !isOpen(runEvents)) return;
+  async function copyFrames(runLog: RunLog): Promise<void> {
+    while (runLog.hasSubscribers) {
+      const page = await storage.readFrames(scope, runLog.run_id, runLog.lastId);
+      if (page.length === 0 || !acceptsRemoteFrames(runLog)) return;
       for (const { id, event, data } of page) {
-        runEvents.skipTo(id - 1);
-        if (id > runEvents.lastId) runEvents.publish(event, data);
+        runLog.skipTo(id - 1);
+        if (id > runLog.lastId) runLog.publish(event, data);
       }
       await waitForNextTick(environment);
     }
@@ -194,42 +209,42 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
 
   /** Ends the log if the run's row has ended. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the run may be deleted, claimed or ended during each read
-  async function closeIfEnded(runEvents: RunEvents): Promise<void> {
-    if (!isOpen(runEvents)) return;
-    const row = await storage.getRun(scope, runEvents.run_id);
+  async function closeIfEnded(runLog: RunLog): Promise<void> {
+    if (!acceptsRemoteFrames(runLog)) return;
+    const row = await storage.getRun(scope, runLog.run_id);
     if (!row) {
-      if (isOpen(runEvents)) endGone(runEvents, "RunRolledBack");
+      if (acceptsRemoteFrames(runLog)) endDeletedRunLog(runLog, "RunRolledBack");
       return;
     }
-    const result = hasEnded(row) ? await storedResult(options, row) : null;
+    const result = hasEnded(row) ? await readStoredResult(options, row) : null;
     // This process may have claimed the run during the reads.
-    if (!isOpen(runEvents)) return;
-    runEvents.stored ||= row.resumable;
-    runEvents.attempt = row.attempt;
+    if (!acceptsRemoteFrames(runLog)) return;
+    runLog.hasStoredFrames ||= row.resumable;
+    runLog.attempt = row.attempt;
     if (!hasEnded(row)) return;
-    const tail = { frames: options.features.tail(row), error: row.error };
-    const end_frame = row.end_frame ?? firstFrameId(row.claims) + tailLength(tail);
+    const trailer = { frames: options.features.trailer(row), error: row.error };
+    const end_frame = row.end_frame ?? firstFrameId(row.claims) + countTrailerFrames(trailer);
     // Frames that retention has deleted are reported to subscribers as missing.
-    if (row.kwargs["resumable"] === true) runEvents.skipTo(end_frame - tailLength(tail) - 1);
-    closeRunEvents(runEvents, { status: row.status as TerminalStatus, result }, tail, end_frame);
+    if (row.kwargs["resumable"] === true) runLog.skipTo(end_frame - countTrailerFrames(trailer) - 1);
+    closeRunLog(runLog, { status: row.status as TerminalStatus, result }, trailer, end_frame);
   }
 
   /** Reads a run again that is not executed here. */
-  function runChanged(run_id: string): void {
-    const runEvents = hub.find(run_id);
-    if (!runEvents) return;
-    const entry = followed.get(runEvents);
+  function checkRun(run_id: string): void {
+    const runLog = hub.find(run_id);
+    if (!runLog) return;
+    const entry = remoteRuns.get(runLog);
     if (entry) void entry.poller.read();
-    else closeIfEnded(runEvents).catch((error: unknown) => warn(run_id, error));
+    else closeIfEnded(runLog).catch((error: unknown) => warn(run_id, error));
   }
 
   function checkRuns(thread_id?: string): void {
-    for (const entry of [...followed.values()]) {
+    for (const entry of [...remoteRuns.values()]) {
       if (thread_id === undefined || thread_id === entry.thread_id) void entry.poller.read();
     }
   }
 
-  bus.subscribe("run", null, (run_id) => (run_id === undefined ? checkRuns() : runChanged(run_id)));
+  bus.subscribe("run", null, (run_id) => (run_id === undefined ? checkRuns() : checkRun(run_id)));
   bus.subscribe(
     "thread",
     null,
@@ -241,7 +256,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
 
 export interface RunSubscriptions {
   /** Follows the run while it has subscribers here, unless this process executes it. */
-  watch(run: Pick<RunRow, "thread_id">, runEvents: RunEvents): void;
+  watch(run: Pick<RunRow, "thread_id">, runLog: RunLog): void;
   /**
    * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
    * the run, so a store that fails now must not fail the call.
@@ -250,19 +265,19 @@ export interface RunSubscriptions {
     run: RunRow,
     after: number,
     onLeave?: () => void,
-    created?: boolean,
-  ): Promise<{ readonly runEvents: RunEvents; readonly frames: Reader<Frame> }>;
+    isNew?: boolean,
+  ): Promise<{ readonly runLog: RunLog; readonly frames: Reader<Frame> }>;
   /** What wait and join answer. */
-  result(run: RunRow, created?: boolean): RunResult | Promise<RunResult>;
+  result(run: RunRow, isNew?: boolean): RunResult | Promise<RunResult>;
 }
 
 interface RunResult {
-  readonly runEvents: RunEvents;
+  readonly runLog: RunLog;
   readonly result: Promise<Json>;
 }
 
 /** Clients may send any number as the last id they have seen. */
-const HIGHEST_ID = 2 ** 52;
+const MAX_FRAME_ID = 2 ** 52;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
@@ -270,109 +285,111 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   const { watch, closeIfEnded } = createRemoteRuns(options);
 
   /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
-  function logOf(run: RunRow, after: number, created: boolean): RunEvents | Promise<RunEvents> {
+  function openLog(run: RunRow, after: number, isNew: boolean): RunLog | Promise<RunLog> {
     const { run_id } = run;
-    const seen = Math.min(after, HIGHEST_ID);
-    const known = hub.find(run_id);
+    const lastSeenId = Math.min(after, MAX_FRAME_ID);
+    const existing = hub.find(run_id);
     // The end of a deleted run needs ids above those that this subscriber has seen.
-    const tooLow = known?.outcome?.status === "gone" && seen > known.lastId - 2;
-    if (known && !tooLow) {
-      known.seen = Math.max(known.seen, seen);
-      return known;
+    const hasTooLowIds = existing?.completion?.status === "gone" && lastSeenId > existing.lastId - 2;
+    if (existing && !hasTooLowIds) {
+      existing.lastSeenId = Math.max(existing.lastSeenId, lastSeenId);
+      return existing;
     }
-    if (known) hub.forget(known);
-    const runEvents = hub.runEvents(run_id);
-    runEvents.seen = seen;
-    return opened(run, runEvents, created);
+    if (existing) hub.forget(existing);
+    const runLog = hub.getLog(run_id);
+    runLog.lastSeenId = lastSeenId;
+    return closeOrKeepLog(run, runLog, isNew);
   }
 
   /** The row may be older than the end of the run: it is read again once the log exists. */
-  async function opened({ run_id, thread_id }: RunRow, runEvents: RunEvents, created: boolean): Promise<RunEvents> {
+  async function closeOrKeepLog({ run_id, thread_id }: RunRow, runLog: RunLog, isNew: boolean): Promise<RunLog> {
     try {
-      await closeIfEnded(runEvents);
+      await closeIfEnded(runLog);
     } catch (error) {
-      if (!created) {
-        hub.forget(runEvents);
+      if (!isNew) {
+        hub.forget(runLog);
         throw error;
       }
       environment.log({ level: "warn", message: "following a run failed", run_id, thread_id, error });
     }
-    return runEvents;
+    return runLog;
   }
 
   /** The id to read after: `seen` if the run has that id, else 0. */
-  async function position(runEvents: RunEvents, seen: number): Promise<number> {
-    const after = Math.min(seen, HIGHEST_ID);
-    if (after > runEvents.lastId && (await isOfOtherProcess(runEvents, after))) return after;
-    return after <= runEvents.lastId ? after : 0;
+  async function findPosition(runLog: RunLog, lastSeenId: number): Promise<number> {
+    const after = Math.min(lastSeenId, MAX_FRAME_ID);
+    if (after > runLog.lastId && (await isFrameOfOtherProcess(runLog, after))) return after;
+    return after <= runLog.lastId ? after : 0;
   }
 
   /** Whether another process has shown a frame above those that are here. Ends the log if the run has ended there. */
-  async function isOfOtherProcess(runEvents: RunEvents, id: number): Promise<boolean> {
-    const isUnknown = (): boolean => id > runEvents.lastId;
+  async function isFrameOfOtherProcess(runLog: RunLog, id: number): Promise<boolean> {
+    const isUnknown = (): boolean => id > runLog.lastId;
     // It may have shown the end, which is not a stored frame.
-    if (isOpen(runEvents)) {
+    if (acceptsRemoteFrames(runLog)) {
       storage.refresh?.();
-      await closeIfEnded(runEvents);
+      await closeIfEnded(runLog);
     }
-    if (isUnknown() && runEvents.stored && !runEvents.outcome) {
-      if (await isStoredFrame(runEvents, id)) return true;
+    if (isUnknown() && runLog.hasStoredFrames && !runLog.completion) {
+      if (await isStoredFrame(runLog, id)) return true;
       // A rollback deletes the frames: the subscriber must not get any of them again.
-      await closeIfEnded(runEvents);
+      await closeIfEnded(runLog);
     }
-    return isUnknown() && runEvents.live && (await isOfOtherAttempt(runEvents, id));
+    return isUnknown() && runLog.isLive && (await isFrameOfOtherAttempt(runLog, id));
   }
 
-  async function isStoredFrame(runEvents: RunEvents, id: number): Promise<boolean> {
-    const [frame] = await storage.readFrames(scope, runEvents.run_id, id - 1);
+  async function isStoredFrame(runLog: RunLog, id: number): Promise<boolean> {
+    const [frame] = await storage.readFrames(scope, runLog.run_id, id - 1);
     if (frame?.id !== id) return false;
-    if (isOpen(runEvents)) runEvents.skipTo(id);
+    if (acceptsRemoteFrames(runLog)) runLog.skipTo(id);
     return true;
   }
 
   /** The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped. */
-  async function isOfOtherAttempt(runEvents: RunEvents, id: number): Promise<boolean> {
-    const row = await storage.getRun(scope, runEvents.run_id);
+  async function isFrameOfOtherAttempt(runLog: RunLog, id: number): Promise<boolean> {
+    const row = await storage.getRun(scope, runLog.run_id);
     if (!row || (hasEnded(row) && id <= (row.end_frame ?? 0))) return true;
-    return !runEvents.stored && isOfLaterClaim(id, runEvents.lastId, row);
+    return !runLog.hasStoredFrames && isFrameOfLaterClaim(id, runLog.lastId, row);
   }
 
   /** The result of a run that has not ended, or whose log has ended as `gone`. */
-  function awaited(run: RunRow, runEvents: RunEvents): RunResult {
-    const frames = options.features.tail(run);
-    const result = runEvents
-      .ended()
-      .then(({ status, result: its }) => withTail(its ?? {}, status === "gone" ? [] : frames));
-    watch(run, runEvents);
-    return { runEvents, result };
+  function awaitResult(run: RunRow, runLog: RunLog): RunResult {
+    const frames = options.features.trailer(run);
+    const result = runLog
+      .waitForEnd()
+      .then(({ status, result: completionResult }) =>
+        addTrailerToResult(completionResult ?? {}, status === "gone" ? [] : frames),
+      );
+    watch(run, runLog);
+    return { runLog, result };
   }
 
   /** The same for any run. The state of one that has ended is read now, because later runs change it. */
-  async function storedOr(run: RunRow, runEvents: RunEvents): Promise<RunResult> {
-    if (!hasEnded(run) || runEvents.outcome?.status === "gone") return awaited(run, runEvents);
+  async function readOrAwaitResult(run: RunRow, runLog: RunLog): Promise<RunResult> {
+    if (!hasEnded(run) || runLog.completion?.status === "gone") return awaitResult(run, runLog);
     try {
-      const result = withTail(await storedResult(options, run), options.features.tail(run));
-      return { runEvents, result: Promise.resolve(result) };
+      const result = addTrailerToResult(await readStoredResult(options, run), options.features.trailer(run));
+      return { runLog, result: Promise.resolve(result) };
     } finally {
-      watch(run, runEvents);
+      watch(run, runLog);
     }
   }
 
   return {
     watch,
-    async read(run, after, onLeave, created = false) {
-      const runEvents = await logOf(run, after, created);
+    async read(run, after, onLeave, isNew = false) {
+      const runLog = await openLog(run, after, isNew);
       try {
-        return { runEvents, frames: runEvents.read(await position(runEvents, after), onLeave) };
+        return { runLog, frames: runLog.read(await findPosition(runLog, after), onLeave) };
       } finally {
         // After an error too: it forgets a log without subscribers.
-        watch(run, runEvents);
+        watch(run, runLog);
       }
     },
-    result(run, created = false) {
-      const runEvents = logOf(run, 0, created);
-      if (!(runEvents instanceof Promise) && !hasEnded(run)) return awaited(run, runEvents);
-      return (async () => await storedOr(run, await runEvents))();
+    result(run, isNew = false) {
+      const runLog = openLog(run, 0, isNew);
+      if (!(runLog instanceof Promise) && !hasEnded(run)) return awaitResult(run, runLog);
+      return (async () => await readOrAwaitResult(run, await runLog))();
     },
   };
 }

@@ -2,51 +2,51 @@
 import type { Environment, TickBudget } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
-import { type Page, type Pages, READ_COST } from "./log.ts";
-import type { Passes, SentEvent } from "./protocol.ts";
-import { LARGE, SharedTexts } from "./shared-texts.ts";
+import { COST_PER_READ, type Page, type PageReader } from "./log.ts";
+import type { EventPredicate, SerializedEvent } from "./protocol.ts";
+import { LARGE_TEXT_CHARS, WeakTextCache } from "./shared-texts.ts";
 import { serializeEvent } from "./thread-event.ts";
 
 type EventQuery = Parameters<EventStorage["readEvents"]>[2];
 
-export interface SentEventOptions {
+export interface EventSerializerOptions {
   readonly storage: Storage;
   readonly environment: Environment;
   /** The values at a checkpoint; undefined if it is gone. */
-  values(
+  readValues(
     thread_id: string,
     checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
   ): Promise<Json | undefined>;
 }
 
 /** The fixed cost of an event, in characters. */
-const EVENT_COST = 256;
+const COST_PER_EVENT = 256;
 /** How much of the values that were read last is kept, in characters. */
-const KEPT_VALUES = 4 * 1024 * 1024;
+const MAX_CACHED_VALUES_CHARS = 4 * 1024 * 1024;
 
-interface ValuesRead {
-  readonly event: Promise<SentEvent | null>;
+interface ValuesEntry {
+  readonly event: Promise<SerializedEvent | null>;
   /** 0 while it is under way. */
   size: number;
 }
 
 /** Makes stored events those that are sent. Readers that replay a thread at the same time share what is read. */
-export class SentEvents {
-  readonly #options: SentEventOptions;
+export class EventSerializer {
+  readonly #options: EventSerializerOptions;
   /** The oldest first. */
-  readonly #values = new Map<string, ValuesRead>();
+  readonly #values = new Map<string, ValuesEntry>();
   readonly #limit: TickBudget;
-  readonly #sent = new SharedTexts<SentEvent>();
+  readonly #serialized = new WeakTextCache<SerializedEvent>();
   #size = 0;
 
-  constructor(options: SentEventOptions, limit: TickBudget) {
+  constructor(options: EventSerializerOptions, limit: TickBudget) {
     this.#options = options;
     this.#limit = limit;
   }
 
   /** A page of stored events; `pages`: those of the thread. */
-  page(
-    pages: Pages<StoredThreadEvent>,
+  readPage(
+    pages: PageReader<StoredThreadEvent>,
     scope: Scope,
     thread_id: string,
     query: EventQuery,
@@ -59,49 +59,54 @@ export class SentEvents {
   }
 
   /** The event as it is sent; null if it does not pass, or its values can no longer be read. */
-  of(thread_id: string, event: StoredThreadEvent, passes?: Passes): SentEvent | Promise<SentEvent | null> | null {
-    if (passes?.(event.method, event.namespace, event.name) === false) return null;
-    if (event.data !== null) return this.#make(thread_id, event, event.data);
+  serialize(
+    thread_id: string,
+    event: StoredThreadEvent,
+    isIncluded?: EventPredicate,
+  ): SerializedEvent | Promise<SerializedEvent | null> | null {
+    if (isIncluded?.(event.method, event.namespace, event.name) === false) return null;
+    if (event.data !== null) return this.#serializeData(thread_id, event, event.data);
     const key = `${event.run_id} ${event.seq}`;
-    const alive = this.#sent.get(key);
-    if (alive) return alive;
-    const known = this.#values.get(key);
-    const read = known ?? { event: this.#read(thread_id, event, key), size: 0 };
+    const shared = this.#serialized.get(key);
+    if (shared) return shared;
+    const pending = this.#values.get(key);
+    const entry = pending ?? { event: this.#serializeValues(thread_id, event, key), size: 0 };
     this.#values.delete(key);
-    this.#values.set(key, read);
-    return read.event;
+    this.#values.set(key, entry);
+    return entry.event;
   }
 
-  #make(thread_id: string, event: StoredThreadEvent, data: string): SentEvent {
-    if (data.length < LARGE) return serializeEvent(event, data);
+  #serializeData(thread_id: string, event: StoredThreadEvent, data: string): SerializedEvent {
+    if (data.length < LARGE_TEXT_CHARS) return serializeEvent(event, data);
     // A `seq` is never used twice, but a rollback shortens the end of its run.
     const key = `${thread_id} ${event.seq} ${data.length}`;
-    return this.#sent.get(key) ?? this.#sent.share(key, serializeEvent(event, data));
+    return this.#serialized.get(key) ?? this.#serialized.share(key, serializeEvent(event, data));
   }
 
-  async #read(thread_id: string, event: StoredThreadEvent, key: string): Promise<SentEvent | null> {
+  async #serializeValues(thread_id: string, event: StoredThreadEvent, key: string): Promise<SerializedEvent | null> {
     const { checkpoint_id = "", namespace } = event;
     try {
-      await this.#limit.waitForRoom(READ_COST);
-      const found = await this.#options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-      const sent = found === undefined ? null : this.#sent.share(key, serializeEvent(event, JSON.stringify(found)));
-      if (sent) this.#keep(key, EVENT_COST + sent.data.length);
+      await this.#limit.waitForRoom(COST_PER_READ);
+      const values = await this.#options.readValues(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
+      const serialized =
+        values === undefined ? null : this.#serialized.share(key, serializeEvent(event, JSON.stringify(values)));
+      if (serialized) this.#cache(key, COST_PER_EVENT + serialized.data.length);
       else this.#drop(key);
-      return sent;
+      return serialized;
     } catch (error) {
       this.#drop(key);
       throw error;
     }
   }
 
-  #keep(key: string, size: number): void {
+  #cache(key: string, size: number): void {
     this.#limit.spend(size);
-    const read = this.#values.get(key);
-    if (!read) return;
-    this.#size += size - read.size;
-    read.size = size;
+    const entry = this.#values.get(key);
+    if (!entry) return;
+    this.#size += size - entry.size;
+    entry.size = size;
     for (const [oldest] of this.#values) {
-      if (this.#size <= KEPT_VALUES) break;
+      if (this.#size <= MAX_CACHED_VALUES_CHARS) break;
       this.#drop(oldest);
     }
   }
@@ -113,7 +118,7 @@ export class SentEvents {
 
   clear(): void {
     this.#values.clear();
-    this.#sent.clear();
+    this.#serialized.clear();
     this.#size = 0;
   }
 }

@@ -1,10 +1,10 @@
 /** One copy of each large text for all readers that hold it. */
 
 /** Smaller texts are not worth the bookkeeping, in characters. */
-export const LARGE: number = 64 * 1024;
+export const LARGE_TEXT_CHARS: number = 64 * 1024;
 
 /** Holds nothing itself: an item lives as long as a reader has it, and a text as long as its item. */
-export class SharedTexts<Item extends { readonly data: string }> {
+export class WeakTextCache<Item extends { readonly data: string }> {
   readonly #items = new Map<string | number, WeakRef<Item>>();
 
   /** What a reader still holds. */
@@ -14,10 +14,10 @@ export class SharedTexts<Item extends { readonly data: string }> {
 
   /** The item that readers hold already if it has the same text, else this one. */
   share(key: string | number, item: Item): Item {
-    if (item.data.length < LARGE) return item;
-    const alive = this.get(key);
-    if (alive?.data === item.data) return alive;
-    for (const [old, reference] of this.#items) if (!reference.deref()) this.#items.delete(old);
+    if (item.data.length < LARGE_TEXT_CHARS) return item;
+    const shared = this.get(key);
+    if (shared?.data === item.data) return shared;
+    for (const [oldKey, reference] of this.#items) if (!reference.deref()) this.#items.delete(oldKey);
     this.#items.set(key, new WeakRef<Item>(item));
     return item;
   }

@@ -54,7 +54,7 @@ interface StreamGuardOptions {
 }
 
 /** The time between two checks. A stream ends within 3 s: lookups of one key are shared for half a second. */
-const RECHECK_MS = 2_000;
+const RECHECK_INTERVAL_MS = 2_000;
 /** A thread was seen at most this long before something of it is emitted. */
 const MAX_CHECK_AGE_MS = 1_000;
 
@@ -65,8 +65,8 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
   /** All responses with one filter share the watch of a thread. */
   function watchVisibility(scope: Scope, thread_id: string): VisibilityWatch {
     const key = JSON.stringify([thread_id, scope.filter]);
-    const known = watches.get(key);
-    if (known) return known;
+    const existing = watches.get(key);
+    if (existing) return existing;
     const watch = new VisibilityWatch(options, scope, thread_id, () => watches.delete(key));
     watches.set(key, watch);
     return watch;
@@ -115,13 +115,13 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       // What waits must not refer to the run: its input may be large.
       const { result: unguarded, leave: leaveUnguarded } = pending;
       const { run_id } = pending.run;
-      const lost = Promise.withResolvers<never>();
-      const guard = open(grant, thread, (reason) => lost.reject(reason ?? notFoundError("run", run_id)));
+      const loss = Promise.withResolvers<never>();
+      const guard = open(grant, thread, (reason) => loss.reject(reason ?? notFoundError("run", run_id)));
       if (!guard) return pending;
       async function guarded(waiting: StreamGuard): Promise<unknown> {
         try {
-          const value = await Promise.race([unguarded, lost.promise]);
-          return (await waiting.mayContinue()) ? value : await lost.promise;
+          const value = await Promise.race([unguarded, loss.promise]);
+          return (await waiting.mayContinue()) ? value : await loss.promise;
         } finally {
           waiting.close();
         }
@@ -153,7 +153,7 @@ class ResponseGuard implements StreamGuard {
 
   /** Repeats the check of the grant until the guard is closed. */
   recheck(environment: Pick<Environment, "timer">, findRevocation: () => Promise<ServiceError | null>): void {
-    this.#cancelRecheck = environment.timer(RECHECK_MS, () => {
+    this.#cancelRecheck = environment.timer(RECHECK_INTERVAL_MS, () => {
       void findRevocation().then((revocation) => {
         if (this.#isClosed) return;
         if (revocation) this.#lose(revocation);
@@ -244,8 +244,8 @@ class VisibilityWatch {
     const { storage, environment } = this.#options;
     const { filter: _, ...unfiltered } = this.#scope;
     const [changes, now] = [this.#changes, environment.now()];
-    const isSeen = await storage.getThread(this.#scope, this.#thread_id);
-    if (!isSeen && (await storage.getThread(unfiltered, this.#thread_id))) this.#exclude();
+    const isVisible = await storage.getThread(this.#scope, this.#thread_id);
+    if (!isVisible && (await storage.getThread(unfiltered, this.#thread_id))) this.#exclude();
     else if (changes === this.#changes) this.#checkedAt = now;
   }
 
@@ -256,7 +256,7 @@ class VisibilityWatch {
   }
 
   #scheduleCheck(): void {
-    this.#cancelTimer = this.#options.environment.timer(RECHECK_MS, () => {
+    this.#cancelTimer = this.#options.environment.timer(RECHECK_INTERVAL_MS, () => {
       // A storage failure says nothing about the thread.
       void this.#readOnce()
         .catch(() => {})

@@ -2,7 +2,7 @@
 import type { ExecutorEvent } from "../executor/contract.ts";
 import { isObject, type Json } from "../json.ts";
 import type { StoredThreadEvent, ThreadEvent } from "../storage/mod.ts";
-import type { ProtocolEvent, SentEvent } from "./protocol.ts";
+import type { ProtocolEvent, SerializedEvent } from "./protocol.ts";
 
 /** An event as a value: one of the executor, or of the engine itself. */
 export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;
@@ -20,17 +20,21 @@ export function decodeStoredEvent({ method, namespace, node, data }: ThreadEvent
   return { method, namespace, node, data: JSON.parse(data ?? "null") as Json };
 }
 
-const idOf = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
+const formatEventId = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
   method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
 
 /** Returns the event as it is sent. `data` is its JSON. */
-export function serializeEvent(event: StoredThreadEvent, data: string, id: string = idOf(event)): SentEvent {
+export function serializeEvent(
+  event: StoredThreadEvent,
+  data: string,
+  id: string = formatEventId(event),
+): SerializedEvent {
   const { seq, method, namespace, timestamp, node, name } = event;
-  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
-  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
+  const location = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
+  const params = `{${location}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
   const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
   return { seq, id, event: method, namespace, name, data: envelope };
 }
 
 /** Returns an event that was sent as a value. */
-export const decodeSentEvent = ({ data }: SentEvent): ProtocolEvent => JSON.parse(data) as ProtocolEvent;
+export const decodeSerializedEvent = ({ data }: SerializedEvent): ProtocolEvent => JSON.parse(data) as ProtocolEvent;

@@ -1,14 +1,14 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import type { EventMethod, Scope, StoredThreadEvent } from "../storage/mod.ts";
-import { beginningOf, EventCursor } from "./event-cursor.ts";
-import { Pages, readLimit } from "./log.ts";
-import { compileFilter, methodsOf, type ThreadEvents } from "./protocol.ts";
-import { SentEvents } from "./sent-events.ts";
+import { findReplayStart, ThreadEventCursor } from "./event-cursor.ts";
+import { createReadLimit, PageReader } from "./log.ts";
+import { compileFilter, listMethods, type ThreadEvents } from "./protocol.ts";
+import { EventSerializer } from "./sent-events.ts";
 import type { StreamGuards } from "./stream-guard.ts";
 import { serializeEvent } from "./thread-event.ts";
-import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
+import { ThreadEventLog, type ThreadEventLogOptions } from "./thread-log.ts";
 
-interface ThreadEventOptions extends ThreadLogOptions {
+interface ThreadEventOptions extends ThreadEventLogOptions {
   readonly guards: StreamGuards;
   /** A reader was added to a thread: its recorded events must be stored soon. */
   onReader(thread_id: string): void;
@@ -26,36 +26,39 @@ export interface ThreadEventLogs extends ThreadEvents {
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
   const { storage, environment, bus } = options;
-  const limit = readLimit(environment);
-  const sent = new SentEvents(options, limit);
-  const logs = new Map<string, ThreadLog>();
+  const limit = createReadLimit(environment);
+  const serializer = new EventSerializer(options, limit);
+  const logs = new Map<string, ThreadEventLog>();
   let replays = 0;
-  let closed = false;
+  let isClosed = false;
 
   /** When the last reader leaves, cached values are dropped. */
-  function forgetUnread(): void {
-    if (logs.size + replays === 0) sent.clear();
+  function clearIfUnread(): void {
+    if (logs.size + replays === 0) serializer.clear();
   }
 
-  function open(thread_id: string): ThreadLog {
-    const log = new ThreadLog(thread_id, options, limit, sent, () => {
+  function open(thread_id: string): ThreadEventLog {
+    const log = new ThreadEventLog(thread_id, options, limit, serializer, () => {
       if (logs.get(thread_id) === log) logs.delete(thread_id);
-      forgetUnread();
+      clearIfUnread();
     });
     logs.set(thread_id, log);
     return log;
   }
 
-  async function* storedAfter(
+  async function* readStoredAfter(
     scope: Scope,
     thread_id: string,
     from: number,
     methods: ReadonlySet<EventMethod>,
   ): AsyncGenerator<StoredThreadEvent> {
-    const pages = logs.get(thread_id)?.pages ?? new Pages(limit, ({ seq }: StoredThreadEvent) => seq);
+    const pages = logs.get(thread_id)?.pages ?? new PageReader(limit, ({ seq }: StoredThreadEvent) => seq);
     let after: number | null = from;
     while (after !== null && methods.size > 0) {
-      const page: Awaited<ReturnType<typeof sent.page>> = await sent.page(pages, scope, thread_id, { after, methods });
+      const page: Awaited<ReturnType<typeof serializer.readPage>> = await serializer.readPage(pages, scope, thread_id, {
+        after,
+        methods,
+      });
       yield* page.items;
       after = page.has_more ? page.read_to : null;
     }
@@ -67,45 +70,46 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     subscribe(scope, thread_id, filter) {
       const log = logs.get(thread_id) ?? open(thread_id);
       options.onReader(thread_id);
-      const cursor = new EventCursor({ ...options, scope, thread_id, filter, log, sent });
-      if (closed) log.close();
-      return cursor.reader();
+      const cursor = new ThreadEventCursor({ ...options, scope, thread_id, filter, log, serializer });
+      if (isClosed) log.close();
+      return cursor.toReader();
     },
 
     async recordAll(scope, thread_id) {
-      await logs.get(thread_id)?.find(scope);
+      await logs.get(thread_id)?.findThread(scope);
     },
 
-    async *kept(scope, thread_id, filter) {
-      const passes = compileFilter(filter);
+    async *readStored(scope, thread_id, filter) {
+      const isIncluded = compileFilter(filter);
       replays++;
       try {
-        const after = filter.since || beginningOf(await storage.getLastEventSeq(scope, thread_id));
-        for await (const stored of storedAfter(scope, thread_id, after, methodsOf(filter))) {
-          const event = await sent.of(thread_id, stored, passes);
+        const after = filter.since || findReplayStart(await storage.getLastEventSeq(scope, thread_id));
+        for await (const stored of readStoredAfter(scope, thread_id, after, listMethods(filter))) {
+          const event = await serializer.serialize(thread_id, stored, isIncluded);
           if (event) yield event;
         }
       } finally {
         replays--;
-        forgetUnread();
+        clearIfUnread();
       }
     },
 
     async count(scope, thread_id, filters) {
       const last = await storage.getLastEventSeq(scope, thread_id);
-      const all = filters.map((filter) => ({
+      const counters = filters.map((filter) => ({
         passes: compileFilter(filter),
-        since: filter.since || beginningOf(last),
+        since: filter.since || findReplayStart(last),
         count: 0,
       }));
-      const after = Math.min(last, ...all.map(({ since }) => since));
-      const methods = new Set(filters.flatMap((filter) => [...methodsOf(filter)]));
+      const after = Math.min(last, ...counters.map(({ since }) => since));
+      const methods = new Set(filters.flatMap((filter) => [...listMethods(filter)]));
       if (after < last) {
-        for await (const { seq, method, namespace, name } of storedAfter(scope, thread_id, after, methods)) {
-          for (const one of all) if (seq > one.since && one.passes(method, namespace, name)) one.count++;
+        for await (const { seq, method, namespace, name } of readStoredAfter(scope, thread_id, after, methods)) {
+          for (const counter of counters)
+            if (seq > counter.since && counter.passes(method, namespace, name)) counter.count++;
         }
       }
-      return { counts: all.map(({ count }) => count), last };
+      return { counts: counters.map(({ count }) => count), last };
     },
 
     lastEventSeq: (scope, thread_id) => storage.getLastEventSeq(scope, thread_id),
@@ -121,7 +125,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     },
     isWatched: (thread_id) => logs.has(thread_id),
     close() {
-      closed = true;
+      isClosed = true;
       for (const log of logs.values()) log.close();
     },
   };

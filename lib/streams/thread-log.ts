@@ -2,27 +2,27 @@
 import { coalesceCalls, type KeepAlive, type TickBudget, waitForNextTick } from "../environment.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
-import { Log } from "./log.ts";
+import { RingLog } from "./log.ts";
 import { Poller } from "./poller.ts";
-import type { SentEvent } from "./protocol.ts";
-import type { SentEventOptions, SentEvents } from "./sent-events.ts";
+import type { SerializedEvent } from "./protocol.ts";
+import type { EventSerializer, EventSerializerOptions } from "./sent-events.ts";
 
-export interface ThreadLogOptions extends SentEventOptions {
+export interface ThreadEventLogOptions extends EventSerializerOptions {
   readonly scope: Scope;
   readonly bus: EventBus;
 }
 
 /** The size limit of what is in memory, in characters. */
-const RING_SIZE = 1024 * 1024;
+const MAX_RING_CHARS = 1024 * 1024;
 
 /**
  * The attempt that executes here appends what it has stored; events of other processes are read from the store.
  */
-export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
+export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> {
   /** A reader has seen the thread. If a later read does not find it, it was deleted. */
-  exists = false;
+  hasSeenThread = false;
   /** It had pending or running runs when it was last read. */
-  busy = false;
+  isBusy = false;
   /** How often the thread was deleted. That ends readers who saw the thread. Others must not learn that it existed. */
   deletions = 0;
   /** Counts changes of the thread: readers that do not see it then read it again. */
@@ -30,28 +30,34 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
   readonly #thread_id: string;
-  readonly #options: ThreadLogOptions;
-  readonly #sent: SentEvents;
+  readonly #options: ThreadEventLogOptions;
+  readonly #serializer: EventSerializer;
   /** Published, and not in `items` before the store was read. */
-  readonly #early = new Map<number, SentEvent>();
+  readonly #early = new Map<number, SerializedEvent>();
   readonly #poller: Poller;
   readonly #onClose: () => void;
-  #checkThread = false;
-  readonly #shared = coalesceCalls();
+  #mustCheckThread = false;
+  readonly #findShared = coalesceCalls();
 
   /** `onClose`: its last reader has left, or the service stops. */
   // biome-ignore lint/complexity/useMaxParams: the log of a thread is made at one place
-  constructor(thread_id: string, options: ThreadLogOptions, limit: TickBudget, sent: SentEvents, onClose: () => void) {
+  constructor(
+    thread_id: string,
+    options: ThreadEventLogOptions,
+    limit: TickBudget,
+    serializer: EventSerializer,
+    onClose: () => void,
+  ) {
     super(limit);
     this.#thread_id = thread_id;
     this.#options = options;
-    this.#sent = sent;
+    this.#serializer = serializer;
     this.#poller = new Poller({
       environment: options.environment,
-      signalled: options.storage.signals !== undefined,
-      read: (timed) => this.#read(timed),
-      place: () => this.last,
-      isNeeded: () => !this.closed,
+      hasSignals: options.storage.signals !== undefined,
+      read: (isTimed) => this.#read(isTimed),
+      getPosition: () => this.last,
+      isNeeded: () => !this.isClosed,
     });
     const unsubscribe = options.bus.subscribe("thread", thread_id, () => this.read(true));
     this.#onClose = () => {
@@ -62,12 +68,12 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
     this.ready.catch(() => {});
   }
 
-  placeOf({ seq }: { readonly seq: number }): number {
+  getPosition({ seq }: { readonly seq: number }): number {
     return seq;
   }
 
-  protected get room(): number {
-    return RING_SIZE;
+  protected get maxChars(): number {
+    return MAX_RING_CHARS;
   }
 
   override get keepAlive(): KeepAlive | undefined {
@@ -78,24 +84,24 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
     const { storage, scope } = this.#options;
     const newest = await storage.getLastEventSeq(scope, this.#thread_id);
     if (this.last === 0) this.clear(newest);
-    if (!this.closed) this.#poller.start();
+    if (!this.isClosed) this.#poller.start();
   }
 
   /** The thread, if it is visible. From now on its runs record all events. */
-  find(scope: Scope): Promise<ThreadRow | null> {
-    return this.#shared(JSON.stringify(scope), 0, async () => {
+  findThread(scope: Scope): Promise<ThreadRow | null> {
+    return this.#findShared(JSON.stringify(scope), 0, async () => {
       const { storage } = this.#options;
       const thread = await storage.getThread(scope, this.#thread_id);
       if (!thread || thread.stateless) return null;
       if (!thread.records_all) await storage.recordAllEvents(scope, this.#thread_id);
-      this.exists = true;
-      this.busy = thread.status === "busy";
+      this.hasSeenThread = true;
+      this.isBusy = thread.status === "busy";
       return thread;
     });
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
-  publish(before: number, events: readonly SentEvent[]): void {
+  publish(before: number, events: readonly SerializedEvent[]): void {
     if (this.last < before || this.last === 0) {
       // The store has others before them, but perhaps not their large values.
       for (const event of events) this.#early.set(event.seq, event);
@@ -107,34 +113,34 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
   }
 
   /** Reads what other processes have stored. `changed`: the thread was made, changed or deleted. */
-  read(changed = false): void {
-    if (this.closed) return;
-    this.#noteChange(changed);
+  read(hasChanged = false): void {
+    if (this.isClosed) return;
+    this.#noteChange(hasChanged);
     void this.#poller.read();
   }
 
-  #noteChange(changed: boolean): void {
-    this.#checkThread ||= changed;
-    if (changed) this.changes++;
+  #noteChange(hasChanged: boolean): void {
+    this.#mustCheckThread ||= hasChanged;
+    if (hasChanged) this.changes++;
   }
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
-  async #read(timed: boolean): Promise<void> {
+  async #read(isTimed: boolean): Promise<void> {
     const { storage, scope, environment } = this.#options;
-    this.#noteChange(timed);
+    this.#noteChange(isTimed);
     try {
       await this.ready;
-      const check = this.#checkThread && this.exists;
-      this.#checkThread = false;
+      const check = this.#mustCheckThread && this.hasSeenThread;
+      this.#mustCheckThread = false;
       const thread = check ? await storage.getThread(scope, this.#thread_id) : undefined;
-      if (thread) this.busy = thread.status === "busy";
+      if (thread) this.isBusy = thread.status === "busy";
       if (thread === null) this.#forget();
       let after: number | null = this.last;
       while (after !== null) {
         const page = await storage.readEvents(scope, this.#thread_id, { after });
         for (const event of page.events) {
           if (event.seq <= this.last) continue;
-          const logged = this.#early.get(event.seq) ?? (await this.#sent.of(this.#thread_id, event));
+          const logged = this.#early.get(event.seq) ?? (await this.#serializer.serialize(this.#thread_id, event));
           if (logged) this.#add(logged);
         }
         after = page.has_more ? page.read_to : null;
@@ -148,26 +154,26 @@ export class ThreadLog extends Log<SentEvent, StoredThreadEvent> {
     this.change.notify();
   }
 
-  #add(event: SentEvent): void {
+  #add(event: SerializedEvent): void {
     if (event.seq > this.last) this.append(event);
   }
 
   /** The thread was deleted. A new thread may get its id, so nothing of the old one is kept. */
   #forget(): void {
     this.deletions++;
-    this.exists = false;
+    this.hasSeenThread = false;
     this.#early.clear();
     this.clear(0);
   }
 
-  override left(): void {
-    super.left();
+  override onReaderLeft(): void {
+    super.onReaderLeft();
     if (this.readers === 0) this.close();
   }
 
   close(): void {
-    if (this.closed) return;
-    this.closed = true;
+    if (this.isClosed) return;
+    this.isClosed = true;
     this.#onClose();
     this.#poller.stop();
     this.change.notify();

@@ -6,8 +6,8 @@ import type { EventBus } from "../storage/event-bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { decodeFrame, type Frame } from "./frames.ts";
 import type { StreamHub } from "./hub.ts";
-import { Change, createReader, type Reader } from "./log.ts";
-import { longestPoll } from "./poller.ts";
+import { ChangeNotifier, createReader, type Reader } from "./log.ts";
+import { getMaxPollMs } from "./poller.ts";
 import { hasEnded } from "./run-subscription.ts";
 
 /** A position in the stream of a thread. Frames carry it as `<seq>-<frame>-<at>`. */
@@ -28,10 +28,10 @@ interface ThreadRun {
   /** The time that orders it; null while that is not known. */
   order: number | null;
   /** It may be shown, or the subscriber has seen it to its end. */
-  shown: boolean;
+  isEmitted: boolean;
 }
 
-const PAGE = 100;
+const MAX_PAGE_RUNS = 100;
 
 type ThreadRuns = ReturnType<typeof createThreadRuns>;
 
@@ -50,15 +50,15 @@ function createThreadRuns(
   let ready: ThreadRun[] = [];
   let position = after;
   // The highest `seq` read so far.
-  let top = 0;
+  let highestSeq = 0;
 
   const listPending = (): Promise<readonly RunRow[]> =>
     storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 });
 
   /** The last frame of a run that subscribers have been shown, here or by another process. */
-  async function newestFrame(run: RunRow): Promise<number> {
-    const runEvents = hub.find(run.run_id);
-    if (runEvents || !run.resumable) return runEvents?.lastId ?? 0;
+  async function findNewestFrameId(run: RunRow): Promise<number> {
+    const runLog = hub.find(run.run_id);
+    if (runLog || !run.resumable) return runLog?.lastId ?? 0;
     let last = 0;
     while (true) {
       const frame = (await storage.readFrames(scope, run.run_id, last)).at(-1);
@@ -69,20 +69,20 @@ function createThreadRuns(
 
   /** Reads the waiting runs again. True if there were any. */
   async function refreshWaiting(): Promise<boolean> {
-    const waiting = entries.filter((entry) => startOf(entry) === null);
+    const waiting = entries.filter((entry) => getStartTime(entry) === null);
     const pending = new Map((waiting.length > 0 ? await listPending() : []).map((run) => [run.seq, run]));
     for (const entry of waiting) {
       const { run } = entry;
       const row = pending.get(run.seq) ?? (await storage.getRun(scope, run.run_id));
-      entry.run = row ? withoutPayload(row) : { ...run, ended_at: 0 };
+      entry.run = row ? omitRunPayload(row) : { ...run, ended_at: 0 };
     }
     return waiting.length > 0;
   }
 
   /** The start of the run; for one that never started, not before the runs before it in the queue. */
-  function orderOf(entry: ThreadRun): number | null {
+  function findOrder(entry: ThreadRun): number | null {
     const { seq, started_at, created_at } = entry.run;
-    let order = startOf(entry);
+    let order = getStartTime(entry);
     if (order === null || started_at !== null) return order;
     for (const earlier of entries) {
       if (earlier.run.seq >= seq) break;
@@ -94,11 +94,11 @@ function createThreadRuns(
   }
 
   /** Marks the runs that the subscriber has seen to their end. */
-  function skipSeen({ seq, frame, at }: ThreadPosition): void {
+  function skipEmitted({ seq, frame, at }: ThreadPosition): void {
     for (const entry of entries) {
       const { run, order } = entry;
       if (order === null || run.end_frame === null) continue;
-      entry.shown = run.seq === seq ? frame >= run.end_frame : (order - at || run.seq - seq) < 0;
+      entry.isEmitted = run.seq === seq ? frame >= run.end_frame : (order - at || run.seq - seq) < 0;
     }
   }
 
@@ -112,57 +112,57 @@ function createThreadRuns(
         listPending(),
         storage.listRuns(scope, thread_id, { status: "running", limit: 1, offset: 0 }),
       ]);
-      top = Math.max(0, after ? after.seq - PAGE : (newest[0]?.seq ?? 0));
+      highestSeq = Math.max(0, after ? after.seq - MAX_PAGE_RUNS : (newest[0]?.seq ?? 0));
       // A run that starts between the two reads is in both lists.
       for (const run of new Map([...pending, ...running].map((run) => [run.seq, run])).values()) {
-        if (run.seq <= top) entries.push(entryOf(run, after ? 0 : await newestFrame(run)));
+        if (run.seq <= highestSeq) entries.push(toThreadRun(run, after ? 0 : await findNewestFrameId(run)));
       }
     },
     /** Finds every run that may be shown. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
     async refresh(): Promise<void> {
       let rows: readonly RunRow[];
-      let waited: boolean;
+      let hadWaiting: boolean;
       do {
         this.stale = false;
-        waited = await refreshWaiting();
-        rows = await storage.listRuns(scope, thread_id, { above: top, limit: PAGE, offset: 0 });
+        hadWaiting = await refreshWaiting();
+        rows = await storage.listRuns(scope, thread_id, { above: highestSeq, limit: MAX_PAGE_RUNS, offset: 0 });
         for (const run of rows) {
-          top = run.seq;
-          entries.push(entryOf(run, run.seq === after?.seq ? after.frame : 0));
+          highestSeq = run.seq;
+          entries.push(toThreadRun(run, run.seq === after?.seq ? after.frame : 0));
         }
         // A new run may have started after one that was still pending when it was read.
-      } while (rows.length === PAGE || (waited && rows.length > 0));
+      } while (rows.length === MAX_PAGE_RUNS || (hadWaiting && rows.length > 0));
       entries.sort((a, b) => a.run.seq - b.run.seq);
-      for (const entry of entries) entry.order ??= orderOf(entry);
-      if (position) skipSeen(position);
+      for (const entry of entries) entry.order ??= findOrder(entry);
+      if (position) skipEmitted(position);
       position = undefined;
-      ready = entries.filter(({ order, shown }) => order !== null && !shown).sort(byOrder);
-      for (const entry of ready) entry.shown = true;
-      entries = entries.filter(({ shown }, i) => !shown || i >= entries.length - PAGE);
+      ready = entries.filter(({ order, isEmitted }) => order !== null && !isEmitted).sort(compareOrder);
+      for (const entry of ready) entry.isEmitted = true;
+      entries = entries.filter(({ isEmitted }, i) => !isEmitted || i >= entries.length - MAX_PAGE_RUNS);
     },
     /** Takes the run that is shown next. */
     next: () => ready.shift(),
     /** True when no known run waits to be shown. */
     isLast: () => ready.length === 0,
     /** The first run that is due but has not started. */
-    firstWaiting: (now: number) => entries.find((entry) => startOf(entry) === null && entry.run.created_at <= now),
+    firstWaiting: (now: number) => entries.find((entry) => getStartTime(entry) === null && entry.run.created_at <= now),
   };
 }
 
-const withoutPayload = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata: {}, result: null });
+const omitRunPayload = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata: {}, result: null });
 
-const entryOf = (run: RunRow, after: number): ThreadRun => ({
-  run: withoutPayload(run),
+const toThreadRun = (run: RunRow, after: number): ThreadRun => ({
+  run: omitRunPayload(run),
   after,
   order: null,
-  shown: false,
+  isEmitted: false,
 });
 
 /** When it started, or ended without starting. Once set it never changes. */
-const startOf = ({ run }: ThreadRun): number | null => run.started_at ?? run.ended_at;
+const getStartTime = ({ run }: ThreadRun): number | null => run.started_at ?? run.ended_at;
 
-const byOrder = (a: ThreadRun, b: ThreadRun): number => (a.order ?? 0) - (b.order ?? 0) || a.run.seq - b.run.seq;
+const compareOrder = (a: ThreadRun, b: ThreadRun): number => (a.order ?? 0) - (b.order ?? 0) || a.run.seq - b.run.seq;
 
 /** `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: its start and end. `state_update`: the state it left. */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
@@ -187,7 +187,7 @@ export interface ThreadStreamOptions {
 }
 
 /** A run whose frames are read. */
-interface Source {
+interface RunFrameSource {
   readonly entry: ThreadRun;
   readonly frames: Reader<Frame>;
   /** The first frames of a run, when it was subscribed to before it is shown. */
@@ -197,7 +197,7 @@ interface Source {
   end?: { readonly status: string; readonly id: Frame["id"] };
 }
 
-const LIFECYCLE: Readonly<Record<string, string>> = {
+const LIFECYCLE_EVENTS: Readonly<Record<string, string>> = {
   success: "completed",
   error: "failed",
   timeout: "failed",
@@ -212,7 +212,7 @@ class ThreadFrames {
   // The position of the run shown last. The frame that reports a deleted run carries it too: no row has another one.
   #position: string | null;
   // The run of that position: a run shown later, but ordered earlier, must not move it back.
-  #furthest: ThreadRun | undefined;
+  #lastOrdered: ThreadRun | undefined;
 
   readonly #state: () => Promise<ThreadState | null | undefined>;
 
@@ -220,14 +220,14 @@ class ThreadFrames {
   constructor({ modes = [], after }: ThreadStreamQuery, state: () => Promise<ThreadState | null | undefined>) {
     this.#state = state;
     this.#modes = new Set<ThreadStreamMode>(modes.length > 0 ? modes : ["run_modes"]);
-    this.#position = after ? positionText(after.seq, after.frame, after.at) : null;
+    this.#position = after ? formatPosition(after.seq, after.frame, after.at) : null;
   }
 
   has(mode: ThreadStreamMode): boolean {
     return this.#modes.has(mode);
   }
 
-  show(source: Source, frame: Frame): void {
+  addFrame(source: RunFrameSource, frame: Frame): void {
     const { event, data } = frame;
     if (event === "error") {
       source.error = decodeFrame(frame).data;
@@ -235,24 +235,24 @@ class ThreadFrames {
       const { status } = decodeFrame(frame).data as { readonly status: string };
       source.end = { status, id: frame.id };
     } else {
-      const id = frame.id === null ? null : positionIn(source.entry, frame.id);
+      const id = frame.id === null ? null : createPosition(source.entry, frame.id);
       this.#start(source, id);
       if (this.has("run_modes")) this.ready.push({ id, event, data, sharedFrom: frame });
     }
   }
 
   /** Reports the end of a run. The last frame carries the position. */
-  async finish(source: Omit<Source, "frames">): Promise<void> {
+  async finish(source: Omit<RunFrameSource, "frames">): Promise<void> {
     const { entry, end, error } = source;
     const { run_id, started_at } = entry.run;
     const status = end?.status ?? "";
     if (started_at !== null) this.#start(source, null);
-    if (end && status !== "rollback" && !(this.#furthest && byOrder(entry, this.#furthest) < 0)) {
-      this.#position = positionIn(entry, end.id);
-      this.#furthest = entry;
+    if (end && status !== "rollback" && !(this.#lastOrdered && compareOrder(entry, this.#lastOrdered) < 0)) {
+      this.#position = createPosition(entry, end.id);
+      this.#lastOrdered = entry;
     }
     const events: (readonly [event: string, data: unknown])[] = [];
-    if (this.has("lifecycle")) events.push(["lifecycle", { event: LIFECYCLE[status], run_id, status }]);
+    if (this.has("lifecycle")) events.push(["lifecycle", { event: LIFECYCLE_EVENTS[status], run_id, status }]);
     const state = this.has("state_update") ? await this.#state() : undefined;
     if (state !== undefined) events.push(["state_update", state]);
     if (this.has("run_modes")) {
@@ -263,7 +263,7 @@ class ThreadFrames {
     }
   }
 
-  #start(source: Pick<Source, "entry" | "started">, id: Frame["id"]): void {
+  #start(source: Pick<RunFrameSource, "entry" | "started">, id: Frame["id"]): void {
     if (source.started) return;
     source.started = true;
     if (!this.has("lifecycle")) return;
@@ -289,29 +289,29 @@ export async function subscribeThread(
     const thread = runs.isLast() && (await storage.getThread(scope, thread_id));
     return thread ? await options.state(thread) : undefined;
   });
-  let current: Source | undefined;
-  let deleted = false;
-  let left = false;
-  const change = new Change();
+  let current: RunFrameSource | undefined;
+  let isDeleted = false;
+  let hasLeft = false;
+  const change = new ChangeNotifier();
   const refreshSoon = (): void => {
     runs.stale = true;
     change.notify();
   };
   const unsubscribe = bus.subscribe("thread", thread_id, refreshSoon);
 
-  async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
+  async function open(entry: ThreadRun, run: RunRow): Promise<RunFrameSource> {
     const { frames } = await options.read(run, entry.after);
-    if (left) frames.leave();
+    if (hasLeft) frames.leave();
     return { entry, frames, started: entry.after > 0 };
   }
 
-  const upcoming = createUpcoming(options, runs, open, refreshSoon);
+  const nextRun = createNextRunSubscription(options, runs, open, refreshSoon);
 
-  async function startRun(entry: ThreadRun): Promise<void> {
-    current = upcoming.take(entry);
+  async function openRun(entry: ThreadRun): Promise<void> {
+    current = nextRun.takeSource(entry);
     if (current) return;
     const run = await storage.getRun(scope, entry.run.run_id);
-    if (left) return;
+    if (hasLeft) return;
     // It was deleted while it waited.
     if (!run) return await frames.finish({ entry, started: false, end: { status: "rollback", id: null } });
     if (!hasEnded(run) || run.resumable || hub.find(run.run_id)) {
@@ -323,11 +323,11 @@ export async function subscribeThread(
     await frames.finish({ entry, started: entry.after > 0, end, ...(run.error ? { error: run.error } : {}) });
   }
 
-  async function advance(source: Source): Promise<void> {
+  async function advance(source: RunFrameSource): Promise<void> {
     const batch = await (source.first ?? source.frames.next());
     delete source.first;
-    if (left) return;
-    for (const frame of batch) frames.show(source, frame);
+    if (hasLeft) return;
+    for (const frame of batch) frames.addFrame(source, frame);
     if (batch.length > 0) return;
     current = undefined;
     runs.stale = true;
@@ -337,7 +337,7 @@ export async function subscribeThread(
   }
 
   async function pause(): Promise<void> {
-    const cancel = environment.timer(longestPoll(storage.signals !== undefined), refreshSoon);
+    const cancel = environment.timer(getMaxPollMs(storage.signals !== undefined), refreshSoon);
     const changed = change.wait(runs);
     keepAliveUntil(environment.keepAlive, changed);
     await changed;
@@ -345,38 +345,38 @@ export async function subscribeThread(
   }
 
   function leave(): void {
-    left = true;
+    hasLeft = true;
     unsubscribe();
     change.notify();
-    for (const source of [current, upcoming.source]) source?.frames.leave();
+    for (const source of [current, nextRun.source]) source?.frames.leave();
   }
 
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
   async function step(): Promise<void> {
     const entry = current ? undefined : runs.next();
     if (current) await advance(current);
-    else if (entry) await startRun(entry);
+    else if (entry) await openRun(entry);
     else if (runs.stale) {
       await runs.refresh();
-      deleted = hub.closed || !(await storage.getThread(scope, thread_id));
+      isDeleted = hub.isClosed || !(await storage.getThread(scope, thread_id));
     } else {
-      await upcoming.subscribe();
-      if (deleted) leave();
-      else if (!runs.stale && !left) await pause();
+      await nextRun.subscribe();
+      if (isDeleted) leave();
+      else if (!runs.stale && !hasLeft) await pause();
     }
   }
 
   async function next(): Promise<readonly Frame[]> {
     try {
-      while (!left) {
+      while (!hasLeft) {
         if (frames.ready.length > 0) return frames.ready.splice(0);
         await step();
       }
     } catch (error) {
       // After the subscriber has left, or while the service stops, the closed storage fails: not an error of this stream.
-      const expected = left || hub.closed;
+      const isExpected = hasLeft || hub.isClosed;
       leave();
-      if (!expected) throw error;
+      if (!isExpected) throw error;
     }
     return [];
   }
@@ -386,19 +386,19 @@ export async function subscribeThread(
     throw error;
   });
   return createReader(next, () => {
-    if (!left) leave();
+    if (!hasLeft) leave();
   });
 }
 
 /** Subscribes to the run that starts next, because its first frame reports the start at once. */
-function createUpcoming(
+function createNextRunSubscription(
   { storage, scope, environment }: ThreadStreamOptions,
   runs: ThreadRuns,
-  open: (entry: ThreadRun, run: RunRow) => Promise<Source>,
+  open: (entry: ThreadRun, run: RunRow) => Promise<RunFrameSource>,
   refreshSoon: () => void,
 ) {
   return {
-    source: undefined as Source | undefined,
+    source: undefined as RunFrameSource | undefined,
     async subscribe(): Promise<void> {
       const entry = runs.firstWaiting(environment.now());
       if (!entry || entry === this.source?.entry) return;
@@ -414,7 +414,7 @@ function createUpcoming(
       source.first.then(refreshSoon, refreshSoon);
     },
     /** The subscription, if it is to this run. */
-    take(entry: ThreadRun): Source | undefined {
+    takeSource(entry: ThreadRun): RunFrameSource | undefined {
       const { source } = this;
       if (source?.entry !== entry) return undefined;
       this.source = undefined;
@@ -423,6 +423,7 @@ function createUpcoming(
   };
 }
 
-const positionText = (run_seq: number, frame: Frame["id"], at: number): string => `${run_seq}-${frame}-${at}`;
+const formatPosition = (run_seq: number, frame: Frame["id"], at: number): string => `${run_seq}-${frame}-${at}`;
 
-const positionIn = ({ run, order }: ThreadRun, frame: Frame["id"]): string => positionText(run.seq, frame, order ?? 0);
+const createPosition = ({ run, order }: ThreadRun, frame: Frame["id"]): string =>
+  formatPosition(run.seq, frame, order ?? 0);

@@ -9,8 +9,8 @@ import type {
   StoredCheckpoint,
   ThreadState,
 } from "../executor/contract.ts";
-import type { stateConfigs } from "../executor/kwargs.ts";
-import { recordedState } from "../executor/recorded-states.ts";
+import type { createStateConfigLookup } from "../executor/kwargs.ts";
+import { recordedGraphState } from "../executor/recorded-states.ts";
 
 /** A state with more characters gets one tick of the event loop for reading and one for parsing. */
 export const LARGE_STATE_CHARS: number = 1024 * 1024;
@@ -19,7 +19,7 @@ export const LARGE_STATE_CHARS: number = 1024 * 1024;
 export interface ThreadReads {
   readonly environment: Pick<Environment, "defer">;
   readonly reader: CheckpointReader;
-  readonly createConfigReader: ReturnType<typeof stateConfigs>;
+  readonly createConfigReader: ReturnType<typeof createStateConfigLookup>;
   /** Null for a graph that this service does not host. */
   findGraph(graph_id: string): GraphState | null;
 }
@@ -34,7 +34,7 @@ export async function readState(
   if (!stored) return null;
   if (countStoredChars(stored.values) > LARGE_STATE_CHARS) await waitForNextTick(environment);
   const { graph_id } = stored.metadata;
-  const graph = (typeof graph_id === "string" && findGraph(graph_id)) || recordedState;
+  const graph = (typeof graph_id === "string" && findGraph(graph_id)) || recordedGraphState;
   const config = createConfigReader(String(graph_id), stored.run_id);
   // A graph may fail to apply the pending writes of its head. Reading the checkpoint by its id leaves them out.
   const refs = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];

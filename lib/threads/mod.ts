@@ -5,7 +5,7 @@ import type { Worker } from "../engine/worker.ts";
 import { createLazyModule, uuidV5, uuidV7 } from "../environment.ts";
 import { notFoundError, ServiceError } from "../errors.ts";
 import type { Executor, ThreadState } from "../executor/contract.ts";
-import type { RunFeatures } from "../features/mod.ts";
+import type { CombinedFeatures } from "../features/mod.ts";
 import type { JsonObject } from "../json.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import { UUID } from "../storage/identity.ts";
@@ -14,7 +14,7 @@ import { matchesFilter, requireOwnMetadata, requireStillVisible } from "../stora
 import type { Frame } from "../streams/frames.ts";
 import type { StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/log.ts";
-import { endGone } from "../streams/run-subscription.ts";
+import { endDeletedRunLog } from "../streams/run-subscription.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import type { AddStates, CheckpointSelector, HistoryQuery } from "./history.ts";
 import { type AuthorizeCopy, createStateChanges, type StateChanges, type Superstep } from "./state-changes.ts";
@@ -118,7 +118,7 @@ interface ThreadOptions extends ThreadSummaryOptions {
   readonly bus: EventBus;
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
-  readonly features: Pick<RunFeatures, "thread">;
+  readonly features: Pick<CombinedFeatures, "thread">;
   /** Frames of a run after an id, also of a run that another process executes. */
   readonly read: ThreadStreamOptions["read"];
 }
@@ -207,7 +207,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       if (!(await storage.deleteThread(scope, row.thread_id))) throw notFoundError("thread", thread_id);
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
-        endGone(hub.find(run_id), "RunDeleted");
+        endDeletedRunLog(hub.find(run_id), "RunDeleted");
       }
     },
     async copy(scope, thread_id, authorize) {

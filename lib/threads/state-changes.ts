@@ -2,19 +2,19 @@
 import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { invalidFieldError, notFoundError, ServiceError } from "../errors.ts";
-import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
+import { createCheckpointCollector, type JobCheckpoints } from "../executor/checkpoints.ts";
 import {
   type Command,
   type GraphState,
   type Send,
   type StateConfig,
   type StateRef,
-  StateRefused,
   type StateUpdate,
+  StateUpdateError,
   type ThreadState,
   type WireCheckpoint,
 } from "../executor/contract.ts";
-import { stateConfigs } from "../executor/kwargs.ts";
+import { createStateConfigLookup } from "../executor/kwargs.ts";
 import { type Json, type JsonObject, pickScalars } from "../json.ts";
 import type { NewThreadState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { trackFailures } from "./checkpoint-state.ts";
@@ -101,7 +101,7 @@ interface GraphUpdate {
 /** Applies updates by the graph; the new checkpoints are collected for one write instead of stored one by one. */
 function createStateWriter({ storage, scope, environment, states }: ChangeOptions) {
   const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
-    collectedCheckpoints({ storage, scope, thread_id, head, now: () => environment.now() });
+    createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
 
   /** Rethrows storage errors unchanged. Errors: invalid (the graph refuses the update). */
   async function applyUpdates(
@@ -113,8 +113,8 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
     try {
       return await graph.update(base, graph_id, steps, reader, { metadata, environment, config });
     } catch (error) {
-      if (hasFailed()) throw error instanceof StateRefused ? error.cause : error;
-      if (!(error instanceof StateRefused)) throw error;
+      if (hasFailed()) throw error instanceof StateUpdateError ? error.cause : error;
+      if (!(error instanceof StateUpdateError)) throw error;
       throw new ServiceError("invalid", error.message, { cause: error });
     }
   }
@@ -178,7 +178,7 @@ export function createStateChanges(options: ChangeOptions): InternalStateChanges
       steps: [[update]],
       checkpoints,
       metadata: toCheckpointMetadata(row, graph_id),
-      readConfig: stateConfigs(storage, deploymentScope, row)(graph_id, stored?.run_id),
+      readConfig: createStateConfigLookup(storage, deploymentScope, row)(graph_id, stored?.run_id),
     });
     const head = newCheckpoint.ns === "" ? newCheckpoint.checkpoint_id : row.head;
     if (head === null) throw checkpointNotFoundError(thread_id, `in ${ns}`);
@@ -252,10 +252,11 @@ export function createStateChanges(options: ChangeOptions): InternalStateChanges
       const steps = supersteps.map(({ updates }) => updates.map(toStateUpdate));
       const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
       const base = { thread_id, ns: "" };
-      const readConfig = stateConfigs(storage, deploymentScope, { thread_id, metadata: threadMetadata, config: {} })(
-        graph_id,
-        null,
-      );
+      const readConfig = createStateConfigLookup(storage, deploymentScope, {
+        thread_id,
+        metadata: threadMetadata,
+        config: {},
+      })(graph_id, null);
       const updates = { base, steps, checkpoints, metadata, readConfig };
       const { checkpoint, state } = await applyUpdates([graph_id, graph], updates);
       const scalars = pickScalars(state.values);

@@ -2,9 +2,9 @@
 import { createSemaphore, type Environment, waitForNextTick } from "../environment.ts";
 import { notFoundError, ServiceError, StateReadError } from "../errors.ts";
 import type { Executor, GraphState, ThreadState } from "../executor/contract.ts";
-import { stateConfigs } from "../executor/kwargs.ts";
-import { recordedState } from "../executor/recorded-states.ts";
-import { storedCheckpoints } from "../executor/stored-checkpoints.ts";
+import { createStateConfigLookup } from "../executor/kwargs.ts";
+import { recordedGraphState } from "../executor/recorded-states.ts";
+import { createStoredCheckpointReader } from "../executor/stored-checkpoints.ts";
 import { isObject, type Json, parseFirstItem } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { readState, type ThreadReads } from "./checkpoint-state.ts";
@@ -66,7 +66,7 @@ export function createStates({
   const runPaced = createPacer(environment, storage.multi_process ? MAX_CONCURRENT_READS : 1);
   const hostedGraphs = new Set(executor.graphs().map((graph) => graph.graph_id));
   const findGraph = (graph_id: string): GraphState | null =>
-    hostedGraphs.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
+    hostedGraphs.has(graph_id) ? (executor.state?.(graph_id) ?? recordedGraphState) : null;
 
   async function requireThread(scope: Scope, thread_id: string): Promise<ThreadRow> {
     const row = await storage.getThread(scope, thread_id.toLowerCase());
@@ -95,8 +95,8 @@ export function createStates({
 
   const createReads = (row: ThreadRow, head: string | null): ThreadReads => ({
     environment,
-    reader: storedCheckpoints(storage, deploymentScope, row.thread_id, head),
-    createConfigReader: stateConfigs(storage, deploymentScope, row),
+    reader: createStoredCheckpointReader(storage, deploymentScope, row.thread_id, head),
+    createConfigReader: createStateConfigLookup(storage, deploymentScope, row),
     findGraph: findGraph,
   });
 

@@ -16,7 +16,7 @@ export function threadTtlFeature({
   return {
     thread: default_ttl === undefined ? {} : { ttl: parseTtl({ ttl: default_ttl, strategy }) },
     job: {
-      every_ms: sweep_interval_minutes * 60_000,
+      interval_ms: sweep_interval_minutes * 60_000,
       failure: "pruning expired threads failed",
       step: ({ threads }: { readonly threads: Pick<InternalThreads, "expire"> }) => threads.expire(MAX_EXPIRED_THREADS),
     },

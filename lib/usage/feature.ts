@@ -13,14 +13,14 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
   const { workspace_id, project_id } = deployment;
   const usage = createUsage({ ...context, ...settings.usage });
   return {
-    nouns: { usage },
+    resources: { usage },
     claim: { trace: { workspace_id, project_id, counted: settings.usage.enabled } },
     finish(_run, _values, report) {
       const reported = report.usage();
       return reported ? { usage: reported } : {};
     },
     // Once: the verb is not idempotent.
-    async leave({ run_id }, report) {
+    async onAttemptReleased({ run_id }, report) {
       const reported = report.usage();
       try {
         if (reported) await storage.addTraceUsage(run_id, reported);
@@ -29,7 +29,7 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
       }
     },
     job: {
-      every_ms: SEAL_INTERVAL_MS,
+      interval_ms: SEAL_INTERVAL_MS,
       failure: "summing usage by hour failed",
       // One call sums all hours that are over.
       step: () => usage.sealHours().then(() => 0),

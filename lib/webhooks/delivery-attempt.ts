@@ -1,7 +1,7 @@
 /** Makes one attempt of a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
 import { createPushNotification, type PushNotification } from "../a2a/status.ts";
 import type { Environment } from "../environment.ts";
-import { shownRun } from "../executor/kwargs.ts";
+import { redactRunKwargs } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
@@ -253,7 +253,7 @@ export function buildPayload(row: DeliveryRow): string {
 
 /** The run's request for the receiver: without credentials, and without the webhook, whose query can contain a secret. */
 function toReceiverKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
-  const { webhook: _, ...receiverKwargs } = shownRun(kwargs, metadata);
+  const { webhook: _, ...receiverKwargs } = redactRunKwargs(kwargs, metadata);
   return receiverKwargs;
 }
 

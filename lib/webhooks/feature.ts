@@ -37,7 +37,7 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
     environment.log({ level: "warn", message });
   }
   return {
-    nouns: { webhooks: sender },
+    resources: { webhooks: sender },
     prepare(
       { webhook: url = null }: { readonly webhook?: string | null },
       { webhook_depth: depth = 0, push }: { readonly webhook_depth?: number; readonly push?: PushRequest },
@@ -58,7 +58,7 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
     },
     isUsedBy: (run) => run.webhook !== null || mayHavePushConfig(run),
     finish: ({ webhook, stateless }, values) => (webhook && !stateless ? { values: toStoredValues(values) } : {}),
-    finished(run) {
+    onFinishStored(run) {
       if (run.webhook || mayHavePushConfig(run)) bus.publish("deliveries", scope.deployment, "here");
     },
     keep_ms: settings.retention.deliveries_ms,

@@ -1,8 +1,8 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
-import { checkpointId } from "../../lib/executor/checkpoints.ts";
+import { createCheckpointId } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import { interruptGone } from "../../lib/executor/kwargs.ts";
-import { recordedParts, recordedState } from "../../lib/executor/recorded-states.ts";
+import { createInterruptGoneError } from "../../lib/executor/kwargs.ts";
+import { parseRecordedState, recordedGraphState } from "../../lib/executor/recorded-states.ts";
 import { recordStates } from "../../lib/executor/state-recorder.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
@@ -81,7 +81,7 @@ export function agentExecutor(world: World, process: Process): Executor {
         max_attempts: MAX_ATTEMPTS,
         protocol_events: graph_id === "saver" && world.plan.lag_ms > 0,
       })),
-    state: (graph_id) => (graph_id === "saver" ? recordedState : null),
+    state: (graph_id) => (graph_id === "saver" ? recordedGraphState : null),
     execute: (...attempt) => (attempt[0].graph_id === "saver" ? execute : recorded)(...attempt),
   };
 }
@@ -94,7 +94,7 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
   const pending = pendingIn(head);
   const gone = (job.resume_targets ?? []).filter(({ interrupt_id: id }) => id !== null && !pending.includes(id));
   // `recordStates` looks itself, before it calls the agent.
-  if (job.graph_id === "saver" && !job.resumed && gone.length > 0) throw interruptGone(gone, pending);
+  if (job.graph_id === "saver" && !job.resumed && gone.length > 0) throw createInterruptGoneError(gone, pending);
   world.oracle.answers.consumed(job, pending);
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
@@ -178,7 +178,7 @@ function pause(world: World, process: Process, ms: number | null, signal: AbortS
 
 /** The ids of the interrupts that are pending in a state. */
 const pendingIn = (stored: StoredCheckpoint | null): readonly string[] =>
-  ((stored && recordedParts(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
+  ((stored && parseRecordedState(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
 
 function messagesIn(stored: StoredCheckpoint | null): Json[] {
   const value = stored?.values.find(({ channel }) => channel === "messages");
@@ -214,7 +214,7 @@ class Saver {
     }
     const tail = `${attempt}${String(++this.#count).padStart(3, "0")}`.slice(-4).padStart(4, "0");
     const uuid = `${run_id.slice(0, 19)}${tail}${run_id.slice(23)}`;
-    const checkpoint_id = checkpointId({ now: this.#now, uuid: () => uuid } as never, this.#parent);
+    const checkpoint_id = createCheckpointId({ now: this.#now, uuid: () => uuid } as never, this.#parent);
     await checkpoints.put({
       ns: "",
       checkpoint_id,

@@ -132,14 +132,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "feedback links are shown after the error",
     file: "lib/streams/run-subscription.ts",
-    find: '  for (const [event, data] of frames) publishValue(runEvents, event, data);\n  if (error) publishValue(runEvents, "error", error);\n',
+    find: '  for (const [event, data] of frames) publishValue(runLog, event, data);\n  if (error) publishValue(runLog, "error", error);\n',
     replace:
-      '  if (error) publishValue(runEvents, "error", error);\n  for (const [event, data] of frames) publishValue(runEvents, event, data);\n',
+      '  if (error) publishValue(runLog, "error", error);\n  for (const [event, data] of frames) publishValue(runLog, event, data);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",
     file: "lib/streams/run-subscription.ts",
-    find: "frames: options.features.tail(row), error",
+    find: "frames: options.features.trailer(row), error",
     replace: "frames: [], error",
   },
   {

@@ -77,8 +77,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a sleep begins anew with each attempt",
     file: "lib/functions/steps.ts",
-    find: "const dueAt = startEntry?.until ?? timeOf(until, now, labelOf(operation.name));",
-    replace: "const dueAt = timeOf(until, now + 60_000, labelOf(operation.name));",
+    find: "const dueAt = startEntry?.until ?? resolveWakeTime(until, now, formatStepName(operation.name));",
+    replace: "const dueAt = resolveWakeTime(until, now + 60_000, formatStepName(operation.name));",
     durable: true,
     equivalent: "it ends later, and no rule says when",
   },
@@ -131,7 +131,7 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "an event that comes while a run is suspended counts as taken",
     file: "lib/functions/ends.ts",
-    find: "      journal.freeze();\n",
+    find: "      journal.stopListening();\n",
     replace: "",
     durable: true,
     test: "test/lib/functions/durable-operations.lost-lease.test.ts",
@@ -139,8 +139,8 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "the id of an ask is made beside a sleep that suspends the run",
     file: "lib/functions/steps.ts",
-    find: 'this.#waits.trackWork(journal.id("ask", operation.name, operation.occurrence))',
-    replace: 'journal.id("ask", operation.name, operation.occurrence)',
+    find: 'this.#waits.trackWork(journal.createId("ask", operation.name, operation.occurrence))',
+    replace: 'journal.createId("ask", operation.name, operation.occurrence)',
     durable: true,
     test: "test/lib/functions/durable-operations.lost-lease.test.ts",
   },

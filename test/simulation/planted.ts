@@ -82,7 +82,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "an answer is not compared with what is open when its run starts",
     file: "lib/executor/state-recorder.ts",
-    find: "    if (gone.length > 0) throw interruptGone(gone, pending);\n",
+    find: "    if (missing.length > 0) throw createInterruptGoneError(missing, pending);\n",
     replace: "",
   },
   {
@@ -112,21 +112,22 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "an end is told twice",
     file: "lib/streams/run-subscription.ts",
-    find: 'publishValue(runEvents, "end", { run_id: runEvents.run_id, status });',
-    replace: 'for (const _ of [1, 2]) publishValue(runEvents, "end", { run_id: runEvents.run_id, status });',
+    find: 'publishValue(runLog, "end", { run_id: runLog.run_id, status });',
+    replace: 'for (const _ of [1, 2]) publishValue(runLog, "end", { run_id: runLog.run_id, status });',
   },
   {
     name: "a state of a simple agent is shown before its checkpoint is put",
     file: "lib/executor/state-recorder.ts",
-    find: "    await this.job.checkpoints.put(checkpoint);\n",
-    replace: "    void this.environment.timer(100, () => void this.job.checkpoints.put(checkpoint).catch(() => {}));\n",
+    find: "    await this.#job.checkpoints.put(checkpoint);\n",
+    replace:
+      "    void this.#environment.timer(100, () => void this.#job.checkpoints.put(checkpoint).catch(() => {}));\n",
   },
   {
     name: "frames are shown before they are stored",
     file: "lib/engine/output-buffer.ts",
     find: "      this.#frames.add(output, barrier.positionForOutput);\n",
     replace:
-      "      this.#frames.add(output, barrier.positionForOutput);\n      runEvents.publish(output.event, output.data);\n",
+      "      this.#frames.add(output, barrier.positionForOutput);\n      runLog.publish(output.event, output.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",
@@ -218,8 +219,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "no wake-up and no poll",
     file: "lib/engine/claims.ts",
-    find: "    if (!this.#isClaiming && this.#parts.slots.free() > 0) this.#claim();\n",
-    replace: "    if (!this.#isClaiming && this.#parts.slots.free() > 0 && this.#wakeUps < 5) this.#claim();\n",
+    find: "    if (!this.#isClaiming && this.#parts.slots.countFree() > 0) this.#claim();\n",
+    replace: "    if (!this.#isClaiming && this.#parts.slots.countFree() > 0 && this.#wakeUps < 5) this.#claim();\n",
   },
   {
     name: "a run resumes from the start",
@@ -260,8 +261,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a resumed stream begins with the last frame again",
     file: "lib/streams/run-subscription.ts",
-    find: "runEvents.read(await position(runEvents, after), onLeave)",
-    replace: "runEvents.read((await position(runEvents, after)) - 1, onLeave)",
+    find: "runLog.read(await findPosition(runLog, after), onLeave)",
+    replace: "runLog.read((await findPosition(runLog, after)) - 1, onLeave)",
   },
   {
     name: "what an interrupted run has done is not its thread's state",
@@ -297,7 +298,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a reader that has seen a later attempt gets the frames of one that has lost its lease",
     file: "lib/streams/run-subscription.ts",
-    find: "return !runEvents.stored && isOfLaterClaim(id, runEvents.lastId, row);",
+    find: "return !runLog.hasStoredFrames && isFrameOfLaterClaim(id, runLog.lastId, row);",
     replace: "return false;",
     test: "test/lib/engine/leases.lost.test.ts",
   },

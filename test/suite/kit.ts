@@ -13,7 +13,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { ConfigError } from "../../lib/errors.ts";
-import { type Duration, durationOf } from "../../lib/executor/step-names.ts";
+import { type Duration, parseDuration } from "../../lib/executor/step-names.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../../lib/http/options.ts";
 import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
@@ -73,7 +73,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
     async advance(by) {
       if (typeof by === "string") {
         await rest();
-        await clock.set(time + durationOf(by, "advance: the time"));
+        await clock.set(time + parseDuration(by, "advance: the time"));
         return await rest();
       }
       const until = time + by;

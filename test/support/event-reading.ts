@@ -6,14 +6,14 @@ import { serviceInternals } from "../../lib/service.ts";
 import { EVENT_METHODS } from "../../lib/storage/mod.ts";
 import { NO_FILTER, type Visibility } from "../../lib/storage/visibility.ts";
 import type { Reader } from "../../lib/streams/log.ts";
-import type { EventFilter, ProtocolEvent, SentEvent } from "../../lib/streams/protocol.ts";
+import type { EventFilter, ProtocolEvent, SerializedEvent } from "../../lib/streams/protocol.ts";
 import { until } from "./until.ts";
 
 export const ALL: EventFilter = {
   channels: [...EVENT_METHODS.filter((method) => !method.startsWith("input.")), "input"],
 };
 
-export const parse = ({ data, seq, id, event: method }: SentEvent): ProtocolEvent => {
+export const parse = ({ data, seq, id, event: method }: SerializedEvent): ProtocolEvent => {
   const event = JSON.parse(data) as ProtocolEvent;
   assert.deepEqual([event.seq, event.event_id, event.method], [seq, id, method]);
   return event;
@@ -24,7 +24,7 @@ export const subscribe = (
   thread_id: string,
   filter: EventFilter = ALL,
   visibility: Visibility = NO_FILTER,
-): Reader<SentEvent> =>
+): Reader<SerializedEvent> =>
   serviceInternals(service).internalResources.protocol.subscribe(
     { deployment: "default", ...visibility },
     thread_id,

@@ -5,7 +5,7 @@ import { isObject, type Json, type JsonObject } from "../../json.ts";
 /** Returns the content blocks of a message of any provider: text, reasoning, tool calls, files. */
 export function toContentBlocks(message: JsonObject): JsonObject[] {
   return new ContentBlocks()
-    .chunk({ id: "message", ...message }, {})
+    .addMessage({ id: "message", ...message }, {})
     .flatMap(({ data: { event, content = null } }) =>
       event === "content-block-finish" && isObject(content) ? [content] : [],
     );

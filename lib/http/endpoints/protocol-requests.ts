@@ -1,6 +1,6 @@
 /** Protocol requests: the runs of one request of an agent protocol. The endpoints share this. */
 import { ServiceError } from "../../errors.ts";
-import { type Interrupt, ResumeRefused } from "../../executor/contract.ts";
+import { type Interrupt, ResumeError } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Run, RunOrigin } from "../../runs/mod.ts";
 import type { RequestResources, Resources } from "../../service/resources.ts";
@@ -172,7 +172,7 @@ export const isNoLongerPending = (error: unknown): error is ServiceError =>
   error instanceof ServiceError &&
   (error.reason === "interrupt_already_answered" ||
     error.reason === "no_open_interrupt" ||
-    error.cause instanceof ResumeRefused);
+    error.cause instanceof ResumeError);
 
 /** Rethrows the error of a run that resumed too late, with a text for people. Returns for other errors. */
 export function throwIfNoLongerPending(error: unknown): void {

@@ -195,7 +195,9 @@ export class RunEventMapper {
     const type = toText(message.type);
     if (/^(?:tool|function)/i.test(type))
       return type.endsWith("Chunk") ? [] : this.#mapToolMessage(message, messageMetadata);
-    return this.#blocks.chunk(message, messageMetadata).flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
+    return this.#blocks
+      .addMessage(message, messageMetadata)
+      .flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
   #mapToolMessage(message: JsonObject, metadata: JsonObject): RunEvent[] {

@@ -1,7 +1,7 @@
 /** Reads the states of a thread for chats: messages, and the checkpoints from which a turn can run again. */
 import { ServiceError } from "../../errors.ts";
 import type { ThreadState } from "../../executor/contract.ts";
-import { messagesOf } from "../../executor/messages.ts";
+import { getMessages } from "../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Resources } from "../../service/resources.ts";
 
@@ -15,7 +15,7 @@ const isHumanMessage = (message: Json | undefined): message is JsonObject =>
   isObject(message ?? null) && (message as JsonObject).type === "human";
 
 export const getStateMessages = ({ values }: Pick<ThreadState, "values">): Json[] =>
-  isObject(values) ? messagesOf(values) : [];
+  isObject(values) ? getMessages(values) : [];
 
 /** Returns the id of the last human message; null without one. */
 export function findLastHumanMessageId(messages: readonly Json[]): string | null {

@@ -69,18 +69,18 @@ describe("langgraph: graphs", () => {
       agent: { graph: steps().compile() },
     });
     assert.deepEqual(executor.graphs(), [
-      { graph_id: "builder", resumes: true, protocol_events: true },
-      { graph_id: "factory", resumes: true, protocol_events: true },
+      { graph_id: "builder", resumes_on_retry: true, protocol_events: true },
+      { graph_id: "factory", resumes_on_retry: true, protocol_events: true },
       {
         graph_id: "entry",
-        resumes: true,
+        resumes_on_retry: true,
         protocol_events: true,
         description: "two steps",
         max_attempts: 7,
         timeout_ms: 9,
         abandon_ms: 5,
       },
-      { graph_id: "agent", resumes: true, protocol_events: true },
+      { graph_id: "agent", resumes_on_retry: true, protocol_events: true },
     ]);
     for (const { graph_id } of executor.graphs()) {
       const job = aJob(aThread(), graph_id, { input: {}, config: { configurable: { model: "m" } } });
@@ -132,7 +132,7 @@ describe("langgraph: graphs", () => {
       .addEdge("child", END)
       .compile();
     const state = host(graph).executor.state?.("graph") as GraphState;
-    const drawn = await state.drawn("graph", false);
+    const drawn = await state.graph("graph", false);
     assert.deepEqual(
       drawn.nodes.map(({ id }) => id),
       ["__start__", "child", "__end__"],
@@ -144,7 +144,7 @@ describe("langgraph: graphs", () => {
         ["child", "__end__"],
       ],
     );
-    const deep = await state.drawn("graph", true);
+    const deep = await state.graph("graph", true);
     assert.ok(deep.nodes.some(({ id }) => id === "child:one"));
     assert.deepEqual(Object.keys(await state.subgraphs("graph", null, true)), ["child"]);
   });

@@ -326,8 +326,8 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     const id = "0".repeat(32);
     const { events, error } = await go({ command: { resume: { [id]: 1 } }, strict_resume: true });
     assert.deepEqual(events, []);
-    const { ResumeRefused } = await import("../../../lib/executor/contract.ts");
-    assert.ok(error instanceof ResumeRefused);
+    const { ResumeError } = await import("../../../lib/executor/contract.ts");
+    assert.ok(error instanceof ResumeError);
     assert.deepEqual([error.reason, error.interrupt_ids, error.pending_ids], ["not_pending", [id], [pending]]);
   });
 

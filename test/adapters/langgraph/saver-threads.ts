@@ -2,9 +2,9 @@
 
 import type { ThreadAccess } from "../../../adapters/langgraph/saver.ts";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { type JobCheckpoints, jobCheckpoints } from "../../../lib/executor/checkpoints.ts";
+import { createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle } from "../../../lib/executor/contract.ts";
-import { storedCheckpoints } from "../../../lib/executor/stored-checkpoints.ts";
+import { createStoredCheckpointReader } from "../../../lib/executor/stored-checkpoints.ts";
 import { WriteBarrier } from "../../../lib/executor/write-barrier.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 
@@ -33,7 +33,7 @@ export async function storedThreads(): Promise<StoredThreads> {
   };
   return {
     get(thread_id): CheckpointHandle {
-      const reader = storedCheckpoints(storage, scope, thread_id, null);
+      const reader = createStoredCheckpointReader(storage, scope, thread_id, null);
       return {
         get: (at) => storage.getCheckpoint(scope, thread_id, at),
         list: (at) => reader.list(at),
@@ -74,7 +74,7 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
   const outcome = await storage.claimRun(scope, { token: crypto.randomUUID(), lease_until, graph_ids: ["graph"], now });
   if (outcome.kind !== "claimed" || outcome.claimed.run.run_id !== run_id) throw new Error("The run was not claimed");
   const { lease } = outcome.claimed;
-  const job: JobCheckpoints = jobCheckpoints({
+  const job: JobCheckpoints = createJobCheckpoints({
     storage,
     scope,
     thread_id,

@@ -45,23 +45,23 @@ describe("an open body over a socket", () => {
       await assert.rejects(wait);
       await until(() => service.leaves() > 0);
       assert.deepEqual([service.timers(), service.leaves()], [0, 1]);
-      service.runEvents.add({ id: 1, event: "values", data: "1" });
+      service.runLog.add({ id: 1, event: "values", data: "1" });
       const later = new AbortController();
       const stream = await fetch(`${url}/stream`, { ...request, signal: later.signal });
       await stream.body?.getReader().read();
       later.abort();
-      await until(() => service.runEvents.left > 0);
-      assert.deepEqual([service.timers(), service.runEvents.left], [0, 1]);
+      await until(() => service.runLog.left > 0);
+      assert.deepEqual([service.timers(), service.runLog.left], [0, 1]);
     });
   });
 
   it("breaks off when its frames stop, right after the first of them too", async () => {
     for (const pause of [false, true]) {
       await served(async (service, url) => {
-        service.runEvents.add({ id: 1, event: "values", data: "1" });
+        service.runLog.add({ id: 1, event: "values", data: "1" });
         const stream = fetch(`${url}/stream`, request).then((answer) => answer.text());
         if (pause) await until(() => service.timers() > 0);
-        service.runEvents.stop();
+        service.runLog.stop();
         await assert.rejects(stream);
         assert.equal(service.timers(), 0);
       });
@@ -76,7 +76,7 @@ describe("an open body over a socket", () => {
       return answer;
     };
     await served(async (service, url) => {
-      service.runEvents.add({ id: 1, event: "values", data: "1" }, end);
+      service.runLog.add({ id: 1, event: "values", data: "1" }, end);
       const text = await (await fetch(`${url}/stream`, request)).text();
       assert.equal(text, "id: 1\nevent: values\ndata: 1\n\nid: 2\nevent: end\ndata: {}\n\n");
       assert.equal(await copy, text);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { type Clock, startClock } from "../../../lib/engine/clock.ts";
+import { type DatabaseClock, startDatabaseClock } from "../../../lib/engine/clock.ts";
 import type { Environment } from "../../../lib/environment.ts";
 import { createService, fromFunctions } from "../../../lib/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";
@@ -67,13 +67,13 @@ function world(): {
   return it;
 }
 
-const off = (clock: Clock, time: () => number): number => Math.abs(clock.now() - time());
+const off = (clock: DatabaseClock, time: () => number): number => Math.abs(clock.now() - time());
 
 describe("the clock of the database", () => {
   it("is known to half of the shortest round trip", async () => {
     const it = world();
     it.ways.push([90, 0], [0, 70], [3, 1], [0, 200]);
-    const clock = await startClock(it);
+    const clock = await startDatabaseClock(it);
     assert.equal(off(clock, it.time), 1);
     await it.clock.advance(5_000);
     assert.equal(off(clock, it.time), 1);
@@ -85,7 +85,7 @@ describe("the clock of the database", () => {
   it("is followed where it goes faster or slower", async () => {
     for (const step of [2, -2]) {
       const it = world();
-      const clock = await startClock(it);
+      const clock = await startDatabaseClock(it);
       let last = 0;
       for (let i = 0; i < 120; i++) {
         it.set(step);
@@ -101,7 +101,7 @@ describe("the clock of the database", () => {
 
   it("does not go back by a little, and at once where it must go back by much", async () => {
     const it = world();
-    const clock = await startClock(it);
+    const clock = await startDatabaseClock(it);
     it.set(-400);
     await it.clock.advance(9_900);
     const before = clock.now();
@@ -121,7 +121,7 @@ describe("the clock of the database", () => {
 
   it("is asked anew when the process stood still, also where its monotonic clock did", async () => {
     const it = world();
-    const clock = await startClock(it);
+    const clock = await startDatabaseClock(it);
     await it.clock.advance(1_500);
     const { asked } = it;
     it.sleep(60_000);
@@ -134,7 +134,7 @@ describe("the clock of the database", () => {
 
   it("is not taken from an answer that was long on its way", async () => {
     const it = world();
-    const clock = await startClock(it);
+    const clock = await startDatabaseClock(it);
     it.ways.push([4_000, 0], [4_000, 0], [4_000, 0], [4_000, 0]);
     await it.clock.advance(10_000);
     assert.equal(it.ways.length, 0);
@@ -150,9 +150,9 @@ describe("the clock of the database", () => {
   it("goes on from what is known while the database does not answer", async () => {
     const it = world();
     it.failure = new Error("gone");
-    await assert.rejects(startClock(it), it.failure);
+    await assert.rejects(startDatabaseClock(it), it.failure);
     it.failure = null;
-    const clock = await startClock(it);
+    const clock = await startDatabaseClock(it);
     it.failure = new Error("gone");
     await it.clock.advance(25_000);
     assert.equal(off(clock, it.time), 0);

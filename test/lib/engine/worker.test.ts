@@ -228,7 +228,7 @@ describe("a worker", () => {
       state: () => ({
         get: () => Promise.reject(new Error("cannot read this")),
         schemas: () => Promise.reject(new Error("no")),
-        drawn: () => Promise.reject(new Error("no")),
+        graph: () => Promise.reject(new Error("no")),
         subgraphs: async () => ({}),
       }),
     };

@@ -17,16 +17,16 @@ function shown(events: readonly MessageEvent[], run_id = "m", namespace: readonl
 /** What a message that streams in these chunks shows, ended by `close`. */
 function streamed(...chunks: readonly JsonObject[]): Json[] {
   const blocks = new ContentBlocks();
-  const events = chunks.flatMap((chunk) => blocks.chunk({ type: "AIMessageChunk", id: "m", ...chunk }, at));
-  assert.equal(blocks.open, true);
+  const events = chunks.flatMap((chunk) => blocks.addMessage({ type: "AIMessageChunk", id: "m", ...chunk }, at));
+  assert.equal(blocks.hasOpenMessages, true);
   events.push(...blocks.close(["agent:t1"]));
-  assert.equal(blocks.open, false);
+  assert.equal(blocks.hasOpenMessages, false);
   return shown(events);
 }
 
 /** What a message shows that comes whole. */
 function whole(message: JsonObject): Json[] {
-  return shown(new ContentBlocks().chunk({ id: "m", ...message }, at));
+  return shown(new ContentBlocks().addMessage({ id: "m", ...message }, at));
 }
 
 const started = { event: "message-start", id: "m", role: "ai" };
@@ -386,7 +386,7 @@ describe("content blocks: ends", () => {
   it("come with the whole message, once, and its usage counts", () => {
     for (const end of ["chunk", "finish"] as const) {
       const blocks = new ContentBlocks();
-      const first = blocks.chunk(chunk("m"), at);
+      const first = blocks.addMessage(chunk("m"), at);
       const usage_metadata = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };
       const message = {
         type: "ai",
@@ -395,40 +395,44 @@ describe("content blocks: ends", () => {
         usage_metadata,
         response_metadata: { finish_reason: "stop" },
       };
-      const last = end === "chunk" ? blocks.chunk(message, at) : blocks.finish([message, { type: "human", id: "x" }]);
+      const last =
+        end === "chunk" ? blocks.addMessage(message, at) : blocks.finish([message, { type: "human", id: "x" }]);
       assert.deepEqual(shown([...first, ...last]), [
         started,
         ...text(0, "Hi"),
         { event: "message-finish", reason: "stop", usage: usage_metadata, metadata: { finish_reason: "stop" } },
       ]);
       assert.deepEqual(
-        [...blocks.finish([message]), ...blocks.chunk(message, at), ...blocks.chunk(chunk("m"), at)],
+        [...blocks.finish([message]), ...blocks.addMessage(message, at), ...blocks.addMessage(chunk("m"), at)],
         [],
       );
-      assert.equal(blocks.open, false);
+      assert.equal(blocks.hasOpenMessages, false);
     }
   });
 
   it("come with the end of the task, and of no other task", () => {
     const blocks = new ContentBlocks();
-    blocks.chunk(chunk("a"), { langgraph_checkpoint_ns: "agent:t1|inner:t2", langgraph_node: "agent" });
-    blocks.chunk(chunk("b"), { langgraph_checkpoint_ns: "agent:t3", langgraph_node: "agent" });
+    blocks.addMessage(chunk("a"), { langgraph_checkpoint_ns: "agent:t1|inner:t2", langgraph_node: "agent" });
+    blocks.addMessage(chunk("b"), { langgraph_checkpoint_ns: "agent:t3", langgraph_node: "agent" });
     const finished = shown(blocks.close(["agent:t1"]), "a", ["agent:t1", "inner:t2"]);
     assert.deepEqual(finished.at(-1), ended());
-    assert.equal(blocks.open, true);
+    assert.equal(blocks.hasOpenMessages, true);
     assert.equal(blocks.close([]).length, 2);
   });
 
   it("come with a failure", () => {
     const blocks = new ContentBlocks();
-    blocks.chunk(chunk("m"), at);
+    blocks.addMessage(chunk("m"), at);
     assert.deepEqual(shown(blocks.close(["agent:t1"], "boom")), [{ event: "error", message: "boom" }]);
-    assert.deepEqual([...blocks.close(["agent:t1"], "boom"), ...blocks.chunk(chunk("m"), at), ...blocks.close([])], []);
+    assert.deepEqual(
+      [...blocks.close(["agent:t1"], "boom"), ...blocks.addMessage(chunk("m"), at), ...blocks.close([])],
+      [],
+    );
   });
 
   it("keep messages apart that stream side by side", () => {
     const blocks = new ContentBlocks();
-    const events = ["run-a", "b", "run-a", "b"].flatMap((id) => blocks.chunk(chunk(id, id), at));
+    const events = ["run-a", "b", "run-a", "b"].flatMap((id) => blocks.addMessage(chunk(id, id), at));
     events.push(...blocks.close([]));
     const of = (run_id: string): MessageEvent[] => events.filter(({ data }) => data.run_id === run_id);
     assert.deepEqual(shown(of("a"), "a"), [{ ...started, id: "run-a" }, ...text(0, "run-a", "run-a"), ended()]);
@@ -436,11 +440,14 @@ describe("content blocks: ends", () => {
   });
 
   it("are none for messages without an id", () => {
-    assert.deepEqual(new ContentBlocks().chunk({ type: "AIMessageChunk", content: "a" }, at), []);
+    assert.deepEqual(new ContentBlocks().addMessage({ type: "AIMessageChunk", content: "a" }, at), []);
   });
 
   it("are at the root for agents without tasks", () => {
-    const [start] = new ContentBlocks().chunk(chunk("m"), { langgraph_checkpoint_ns: "", langgraph_node: "agent" });
+    const [start] = new ContentBlocks().addMessage(chunk("m"), {
+      langgraph_checkpoint_ns: "",
+      langgraph_node: "agent",
+    });
     assert.deepEqual(start?.namespace, []);
   });
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import { LeaseLost } from "../../../lib/errors.ts";
-import { checkpointId, type JobCheckpoints, jobCheckpoints } from "../../../lib/executor/checkpoints.ts";
+import { createCheckpointId, createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/checkpoints.ts";
 import type { NewCheckpoint } from "../../../lib/executor/contract.ts";
 import { WriteBarrier } from "../../../lib/executor/write-barrier.ts";
 import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
@@ -51,7 +51,7 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
     if (!kept) job.refuseWrites();
     return kept;
   };
-  const job: JobCheckpoints = jobCheckpoints({
+  const job: JobCheckpoints = createJobCheckpoints({
     storage,
     scope,
     thread_id,
@@ -203,12 +203,12 @@ describe("checkpoints of a job", () => {
 
   it("makes ids that sort by time and never below the head", () => {
     const environment = { ...systemEnvironment(), now: () => NOW };
-    const ids = [checkpointId(environment, null)];
-    for (let i = 0; i < 50; i++) ids.push(checkpointId(environment, ids.at(-1) ?? null));
+    const ids = [createCheckpointId(environment, null)];
+    for (let i = 0; i < 50; i++) ids.push(createCheckpointId(environment, ids.at(-1) ?? null));
     assert.deepEqual([...ids].sort(), ids);
     assert.match(ids[0] ?? "", /^[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    const later = checkpointId({ ...environment, now: () => NOW + 1_000 }, null);
-    const above = checkpointId(environment, later);
+    const later = createCheckpointId({ ...environment, now: () => NOW + 1_000 }, null);
+    const above = createCheckpointId(environment, later);
     assert.ok(above > later, "a clock that went back");
   });
 });

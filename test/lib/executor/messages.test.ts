@@ -123,7 +123,7 @@ describe("MessageFrames", () => {
   const chunk = (delta: JsonObject): JsonObject => ({ type: "AIMessageChunk", id: "m", content: "", ...delta });
   const last = (deltas: readonly JsonObject[]): JsonObject => {
     const frames = new MessageFrames();
-    const seen = deltas.flatMap((delta) => frames.chunk(chunk(delta), {}));
+    const seen = deltas.flatMap((delta) => frames.addMessage(chunk(delta), {}));
     return (seen.at(-1) as { data: JsonObject[] }).data[0] as JsonObject;
   };
 
@@ -132,8 +132,8 @@ describe("MessageFrames", () => {
     const metadata = { langgraph_node: "chat" };
     const content = (frame: MessageFrame | undefined): Json | undefined =>
       (frame?.data as JsonObject[] | undefined)?.[0]?.content;
-    const first = frames.chunk(chunk({ content: "He" }), metadata);
-    const second = frames.chunk(chunk({ content: "llo" }), metadata);
+    const first = frames.addMessage(chunk({ content: "He" }), metadata);
+    const second = frames.addMessage(chunk({ content: "llo" }), metadata);
     assert.deepEqual(first, [
       { event: "messages/metadata", namespace: [], data: { m: { metadata } } },
       { event: "messages/partial", namespace: [], data: [{ type: "ai", id: "m", content: "He" }] },
@@ -156,27 +156,27 @@ describe("MessageFrames", () => {
     const namespaces = (given: readonly MessageFrame[]): Json[] =>
       given.map(({ event, namespace }) => [event, ...namespace]);
     const inner = ["child:1"];
-    assert.deepEqual(namespaces(frames.chunk(chunk({ content: "a" }), {}, inner)), [
+    assert.deepEqual(namespaces(frames.addMessage(chunk({ content: "a" }), {}, inner)), [
       ["messages/metadata", "child:1"],
       ["messages/partial", "child:1"],
     ]);
-    frames.chunk(chunk({ id: "n", content: "b" }), {}, inner);
-    frames.chunk(chunk({ id: "root", content: "c" }), {});
+    frames.addMessage(chunk({ id: "n", content: "b" }), {}, inner);
+    frames.addMessage(chunk({ id: "root", content: "c" }), {});
     const whole = (id: string): JsonObject => ({ type: "ai", id, content: id });
     assert.deepEqual(namespaces(frames.finish([whole("m"), whole("root")])), [
       ["messages/complete", "child:1"],
       ["messages/complete"],
     ]);
-    assert.deepEqual(namespaces(frames.chunk(whole("n"), {})), [["messages/complete", "child:1"]]);
+    assert.deepEqual(namespaces(frames.addMessage(whole("n"), {})), [["messages/complete", "child:1"]]);
   });
 
   it("completes a full message at once, also one that grew by chunks", () => {
     const frames = new MessageFrames();
     const full = { type: "tool", id: "m", content: "42" };
-    frames.chunk(chunk({ content: "4" }), {});
-    assert.deepEqual(frames.chunk(full, {}), [{ event: "messages/complete", namespace: [], data: [full] }]);
+    frames.addMessage(chunk({ content: "4" }), {});
+    assert.deepEqual(frames.addMessage(full, {}), [{ event: "messages/complete", namespace: [], data: [full] }]);
     assert.deepEqual(frames.finish([full]), []);
-    assert.deepEqual(frames.chunk({ type: "AIMessageChunk", content: "no id" }, {}), []);
+    assert.deepEqual(frames.addMessage({ type: "AIMessageChunk", content: "no id" }, {}), []);
   });
 
   it("merges content blocks by index", () => {

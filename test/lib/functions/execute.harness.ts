@@ -6,7 +6,7 @@ import type {
   StoredCheckpoint,
   StreamMode,
 } from "../../../lib/executor/contract.ts";
-import { CoroutineEvents } from "../../../lib/executor/coroutine.ts";
+import { CoroutineIterator } from "../../../lib/executor/coroutine.ts";
 import { execute } from "../../../lib/functions/execute.ts";
 import type { AgentFunction } from "../../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
@@ -26,7 +26,11 @@ export async function* eventsOf(
   }: { signal?: AbortSignal; uuid?: () => string } = {},
 ): AsyncGenerator<ExecutorEvent> {
   const call = execute({ agent }, job, signal, { ...systemEnvironment(), uuid });
-  for await (const event of new CoroutineEvents(call, { take: (one) => one, shown() {}, close: () => undefined })) {
+  for await (const event of new CoroutineIterator(call, {
+    handle: (event) => event,
+    onEmitted() {},
+    close: () => undefined,
+  })) {
     if (event.type === "state") yield* event.frames ?? [];
     yield event;
   }

@@ -178,8 +178,8 @@ describe("the headers of an answer", () => {
   }
 
   it("are those of the page on a stream", async () => {
-    const { send, runEvents } = fake({ http: { cors } });
-    runEvents.add({ id: 1, event: "end", data: "{}" });
+    const { send, runLog } = fake({ http: { cors } });
+    runLog.add({ id: 1, event: "end", data: "{}" });
     const response = await send("POST", `/threads/${THREAD}/runs/stream`, { assistant_id: "g" }, from);
     assert.match(await response.text(), /event: end/);
     assert.deepEqual(told(response), { status: 200, ...expected });

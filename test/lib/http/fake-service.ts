@@ -82,7 +82,7 @@ export interface Fake {
   /** `[noun.method, ...arguments]` of each call. */
   readonly calls: unknown[][];
   readonly log: LogRecord[];
-  readonly runEvents: RunEvents;
+  readonly runLog: RunEvents;
   readonly result: PromiseWithResolvers<Json>;
   /** How often a reader of a result has left. */
   readonly leaves: () => number;
@@ -105,7 +105,7 @@ export const METRICS: Metrics = {
     retried: 2,
     leases_lost: 1,
     ended: { success: 4, error: 1, timeout: 0, interrupted: 1 },
-    frames_shown: 70,
+    frames_emitted: 70,
     frames_stored: 60,
   },
   webhooks: { sending: 1, attempts: 5, delivered: 3, retried: 1, failed: 1 },
@@ -133,7 +133,7 @@ export interface FakeOptions extends HandlerOptions {
 export function fake(options: FakeOptions = {}): Fake {
   const calls: unknown[][] = [];
   const log: LogRecord[] = [];
-  const runEvents = new RunEvents();
+  const runLog = new RunEvents();
   const result = Promise.withResolvers<Json>();
   const timers = new Map<object, { ms: number; fn: () => void }>();
   let leaves = 0;
@@ -150,8 +150,8 @@ export function fake(options: FakeOptions = {}): Fake {
   });
   const known: Record<string, (...args: unknown[]) => unknown> = {
     "runs.create": run,
-    "runs.stream": (thread_id) => runEvents.stream(run(thread_id)),
-    "runs.joinStream": (thread_id) => runEvents.stream(run(thread_id)),
+    "runs.stream": (thread_id) => runLog.stream(run(thread_id)),
+    "runs.joinStream": (thread_id) => runLog.stream(run(thread_id)),
     "runs.wait": wait,
     "runs.join": wait,
     "runs.list": (thread_id) => [run(thread_id)],
@@ -163,7 +163,7 @@ export function fake(options: FakeOptions = {}): Fake {
     "threads.search": () => ({ items: [{ thread_id: THREAD }], total: 1, next: null }),
     "threads.count": () => 1,
     "threads.history": () => [],
-    "threads.stream": () => runEvents.stream(run(THREAD)).frames,
+    "threads.stream": () => runLog.stream(run(THREAD)).frames,
     ...options.answers,
   };
   /** Shows as a search: the same threads, one by one. */
@@ -233,7 +233,7 @@ export function fake(options: FakeOptions = {}): Fake {
     command: (directory("protocol") as { command: unknown }).command,
     subscribe({ filter }: Scope, ...args: unknown[]) {
       calls.push(["protocol.subscribe", ...args]);
-      const read = known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames);
+      const read = known["protocol.subscribe"] ?? (() => runLog.stream(run(THREAD)).frames);
       return read(...args, filter ? { filter } : NO_FILTER);
     },
     recordAll: async () => {},
@@ -281,7 +281,7 @@ export function fake(options: FakeOptions = {}): Fake {
     handler,
     calls,
     log,
-    runEvents,
+    runLog,
     result,
     leaves: () => leaves,
     timers: () => timers.size,

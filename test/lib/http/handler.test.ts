@@ -351,8 +351,8 @@ describe("log records", () => {
   });
 
   it("of a stream and of a result that break off have the ids of request, run and thread", async () => {
-    const { send, log, runEvents, result } = fake();
-    runEvents.fail(new Error("disk"));
+    const { send, log, runLog, result } = fake();
+    runLog.fail(new Error("disk"));
     const headers = { "x-request-id": "mine" };
     const stream = await send("POST", `/threads/${THREAD}/runs/stream`, { assistant_id: "g" }, headers);
     await assert.rejects(stream.text());

@@ -120,10 +120,10 @@ describe("answers", () => {
       [200, "text/event-stream", `${T}/stream`],
     );
     const reader = (response.body as ReadableStream<Uint8Array>).getReader();
-    service.runEvents.add({ id: "3-7", event: "values", data: "{}" });
+    service.runLog.add({ id: "3-7", event: "values", data: "{}" });
     assert.equal(new TextDecoder().decode((await reader.read()).value), "id: 3-7\nevent: values\ndata: {}\n\n");
     await reader.cancel();
-    assert.equal(service.runEvents.left, 1);
+    assert.equal(service.runLog.left, 1);
   });
 
   it("count as a bare integer", async () => {

@@ -193,14 +193,14 @@ describe("the route table", () => {
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],
       };
-      const { send, handler, calls, runEvents, result } = fake({
+      const { send, handler, calls, runLog, result } = fake({
         access,
         answers,
         // The run of a chat.
         run: { stream_mode: ["messages-tuple"], input: { messages: [{ type: "human", id: "u" }] } },
         principal: { ...anonymousPrincipal, user },
       });
-      if (!route.upgrades) runEvents.stop();
+      if (!route.upgrades) runLog.stop();
       result.resolve({});
       for (const { query = "", body = bodyOf(route) } of SENT[keyOf(route)] ?? [{}]) {
         const path = route.path.replace(":thread_id", THREAD).replace(":assistant_id", ASSISTANT).replace(/:\w+/, RUN);

@@ -54,19 +54,19 @@ describe("a stream", () => {
   it("frames each event with one data line, and ends with end", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 0, event: "metadata", data: '{"run_id":"r"}' });
+    service.runLog.add({ id: 0, event: "metadata", data: '{"run_id":"r"}' });
     assert.equal(await reader.next(), 'id: 0\nevent: metadata\ndata: {"run_id":"r"}\n\n');
-    service.runEvents.add({ id: 7, event: "updates|child:1", data: "[]" }, { id: null, event: "end", data: "null" });
+    service.runLog.add({ id: 7, event: "updates|child:1", data: "[]" }, { id: null, event: "end", data: "null" });
     assert.equal(await reader.next(), "id: 7\nevent: updates|child:1\ndata: []\n\nevent: end\ndata: null\n\n");
     assert.equal(await reader.next(), undefined);
     assert.equal(service.timers(), 0);
-    assert.equal(service.runEvents.left, 1, "the log of the run does not stay for a reader that has all of it");
+    assert.equal(service.runLog.left, 1, "the log of the run does not stay for a reader that has all of it");
   });
 
   it("sends what is ready as one chunk", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    for (let id = 1; id <= 100; id++) service.runEvents.add({ id, event: "messages", data: "[]" });
+    for (let id = 1; id <= 100; id++) service.runLog.add({ id, event: "messages", data: "[]" });
     assert.equal((await reader.next())?.match(/^id: /gm)?.length, 100);
     await reader.cancel();
   });
@@ -74,7 +74,7 @@ describe("a stream", () => {
   it("lets no line break into an event's name", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 1, event: "custom|a\r\ndata: forged\n\n", data: "1" });
+    service.runLog.add({ id: 1, event: "custom|a\r\ndata: forged\n\n", data: "1" });
     assert.equal(await reader.next(), "id: 1\nevent: custom|adata: forged\ndata: 1\n\n");
     await reader.cancel();
   });
@@ -91,7 +91,7 @@ describe("a stream", () => {
     assert.equal(await second, ": heartbeat\n");
     service.elapse(5_000);
     service.elapse(5_000);
-    service.runEvents.add({ id: 1, event: "values", data: "{}" });
+    service.runLog.add({ id: 1, event: "values", data: "{}" });
     assert.match((await reader.next()) ?? "", /^: heartbeat\n(id: 1\nevent: values\ndata: \{\}\n\n)?$/);
     await reader.cancel();
     assert.equal(service.timers(), 0);
@@ -114,11 +114,11 @@ describe("a stream", () => {
   it("begins with what it has, and no beat follows it at once", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 1, event: "values", data: "1" });
+    service.runLog.add({ id: 1, event: "values", data: "1" });
     assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
     const next = reader.next();
     service.elapse(1_000);
-    service.runEvents.add({ id: 2, event: "values", data: "2" });
+    service.runLog.add({ id: 2, event: "values", data: "2" });
     assert.equal(await next, "id: 2\nevent: values\ndata: 2\n\n");
     await reader.cancel();
     assert.equal(service.timers(), 0);
@@ -130,10 +130,10 @@ describe("a stream", () => {
     const beat = reader.next();
     service.elapse(5_000);
     assert.equal(await beat, ": heartbeat\n");
-    service.runEvents.add({ id: 1, event: "values", data: "1" });
+    service.runLog.add({ id: 1, event: "values", data: "1" });
     // The wait that began before the beat has taken the first frame by now.
     await new Promise((resolve) => setTimeout(resolve, 0));
-    service.runEvents.add({ id: 2, event: "values", data: "2" });
+    service.runLog.add({ id: 2, event: "values", data: "2" });
     assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
     assert.equal(await reader.next(), "id: 2\nevent: values\ndata: 2\n\n");
     await reader.cancel();
@@ -143,10 +143,10 @@ describe("a stream", () => {
   it("breaks off when its frames stop before the end, so that clients reconnect", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 1, event: "values", data: "1" });
+    service.runLog.add({ id: 1, event: "values", data: "1" });
     assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
     const chunk = reader.next();
-    service.runEvents.stop();
+    service.runLog.stop();
     await assert.rejects(chunk);
     assert.deepEqual([service.timers(), service.log.length], [0, 0]);
   });
@@ -154,14 +154,14 @@ describe("a stream", () => {
   it("breaks off when its reader takes nothing for 30 s", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 1, event: "values", data: "1" });
+    service.runLog.add({ id: 1, event: "values", data: "1" });
     assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
-    service.runEvents.add({ id: 2, event: "values", data: "2" });
+    service.runLog.add({ id: 2, event: "values", data: "2" });
     for (let beats = 0; beats < 5; beats++) service.elapse(5_000);
     assert.equal(await reader.next(), ": heartbeat\n");
     assert.equal(await reader.next(), "id: 2\nevent: values\ndata: 2\n\n");
     for (let beats = 0; beats < 6; beats++) service.elapse(5_000);
-    assert.deepEqual([service.runEvents.left, service.timers()], [1, 0]);
+    assert.deepEqual([service.runLog.left, service.timers()], [1, 0]);
     await assert.rejects(reader.next());
     const text = await (await service.send("GET", "/metrics")).text();
     assert.match(text, /^greenroom_open_streams 0$/m);
@@ -175,19 +175,19 @@ describe("a stream", () => {
       service.elapse(5_000);
       assert.equal(await chunk, ": heartbeat\n");
     }
-    assert.equal(service.runEvents.left, 0);
+    assert.equal(service.runLog.left, 0);
     await reader.cancel();
   });
 
   it("tells the service once when its reader leaves", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 1, event: "values", data: "{}" });
+    service.runLog.add({ id: 1, event: "values", data: "{}" });
     await reader.next();
     const pending = reader.next();
     await reader.cancel();
     assert.equal(await pending, undefined);
-    assert.equal(service.runEvents.left, 1);
+    assert.equal(service.runLog.left, 1);
     assert.equal(service.timers(), 0);
   });
 
@@ -195,7 +195,7 @@ describe("a stream", () => {
     const service = fake();
     const reader = await open(service, STREAM);
     const chunk = reader.next();
-    service.runEvents.fail(new Error("disk of host x"));
+    service.runLog.fail(new Error("disk of host x"));
     await assert.rejects(chunk, (error: Error) => !error.message.includes("disk"));
     assert.equal(service.log[0]?.run_id, RUN);
     assert.equal((service.log[0]!.error as Error).message, "disk of host x");
@@ -247,7 +247,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     const reader = await openLeaving(service);
     const chunk = reader.next();
     await settled();
-    service.runEvents.add(end);
+    service.runLog.add(end);
     await chunk;
     await settled();
     assert.deepEqual([unheard, service.log.length, service.timers()], [[], 0, 0]);
@@ -255,7 +255,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
 
   it("is closed when its end was ready", async () => {
     const service = fake();
-    service.runEvents.add(end);
+    service.runLog.add(end);
     const reader = await openLeaving(service);
     await reader.next();
     await settled();
@@ -269,13 +269,13 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     service.elapse(5_000);
     await chunk;
     await settled();
-    assert.deepEqual([unheard, service.log.length, service.timers(), service.runEvents.left], [[], 0, 0, 1]);
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.left], [[], 0, 0, 1]);
   });
 
   it("leaves when it is gone before the chunk is made", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    const { frames } = service.runEvents;
+    const { frames } = service.runLog;
     const chunk = reader.next();
     await settled();
     // The frame after the one that was waited for is taken while the first is on its way.
@@ -283,10 +283,10 @@ describe("a stream that is cancelled while it is given a chunk", () => {
       void reader.cancel();
       return [end];
     };
-    service.runEvents.add({ id: 0, event: "values", data: "{}" });
+    service.runLog.add({ id: 0, event: "values", data: "{}" });
     await chunk;
     await settled();
-    assert.deepEqual([unheard, service.log.length, service.timers(), service.runEvents.left], [[], 0, 0, 1]);
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.left], [[], 0, 0, 1]);
   });
 
   it("breaks off when its frames cannot be taken", async () => {
@@ -294,15 +294,15 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     const reader = await open(service, STREAM);
     const chunk = reader.next();
     await settled();
-    service.runEvents.frames.splice = () => {
+    service.runLog.frames.splice = () => {
       throw new Error("no frame");
     };
     service.elapse(5_000);
     assert.equal(await chunk, ": heartbeat\n");
     const rejected = assert.rejects(reader.next());
-    service.runEvents.add({ id: 0, event: "values", data: "{}" });
+    service.runLog.add({ id: 0, event: "values", data: "{}" });
     await rejected;
-    assert.deepEqual([unheard, service.log.length, service.timers(), service.runEvents.left], [[], 1, 0, 1]);
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.left], [[], 1, 0, 1]);
   });
 });
 
@@ -320,7 +320,7 @@ describe("a stream of large frames", () => {
       ...Array.from({ length: 1_000 }, (_, i) => large(4 + i, "\u{1f600}y".repeat(i % 50))),
       { id: 2_000, event: "end", data: "{}" },
     ];
-    service.runEvents.add(...frames);
+    service.runLog.add(...frames);
     const { text, sizes } = await drain(await open(service, STREAM));
     assert.equal(text, frames.map(wire).join(""));
     // A character takes up to three bytes, and a pair four.
@@ -330,7 +330,7 @@ describe("a stream of large frames", () => {
 
   it("lets other work in while its reader takes all it can get", async () => {
     const service = fake();
-    service.runEvents.add(large(1, "x".repeat(2_000_000)), { id: 2, event: "end", data: "{}" });
+    service.runLog.add(large(1, "x".repeat(2_000_000)), { id: 2, event: "end", data: "{}" });
     const reader = await open(service, STREAM);
     let ticks = 0;
     let next = setImmediate(function tick() {
@@ -345,11 +345,11 @@ describe("a stream of large frames", () => {
   it("takes a frame only when the one before it is nearly out", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.frames.push(large(1, "x".repeat(4 * CHUNK)));
+    service.runLog.frames.push(large(1, "x".repeat(4 * CHUNK)));
     await reader.bytes();
-    service.runEvents.add(large(2, "y"), { id: 3, event: "end", data: "{}" });
+    service.runLog.add(large(2, "y"), { id: 3, event: "end", data: "{}" });
     await reader.bytes();
-    assert.equal(service.runEvents.frames.length, 2);
+    assert.equal(service.runLog.frames.length, 2);
     assert.match(
       (await drain(reader)).text,
       /^x+"\n\nid: 2\nevent: values\ndata: "y"\n\nid: 3\nevent: end\ndata: \{\}\n\n$/,
@@ -361,10 +361,10 @@ describe("a stream of large frames", () => {
     const reader = await open(service, STREAM);
     const first = large(1, "x".repeat(2 * CHUNK));
     const end = { id: 2, event: "end", data: "{}" };
-    service.runEvents.add(first);
+    service.runLog.add(first);
     let text = (await reader.next()) ?? "";
     service.elapse(5_000);
-    service.runEvents.add(end);
+    service.runLog.add(end);
     text += (await drain(reader)).text;
     assert.equal(text, `${wire(first)}: heartbeat\n${wire(end)}`);
   });
@@ -372,7 +372,7 @@ describe("a stream of large frames", () => {
   it("ends only when all of it is out, and not when its reader stalls", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
-    service.runEvents.add({ id: 1, event: "end", data: JSON.stringify("x".repeat(4 * CHUNK)) });
+    service.runLog.add({ id: 1, event: "end", data: JSON.stringify("x".repeat(4 * CHUNK)) });
     await reader.bytes();
     for (let beats = 0; beats < 6; beats++) service.elapse(5_000);
     await assert.rejects(reader.bytes());

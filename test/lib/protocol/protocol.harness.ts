@@ -3,10 +3,10 @@
 import { createReader, type Reader } from "../../../lib/streams/log.ts";
 import {
   compileFilter,
+  type EventCounts,
   type EventFilter,
-  type KeptEvents,
   type ProtocolEvent,
-  type SentEvent,
+  type SerializedEvent,
   type ThreadEvents,
 } from "../../../lib/streams/protocol.ts";
 
@@ -16,7 +16,7 @@ export function event(
   method: ProtocolEvent["method"],
   params: Partial<ProtocolEvent["params"]> = {},
   event_id = `${seq}`,
-): SentEvent {
+): SerializedEvent {
   const envelope: ProtocolEvent = {
     type: "event",
     event_id,
@@ -31,14 +31,14 @@ export function event(
 
 /** Events of one thread in memory. */
 export class MemoryEvents implements ThreadEvents {
-  readonly all: SentEvent[] = [];
+  readonly all: SerializedEvent[] = [];
   /** Scope, thread and filter of each subscription. */
   readonly subscriptions: { readonly scope: object; readonly thread_id: string; readonly filter: EventFilter }[] = [];
   open = 0;
   #ended = false;
   readonly #wakes = new Set<() => void>();
 
-  add(...events: readonly SentEvent[]): void {
+  add(...events: readonly SerializedEvent[]): void {
     this.all.push(...events);
     this.#wake();
   }
@@ -54,12 +54,12 @@ export class MemoryEvents implements ThreadEvents {
 
   async recordAll(): Promise<void> {}
 
-  subscribe(scope: object, thread_id: string, filter: EventFilter): Reader<SentEvent> {
+  subscribe(scope: object, thread_id: string, filter: EventFilter): Reader<SerializedEvent> {
     this.subscriptions.push({ scope, thread_id, filter });
     this.open++;
     let at = 0;
     let left = false;
-    const take = (): SentEvent[] => {
+    const take = (): SerializedEvent[] => {
       const ready = this.all.slice(at).filter((one) => this.#passes(one, filter));
       at = this.all.length;
       return ready;
@@ -88,11 +88,11 @@ export class MemoryEvents implements ThreadEvents {
     );
   }
 
-  async *kept(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SentEvent> {
+  async *readStored(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SerializedEvent> {
     for (const one of [...this.all]) if (this.#passes(one, filter)) yield one;
   }
 
-  async count(_scope: object, _thread_id: string, filters: readonly EventFilter[]): Promise<KeptEvents> {
+  async count(_scope: object, _thread_id: string, filters: readonly EventFilter[]): Promise<EventCounts> {
     const counts = filters.map((filter) => this.all.filter((one) => this.#passes(one, filter)).length);
     return { counts, last: await this.lastEventSeq() };
   }
@@ -101,7 +101,7 @@ export class MemoryEvents implements ThreadEvents {
     return this.all.at(-1)?.seq ?? 0;
   }
 
-  #passes(sent: SentEvent, filter: EventFilter): boolean {
+  #passes(sent: SerializedEvent, filter: EventFilter): boolean {
     return sent.seq > (filter.since ?? 0) && compileFilter(filter)(sent.event, sent.namespace, sent.name);
   }
 }

@@ -51,7 +51,7 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
   const findRevocation = again ? createRevocationCheck({}, again) : undefined;
   const thread: AuthorizedThreadStream = {
     subscribe: (filter) => events.subscribe(scope, THREAD, filter),
-    readStored: (filter) => events.kept(scope, THREAD, filter),
+    readStored: (filter) => events.readStored(scope, THREAD, filter),
     count: (filters) => events.count(scope, THREAD, filters),
     async command(sent) {
       commands.push(sent.method);

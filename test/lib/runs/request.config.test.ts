@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
-import { mergeContext, withoutSecrets } from "../../../lib/executor/kwargs.ts";
+import { mergeContext, omitSecrets } from "../../../lib/executor/kwargs.ts";
 import type { FunctionJob, Json, JsonObject, RunCreate, Service } from "../../../lib/mod.ts";
 import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";
@@ -67,7 +67,7 @@ describe("names that say that a member is secret", () => {
   it("end in key, token, secret, password and the like, however they are written", () => {
     const members = (names: readonly string[]): JsonObject => Object.fromEntries(names.map((name) => [name, 1]));
     const given = { ...members([...secret, ...open]), deep: [members(secret)] };
-    assert.deepEqual(withoutSecrets(given), { ...members(open), deep: [{}] });
+    assert.deepEqual(omitSecrets(given), { ...members(open), deep: [{}] });
   });
 });
 

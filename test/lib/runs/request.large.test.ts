@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { addLabels, labelsOf, replaceLabels } from "../../../adapters/sql/labels.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../../lib/executor/contract.ts";
-import { recordedState } from "../../../lib/executor/recorded-states.ts";
+import { recordedGraphState } from "../../../lib/executor/recorded-states.ts";
 import { changeState } from "../../../lib/executor/state-changes.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import { buildRunTree } from "../../../lib/protocol/commands.ts";
 import { serviceInternals } from "../../../lib/service.ts";
-import type { SentEvent } from "../../../lib/streams/protocol.ts";
+import type { SerializedEvent } from "../../../lib/streams/protocol.ts";
 import { testService } from "../../suite/kit.ts";
 
 const members = (count: number): JsonObject =>
@@ -66,7 +66,7 @@ describe("a state with more members than are stored one by one", () => {
     const { environment } = serviceInternals(kit.service);
     const put = async (values: JsonObject): Promise<JsonObject> => {
       const at = { thread_id: "t", ns: "" };
-      const change = recordedState.update as NonNullable<typeof recordedState.update>;
+      const change = recordedGraphState.update as NonNullable<typeof recordedGraphState.update>;
       const { state } = await change(at, "graph", [[{ values, as_node: "graph" }]], handle, {
         metadata: {},
         environment,
@@ -186,7 +186,7 @@ describe("of the event protocol", () => {
   });
 
   it("agent.getTree of a graph that has started many tasks gives them all", { timeout: 40_000 }, async () => {
-    async function* events(): AsyncGenerator<SentEvent> {
+    async function* events(): AsyncGenerator<SerializedEvent> {
       for (let seq = 0; seq <= 100_000; seq++) {
         const params = { namespace: seq === 0 ? [] : [`task:${seq}`], data: { event: "started" } };
         const id = seq === 0 ? "synth:r:0" : `${seq}`;

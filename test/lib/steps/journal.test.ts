@@ -32,7 +32,7 @@ it("an address is stored, also if a save takes what is pending while it is made"
     return hash;
   };
   try {
-    const { token } = await journal.address("parcel", 1);
+    const { token } = await journal.createEventAddress("parcel", 1);
     save();
     assert.deepEqual(saved, [await hashToken(token)]);
   } finally {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { EVENT_METHODS } from "../../../lib/storage/mod.ts";
-import { compileFilter, type EventFilter, isChannel, methodsOf } from "../../../lib/streams/protocol.ts";
+import { compileFilter, type EventFilter, isChannel, listMethods } from "../../../lib/streams/protocol.ts";
 
 const passes = (filter: EventFilter, namespace: readonly string[]): boolean =>
   compileFilter(filter)("values", namespace, undefined);
@@ -18,7 +18,7 @@ describe("channels", () => {
   });
 
   test("input stands for both methods of interrupts", () => {
-    assert.deepEqual([...methodsOf({ channels: ["input"] })], ["input.requested", "input.answered"]);
+    assert.deepEqual([...listMethods({ channels: ["input"] })], ["input.requested", "input.answered"]);
     const matches = compileFilter({ channels: ["input"] });
     assert.ok(matches("input.requested", ["ask:1"], undefined));
     assert.ok(matches("input.answered", [], undefined));
@@ -38,12 +38,12 @@ describe("channels", () => {
     );
     const both = compileFilter({ channels: ["custom:notes", "custom"] });
     assert.ok(both("custom", [], undefined));
-    assert.deepEqual([...methodsOf({ channels: ["custom:notes"] })], ["custom"]);
+    assert.deepEqual([...listMethods({ channels: ["custom:notes"] })], ["custom"]);
   });
 
   test("unknown channels and none match nothing", () => {
     for (const channels of [["nonsense"], ["input.requested"], ["custom.notes"], ["toString"], []]) {
-      assert.deepEqual([...methodsOf({ channels })], [], JSON.stringify(channels));
+      assert.deepEqual([...listMethods({ channels })], [], JSON.stringify(channels));
       const matches = compileFilter({ channels });
       assert.ok(EVENT_METHODS.every((method) => !matches(method, [], undefined)));
     }

@@ -20,14 +20,14 @@ async function collect(frames: AsyncIterable<Frame>): Promise<Frame[]> {
 
 describe("events", () => {
   it("gives every reader every frame in order, whenever it comes", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    runEvents.publish("metadata", "1");
-    const early = collect(runEvents.read(0));
-    runEvents.publish("values", "2");
-    const late = collect(runEvents.read(0));
-    const fromOne = collect(runEvents.read(1));
-    runEvents.publish("end", "3");
-    runEvents.end({ status: "success", result: {} });
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    runLog.publish("metadata", "1");
+    const early = collect(runLog.read(0));
+    runLog.publish("values", "2");
+    const late = collect(runLog.read(0));
+    const fromOne = collect(runLog.read(1));
+    runLog.publish("end", "3");
+    runLog.end({ status: "success", result: {} });
     const expected = [
       { id: 1, event: "metadata", data: "1" },
       { id: 2, event: "values", data: "2" },
@@ -36,31 +36,31 @@ describe("events", () => {
     assert.deepEqual(await early, expected);
     assert.deepEqual(await late, expected);
     assert.deepEqual(await fromOne, expected.slice(1));
-    assert.deepEqual(await collect(runEvents.read(0)), expected, "a reader after the end");
+    assert.deepEqual(await collect(runLog.read(0)), expected, "a reader after the end");
   });
 
   it("adds nothing after the end", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    runEvents.publish("end", "1");
-    runEvents.end({ status: "error", result: { __error__: { error: "E", message: "m" } } });
-    runEvents.publish("values", "2");
-    runEvents.end({ status: "success", result: {} });
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    runLog.publish("end", "1");
+    runLog.end({ status: "error", result: { __error__: { error: "E", message: "m" } } });
+    runLog.publish("values", "2");
+    runLog.end({ status: "success", result: {} });
     assert.deepEqual(
-      (await collect(runEvents.read(0))).map((frame) => frame.event),
+      (await collect(runLog.read(0))).map((frame) => frame.event),
       ["end"],
     );
-    assert.equal((await runEvents.ended()).status, "error");
+    assert.equal((await runLog.waitForEnd()).status, "error");
   });
 
   it("gives all that is ready at once", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    const reader = runEvents.read(0);
-    runEvents.publish("a", "1");
-    runEvents.publish("b", "2");
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    const reader = runLog.read(0);
+    runLog.publish("a", "1");
+    runLog.publish("b", "2");
     const batches = [await reader.next()];
     const waiting = reader.next();
-    runEvents.publish("c", "3");
-    runEvents.publish("d", "4");
+    runLog.publish("c", "3");
+    runLog.publish("d", "4");
     batches.push(await waiting);
     assert.deepEqual(
       batches.map((batch) => batch.map((frame) => frame.event)),
@@ -69,15 +69,15 @@ describe("events", () => {
         ["c", "d"],
       ],
     );
-    runEvents.end({ status: "success", result: {} });
+    runLog.end({ status: "success", result: {} });
     assert.deepEqual(await reader.next(), []);
   });
 
   it("tells a reader behind the ring what it missed", async () => {
-    const runEvents = eventsAt(testClock(), { ring_size: 2_000 }).runEvents(RUN);
-    const slow = runEvents.read(0);
-    for (let i = 0; i < 100; i++) runEvents.publish("values", "x".repeat(100));
-    runEvents.end({ status: "success", result: {} });
+    const runLog = eventsAt(testClock(), { ring_size: 2_000 }).getLog(RUN);
+    const slow = runLog.read(0);
+    for (let i = 0; i < 100; i++) runLog.publish("values", "x".repeat(100));
+    runLog.end({ status: "success", result: {} });
     const [first, second, ...rest] = await collect(slow);
     assert.equal(first?.id, null);
     assert.equal(first?.event, "metadata");
@@ -88,25 +88,25 @@ describe("events", () => {
   });
 
   it("keeps a first frame that is larger than the ring", async () => {
-    const runEvents = eventsAt(testClock(), { ring_size: 100 }).runEvents(RUN);
-    runEvents.publish("values", "x".repeat(1_000));
-    runEvents.end({ status: "success", result: {} });
+    const runLog = eventsAt(testClock(), { ring_size: 100 }).getLog(RUN);
+    runLog.publish("values", "x".repeat(1_000));
+    runLog.end({ status: "success", result: {} });
     assert.deepEqual(
-      (await collect(runEvents.read(0))).map((frame) => frame.id),
+      (await collect(runLog.read(0))).map((frame) => frame.id),
       [1],
     );
   });
 
   it("lets a reader that is ahead wait, and others go on", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    runEvents.publish("a", "1");
-    const ahead = collect(runEvents.read(2));
-    const behind = runEvents.read(1)[Symbol.asyncIterator]();
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    runLog.publish("a", "1");
+    const ahead = collect(runLog.read(2));
+    const behind = runLog.read(1)[Symbol.asyncIterator]();
     const waiting = behind.next();
-    runEvents.publish("b", "2");
+    runLog.publish("b", "2");
     assert.equal((await waiting).value?.event, "b");
-    runEvents.publish("c", "3");
-    runEvents.end({ status: "success", result: {} });
+    runLog.publish("c", "3");
+    runLog.end({ status: "success", result: {} });
     assert.deepEqual(
       (await ahead).map((frame) => frame.event),
       ["c"],
@@ -116,39 +116,39 @@ describe("events", () => {
   });
 
   it("tells everybody who waits for the end, and who asks later", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    const waiting = [runEvents.ended(), runEvents.ended()];
-    runEvents.publish("end", "1");
-    runEvents.end({ status: "success", result: { a: 1 } });
-    for (const outcome of [...waiting, runEvents.ended()]) assert.deepEqual((await outcome).result, { a: 1 });
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    const waiting = [runLog.waitForEnd(), runLog.waitForEnd()];
+    runLog.publish("end", "1");
+    runLog.end({ status: "success", result: { a: 1 } });
+    for (const outcome of [...waiting, runLog.waitForEnd()]) assert.deepEqual((await outcome).result, { a: 1 });
   });
 
   it("numbers a later attempt above every earlier one", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    runEvents.publish("metadata", "1");
-    runEvents.startAt(2 ** 32 + 1);
-    runEvents.publish("metadata", "2");
-    runEvents.startAt(5);
-    runEvents.publish("end", "3");
-    runEvents.end({ status: "success", result: {} });
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    runLog.publish("metadata", "1");
+    runLog.startAt(2 ** 32 + 1);
+    runLog.publish("metadata", "2");
+    runLog.startAt(5);
+    runLog.publish("end", "3");
+    runLog.end({ status: "success", result: {} });
     assert.deepEqual(
-      (await collect(runEvents.read(0))).map((frame) => frame.id),
+      (await collect(runLog.read(0))).map((frame) => frame.id),
       [1, 2 ** 32 + 1, 2 ** 32 + 2],
     );
   });
 
   it("says once when a reader leaves before the end, and never after it", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    const runLog = eventsAt(testClock()).getLog(RUN);
     let left = 0;
-    const iterator = runEvents.read(0, () => left++)[Symbol.asyncIterator]();
+    const iterator = runLog.read(0, () => left++)[Symbol.asyncIterator]();
     const waiting = iterator.next();
     await iterator.return?.();
     await iterator.return?.();
     assert.equal((await waiting).done, true, "a waiting read ends");
     assert.equal(left, 1);
-    const stayed = runEvents.read(0, () => left++);
-    runEvents.publish("end", "1");
-    runEvents.end({ status: "success", result: {} });
+    const stayed = runLog.read(0, () => left++);
+    runLog.publish("end", "1");
+    runLog.end({ status: "success", result: {} });
     await collect(stayed);
     assert.equal(left, 1);
   });
@@ -156,7 +156,7 @@ describe("events", () => {
   it("counts what ended runs resulted in", () => {
     const events = eventsAt(testClock(), { keep_size: 10_000 });
     for (const run_id of ["one", "two"]) {
-      events.runEvents(run_id).end({ status: "success", result: { deep: [{ text: "x".repeat(6_000) }] } });
+      events.getLog(run_id).end({ status: "success", result: { deep: [{ text: "x".repeat(6_000) }] } });
     }
     assert.equal(events.find("one"), undefined);
     assert.ok(events.find("two"));
@@ -166,25 +166,25 @@ describe("events", () => {
     const clock = testClock();
     const events = eventsAt(clock, { keep_ms: 1_000, keep_size: 6_000 });
     const name = (i: number): string => `run-${i}`;
-    const open = events.runEvents("open");
+    const open = events.getLog("open");
     for (let i = 0; i < 10; i++) {
-      const runEvents = events.runEvents(name(i));
-      runEvents.publish("values", "x".repeat(500));
-      runEvents.end({ status: "success", result: {} });
+      const runLog = events.getLog(name(i));
+      runLog.publish("values", "x".repeat(500));
+      runLog.end({ status: "success", result: {} });
     }
     assert.equal(events.find(name(0)), undefined, "too much is kept");
     assert.ok(events.find(name(9)));
     await clock.advance(2_000);
-    events.runEvents("last").end({ status: "success", result: {} });
+    events.getLog("last").end({ status: "success", result: {} });
     assert.equal(events.find(name(9)), undefined, "too old");
     assert.equal(events.find("open"), open);
   });
 
   it("takes no more at once than a reader should hold", async () => {
-    const runEvents = eventsAt(testClock()).runEvents(RUN);
-    const reader = runEvents.read(0);
-    for (let i = 0; i < 100; i++) runEvents.publish("values", "x".repeat(10_000));
-    runEvents.end({ status: "success", result: {} });
+    const runLog = eventsAt(testClock()).getLog(RUN);
+    const reader = runLog.read(0);
+    for (let i = 0; i < 100; i++) runLog.publish("values", "x".repeat(10_000));
+    runLog.end({ status: "success", result: {} });
     const ids: unknown[] = [];
     for (let took = await reader.next(); took.length > 0; took = await reader.next()) {
       assert.ok(took.length < 10, `${took.length} at once`);
@@ -195,15 +195,15 @@ describe("events", () => {
 
   it("forgets a tape on request, and only that one", () => {
     const events = eventsAt(testClock());
-    const runEvents = events.runEvents(RUN);
-    assert.equal(runEvents.followed, false);
-    void runEvents.ended();
-    assert.equal(runEvents.followed, true);
-    events.forget(runEvents);
+    const runLog = events.getLog(RUN);
+    assert.equal(runLog.hasSubscribers, false);
+    void runLog.waitForEnd();
+    assert.equal(runLog.hasSubscribers, true);
+    events.forget(runLog);
     assert.equal(events.find(RUN), undefined);
-    const next = events.runEvents(RUN);
-    events.forget(runEvents);
-    runEvents.end({ status: "success", result: {} });
+    const next = events.getLog(RUN);
+    events.forget(runLog);
+    runLog.end({ status: "success", result: {} });
     assert.equal(events.find(RUN), next);
   });
 });
@@ -235,22 +235,22 @@ describe("a tape whose frames are stored", () => {
 
   it("gives a reader behind the ring what is stored, without a gap or a frame twice", async () => {
     const { stored, load, asked } = table();
-    const runEvents = eventsAt(testClock(), { load, ring_size: 2_000 }).runEvents(RUN);
-    runEvents.stored = true;
-    const readers = [0, 0, 3, 40].map((after) => collect(runEvents.read(after)));
-    const slow = runEvents.read(0)[Symbol.asyncIterator]();
+    const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
+    runLog.hasStoredFrames = true;
+    const readers = [0, 0, 3, 40].map((after) => collect(runLog.read(after)));
+    const slow = runLog.read(0)[Symbol.asyncIterator]();
     for (let id = 1; id <= 100; id++) {
       stored.push({ id, event: "values", data });
-      runEvents.publish("values", data);
+      runLog.publish("values", data);
     }
     const first = [await slow.next(), await slow.next()].map(({ value }) => value?.id);
-    runEvents.publish("end", "{}");
-    runEvents.end(ended);
+    runLog.publish("end", "{}");
+    runLog.end(ended);
     const ids = (await Promise.all(readers)).map((frames) => frames.map(({ id }) => id));
     assert.deepEqual(ids, [upTo(101), upTo(101), upTo(101, 4), upTo(101, 41)]);
     const rest = (await collect({ [Symbol.asyncIterator]: () => slow })).map(({ id }) => id);
     assert.deepEqual([...first, ...rest], upTo(101));
-    const late = await collect(runEvents.read(0));
+    const late = await collect(runLog.read(0));
     assert.deepEqual(
       late.map(({ id }) => id),
       upTo(101),
@@ -260,20 +260,20 @@ describe("a tape whose frames are stored", () => {
 
   it("gives what another process has shown before it goes on itself", async () => {
     const { stored, load } = table();
-    const runEvents = eventsAt(testClock(), { load }).runEvents(RUN);
-    runEvents.stored = true;
-    runEvents.publish("values", data);
+    const runLog = eventsAt(testClock(), { load }).getLog(RUN);
+    runLog.hasStoredFrames = true;
+    runLog.publish("values", data);
     stored.push(...upTo(25).map((id) => ({ id, event: "values", data })));
-    const waiting = collect(runEvents.read(0));
-    runEvents.skipTo(25);
-    runEvents.skipTo(20);
-    assert.equal(runEvents.lastId, 25);
-    runEvents.publish("metadata", "{}");
+    const waiting = collect(runLog.read(0));
+    runLog.skipTo(25);
+    runLog.skipTo(20);
+    assert.equal(runLog.lastId, 25);
+    runLog.publish("metadata", "{}");
     assert.deepEqual(
-      (await runEvents.read(25).next()).map(({ id }) => id),
+      (await runLog.read(25).next()).map(({ id }) => id),
       [26],
     );
-    runEvents.end(ended);
+    runLog.end(ended);
     assert.deepEqual(
       (await waiting).map(({ id }) => id),
       upTo(26),
@@ -282,13 +282,13 @@ describe("a tape whose frames are stored", () => {
 
   it("tells what is not stored any more, once", async () => {
     const { stored, load } = table();
-    const runEvents = eventsAt(testClock(), { load, ring_size: 2_000 }).runEvents(RUN);
-    runEvents.stored = true;
-    runEvents.attempt = 2;
-    for (let id = 1; id <= 50; id++) runEvents.publish("values", data);
-    runEvents.end(ended);
+    const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
+    runLog.hasStoredFrames = true;
+    runLog.attempt = 2;
+    for (let id = 1; id <= 50; id++) runLog.publish("values", data);
+    runLog.end(ended);
     const gap = { run_id: RUN, attempt: 2 };
-    const all = await collect(runEvents.read(0));
+    const all = await collect(runLog.read(0));
     const missing_before = all[1]?.id as number;
     assert.deepEqual(JSON.parse(all[0]?.data ?? ""), { ...gap, missing_before });
     assert.deepEqual(
@@ -297,7 +297,7 @@ describe("a tape whose frames are stored", () => {
     );
     // A part of it still is.
     stored.push(...upTo(50, 20).map((id) => ({ id, event: "values", data })));
-    const some = await collect(runEvents.read(5));
+    const some = await collect(runLog.read(5));
     assert.deepEqual(JSON.parse(some[0]?.data ?? ""), { ...gap, missing_before: 20 });
     assert.deepEqual(
       some.slice(1).map(({ id }) => id),
@@ -315,35 +315,35 @@ describe("a tape whose frames are stored", () => {
       now--;
       return await load(run_id, after);
     };
-    const runEvents = eventsAt(testClock(), { load: slowly, ring_size: 500 }).runEvents(RUN);
-    runEvents.stored = true;
+    const runLog = eventsAt(testClock(), { load: slowly, ring_size: 500 }).getLog(RUN);
+    runLog.hasStoredFrames = true;
     for (let id = 1; id <= 60; id++) {
       stored.push({ id, event: "values", data });
-      runEvents.publish("values", data);
+      runLog.publish("values", data);
     }
-    runEvents.end(ended);
+    runLog.end(ended);
     const starts = Array.from({ length: 12 }, (_, i) => 5 * i);
-    const read = await Promise.all(starts.map((after) => collect(runEvents.read(after))));
+    const read = await Promise.all(starts.map((after) => collect(runLog.read(after))));
     assert.deepEqual(
       read.map((frames) => frames.map(({ id }) => id)),
       starts.map((after) => upTo(60, after + 1)),
     );
     assert.equal(most, 1);
     broken = true;
-    await assert.rejects(collect(runEvents.read(0)), /no/);
+    await assert.rejects(collect(runLog.read(0)), /no/);
     broken = false;
-    assert.equal((await collect(runEvents.read(0))).length, 60);
+    assert.equal((await collect(runLog.read(0))).length, 60);
   });
 
   it("reads a page once for all of its readers, wherever in it they are: slow ones hold no page", async () => {
     const { stored, load, asked } = table(50);
-    const runEvents = eventsAt(testClock(), { load, ring_size: 500 }).runEvents(RUN);
-    runEvents.stored = true;
+    const runLog = eventsAt(testClock(), { load, ring_size: 500 }).getLog(RUN);
+    runLog.hasStoredFrames = true;
     for (let id = 1; id <= 60; id++) {
       stored.push({ id, event: "values", data });
-      runEvents.publish("values", data);
+      runLog.publish("values", data);
     }
-    const readers = Array.from({ length: 10 }, (_, after) => runEvents.read(after));
+    const readers = Array.from({ length: 10 }, (_, after) => runLog.read(after));
     const first = await Promise.all(readers.map(async (reader) => (await reader.next())[0]?.id));
     assert.deepEqual(first, upTo(10));
     assert.deepEqual(asked, [0]);
@@ -352,23 +352,23 @@ describe("a tape whose frames are stored", () => {
 
   it("holds little more than what is shown at once, which its readers get from there", async () => {
     const { stored, load, asked } = table();
-    const runEvents = eventsAt(testClock(), { load }).runEvents(RUN);
-    runEvents.stored = true;
-    const reader = runEvents.read(0);
+    const runLog = eventsAt(testClock(), { load }).getLog(RUN);
+    runLog.hasStoredFrames = true;
+    const reader = runLog.read(0);
     const frame = "x".repeat(64 * 1024);
     for (let burst = 0; burst < 20; burst++) {
       for (let i = 0; i < 9; i++) {
-        runEvents.publish("values", frame);
-        stored.push({ id: runEvents.lastId, event: "values", data: frame });
+        runLog.publish("values", frame);
+        stored.push({ id: runLog.lastId, event: "values", data: frame });
       }
       const ids: unknown[] = [];
       while (ids.length < 9) ids.push(...(await reader.next()).map(({ id }) => id));
-      assert.deepEqual(ids, upTo(runEvents.lastId, runEvents.lastId - 8));
+      assert.deepEqual(ids, upTo(runLog.lastId, runLog.lastId - 8));
     }
     assert.deepEqual(asked, []);
-    const { lastId } = runEvents;
+    const { lastId } = runLog;
     for (let after = 0; after < lastId; after++) {
-      const late = runEvents.read(after);
+      const late = runLog.read(after);
       await late.next();
       late.leave();
     }
@@ -378,10 +378,10 @@ describe("a tape whose frames are stored", () => {
 
   it("costs nothing for readers that never read", async () => {
     const { load, asked } = table();
-    const runEvents = eventsAt(testClock(), { load, ring_size: 2_000 }).runEvents(RUN);
-    runEvents.stored = true;
-    for (let reader = 1; reader <= 1_000; reader++) runEvents.read(0);
-    for (let id = 1; id <= 1_000; id++) runEvents.publish("values", data);
+    const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
+    runLog.hasStoredFrames = true;
+    for (let reader = 1; reader <= 1_000; reader++) runLog.read(0);
+    for (let id = 1; id <= 1_000; id++) runLog.publish("values", data);
     assert.deepEqual(asked, []);
   });
 });

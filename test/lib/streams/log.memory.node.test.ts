@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { setImmediate as tick } from "node:timers/promises";
 import { createTickBudget } from "../../../lib/environment.ts";
-import { Cursor, Log, type Page } from "../../../lib/streams/log.ts";
+import { LogCursor, type Page, RingLog } from "../../../lib/streams/log.ts";
 import { collect } from "../../support/heap.ts";
 
 interface Item {
@@ -11,19 +11,19 @@ interface Item {
   readonly data: string;
 }
 
-class Ring extends Log<Item> {
-  override from = 2;
+class Ring extends RingLog<Item> {
+  override startsAfter = 2;
 
-  placeOf({ place }: Item): number {
+  getPosition({ place }: Item): number {
     return place;
   }
 
-  protected get room(): number {
+  protected get maxChars(): number {
     return 1_000_000;
   }
 }
 
-class Reading extends Cursor<Item> {
+class Reading extends LogCursor<Item> {
   page: readonly Item[] = [];
 
   protected async load(): Promise<Page<Item>> {
@@ -32,7 +32,7 @@ class Reading extends Cursor<Item> {
     return { items, read_to: 2 };
   }
 
-  protected show(item: Item): Item {
+  protected toEmitted(item: Item): Item {
     return item;
   }
 }
@@ -43,7 +43,7 @@ const large = (place: number): Item => ({ place, data: `${place}`.padEnd(100_000
 async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
   cursor.page = [large(1), large(2)];
   const refs = cursor.page.map((item) => new WeakRef(item));
-  const [first, ...others] = await cursor.reader().next();
+  const [first, ...others] = await cursor.toReader().next();
   assert.deepEqual([first?.place, others], [1, []]);
   return refs;
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { createTickBudget } from "../../../lib/environment.ts";
-import { Cursor, Log, type Page } from "../../../lib/streams/log.ts";
+import { LogCursor, type Page, RingLog } from "../../../lib/streams/log.ts";
 
 interface Item {
   readonly place: number;
@@ -11,12 +11,12 @@ interface Item {
 
 const itemAt = (place: number): Item => ({ place, data: `${place}` });
 
-class Ring extends Log<Item> {
-  placeOf({ place }: Item): number {
+class Ring extends RingLog<Item> {
+  getPosition({ place }: Item): number {
     return place;
   }
 
-  protected get room(): number {
+  protected get maxChars(): number {
     return 1_000_000;
   }
 
@@ -31,7 +31,7 @@ class Ring extends Log<Item> {
 }
 
 /** Reads up to place 2 from the store, and shows what is above `hidden_to`. */
-class Reading extends Cursor<Item> {
+class Reading extends LogCursor<Item> {
   readonly hidden_to: number;
   readonly loaded: () => Page<Item>;
 
@@ -49,7 +49,7 @@ class Reading extends Cursor<Item> {
     return this.loaded();
   }
 
-  protected show(item: Item): Item | null {
+  protected toEmitted(item: Item): Item | null {
     return item.place > this.hidden_to ? item : null;
   }
 }
@@ -63,14 +63,14 @@ it("a page of which nothing is shown does not keep its reader from what is in me
     // Stored and announced while the page is read.
     ring.add(3, 4, 5, 6);
     return { items: [1, 2, 3, 4].map(itemAt), read_to: 4 };
-  }).reader();
+  }).toReader();
   const places = (await reader.next()).map(({ place }) => place);
   assert.deepEqual(places, [5, 6]);
   reader.leave();
 });
 
 /** A reader of large items from a store that is ahead of the log in memory. */
-class Behind extends Cursor<Item> {
+class Behind extends LogCursor<Item> {
   readonly #ring: Ring;
   readonly #stored: readonly Item[];
 
@@ -81,15 +81,15 @@ class Behind extends Cursor<Item> {
   }
 
   protected override get floor(): number {
-    return Math.max(2, this.#ring.from);
+    return Math.max(2, this.#ring.startsAfter);
   }
 
   protected async load(): Promise<Page<Item>> {
-    const items = this.#stored.filter(({ place }) => place > this.place).slice(0, 6);
+    const items = this.#stored.filter(({ place }) => place > this.position).slice(0, 6);
     return { items, read_to: items.at(-1)?.place ?? null };
   }
 
-  protected show(item: Item): Item {
+  protected toEmitted(item: Item): Item {
     return item;
   }
 }
@@ -99,14 +99,14 @@ it("a reader that falls behind again reads what the rest of its last page had", 
   const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 10_000_000));
   const stored = Array.from({ length: 60 }, (_, n) => largeAt(n + 1));
   ring.addAll(stored.slice(0, 3));
-  const reader = new Behind(ring, stored).reader();
+  const reader = new Behind(ring, stored).toReader();
   const seen: number[] = [];
   const read = async (): Promise<void> => void seen.push(...(await reader.next()).map(({ place }) => place));
   await read();
   await read();
   assert.deepEqual(seen, [1, 2, 3]);
   ring.addAll(stored.slice(3));
-  assert.ok(ring.from > 6);
+  assert.ok(ring.startsAfter > 6);
   while (seen.length < 57) await read();
   assert.deepEqual(seen.slice(0, 10), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
   reader.leave();

@@ -169,7 +169,7 @@ describe("a store that fails while a graph reads a state", () => {
           throw wrong;
         },
         schemas: () => Promise.reject(wrong),
-        drawn: () => Promise.reject(wrong),
+        graph: () => Promise.reject(wrong),
         subgraphs: async () => ({}),
       }),
     };

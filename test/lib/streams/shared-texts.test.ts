@@ -8,7 +8,7 @@ import type { EventBus } from "../../../lib/storage/event-bus.ts";
 import type { Scope } from "../../../lib/storage/mod.ts";
 import type { Frame } from "../../../lib/streams/frames.ts";
 import { StreamHub } from "../../../lib/streams/hub.ts";
-import { Change, createReader, type Reader } from "../../../lib/streams/log.ts";
+import { ChangeNotifier, createReader, type Reader } from "../../../lib/streams/log.ts";
 import { createStreamGuards } from "../../../lib/streams/stream-guard.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { subscribe } from "../../support/event-reading.ts";
@@ -191,7 +191,7 @@ describe("many readers", () => {
   });
 
   it("wake by themselves when they leave", async () => {
-    const change = new Change();
+    const change = new ChangeNotifier();
     const woken: string[] = [];
     const [one, other] = [{}, {}];
     void change.wait(one).then(() => woken.push("one"));
@@ -207,7 +207,7 @@ describe("many readers", () => {
   it("of a run leave it one by one, and the others get its frames", async () => {
     const environment = { now: () => 0, timer: () => () => {}, defer: (fn: () => void) => void setImmediate(fn) };
     const hub = new StreamHub(environment as never);
-    const run = hub.runEvents("run");
+    const run = hub.getLog("run");
     const [one, other] = [run.read(0), run.read(0)];
     const [left, got] = [one.next(), other.next()];
     await tick();

@@ -4,7 +4,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import type { AuthContext } from "../../../lib/auth/custom.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../../lib/executor/contract.ts";
-import { recordedState } from "../../../lib/executor/recorded-states.ts";
+import { recordedGraphState } from "../../../lib/executor/recorded-states.ts";
 import { changeState } from "../../../lib/executor/state-changes.ts";
 import {
   ConfigError,
@@ -136,7 +136,7 @@ describe("a state that another kind of graph has written", () => {
       putWrites: async () => assert.fail(),
     };
     const at = { thread_id: "t", ns: "" };
-    const change = recordedState.update?.(at, "f", [[{ values: { a: 1 } }]], checkpoints, {
+    const change = recordedGraphState.update?.(at, "f", [[{ values: { a: 1 } }]], checkpoints, {
       metadata: {},
       environment,
     });
@@ -275,7 +275,7 @@ describe("changed states", () => {
       state: () => ({
         get: async () => null,
         schemas: async () => assert.fail(),
-        drawn: async () => assert.fail(),
+        graph: async () => assert.fail(),
         subgraphs: async () => ({}),
       }),
     };

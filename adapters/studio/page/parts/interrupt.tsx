@@ -51,8 +51,8 @@ function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
         event.preventDefault();
         if (schema) {
           attempt("Answer", async () => {
-            const { findMisfits } = await import("../../../../lib/executor/schema-check.ts");
-            const findings = findMisfits(schema as JsonValue, (json ?? null) as JsonValue, "answer", 5);
+            const { findSchemaMismatches } = await import("../../../../lib/executor/schema-check.ts");
+            const findings = findSchemaMismatches(schema as JsonValue, (json ?? null) as JsonValue, "answer", 5);
             setProblem(findings.join("; "));
             if (findings.length === 0) answer(json ?? null);
           });

@@ -3,7 +3,7 @@
 import type { A2aMessage, A2aPart, A2aTask, A2aTaskState, A2aTaskStatus } from "../../../a2a/json.ts";
 import { createStatusMessage, toInterruptParts } from "../../../a2a/status.ts";
 import { nullIfNotFound } from "../../../errors.ts";
-import { messagesOf } from "../../../executor/messages.ts";
+import { getMessages } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import type { RequestResources } from "../../../service/resources.ts";
@@ -82,7 +82,7 @@ function toParts(message: JsonObject): A2aPart[] {
 
 /** Returns the message that started the task. */
 function findInputMessage({ kwargs: { input = null } }: Run): JsonObject | null {
-  const message = isObject(input) ? (messagesOf(input).at(-1) ?? null) : null;
+  const message = isObject(input) ? (getMessages(input).at(-1) ?? null) : null;
   return isObject(message) ? message : null;
 }
 
@@ -95,7 +95,7 @@ interface Conversation {
 }
 
 function readConversation(firstRun: Run, values: Json): Conversation {
-  const messages = (isObject(values) ? messagesOf(values) : []).filter(isObject);
+  const messages = (isObject(values) ? getMessages(values) : []).filter(isObject);
   const inputMessage = findInputMessage(firstRun);
   const index = inputMessage ? messages.findIndex(({ id }) => id === inputMessage.id) : -1;
   if (index >= 0 || !inputMessage) return { messages, from: Math.max(0, index) };

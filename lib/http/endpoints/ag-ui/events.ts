@@ -1,6 +1,6 @@
 /** Maps the events of a run to events of AG-UI. */
 import { addNumbers } from "../../../executor/message-merge.ts";
-import { approvalOf, questionText } from "../../../executor/questions.ts";
+import { describeInterrupt, parseApproval } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import { toContentText } from "../states.ts";
@@ -314,7 +314,7 @@ export function createMessageSnapshots(messages: JsonObject[], clientIds: Readon
 }
 
 function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string, ToolCall>): JsonObject {
-  const actions = approvalOf(value)?.actions;
+  const actions = parseApproval(value)?.actions;
   const members = isObject(value) ? value : {};
   const defaultReason = actions ? "approval" : "langgraph:interrupt";
   const [action] = actions ?? [];
@@ -327,7 +327,7 @@ function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string,
   return {
     id,
     reason: typeof members.reason === "string" ? members.reason : defaultReason,
-    message: questionText(value),
+    message: describeInterrupt(value),
     ...(matchingCalls.length === 1 ? { toolCallId: (matchingCalls[0] as [string, ToolCall])[0] } : {}),
     ...(isObject(members.responseSchema ?? null) ? { responseSchema: members.responseSchema as Json } : {}),
     ...(typeof members.expiresAt === "string" ? { expiresAt: members.expiresAt } : {}),

@@ -1,11 +1,11 @@
 /** Converts the messages of a state to messages of AG-UI. */
-import { messagesOf } from "../../../executor/messages.ts";
+import { getMessages } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { toContentText } from "../states.ts";
 
 /** Returns the messages of a state in the form of `MESSAGES_SNAPSHOT`. */
 export const toAguiMessages = (values: JsonObject): JsonObject[] =>
-  messagesOf(values).flatMap((message) =>
+  getMessages(values).flatMap((message) =>
     isObject(message) && typeof message.id === "string" ? toAguiMessage(message) : [],
   );
 

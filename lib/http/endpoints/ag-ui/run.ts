@@ -1,8 +1,8 @@
 /** Creates or finds the run of an AG-UI request, and streams its events. */
 import { nullIfNotFound } from "../../../errors.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
-import { messagesOf } from "../../../executor/messages.ts";
-import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
+import { getMessages } from "../../../executor/messages.ts";
+import { type Decision, parseApproval, toApprovalResumeValue } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { Resources } from "../../../service/resources.ts";
@@ -157,8 +157,8 @@ function findMissingMessages(
 ): JsonObject[] | null {
   const clientIds = new Set(ids);
   if (toAguiMessages(values).every(({ id }) => clientIds.has(id as string))) return null;
-  const inputMessages = isObject(input) ? messagesOf(input) : [];
-  return toAguiMessages({ messages: [...messagesOf(values), ...inputMessages] });
+  const inputMessages = isObject(input) ? getMessages(input) : [];
+  return toAguiMessages({ messages: [...getMessages(values), ...inputMessages] });
 }
 
 /** Returns a digest of resume entries in any order; null for an empty list. */
@@ -265,14 +265,14 @@ function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonl
 }
 
 function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Json {
-  const approval = approvalOf(value);
+  const approval = parseApproval(value);
   if (!approval) return cancelled ? { action: "cancel" } : payload;
   const { approved, decisions, message } = isObject(payload) ? payload : { approved: payload };
   if (!cancelled && Array.isArray(decisions)) return { decisions };
   const rejects = cancelled || approved === false;
   const reason = typeof message === "string" ? { message } : {};
   const decision: Decision = rejects ? { type: "reject", ...reason } : { type: "approve" };
-  return decisionsAnswer(
+  return toApprovalResumeValue(
     approval,
     approval.actions.map(() => decision),
   );

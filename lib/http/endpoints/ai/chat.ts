@@ -1,7 +1,7 @@
 /** Turns of chats: starts or finds the run of a request of the AI SDK. The state of the thread decides, not the client's history. */
 import { nullIfNotFound } from "../../../errors.ts";
 import type { ThreadState } from "../../../executor/contract.ts";
-import { approvalOf, type Decision, decisionsAnswer } from "../../../executor/questions.ts";
+import { type Decision, parseApproval, toApprovalResumeValue } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import {
@@ -150,7 +150,7 @@ class TurnStarter {
   async answer(resume: JsonObject, approvals: ReadonlyMap<string, ApprovalResponse>): Promise<ChatStream> {
     const answeredInterrupts = this.#head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
       if (Object.hasOwn(resume, id)) return [{ id, value, answer: resume[id] as Json }];
-      const approval = approvalOf(value);
+      const approval = parseApproval(value);
       const responses = approval?.actions.map((_action, index) => approvals.get(`${id}:${index}`)) ?? [];
       if (!approval || responses.every((response) => response === undefined)) return [];
       const decisions = responses.map((response): Decision => {
@@ -158,7 +158,7 @@ class TurnStarter {
         if (response.approved) return { type: "approve" };
         return { type: "reject", ...(response.reason === undefined ? {} : { message: response.reason }) };
       });
-      return [{ id, value, answer: decisionsAnswer(approval, decisions), answered_there: true }];
+      return [{ id, value, answer: toApprovalResumeValue(approval, decisions), answered_there: true }];
     });
     if (answeredInterrupts.length === 0) throw notPendingError("None of the answers is for a question that is open");
     const user_id = await this.#findTurnMessageId();
@@ -277,14 +277,14 @@ const omitTurn = ({ ai: _, ...metadata }: JsonObject): JsonObject => metadata;
  * other interrupts.
  */
 function answerWithText(interrupts: readonly PendingInterrupt[], text: string): AnsweredInterrupt[] {
-  const approvals = interrupts.map(({ value }) => approvalOf(value));
+  const approvals = interrupts.map(({ value }) => parseApproval(value));
   const [only] = interrupts;
   if (interrupts.length === 1 && only && !approvals[0]) return [{ id: only.id, value: only.value, answer: text }];
   return interrupts.map(({ id, value }, index) => {
     const approval = approvals[index];
     if (!approval) throw conflictError("Several questions are open. Answer them by their ids");
     const decisions = approval.actions.map((): Decision => ({ type: "reject", message: text }));
-    return { id, value, answer: decisionsAnswer(approval, decisions) };
+    return { id, value, answer: toApprovalResumeValue(approval, decisions) };
   });
 }
 

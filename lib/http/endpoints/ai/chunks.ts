@@ -1,6 +1,6 @@
 /** Maps the events of runs to chunks of the AI SDK's UI message stream. */
 import { addNumbers } from "../../../executor/message-merge.ts";
-import { type Action, approvalOf } from "../../../executor/questions.ts";
+import { type Action, parseApproval } from "../../../executor/questions.ts";
 import { isObject, type Json } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import {
@@ -229,7 +229,7 @@ export class UIMessageMapper {
 
   /** Returns the actions that an interrupt asks to approve; undefined for any other interrupt, and for versions without approvals. */
   #findActions(value: Json): readonly Action[] | undefined {
-    return this.#version === 5 ? undefined : approvalOf(value)?.actions;
+    return this.#version === 5 ? undefined : parseApproval(value)?.actions;
   }
 
   #approveOthers(): UIMessageChunk[] {

@@ -1,5 +1,5 @@
 /** Builds UI messages of the AI SDK from the state of a thread and the answers of its runs. */
-import { messagesOf } from "../../../executor/messages.ts";
+import { getMessages } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { RunEventMapper } from "../run-events.ts";
 import { toContentText } from "../states.ts";
@@ -143,7 +143,7 @@ export function toUIMessages(
   interrupts: readonly PendingInterrupt[] = [],
   options: MessageOptions = {},
 ): UIMessage[] {
-  const messages = isObject(state.values) ? messagesOf(state.values) : [];
+  const messages = isObject(state.values) ? getMessages(state.values) : [];
   return buildTurns(messages, interrupts, options).flatMap(({ user, message_id, chunks, mapper }) => {
     const runMetadata = options.metadata?.get(message_id);
     const metadata: JsonObject = { ...runMetadata };

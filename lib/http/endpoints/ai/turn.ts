@@ -1,6 +1,6 @@
 /** Finds the message that a run writes, and streams it: first the chunks of earlier runs of the turn, then the frames of the run. */
 import { nullIfNotFound } from "../../../errors.ts";
-import { messagesOf } from "../../../executor/messages.ts";
+import { getMessages } from "../../../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run } from "../../../runs/mod.ts";
 import type { Resources } from "../../../service/resources.ts";
@@ -53,7 +53,7 @@ export function findMessageId(run: Run): string | null {
   const answer = findStoredAnswer(run);
   if (answer || command !== undefined) return answer?.message_id ?? null;
   if (isObject(input ?? null)) {
-    const human_id = findLastHumanMessageId(messagesOf(input as JsonObject));
+    const human_id = findLastHumanMessageId(getMessages(input as JsonObject));
     return human_id === null ? null : createReplyId(human_id);
   }
   const stored = run.metadata[METADATA_KEY] ?? null;

@@ -1,5 +1,5 @@
 /** Checks the arguments of a tool call against the schema of its tool and the headers of its request. */
-import { findMisfits } from "../../../executor/schema-check.ts";
+import { findSchemaMismatches } from "../../../executor/schema-check.ts";
 import { isObject, type JsonObject } from "../../../json.ts";
 import { checkHeader } from "./protocol.ts";
 import { toToolError } from "./results.ts";
@@ -23,7 +23,7 @@ const MAX_FINDINGS = 20;
 /** Returns a tool error for arguments that do not match the tool's schema; null if they match. */
 export function findArgumentErrors(tool: Tool, signature: ToolSignature, args: JsonObject): JsonObject | null {
   const { [signature.thread_id]: _thread, [signature.resume]: _resume, ...agentArguments } = args;
-  const findings = findMisfits(signature.inputSchema, agentArguments, "arguments", MAX_FINDINGS + 1);
+  const findings = findSchemaMismatches(signature.inputSchema, agentArguments, "arguments", MAX_FINDINGS + 1);
   if (findings.length === 0) return null;
   const listedFindings = findings.length > MAX_FINDINGS ? [...findings.slice(0, MAX_FINDINGS), "and more"] : findings;
   const text = `The arguments do not fit the schema of ${tool.name}, so nothing was started.`;

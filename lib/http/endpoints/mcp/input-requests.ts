@@ -1,6 +1,12 @@
 /** Converts interrupts to requests to the client, and the client's responses to resume values. */
 import type { Interrupt } from "../../../executor/contract.ts";
-import { type Action, approvalOf, type Decision, decisionsAnswer, questionText } from "../../../executor/questions.ts";
+import {
+  type Action,
+  type Decision,
+  describeInterrupt,
+  parseApproval,
+  toApprovalResumeValue,
+} from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { tryParseInput } from "../fields.ts";
 import { canElicit, type McpRequestHeader } from "./protocol.ts";
@@ -77,7 +83,7 @@ function findResponseSchema({ value, response_schema }: Interrupt): JsonObject |
 }
 
 function createFormSchema(interrupt: Interrupt): JsonObject {
-  const approval = approvalOf(interrupt.value);
+  const approval = parseApproval(interrupt.value);
   if (approval) return createApprovalSchema(approval.actions);
   const { response_schema: schema = null } = interrupt;
   const isPrimitive = isObject(schema) && PRIMITIVE_TYPES.includes(String(schema.type));
@@ -91,7 +97,7 @@ function toClientRequest(request: ClientCapabilities, interrupt: Interrupt): Jso
     const canPass = isObject(request.capabilities[FORWARDED_METHODS[method as string] as string] ?? null);
     return canPass ? { method: method as string, ...(isObject(params) ? { params } : {}) } : null;
   }
-  const message = questionText(value);
+  const message = describeInterrupt(value);
   if (isObject(value) && isNonEmptyString(value.url)) {
     if (!canElicit(request, "url")) return null;
     return { method: "elicitation/create", params: { mode: "url", message, url: value.url } };
@@ -190,7 +196,7 @@ function parseDecision(
 /** Parses the response to an interrupt. A declined approval rejects all of its actions. */
 export function parseInputResponse(interrupt: Interrupt, response: JsonObject): InputResponse {
   const { value } = interrupt;
-  const approval = approvalOf(value);
+  const approval = parseApproval(value);
   if (isObject(value) && typeof value.method === "string" && Object.hasOwn(FORWARDED_METHODS, value.method)) {
     return { kind: "resume", value: response };
   }
@@ -200,7 +206,7 @@ export function parseInputResponse(interrupt: Interrupt, response: JsonObject): 
   if (result.action === "decline") {
     const rejected =
       approval &&
-      decisionsAnswer(
+      toApprovalResumeValue(
         approval,
         approval.actions.map(() => ({ type: "reject" })),
       );
@@ -217,7 +223,7 @@ export function parseInputResponse(interrupt: Interrupt, response: JsonObject): 
   );
   const decisions = parsedDecisions.filter((decision) => decision !== null);
   return decisions.length === actions.length
-    ? { kind: "resume", value: decisionsAnswer(approval, decisions) }
+    ? { kind: "resume", value: toApprovalResumeValue(approval, decisions) }
     : INVALID_RESPONSE;
 }
 

@@ -1,7 +1,7 @@
 /** Converts the output of an agent to the result of a tool. */
 
 import type { Interrupt } from "../../../executor/contract.ts";
-import { questionText } from "../../../executor/questions.ts";
+import { describeInterrupt } from "../../../executor/questions.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
@@ -80,7 +80,7 @@ export function createWaitingResult(toolCall: WaitingToolCall, interrupts: reado
   const { tool, thread_id, names, answer_url } = toolCall;
   const questionLines = interrupts.map(({ id, value }) => {
     const url = isObject(value) && isNonEmptyString(value.url) ? ` ${value.url}` : "";
-    return `${interrupts.length > 1 ? `${id}: ` : ""}${questionText(value)}${url}`;
+    return `${interrupts.length > 1 ? `${id}: ` : ""}${describeInterrupt(value)}${url}`;
   });
   const prompt = `The agent asks: ${questionLines.join("\n")}`;
   if (toolCall.model_may_answer) {

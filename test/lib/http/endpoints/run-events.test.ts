@@ -1,7 +1,7 @@
 /** The events of runs that the endpoints of other protocols are made from: each part is opened, grows and is closed once, also in a replay. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { approvalOf, decisionsAnswer, questionText } from "../../../../lib/executor/questions.ts";
+import { describeInterrupt, parseApproval, toApprovalResumeValue } from "../../../../lib/executor/questions.ts";
 import { readProtocolRequest } from "../../../../lib/http/endpoints/protocol-requests.ts";
 import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../../../lib/http/endpoints/run-events.ts";
 import type { Json } from "../../../../lib/json.ts";
@@ -158,21 +158,21 @@ describe("approvals", () => {
 
   it("are read, and answered, in both spellings", () => {
     assert.deepEqual(
-      approvalOf(js)?.actions.map(({ allowed }) => allowed),
+      parseApproval(js)?.actions.map(({ allowed }) => allowed),
       [["approve", "edit"]],
     );
     assert.deepEqual(
-      approvalOf(py)?.actions.map(({ allowed }) => allowed),
+      parseApproval(py)?.actions.map(({ allowed }) => allowed),
       [["reject"]],
     );
-    assert.equal(questionText(js), "Refund 30 euros?");
+    assert.equal(describeInterrupt(js), "Refund 30 euros?");
     for (const [value, edited] of [
       [js, "editedAction"],
       [py, "edited_action"],
     ] as const) {
-      const approval = approvalOf(value);
+      const approval = parseApproval(value);
       assert.ok(approval);
-      assert.deepEqual(decisionsAnswer(approval, [{ type: "edit", args: { amount: 3 } }]), {
+      assert.deepEqual(toApprovalResumeValue(approval, [{ type: "edit", args: { amount: 3 } }]), {
         decisions: [{ type: "edit", [edited]: { name: "refund", args: { amount: 3 } } }],
       });
     }
@@ -181,10 +181,10 @@ describe("approvals", () => {
   it("are no other values", () => {
     const values: Json[] = ["refund?", null, 3, [], {}, { actionRequests: [] }, { actionRequests: [{}] }];
     for (const value of values) {
-      assert.equal(approvalOf(value), null);
+      assert.equal(parseApproval(value), null);
     }
-    assert.equal(questionText({ amount: 3 }), '{"amount":3}');
-    assert.equal(questionText({ question: "Sure?" }), "Sure?");
+    assert.equal(describeInterrupt({ amount: 3 }), '{"amount":3}');
+    assert.equal(describeInterrupt({ question: "Sure?" }), "Sure?");
   });
 });
 
