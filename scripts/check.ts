@@ -33,9 +33,9 @@ const treeChecks: readonly Check[] = [
   ["types on Deno", "deno check lib adapters/*.ts adapters/*/*.ts server.ts test/suite examples/deno.ts"],
   ["imports", "depcruise lib adapters server.ts test/suite"],
   ["unused files and exports", "knip --no-progress --include files,exports,duplicates"],
-  ["figures of the tree, retired names and phrases", "node scripts/check-house.ts"],
+  ["figures of the tree, retired names and phrases", "node scripts/check-code-limits.ts"],
   ["names and comments", "node scripts/check-language.ts"],
-  ["statements and guards beside each storage verb", "node scripts/verbs.ts"],
+  ["statements and guards of each storage operation", "node scripts/storage-operations.ts"],
   ["list of errors in the docs", "node scripts/errors.ts --check"],
   ["links of README and docs", "node scripts/check-links.ts"],
 ];

@@ -7,7 +7,7 @@ import { existsSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { watchPresses } from "../test/browser/presses.ts";
-import { countReport, type Outcome } from "./outcomes.ts";
+import { countReport, type Outcome } from "./test-outcomes.ts";
 
 if (process.argv.includes("--all")) {
   process.env.GREENROOM_TEST_ALL = "1";

@@ -19,8 +19,8 @@ import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { countLine, countReport, formatSlowest, type Outcome } from "./outcomes.ts";
 import { canRun, getRuntimes, RUNTIMES, type Runtime } from "./test-matrix.ts";
+import { countLine, countReport, formatSlowest, type Outcome } from "./test-outcomes.ts";
 
 const { values } = parseArgs({
   options: {

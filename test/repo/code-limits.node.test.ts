@@ -5,9 +5,9 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } fr
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { describe, it } from "node:test";
-import { judgeFigures } from "../../scripts/check-house.ts";
-import { listStreamedRunFiles, measureCode } from "../../scripts/house.ts";
-import { findRetiredNames, findRetiredPhrases } from "../../scripts/house-words.ts";
+import { judgeFigures } from "../../scripts/check-code-limits.ts";
+import { listStreamedRunFiles, measureCode } from "../../scripts/code-limits.ts";
+import { findRetiredNames, findRetiredPhrases } from "../../scripts/find-retired-names.ts";
 import { RETIRED_NAMES, RETIRED_PHRASES } from "../../scripts/retired-names.ts";
 import { parseSource, readSources } from "../../scripts/sources.ts";
 
@@ -21,7 +21,7 @@ const CLEAN: Readonly<Record<string, string>> = {
 
 /** Writes a clean tree with these files in it. */
 async function withTree<T>(files: Readonly<Record<string, string>>, use: (root: string) => Promise<T> | T): Promise<T> {
-  const root = mkdtempSync(join(tmpdir(), "greenroom-house-"));
+  const root = mkdtempSync(join(tmpdir(), "greenroom-limits-"));
   try {
     for (const [path, text] of Object.entries({ ...CLEAN, ...files })) {
       mkdirSync(dirname(join(root, path)), { recursive: true });

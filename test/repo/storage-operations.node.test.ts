@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { resolve } from "node:path";
 import { describe, it } from "node:test";
 import { parseSource, readSources } from "../../scripts/sources.ts";
-import { checkOperationNotes } from "../../scripts/verbs.ts";
+import { checkOperationNotes } from "../../scripts/storage-operations.ts";
 
 const interfaces = parseSource(
   "lib/storage/runs.ts",

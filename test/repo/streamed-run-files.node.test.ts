@@ -6,7 +6,7 @@ import { it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
-import { readStreamedRun } from "../../scripts/house.ts";
+import { readStreamedRun } from "../../scripts/code-limits.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { countLine, countReport, formatSlowest } from "../../scripts/outcomes.ts";
+import { countLine, countReport, formatSlowest } from "../../scripts/test-outcomes.ts";
 
 const PASSED = '<testcase name="a" time="1"/>';
 const FAILED = '<testcase name="b"><failure message="no"/></testcase>';

@@ -1,13 +1,13 @@
 /**
- * Prints the figures of scripts/house.ts beside their limits, and the retired names and phrases that are still in use. Exit code 1 when
+ * Prints the figures of scripts/code-limits.ts beside their limits, and the retired names and phrases that are still in use. Exit code 1 when
  * a limit is exceeded for no stated reason, or when a retired name or phrase is used.
  *
- *   node scripts/check-house.ts [--list]     with the locations that are counted
+ *   node scripts/check-code-limits.ts [--list]     with the locations that are counted
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { type Figure, measureCode } from "./house.ts";
-import { findRetiredNames, findRetiredPhrases } from "./house-words.ts";
+import { type Figure, measureCode } from "./code-limits.ts";
+import { findRetiredNames, findRetiredPhrases } from "./find-retired-names.ts";
 import { readSources } from "./sources.ts";
 
 export interface CodeLimitsReport {

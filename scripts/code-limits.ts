@@ -6,7 +6,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { countCodeLines, readSources, type Source } from "./sources.ts";
-import { listStorageOperations } from "./verbs.ts";
+import { listStorageOperations } from "./storage-operations.ts";
 
 export interface Figure {
   readonly title: string;
@@ -86,7 +86,7 @@ export async function measureCode(root: string): Promise<Figure[]> {
     UNDOCUMENTED,
   );
   const scripts = globSync(
-    "scripts/{house,house-words,check-house,language,fragments,check-language,sources,verbs}.ts",
+    "scripts/{code-limits,find-retired-names,check-code-limits,language,fragments,check-language,sources,storage-operations}.ts",
     { cwd: root },
   );
   const exceptions = (rule: string): Pick<Figure, "value" | "locations"> => countExceptions(sources, lines, rule);

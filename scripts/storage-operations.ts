@@ -4,7 +4,7 @@
  *   @statements  the statements that it sends, by their names in the code, in their order
  *   @guards      on what they depend, and what the result means; not of operations that only read
  *
- *   node scripts/verbs.ts [--print]
+ *   node scripts/storage-operations.ts [--print]
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
