@@ -12,7 +12,7 @@ import { COUNT_ONLY } from "../storage/rows.ts";
 import { matchesFilter, requireOwnMetadata, requireStillVisible } from "../storage/visibility.ts";
 import { isStorable, suggestName } from "../validation.ts";
 
-/** An assistant as the API shows it; times are ISO 8601, UTC. */
+/** An assistant in its JSON form; times are ISO 8601, UTC. */
 export interface Assistant extends AssistantContent {
   readonly assistant_id: string;
   readonly version: number;
@@ -20,7 +20,7 @@ export interface Assistant extends AssistantContent {
   readonly updated_at: string;
 }
 
-/** One entry of the version history. */
+/** An entry of the version history. */
 export type AssistantVersion = Omit<Assistant, "updated_at">;
 
 /** Values of a new assistant. */
@@ -33,7 +33,7 @@ export interface AssistantCreate {
   /** Default `Untitled`. */
   readonly name?: string;
   readonly description?: string;
-  /** `raise` (default): conflict when the id exists; `do_nothing`: the existing assistant, unchanged. */
+  /** `raise` (default) throws `conflict` if the id exists. `do_nothing` returns the existing assistant unchanged. */
   readonly if_exists?: "raise" | "do_nothing";
 }
 
@@ -61,7 +61,7 @@ export interface AssistantSearch extends AssistantFilter {
   readonly sort_order?: "asc" | "desc";
 }
 
-/** One page of a search. */
+/** A page of a search. */
 export interface PageOf<Item> {
   readonly items: readonly Item[];
   /** The number of matches on all pages. */
@@ -72,51 +72,51 @@ export interface PageOf<Item> {
 
 /** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
 export interface Assistants {
-  /** Errors: not_found (graph), conflict (id exists), bad_request. */
+  /** Creates an assistant. Throws `not_found` (graph), `conflict` (id exists) or `bad_request`. */
   create(request: AssistantCreate): Promise<Assistant>;
-  /** Errors: not_found. */
+  /** Returns an assistant. Throws `not_found`. */
   get(id: string): Promise<Assistant>;
-  /** Makes a new version and activates it. Errors: not_found, bad_request. */
+  /** Creates a new version and activates it. Throws `not_found` or `bad_request`. */
   update(id: string, patch: AssistantPatch): Promise<Assistant>;
-  /** With `delete_threads`, its threads too. Errors: not_found; conflict (a default assistant). */
+  /** Deletes the assistant, and its threads with `delete_threads`. Throws `not_found` or `conflict` (a default assistant). */
   delete(id: string, options?: { readonly delete_threads?: boolean }): Promise<void>;
   search(query?: AssistantSearch): Promise<PageOf<Assistant>>;
   count(query?: AssistantFilter): Promise<number>;
-  /** Newest first. Errors: not_found. */
+  /** Returns the versions, newest first. Throws `not_found`. */
   versions(
     id: string,
     query?: { readonly metadata?: JsonObject; readonly limit?: number; readonly offset?: number },
   ): Promise<readonly AssistantVersion[]>;
-  /** Activates a version: the assistant takes over all of its content. Errors: not_found (assistant or version), forbidden. */
+  /** Activates a version, whose content replaces that of the assistant. Throws `not_found` (assistant or version) or `forbidden`. */
   setLatest(id: string, version: number): Promise<Assistant>;
-  /** The graph's nodes and edges; `xray` expands subgraphs, to a depth if it is a number. Errors: not_found. */
+  /** Returns the graph's nodes and edges. `xray` expands subgraphs; a number limits the depth. Throws `not_found`. */
   graph(id: string, xray?: boolean | number): Promise<DrawnGraph>;
-  /** The JSON schemas of the graph's input, output, state and configuration. Errors: not_found. */
+  /** Returns the JSON schemas of the graph's input, output, state and configuration. Throws `not_found`. */
   schemas(id: string): Promise<GraphSchemas>;
-  /** The schemas of the graph's subgraphs, by namespace. Errors: not_found. */
+  /** Returns the schemas of the graph's subgraphs by namespace. Throws `not_found`. */
   subgraphs(id: string, namespace?: string | null, recurse?: boolean): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
-/** Assistants in any scope, with the methods that other modules use. */
+/** The internal resource of assistants, with the methods that other modules use. */
 export interface InternalAssistants extends Omit<InternalResource<Assistants>, "delete"> {
-  /** `threads`: with `delete_threads`, only threads in this scope are deleted. */
+  /** Deletes an assistant. With `delete_threads`, it deletes only those of its threads that match `threads`. */
   delete(
     scope: Scope,
     id: string,
     options?: { readonly delete_threads?: boolean; readonly threads?: Pick<Scope, "filter"> },
   ): Promise<void>;
   /**
-   * The active configuration from the cache. A write that relies on it must detect a stale row. A graph's default assistant is found
-   * in every scope, because every caller may run it. A promise only where the cache does not answer. Errors: not_found.
+   * Returns the cached row of an assistant, or a promise of the stored row if none is cached. A write that relies on it must detect a
+   * stale row. Finds default assistants in every scope, because every caller may run them. Throws `not_found`.
    */
   getCached(scope: Scope, id: string): AssistantRow | Promise<AssistantRow>;
-  /** The same, read from the storage. Errors: not_found. */
+  /** Reads the row from the storage and caches it. Throws `not_found`. */
   resolve(scope: Scope, id: string): Promise<AssistantRow>;
-  /** True for the default assistant of a graph. Every caller who may create runs may use it. */
+  /** Returns true for the default assistant of a graph, which every caller who may create runs may use. */
   isDefault(id: string): Promise<boolean>;
-  /** The id of an assistant for a filter; null for an unknown name. A UUID is not looked up. */
+  /** Returns the id of an assistant for a filter, or null if no graph has this name. Does not look up UUIDs. */
   findId(id: string): Promise<string | null>;
-  /** Creates the default assistant of each graph. For existing ones, it updates only the description. */
+  /** Creates the default assistant of each graph. Updates only the description of existing ones. */
   ensureDefaults(): Promise<void>;
 }
 
@@ -149,10 +149,10 @@ export function createAssistants(options: AssistantOptions): InternalAssistants 
 type Lookup = ReturnType<typeof createLookup>;
 
 const NEWEST_FIRST = { limit: 20, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
-/** How many graphs an error lists. */
+/** The maximum number of graphs that an error lists. */
 const MAX_SUGGESTED = 10;
 
-/** Finds assistants by UUID or graph id, and caches the rows that runs use. */
+/** Creates the functions that find assistants by UUID or graph id. They cache the rows that runs use. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createLookup({ storage, scope: deploymentScope, executor }: AssistantOptions) {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
@@ -174,7 +174,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return (await Promise.all([...graphs.keys()].map(resolveId))).includes(assistant_id);
   }
 
-  /** True for the default assistant of a graph that was removed: its first version names the graph. */
+  /** Returns true for the default assistant of a removed graph, whose id is derived from the graph of its first version. */
   async function wasDefault(assistant_id: string): Promise<boolean> {
     if (!isUuidV5(assistant_id)) return false;
     const [newest] =
@@ -185,11 +185,14 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return first !== undefined && (await toNameBasedId(first.graph_id)) === assistant_id;
   }
 
-  /** Every caller may run a default assistant: no filter applies to it. */
+  /** Returns the scope in which a run may use the assistant. Filters do not apply to default assistants. */
   const scopeToRun = async (scope: Scope, assistant_id: string): Promise<Scope> =>
     scope.filter && (await isDefault(assistant_id)) ? deploymentScope : scope;
 
-  /** What the caller may have meant. Only for callers who see all assistants, and not for a UUID. */
+  /**
+   * Returns a hint for the error about an unknown assistant, or an empty string. Call it only without a filter, because it names
+   * assistants.
+   */
   async function suggestAssistant(scope: Scope, id: string): Promise<string> {
     if (UUID.test(id) || !isStorable(id)) return "";
     const { rows } = await storage.searchAssistants(scope, { name: id, ...NEWEST_FIRST });
@@ -200,7 +203,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return suggestName(id, names, `; graphs: ${listed}`);
   }
 
-  /** Reads the row from the storage into the cache. Errors: not_found. */
+  /** Reads the row from the storage into the cache. Throws `not_found`. */
   async function read(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await resolveId(id);
     const row = await storage.getAssistant(scope, assistant_id);
@@ -356,7 +359,6 @@ function createWriteOperations(
   };
 }
 
-/** Describes the graph of an assistant, by its executor. */
 function createGraphOperations(
   { executor }: AssistantOptions,
   { graphs, read }: Lookup,
@@ -390,7 +392,7 @@ function createGraphOperations(
   };
 }
 
-/** A graph reads either `configurable` or `context`, so a name in both must have one value. Errors: bad_request. */
+/** Throws `bad_request` if a name has different values in `configurable` and `context`: a graph reads only one of them. */
 export function requireConsistentConfig(configurable: Json | undefined, context: JsonObject | undefined): void {
   if (!isObject(configurable)) return;
   for (const [name, value] of Object.entries(context ?? {})) {
@@ -404,11 +406,10 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
   return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
 }
 
-/** True for UUIDs of version 5, such as the ids of default assistants. */
 const isUuidV5 = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 
 // Clients compute the UUID version 5 of the graph id in this namespace. It differs in one byte from RFC 4122's for URLs.
 const NAMESPACE = "6ba7b821-9dad-11d1-80b4-00c04fd430c8";
 
-/** The UUID version 5 of a text. That of a graph id is the id of its default assistant, the same on every server of this API. */
+/** Returns the UUID version 5 of a text. Applied to a graph id, it is the id of the default assistant on every server of this API. */
 export const toNameBasedId = (text: string): Promise<string> => uuidV5(NAMESPACE, text);

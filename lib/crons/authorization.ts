@@ -1,4 +1,4 @@
-/** The creation of a cron, which authorizes the runs of the cron too. */
+/** Authorizes the creation of crons, and with it the runs of these crons. */
 import type { InternalAssistants } from "../assistants/mod.ts";
 import type { Authorizer } from "../auth/authorizer.ts";
 import { createNewRunAuthorizer, type RunEvent } from "../runs/authorization.ts";
@@ -11,7 +11,7 @@ interface InternalResources {
   readonly assistants: Pick<InternalAssistants, "isDefault">;
 }
 
-/** Authorizes the cron and its runs. They are not authorized again when they start. */
+/** Returns `create`, which authorizes the cron and its runs. The runs are not authorized again when they start. */
 export const authorizeCreateCron = (
   authorizer: Authorizer<"crons:create" | RunEvent>,
   { crons, assistants }: InternalResources,

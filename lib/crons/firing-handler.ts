@@ -1,4 +1,4 @@
-/** Handles the due ticks of crons: fires the latest and records the others as skipped. Loaded with the first due cron. */
+/** Handles the due fire times of crons: creates a run for the latest and records the others as skipped. Loaded with the first due cron. */
 import type { Environment } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
@@ -21,34 +21,34 @@ export interface FireOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly runs: Pick<InternalRuns, "prepare" | "startStored">;
-  /** The maximum age of a tick that still fires. */
+  /** The maximum age of a fire time that still creates a run. */
   readonly misfire_grace_ms: number;
-  /** The number of failed runs in a row that disables a cron; null: never. */
+  /** The number of failed runs in a row that disables a cron; null never disables one. */
   readonly max_failures: number | null;
 }
 
-/** Ticks of one cron per transaction. */
+/** The maximum number of fire times of one cron per transaction. */
 const FIRE_TIME_BATCH_SIZE = 100;
-/** How often a tick is retried because the assistant or thread changed after it was read. */
+/** The maximum number of attempts at a batch whose assistant or thread changed after it was read. */
 const MAX_STALE_RETRIES = 10;
-/** The decision about the due ticks of a cron. */
+/** The decision about the due fire times of a cron. */
 interface FiringPlan {
-  /** The tick to fire; null when there is none. */
+  /** The fire time that creates a run, or null if none does. */
   readonly fire_at: number | null;
   readonly skipped: FireCron["skipped"];
   readonly next_run_date: number | null;
 }
 
-/** Counts the outcomes of ticks in this process since its start. */
+/** The numbers of firings and skips in this process since its start. */
 export interface FiringCounters {
   fired: number;
   readonly skipped: Record<SkipReason, number>;
 }
 
 export interface FiringHandler {
-  /** Handles the due ticks of a cron. False if that failed. Call again later. */
+  /** Handles the due fire times of a cron. Returns false if that failed; it logs the reason. */
   handle(cron: CronRow): Promise<boolean>;
-  /** Disables a cron with this many failed runs in a row. */
+  /** Disables a cron that has at least this many failed runs in a row. */
   disable(cron: CronRow, failures: number): Promise<void>;
 }
 
@@ -93,7 +93,7 @@ class CronFiringHandler implements FiringHandler {
     environment.log({ level: "warn", message: "cron disabled: its runs failed", cron_id, failures: row.failures });
   }
 
-  /** Returns false when the rows of the cron changed under each of several tries. */
+  /** Returns false if the rows changed during each of several attempts. */
   async #handleDueFireTimes(cron: CronRow): Promise<boolean> {
     const { storage, scope, environment, max_failures } = this.#options;
     let row: CronRow | null = cron;
@@ -111,7 +111,7 @@ class CronFiringHandler implements FiringHandler {
     return this.#isStopping();
   }
 
-  /** Handles one batch of ticks, from `first` on. */
+  /** Handles one batch of fire times from `first` on, and returns the result of the storage. */
   async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireCronResult["kind"]> {
     const { storage, scope, runs, misfire_grace_ms } = this.#options;
     const { cron_id } = cron;
@@ -129,7 +129,7 @@ class CronFiringHandler implements FiringHandler {
     const skipped = [...plan.skipped, ...refusedSkips];
     const result = await storage.fireCron(scope, { ...fireBase, skipped, firing });
     if (result.kind === "lost" && firing && (await this.#isUnchanged(cron, first))) {
-      // The tick fired before the clock or the schedule was set back: continue without it.
+      // This fire time fired before the clock or the schedule was set back: continue without it.
       return (await storage.fireCron(scope, { ...fireBase, skipped: plan.skipped, firing: null })).kind;
     }
     if (result.kind === "fired" && firing) {
@@ -147,7 +147,7 @@ class CronFiringHandler implements FiringHandler {
     return row?.enabled === true && row.revision === revision && row.next_run_date === next_run_date;
   }
 
-  /** Returns null when the run is refused for good. Rethrows errors that a retry can solve. */
+  /** Returns null if the run is refused and a retry cannot help. Rethrows other errors. */
   async #prepareRun(cron: CronRow): Promise<CreateRun | null> {
     const { scope, environment, runs } = this.#options;
     try {
@@ -160,7 +160,7 @@ class CronFiringHandler implements FiringHandler {
     }
   }
 
-  /** Counts and logs ticks that fired no run. */
+  /** Counts and logs the fire times that were skipped. */
   #record(cron_id: string, skips: FireCron["skipped"]): void {
     for (const reason of new Set(skips.map((skip) => skip.reason))) {
       const times = skips.filter((skip) => skip.reason === reason).map(({ scheduled_at }) => scheduled_at);
@@ -172,7 +172,7 @@ class CronFiringHandler implements FiringHandler {
   }
 }
 
-/** Ticks older than the grace time are missed. Of the others, only the latest fires; the rest are superseded. */
+/** Decides about a batch of due fire times: those older than the grace time are missed, the latest fires, and the others are superseded. */
 function planFirings(
   { nextFireTime: nextTick, fireTimesUntil: ticksUntil }: Schedules,
   cron: CronRow,
@@ -196,7 +196,7 @@ function planFirings(
   };
 }
 
-/** The request that creates a run of the cron. */
+/** Returns the request that creates a run of the cron. */
 export function toCronRunRequest(
   cron: Pick<CronRow, "cron_id" | "assistant_id" | "on_run_completed" | "payload" | "metadata">,
 ): RunCreate {
@@ -209,7 +209,7 @@ export function toCronRunRequest(
   };
 }
 
-/** The run belongs to the user who created the cron, whose authorization was checked then. */
+/** Returns the origin of a cron's run. It belongs to the user who created the cron and was authorized then. */
 export function toCronRunOrigin({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
   return { cron_id, user_id, ...(auth_user ? { user: auth_user as unknown as AuthUser } : {}) };
 }

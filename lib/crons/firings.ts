@@ -1,4 +1,4 @@
-/** Crons in detail: their next ticks, their last firings, and firing one now. */
+/** Crons in detail: their next fire times, their last firings, and firing one now. */
 
 import type { InternalResource } from "../auth/authorizer.ts";
 import type { Environment } from "../environment.ts";
@@ -12,14 +12,14 @@ import { toCronRunOrigin, toCronRunRequest } from "./firing-handler.ts";
 import { loadSchedules } from "./lazy-schedule.ts";
 import type { Timing } from "./schedule.ts";
 
-/** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
+/** A firing by schedule or by hand; times are ISO 8601, UTC. */
 interface Firing {
   readonly scheduled_at: IsoTime;
   readonly fired_at: IsoTime;
   /** Fired by `run`, not by the schedule. */
   readonly manual: boolean;
   readonly run_id: Uuid | null;
-  /** This and the thread are null once the run is deleted. */
+  /** The status of the run. It and `thread_id` are null once the run is deleted. */
   readonly run_status: RunStatus | null;
   readonly thread_id: Uuid | null;
   readonly skipped: SkipReason | null;
@@ -28,11 +28,11 @@ interface Firing {
 export interface CronDetail {
   readonly cron_id: Uuid;
   readonly enabled: boolean;
-  /** Consecutive runs that ended as `error` or `timeout`, and how many of them disable it. */
+  /** The number of consecutive runs that ended as `error` or `timeout`; `max_failures` of them disable the cron. */
   readonly failures: number;
   readonly max_failures: number | null;
   readonly disabled_reason: string | null;
-  /** The next five ticks; of a paused cron those that it would have. */
+  /** The next five fire times; for a paused cron those that it would have. */
   readonly next: readonly IsoTime[];
   /** The last ten, newest first. */
   readonly firings: readonly Firing[];
@@ -50,14 +50,14 @@ export interface SchedulePreview {
 
 /** Crons in detail. */
 export interface CronFirings {
-  /** Errors: not_found. */
+  /** Returns a cron in detail. Throws `not_found`. */
   inspect(cron_id: string): Promise<CronDetail>;
   /**
-   * Creates a run of the cron now, as its creator, also while it is paused. The schedule does not move. Errors: not_found, and those of
-   * `runs.create`.
+   * Creates a run of the cron now, as its creator, also while it is paused. Does not change the schedule. Throws `not_found` and
+   * what `runs.create` throws.
    */
   run(cron_id: string): Promise<Run>;
-  /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
+  /** Returns the next fire times of a schedule. Throws `invalid` (`schedule`, `timezone`, `end_time`). */
   preview(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
 }
 
@@ -75,7 +75,7 @@ export interface CronFiringOptions {
 export const cronNotFoundError = (cron_id: string): ServiceError =>
   new ServiceError("not_found", `Cron ${cron_id} not found`);
 
-/** Errors: not_found. */
+/** Returns the row of a cron. Throws `not_found`. */
 export async function requireCron(storage: CronStorage, scope: Scope, cron_id: string): Promise<CronRow> {
   const row = await storage.getCron(scope, cron_id.toLowerCase());
   if (!row) throw cronNotFoundError(cron_id);

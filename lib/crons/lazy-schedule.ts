@@ -3,11 +3,11 @@ export type Schedules = typeof import("./schedule.ts");
 
 let loading: Promise<Schedules> | undefined;
 
-/** The functions of schedule.ts. The promise is kept, so that later calls take no tick of the event loop. */
+/** Returns the functions of schedule.ts. Caches the promise, so that later calls do not wait for an import. */
 export function loadSchedules(): Promise<Schedules> {
   loading ??= import("./schedule.ts");
   return loading;
 }
 
-/** How long the outcomes of ticks are kept. Older missed ticks are not recorded. */
+/** The retention of firings, in milliseconds. Missed fire times older than this are not recorded. */
 export const FIRING_RETENTION_MS: number = 30 * 86_400_000;

@@ -1,32 +1,32 @@
-/** Polls for due crons. Every serving process does so; the noun and the ticks load with the first cron. */
+/** Polls for due crons in every serving process. The resource and the firing handler load with the first cron. */
 import { createLazyModule, waitForNextTick, withTimeout } from "../environment.ts";
 import type { SkipReason } from "../storage/mod.ts";
 import type { FireOptions, FiringCounters, FiringHandler } from "./firing-handler.ts";
 import { FIRING_RETENTION_MS } from "./lazy-schedule.ts";
 import type { CronOptions, InternalCrons } from "./mod.ts";
 
-/** The ticks that this process has fired and skipped since its start. */
+/** The numbers of firings and skips of this process since its start. */
 export interface CronCounters {
   readonly fired: number;
   readonly skipped: Readonly<Record<SkipReason, number>>;
 }
 
 interface CronScheduler {
-  /** Call this when a cron is due at this time, so that it fires before the next poll. */
+  /** Fires the crons that are due at `time` before the next poll. */
   wakeAt(time: number): void;
   counters(): CronCounters;
-  /** Stops polling. Resolves when writes under way are stored, after 10 seconds at the latest. */
+  /** Stops polling. Resolves when pending writes are stored, after 10 seconds at the latest. */
   stop(): Promise<void>;
 }
 
 const POLL_INTERVAL_MS = 10_000;
-/** The first wait after a cron could not be fired. Each further wait is twice as long, up to the poll. */
+/** The delay after a cron could not be fired. It doubles with each further failure, up to the poll interval. */
 const MIN_RETRY_DELAY_MS = 1_000;
-/** Crons per query. */
+/** The maximum number of crons per query. */
 const CRON_BATCH_SIZE = 100;
 const RETENTION_INTERVAL_MS = 3_600_000;
 const RETENTION_BATCH_SIZE = 500;
-/** How long `stop` waits for a database that does not answer. */
+/** The maximum time that `stop` waits for the database. */
 const STOP_TIMEOUT_MS = 10_000;
 
 class PollingCronScheduler implements CronScheduler {
@@ -37,7 +37,7 @@ class PollingCronScheduler implements CronScheduler {
   #polling: Promise<void> | null = null;
   #cancelTimer = (): void => {};
   #timerAt = 0;
-  /** The earliest `wakeAt` while a poll runs. */
+  /** The earliest time that `wakeAt` was called with during the current poll. */
   #requestedAt = Number.POSITIVE_INFINITY;
   #retry_ms = MIN_RETRY_DELAY_MS;
   #nextRetentionAt: number;
@@ -129,7 +129,7 @@ class PollingCronScheduler implements CronScheduler {
     }
   }
 
-  /** Deletes records of old firings, once in an hour. */
+  /** Deletes records of old firings once an hour. */
   async #deleteOldFirings(): Promise<void> {
     const { storage, scope, environment } = this.#options;
     const now = environment.now();
@@ -146,12 +146,12 @@ const createFiringCounters = (): FiringCounters => ({
   skipped: { thread_busy: 0, thread_full: 0, deployment_full: 0, missed: 0, superseded: 0, refused: 0 },
 });
 
-/** Crons and the loop that fires them. */
+/** The internal resource of crons, and the scheduler that fires them. */
 export interface CronLoop extends InternalCrons, Pick<CronScheduler, "counters" | "stop"> {}
 
 type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
   FireOptions & {
-    /** False: this process fires no crons. */
+    /** False if this process fires no crons. */
     readonly enabled: boolean;
   };
 

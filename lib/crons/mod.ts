@@ -26,7 +26,7 @@ import type { Timing } from "./schedule.ts";
 
 export type { SchedulePreview } from "./firings.ts";
 
-/** A cron as the API shows it; times are ISO 8601, UTC. */
+/** A cron in its JSON form; times are ISO 8601, UTC. */
 export interface Cron {
   readonly cron_id: string;
   readonly assistant_id: string;
@@ -74,25 +74,28 @@ export interface CronSearch extends CronQuery {
 
 /** Creates, reads and changes crons. */
 export interface Crons extends CronFirings {
-  /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a hidden thread), invalid, bad_request. */
+  /**
+   * Creates a cron; a null `thread_id` makes it stateless. Throws `not_found`, `conflict` (a thread of another user), `invalid` or
+   * `bad_request`.
+   */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
-  /** Errors: not_found. */
+  /** Returns a cron. Throws `not_found`. */
   get(cron_id: string): Promise<Cron>;
-  /** A change of the timing recomputes `next_run_date`. Errors: not_found, invalid, bad_request. */
+  /** Changes a cron. Recomputes `next_run_date` if the timing changes. Throws `not_found`, `invalid` or `bad_request`. */
   update(cron_id: string, patch: CronPatch): Promise<Cron>;
-  /** Errors: not_found. */
+  /** Deletes a cron. Throws `not_found`. */
   delete(cron_id: string): Promise<void>;
   search(query?: CronSearch): Promise<PageOf<Cron>>;
   count(query?: CronQuery): Promise<number>;
 }
 
-/** Crons in any scope. */
+/** The internal resource of crons. */
 export type InternalCrons = InternalResource<Crons>;
 
 export interface CronOptions extends CronFiringOptions {
   readonly runs: Pick<InternalRuns, "create" | "prepare">;
   readonly assistants: InternalAssistants;
-  /** A cron is due at this time. */
+  /** Called with the next fire time of a cron that was created or changed. */
   wakeAt(time: number): void;
 }
 
@@ -100,13 +103,13 @@ export interface CronOptions extends CronFiringOptions {
 export function createCrons(options: CronOptions): InternalCrons {
   const { storage, scope: deploymentScope, environment, runs, assistants, wakeAt } = options;
 
-  /** Wakes the firer for the cron's next tick. */
+  /** Calls `wakeAt` with the cron's next fire time and returns the cron in its JSON form. */
   function scheduleCron(row: CronRow): Cron {
     if (row.next_run_date !== null) wakeAt(row.next_run_date);
     return toCron(row);
   }
 
-  /** Resolves the assistant to its id; null for an unknown assistant. */
+  /** Replaces a graph id in the query by the id of its default assistant. Returns null for an unknown assistant. */
   async function resolveQuery({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
     if (assistant_id === undefined) return query;
     const id = await assistants.findId(assistant_id);
@@ -119,7 +122,7 @@ export function createCrons(options: CronOptions): InternalCrons {
       const now = environment.now();
       const schedules = await loadSchedules();
       const cron = toNewCron(schedules, { cron_id: environment.uuid(), thread_id, request, now });
-      // Prepares a run now, so that an invalid request fails here and not at the first tick.
+      // Prepares a run now, so that an invalid request fails here and not at the first fire time.
       const plan = await runs.prepare(scope, thread_id, toFirstRunRequest(cron, request), origin);
       if (thread_id !== null && plan.create_thread)
         await storage.createThread(deploymentScope, plan.create_thread, now);
@@ -187,7 +190,7 @@ function mergePayload(request: CronRunOptions, before: JsonObject = {}): JsonObj
   return Object.fromEntries(merged.filter(([, value]) => value !== null)) as JsonObject;
 }
 
-/** Errors: invalid; the text names the field. */
+/** Parses and validates the timing of a request. Throws `invalid`; the text names the field. */
 function parseTiming(
   { validateTiming: checkTiming }: Schedules,
   { schedule, timezone, end_time }: CronCreate,
@@ -201,7 +204,7 @@ function parseTiming(
 /** The ISO 8601 forms that RFC 3339 lacks: without seconds, without the minutes or the colon of an offset. */
 const SHORT_FORM = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):?(\d\d)?|Z)?$/i;
 
-/** Parses an ISO 8601 time; the default offset is UTC. Errors: invalid (no such time, or not in the future). */
+/** Parses an ISO 8601 time; the default offset is UTC. Throws `invalid` (no such time, or not in the future). */
 function parseEndTime(text: string | null, now: number): number | null {
   if (text === null) return null;
   const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORT_FORM.exec(text) ?? [];
@@ -219,7 +222,7 @@ function resolveOnRunCompleted(thread_id: string | null, requested: OnRunComplet
   return null;
 }
 
-/** Applies a patch to a cron. Errors: invalid. */
+/** Returns the content of a cron after a patch. Throws `invalid`. */
 function applyPatch(
   { validateTiming: checkTiming, nextFireTime: nextTick }: Schedules,
   cron: CronRow,
@@ -259,7 +262,7 @@ interface CronRequest {
   readonly now: number;
 }
 
-/** What a request says of a cron. Throws for an invalid schedule. */
+/** Returns the content of a new cron. Throws `invalid`. */
 function toNewCron(
   schedules: Schedules,
   { cron_id, thread_id, request, now }: CronRequest,
@@ -277,7 +280,7 @@ function toNewCron(
   };
 }
 
-/** The request of the run that a tick will create. */
+/** Returns the request of the first run of a cron that is not stored yet. */
 function toFirstRunRequest(
   cron: CronContent & { cron_id: string },
   { assistant_id, if_not_exists }: CronCreate,
@@ -288,7 +291,7 @@ function toFirstRunRequest(
   return on_run_completed === null && if_not_exists ? { ...request, if_not_exists } : request;
 }
 
-/** The user as stored with a cron: without extras, which can be credentials of one request. */
+/** Copies the standard fields of a user. Omits custom fields, because they can hold credentials of one request. */
 const toStoredUser = ({ identity, permissions, display_name, is_authenticated }: AuthUser): JsonObject => ({
   identity,
   permissions: [...permissions],
@@ -315,7 +318,7 @@ function toCron(row: CronRow): Cron {
   };
 }
 
-/** Removes credentials, and the query of the webhook, which may contain a secret of the receiver. */
+/** Omits credentials, and redacts the query of the webhook, which may contain a secret of the receiver. */
 function redactPayload(payload: JsonObject): JsonObject {
   const { webhook, ...runOptions } = payload;
   return { ...redactKwargs(runOptions), ...(typeof webhook === "string" ? { webhook: redactUrl(webhook) } : {}) };

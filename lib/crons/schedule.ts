@@ -1,8 +1,8 @@
-/** Computes the ticks of schedules, without a clock or timers. */
+/** Computes the fire times of schedules, without a clock or timers. */
 import { Cron } from "croner";
 import { invalidFieldError } from "../errors.ts";
 
-/** The timing of a cron. Ticks are before `end_time`, in milliseconds since 1970. */
+/** The timing of a cron. Its fire times are before `end_time`, in milliseconds since 1970. */
 export interface Timing {
   /** A cron expression of five fields, or a nickname such as `@daily`. */
   readonly schedule: string;
@@ -13,7 +13,7 @@ export interface Timing {
 
 const NICKNAMES = new Set(["@hourly", "@daily", "@weekly", "@monthly", "@yearly"]);
 
-/** Checks `schedule` and `timezone`. A schedule without any tick is invalid, too. Errors: invalid. */
+/** Throws `invalid` if `schedule` or `timezone` is not valid, or the schedule never fires. */
 export function validateTiming({ schedule, timezone }: Timing): void {
   const fields = normalizeSchedule(schedule);
   if (!NICKNAMES.has(fields) && fields.split(" ").length !== 5) {
@@ -37,12 +37,12 @@ export function validateTiming({ schedule, timezone }: Timing): void {
   }
 }
 
-/** The first tick after this time; null when `end_time` comes first. */
+/** Returns the first fire time after `after`, or null if `end_time` comes first. */
 export function nextFireTime(timing: Timing, after: number): number | null {
   return createFireTimeFinder(timing)(after);
 }
 
-/** The ticks from `first`, which must be a tick, to `until`, both included; at most `limit`. */
+/** Returns the fire times from `first`, which must be one, to `until` inclusive, at most `limit`. */
 export function fireTimesUntil(timing: Timing, first: number, until: number, limit: number): number[] {
   const next = createFireTimeFinder(timing);
   const fireTimes: number[] = [];
@@ -66,7 +66,7 @@ function createFireTimeFinder({ schedule, timezone, end_time }: Timing): (after:
 
 const normalizeSchedule = (schedule: string): string => schedule.trim().split(/\s+/).join(" ");
 
-/** Throws for an invalid expression. The returned function throws for an unknown time zone. */
+/** Returns a function that computes the next date. Throws for an invalid expression; the function throws for an unknown time zone. */
 function createCalculator(fields: string, timezone: string): (after: number) => number | null {
   const cron = new Cron(fields, { paused: true, timezone, mode: "5-part", fixedTimeRule: "no-wildcard" });
   return (after) => cron.nextRun(new Date(after))?.getTime() ?? null;

@@ -37,11 +37,11 @@ export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback">
   };
 }
 
-/** The most feedback keys of one run. */
+/** The maximum number of feedback keys of one run. */
 const MAX_FEEDBACK_KEYS = 50;
 
 /**
- * The feedback keys of a run, without duplicates. A string is a list of one key. Errors: invalid (more than 50 keys, an empty
+ * Returns the feedback keys of a run without duplicates. A string is a list of one key. Throws `invalid` (more than 50 keys, an empty
  * key, a key of more than 255 code points).
  */
 export function readFeedbackKeys(value: unknown): readonly string[] {

@@ -1,4 +1,4 @@
-/** Feedback, whose code loads with the first call. */
+/** Creates the feedback resource, whose code loads with the first call. */
 import { createLazyModule } from "../environment.ts";
 import type { FeedbackOptions, InternalFeedback } from "./mod.ts";
 

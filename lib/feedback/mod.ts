@@ -30,9 +30,9 @@ export interface TokenRequest {
   readonly config: FeedbackConfig | null;
 }
 
-/** A token as the API shows it. */
+/** A token in its JSON form. */
 export interface FeedbackToken {
-  /** For callers without `feedback:create`: an id that only tells the tokens apart. */
+  /** The id of the token. Callers without `feedback:create` get another unique id, which submits nothing. */
   readonly id: string;
   /** Empty for callers without `feedback:create`. */
   readonly url: string;
@@ -63,10 +63,10 @@ export interface FeedbackCreate extends Pick<Submission, "score" | "value" | "co
   readonly extra: JsonObject | null;
 }
 
-/** The filter of a search; workspaces and scope come from the caller. */
+/** The filter of a search. Workspaces and scope come from the caller. */
 export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
 
-/** A record as the API shows it; times are ISO 8601, UTC. */
+/** A record in its JSON form; times are ISO 8601, UTC. */
 export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "comment" | "correction"> {
   readonly id: string;
   readonly run_id: string | null;
@@ -91,49 +91,52 @@ export interface FeedbackRecord extends Pick<Submission, "score" | "value" | "co
   readonly is_root: true;
 }
 
-/** Feedback on the runs that a caller sees. Each call checks the permissions of `by`. */
+/** Feedback on the runs that a caller can see. Each method checks the permissions of `caller`. */
 export interface Feedback extends FeedbackOverview {
-  /** Creates all tokens or none. Errors: not_found (a run), forbidden, invalid (no public base URL). */
+  /** Creates all tokens or none. Throws `not_found` (a run), `forbidden` or `invalid` (no public base URL). */
   mintTokens(caller: Caller, requests: readonly TokenRequest[]): Promise<readonly FeedbackToken[]>;
-  /** Oldest first, including expired tokens. URLs need the permission `feedback:create`. Errors: forbidden, invalid (no public base URL). */
+  /**
+   * Returns the tokens of a run, oldest first, including expired ones. URLs need the permission `feedback:create`. Throws `forbidden` or
+   * `invalid` (no public base URL).
+   */
   listTokens(caller: Caller, query: { readonly run_id: string } & Page): Promise<readonly FeedbackToken[]>;
-  /** Errors: not_found (run or session), forbidden, conflict (another record has this id). */
+  /** Creates a record. Throws `not_found` (run or session), `forbidden` or `conflict` (another record has this id). */
   create(caller: Caller, request: FeedbackCreate): Promise<FeedbackRecord>;
-  /** Errors: not_found, forbidden. */
+  /** Returns a record. Throws `not_found` or `forbidden`. */
   get(caller: Caller, id: string): Promise<FeedbackRecord>;
-  /** Changes the members of the patch; null clears a member. Errors: not_found, forbidden. */
+  /** Changes the members of the patch; null clears a member. Throws `not_found` or `forbidden`. */
   update(caller: Caller, id: string, patch: FeedbackPatch): Promise<FeedbackRecord>;
-  /** Errors: not_found, forbidden. */
+  /** Deletes a record. Throws `not_found` or `forbidden`. */
   delete(caller: Caller, id: string): Promise<void>;
-  /** Newest first, then by id. Errors: forbidden. */
+  /** Returns records, newest first, then by id. Throws `forbidden`. */
   list(caller: Caller, query: FeedbackFilter & Page): Promise<readonly FeedbackRecord[]>;
-  /** Errors: forbidden. */
+  /** Returns statistics by key. Throws `forbidden`. */
   stats(caller: Caller, query: FeedbackFilter): Promise<readonly FeedbackStats[]>;
 }
 
-/** What the holder of a token may do. */
+/** The operations that need only a token. */
 export interface FeedbackTokens {
-  /** The token, if it accepts submissions. Errors: not_found, gone. */
+  /** Returns a token that accepts submissions. Throws `not_found`, or `gone` if it has expired. */
   token(token_id: string): Promise<FeedbackTokenRow>;
   /**
-   * Records a submission and returns the record's id; with a repeated idempotency key, the id of the first record. Errors: InputError
-   * (the token's config), not_found, gone, conflict (the key was used for other content), too_many.
+   * Records a submission and returns the record's id; with a repeated idempotency key, the id of the first record. Throws an
+   * `InputError` (the token's config), `not_found`, `gone`, `conflict` (the key was used for other content) or `too_many`.
    */
   submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
 }
 
-/** Feedback in any scope, and its tokens. */
+/** The internal resource of feedback, with its tokens. */
 export interface InternalFeedback extends InternalResource<Feedback>, FeedbackTokens {}
 
 export interface FeedbackOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  /** Finds the deployment's workspace for runs without a trace, and lists projects. Default: the storage's identity store. */
+  /** The store that has the deployment's workspace and the projects. Default: the identity store of the storage. */
   readonly identity?: Pick<IdentityStore, "getDeployment" | "listUnits">;
   /** The URL of the server for clients. Tokens need it. */
   base_url(): string | undefined;
-  /** True allows tokens and records for runs of other servers. */
+  /** True if tokens and records may name runs of other servers. */
   readonly external_runs: boolean;
 }
 
@@ -160,11 +163,11 @@ export function createFeedback(options: FeedbackOptions): InternalFeedback {
 
 type Targets = ReturnType<typeof createTargets>;
 
-/** Finds the workspace and project of feedback, and checks that the caller may write there. */
+/** Creates functions that find the workspace and project of feedback and check that the caller may write there. */
 function createTargets(options: FeedbackOptions) {
   const { storage, scope: deploymentScope, identity = storage.identity } = options;
 
-  /** Null for an unknown run. A run gets a trace when it starts; before that, the deployment's workspace and project apply. */
+  /** Returns null for an unknown run. A run that has not started has no trace: the deployment's workspace and project apply. */
   async function findTarget(run_id: string): Promise<Target | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
@@ -292,7 +295,7 @@ function createRecordOperations(
   { storage, environment }: FeedbackOptions,
   { targetFor: requireWritableTarget, targetOfSession: requireSessionTarget }: Targets,
 ): Pick<InternalFeedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
-  /** The record, if the caller has the permission in its workspace. */
+  /** Returns a record. Throws `not_found`, or `permission_missing` if the caller lacks the permission in its workspace. */
   async function requireRecord(scope: Scope, caller: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
     requireWorkspacesWith(caller, permission);
     const workspace_ids = [...caller.workspaces.keys()];
@@ -302,7 +305,7 @@ function createRecordOperations(
     return row;
   }
 
-  /** A search of what the caller may read. Run ids are stored in lower case. */
+  /** Limits a search to the workspaces that the caller may read. Run ids are stored in lower case. */
   function toSearchQuery<Query extends FeedbackFilter>(scope: Scope, caller: Caller, query: Query) {
     const workspace_ids = requireWorkspacesWith(caller, "feedback:read");
     const run_ids = query.run_ids?.map((run_id) => run_id.toLowerCase());
@@ -352,7 +355,8 @@ function createRecordOperations(
   };
 }
 
-/** Checks score and value against the config of a token. A category supplies the missing one of the two. Errors: InputError. */
+/** Returns the score and value of a submission. A category of the token's config supplies the missing one of the two. Throws an
+ * `InputError` if they do not fit the config. */
 function validateSubmission(
   submission: Submission,
   config: FeedbackConfig | null,
@@ -397,7 +401,7 @@ function requirePermission(caller: Caller, workspace_id: string, permission: Per
   throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
 }
 
-/** Compares two records without their author and times: a repeated request creates an equal record. */
+/** Returns true if two records differ at most in author and times, as those of a repeated request do. */
 function hasSameContent(a: FeedbackRow, b: FeedbackRow): boolean {
   const content = (row: FeedbackRow): Json => {
     const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;

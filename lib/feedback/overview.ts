@@ -1,4 +1,4 @@
-/** Feedback of all runs: scores over time, and the links that accept it. */
+/** Feedback of all runs: scores over time, and feedback links. */
 
 import type { InternalResource } from "../auth/authorizer.ts";
 import { uuidV5 } from "../environment.ts";
@@ -34,7 +34,7 @@ export interface ScoreSeries {
   readonly stride: ScoreStride;
   readonly keys: readonly {
     readonly key: string;
-    /** Those with records, oldest first. Records without a score count in `n` alone. */
+    /** The buckets that have records, oldest first. Records without a score count only in `n`. */
     readonly buckets: readonly {
       readonly start: IsoTime;
       readonly n: number;
@@ -47,7 +47,7 @@ export interface ScoreSeries {
 
 /** A feedback token with its use; times are ISO 8601, UTC. */
 export interface FeedbackLink {
-  /** For callers without `feedback:create`: an id that only tells the links apart. */
+  /** The id of the token. Callers without `feedback:create` get another unique id, which submits nothing. */
   readonly id: Uuid;
   /** Empty for callers without `feedback:create`. */
   readonly url: string;
@@ -60,11 +60,14 @@ export interface FeedbackLink {
 }
 
 export interface FeedbackOverview {
-  /** Errors: forbidden, invalid (a time, the range). */
+  /** Returns scores in buckets of time. Throws `forbidden` or `invalid` (a time, the range). */
   scores(caller: Caller, query: ScoreQuery): Promise<ScoreSeries>;
-  /** Newest first, expired ones too. Default limit: 50. Errors: forbidden, invalid (no public base URL, the cursor). */
+  /**
+   * Returns links, newest first, including expired ones. Default limit: 50. Throws `forbidden` or `invalid` (no public base URL, the
+   * cursor).
+   */
   links(caller: Caller, query?: CursorQuery): Promise<CursorPage<FeedbackLink>>;
-  /** The link accepts nothing more; its records stay. Errors: forbidden, not_found. */
+  /** Deletes a link. Its records stay. Throws `forbidden` or `not_found`. */
   revokeLink(caller: Caller, id: string): Promise<void>;
 }
 
@@ -72,7 +75,7 @@ const HOUR_MS = 3_600_000;
 const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const MAX_BUCKETS = 1_000;
 
-/** How a caller sees a token: `url` is empty, and `id` submits nothing, unless the caller may submit feedback. */
+/** Returns the id and URL of a token. Without `feedback:create` the URL is empty, and the id submits nothing. */
 export async function toTokenForCaller(
   caller: Caller,
   { token_id, workspace_id }: Pick<FeedbackTokenRow, "token_id" | "workspace_id">,
@@ -85,7 +88,7 @@ export async function toTokenForCaller(
 const canSubmit = (caller: Caller, workspace_id: string): boolean =>
   caller.workspaces.get(workspace_id)?.has("feedback:create") === true;
 
-/** The place of a token in the list. Its first digits suffice to order tokens of the same millisecond. */
+/** Returns the list position of a token. Its first digits suffice to order tokens of one millisecond, and do not reveal the token. */
 function toListPosition(caller: Caller, { token_id, workspace_id, created_at }: FeedbackTokenRow): ListPosition {
   const id = canSubmit(caller, workspace_id) ? token_id : `${token_id.slice(0, 8)}-0000-0000-0000-000000000000`;
   return { created_at, id };

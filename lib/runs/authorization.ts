@@ -1,4 +1,4 @@
-/** What the host's handlers permit of new runs, and the calls of runs whose authorization has more than one step. */
+/** Authorizes new runs, and the operations of runs whose authorization has more than one step. */
 import type { InternalAssistants } from "../assistants/mod.ts";
 import type { AuthorizedCall, Authorizer } from "../auth/authorizer.ts";
 import { uuidV7 } from "../environment.ts";
@@ -10,14 +10,15 @@ import type { InternalRuns, RunStream, Runs } from "./mod.ts";
 import type { AuthorizedRun, RunCreate, RunOrigin, ScopedOrigin } from "./request.ts";
 
 /**
- * The value of `threads:create_run`. Handlers may change `metadata`, and `input`, `command`, `config` and `context` in `kwargs`;
+ * The value that the handlers of `threads:create_run` get. They may change `metadata`, and `input`, `command`, `config` and `context` in
+ * `kwargs`;
  * other changes are ignored.
  */
 interface CreateRunValue {
-  /** Null: a stateless run. */
+  /** Null for a stateless run. */
   readonly thread_id: string | null;
   readonly assistant_id: string;
-  /** The id of the new run, unless its idempotency key is known already. Null: a cron creates the run later. */
+  /** The id of the new run, unless its idempotency key was used before. Null if a cron creates the run later. */
   readonly run_id: string | null;
   readonly status: "pending";
   readonly metadata: JsonObject;
@@ -55,7 +56,7 @@ function toCreateRunValue(thread_id: string | null, run_id: string | null, reque
   };
 }
 
-/** The request with the handlers' changes. */
+/** Returns the request with the changes of the handlers. Throws if these make it invalid. */
 function applyHandlerChanges(
   request: RunCreate,
   { metadata, kwargs }: CreateRunValue,
@@ -73,9 +74,12 @@ function applyHandlerChanges(
 }
 
 interface NewRunAuthorizer {
-  /** The assistants that a user's run may use; undefined: all. A graph's default assistant needs no permission but that of the run. */
+  /**
+   * Returns the scope in which a run may use assistants, or undefined without a limit. Default assistants need no permission of their
+   * own.
+   */
   resolveAssistantScope(assistant_id: string): Promise<Scope | undefined>;
-  /** The run as the handlers leave it, and the threads it may be created on. */
+  /** Authorizes a run. Returns the request as the handlers changed it, and the scope of threads on which it may be created. */
   authorizeRun(
     thread_id: string | null,
     run_id: string | null,
@@ -84,10 +88,10 @@ interface NewRunAuthorizer {
   ): Promise<AuthorizedCall<RunCreate>>;
 }
 
-/** The events of a new run: the run itself, and the assistant that it uses. */
+/** The events of a new run: one for the run, one for its assistant. */
 export type RunEvent = "threads:create_run" | "assistants:read";
 
-/** What the handlers permit of new runs, and of the runs of crons. */
+/** Creates the authorizer of new runs and of the runs of crons. */
 export const createNewRunAuthorizer = (
   { authorize, isEnforced, scope }: Authorizer<RunEvent>,
   assistants: Pick<InternalAssistants, "isDefault">,
@@ -111,7 +115,7 @@ export const createNewRunAuthorizer = (
   },
 });
 
-/** An idempotency key counts per route and per user: another user's run must not be the answer. */
+/** Limits an idempotency key to the route and the user, so that it never returns the run of another user. */
 const scopeIdempotencyKey = ({ idempotency }: RunOrigin, userKey: string | null): Pick<RunOrigin, "idempotency"> =>
   idempotency ? { idempotency: { ...idempotency, route: `${idempotency.route} ${JSON.stringify(userKey)}` } } : {};
 
@@ -120,14 +124,14 @@ interface InternalResources {
   readonly assistants: Pick<InternalAssistants, "isDefault">;
 }
 
-/** Authorizes a new run, without creating it. */
+/** Authorizes a new run without creating it. */
 export type AuthorizeNewRun = (
   thread_id: string | null,
   request: RunCreate,
   origin?: RunOrigin,
 ) => Promise<AuthorizedRun>;
 
-/** Chooses the id of the run if a handler of custom authorization gets it. */
+/** Returns a function that authorizes a new run. It chooses the id of the run if a custom handler gets the id. */
 export const authorizeNewRun = (
   authorizer: Authorizer<RunEvent>,
   { assistants }: Pick<InternalResources, "assistants">,
@@ -165,7 +169,7 @@ export const authorizeCreateRun = (authorizer: Authorizer<RunEvent>, resources: 
   };
 };
 
-/** The thread of a run that the caller has just created. */
+/** Describes the thread of a run that the caller has just created, for the guard of its stream. */
 const toNewThread = ({ run }: Pick<RunStream, "run">): GuardedThread => ({ thread_id: run.thread_id, is_new: true });
 
 export const authorizeStreamRun = (authorizer: Authorizer<RunEvent>, resources: InternalResources): Runs["stream"] => {
@@ -186,7 +190,7 @@ export const authorizeWaitForRun = (authorizer: Authorizer<RunEvent>, resources:
   };
 };
 
-/** Authorizes each run. The filters of all runs apply to each of them. */
+/** Returns `createBatch`, which authorizes each run. The filters of all runs apply to each of them. */
 export const authorizeCreateBatch = (
   authorizer: Authorizer<RunEvent>,
   resources: InternalResources,
@@ -206,7 +210,7 @@ export const authorizeCreateBatch = (
   };
 };
 
-/** Authorizes reading the first run, and then creating the next one. */
+/** Returns `rerun`, which authorizes reading the run, and then creating the new one. */
 export const authorizeRerun = (
   authorizer: Authorizer<"threads:read" | RunEvent>,
   resources: InternalResources,
@@ -220,7 +224,7 @@ export const authorizeRerun = (
 
 type JoinEvent = "threads:read" | "threads:update";
 
-/** With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
+/** Authorizes a join. With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
 async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: boolean }>(
   authorizer: Authorizer<JoinEvent>,
   thread_id: string | null,

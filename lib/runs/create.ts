@@ -41,32 +41,32 @@ export interface CreateOptions {
   readonly assistants: InternalAssistants;
   readonly threads: InternalThreads;
   readonly limits: NonNullable<CreateRun["limits"]>;
-  /** The store has stopped these runs: stops their attempts here. */
+  /** Stops the attempts of this process of runs that the storage has stopped. */
   readonly onStopped: (runs: readonly StoppedRun[]) => void;
   readonly features: Pick<CombinedFeatures, "prepare" | "thread" | "isTrailer">;
 }
 
-/** Runs that another module stores in a batch of its own, as crons do. */
+/** Prepares runs that another module stores in its own batch, as crons do. */
 export interface RunPreparer {
-  /** What `create` would store, without a claim. Prepare it again if the batch finds it stale. Errors: those of `create`. */
+  /** Returns what `create` would store, without a claim. Prepare it again if the batch is stale. Throws what `create` throws. */
   prepare(scope: Scope, thread_id: string | null, request: RunCreate, origin: ScopedOrigin): Promise<CreateRun>;
-  /** Call it once the run is stored. */
+  /** Starts or announces a run that was stored. */
   startStored(created: CreatedRun, plan: CreateRun): void;
 }
 
-/** A request for a run. */
+/** The parameters of a new run. */
 export interface CreateRunParams {
-  /** Null: a run without a thread of its own. */
+  /** Null for a stateless run. */
   readonly thread_id: string | null;
   readonly request: RunCreate;
   readonly origin: ScopedOrigin;
-  /** The caller subscribes to the run at once. */
+  /** True if the caller subscribes to the run at once. */
   readonly watched?: boolean;
 }
 
 interface RunCreator extends RunPreparer {
   create(scope: Scope, call: CreateRunParams): Promise<NewOrRepeatedRun>;
-  /** All of them, or none. */
+  /** Creates all runs or none. */
   createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly NewOrRepeatedRun[]>;
 }
 
@@ -121,18 +121,18 @@ export function createRunCreator(options: CreateOptions): RunCreator {
   };
 }
 
-/** The idempotency key of a batch is for its runs together: each gets a route of its own. */
+/** Returns the origin of one run of a batch. The key of the batch covers all runs, so each gets a route with its index. */
 function createBatchOrigin({ idempotency, ...origin }: ScopedOrigin, index: number): ScopedOrigin {
   return idempotency ? { ...origin, idempotency: { ...idempotency, route: `${idempotency.route}#${index}` } } : origin;
 }
 
-/** Everything about a run that no lookup changes. */
+/** The parts of a resolved run that need no lookup. */
 type DescribedRun = Pick<
   ResolvedRun,
   "scope" | "request" | "origin" | "stateless" | "run_feature_fields" | "thread_feature_fields" | "thread_id" | "run_id"
 >;
 
-/** Looks up the thread and the checkpoint that a request names, and plans the run. */
+/** Looks up the thread and the checkpoint of a request, and plans the run. */
 class RunResolver {
   readonly #options: CreateOptions;
   readonly #hostedGraphs: ReadonlyMap<string, GraphInfo>;
@@ -157,7 +157,7 @@ class RunResolver {
     };
   }
 
-  /** Returns a promise only for a run on a thread. Errors: not_found, conflict, invalid. */
+  /** Adds the rows of the request. Returns a promise only for a run on a thread. Throws `not_found`, `conflict` or `invalid`. */
   resolve(thread_id: string | null, assistant: AssistantRow, run: DescribedRun): ResolvedRun | Promise<ResolvedRun> {
     const { environment } = this.#options;
     const { graph_id } = assistant;
@@ -169,7 +169,7 @@ class RunResolver {
     return resolvingThread.then((threadMembers) => ({ ...run, assistant, now: environment.now(), ...threadMembers }));
   }
 
-  /** An answer that is refused now may be a repeated request: then the run of the first one. */
+  /** Waits for a resolved run. If the resume value of a repeated request is refused, returns the run of the first request. */
   async resolveOrFindRepeated(
     resolving: Promise<ResolvedRun>,
     { command }: RunCreate,
@@ -232,16 +232,16 @@ class RunResolver {
   }
 }
 
-/** `repeated`: an earlier call with the same idempotency key created the run. */
+/** A new run, or the run that an earlier request with the same idempotency key created (`repeated`). */
 export interface NewOrRepeatedRun {
   readonly run: RunRow;
   readonly repeated: boolean;
 }
 
-/** How long a run waits for the one that it stopped before its subscribers get a note. */
+/** The time a run waits for the run that it stopped before its subscribers get a notice. */
 const WAITING_NOTICE_DELAY_MS = 250;
 
-/** Stores planned runs and starts them, in a free slot of this process if there is one. */
+/** Stores planned runs and starts them in a free worker slot of this process if there is one. */
 class RunStarter {
   readonly #options: CreateOptions;
   readonly #planRun: (resolved: ResolvedRun) => CreateRun;
@@ -272,7 +272,7 @@ class RunStarter {
       : throwRefusal(result, resolved.thread_id);
   }
 
-  /** All of them, or none. */
+  /** Stores all runs or none. Returns null if one of their assistants changed: read them again and retry. */
   async storeBatch(resolvedRuns: readonly ResolvedRun[]): Promise<readonly NewOrRepeatedRun[] | null> {
     const unclaimedPlans = resolvedRuns.map((resolved) => this.#planRun(resolved));
     const plans = unclaimedPlans.map((plan, i) => ({
@@ -288,12 +288,12 @@ class RunStarter {
     }
     if (result.kind === "repeated") return result.runs.map((run) => toRepeatedRun(run, result.same_body));
     const { result: refusal, index } = result;
-    // Some keys are known, but some of their runs were deleted.
+    // Some keys were used before, but some of their runs were deleted.
     if (refusal.kind === "repeated") return [toRepeatedRun(null, refusal.same_body)];
     return throwRefusal(refusal, (resolvedRuns[index] as ResolvedRun).thread_id);
   }
 
-  /** Starts or announces a stored run. `busy`: its thread was busy. */
+  /** Starts or announces a stored run. `busy` is true if its thread was busy. */
   start(
     { run, claimed, stopped }: CreatedRun,
     plan: CreateRun,
@@ -333,7 +333,7 @@ class RunStarter {
     return result;
   }
 
-  /** Reserves a slot for a run that can start at once: it is due, and its thread is not known to be busy. */
+  /** Reserves a worker slot for a run that is due and whose thread was not busy. */
   #reserve({ thread, now }: ResolvedRun, plan: CreateRun): Pick<CreateRun, "claim"> {
     const isLater = plan.run.created_at > now || thread?.status === "busy";
     const claim = isLater ? null : this.#options.worker.reserve();
@@ -350,7 +350,7 @@ class RunStarter {
     });
   }
 
-  /** Tells subscribers which run this one waits for: the executor of a stopped run may ignore its signal. */
+  /** Emits a notice with the run that this one waits for, because the executor of a stopped run may ignore its signal. */
   async #sendWaitingNotice({ run_id, thread_id }: RunRow, stoppedRunId: string | null): Promise<void> {
     const { storage, scope: deploymentScope, environment, hub } = this.#options;
     const runLog = hub.find(run_id);
@@ -361,7 +361,10 @@ class RunStarter {
     runLog.noteWaiting(JSON.stringify({ run_id, thread_id, waiting_for, reason: "RunStopping" }));
   }
 
-  /** After a failed call the run may exist all the same. Runs that it stopped get their signal by another way. */
+  /**
+   * Returns the run of a failed call if it was stored nevertheless, else rethrows `error`. Runs that it stopped get their signal from the
+   * database.
+   */
   async #findUnconfirmed({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
     const { storage, scope: deploymentScope, environment } = this.#options;
     const { run_id, thread_id } = run;
@@ -376,7 +379,7 @@ class RunStarter {
   }
 }
 
-/** The run that an earlier call with the same idempotency key created. Errors: invalid, conflict. */
+/** Returns the run of an earlier request with the same idempotency key. Throws `idempotency_key_reused` or `idempotent_run_gone`. */
 function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun {
   if (!same_body) throw new ServiceError("idempotency_key_reused", "Idempotency-Key: was used for another request");
   if (!run) throw new ServiceError("idempotent_run_gone", "The run that was made with this Idempotency-Key is gone");
@@ -385,7 +388,7 @@ function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun
 
 type CreateRefusal = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
 
-/** Null for `stale`: the assistant or the thread changed since it was read; read again and retry. */
+/** Throws the error of a refused run. Returns null for `stale`: the assistant or the thread changed, so read them again and retry. */
 function throwRefusal(result: CreateRefusal, thread_id: string): null {
   switch (result.kind) {
     case "thread_not_found":

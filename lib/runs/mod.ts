@@ -22,7 +22,7 @@ export type { Run } from "./run.ts";
 export type { RunListQuery } from "./search.ts";
 
 /**
- * A subscription to a run's frames. The last one is `end`; the run's status is final by then. Leaving the loop early unsubscribes,
+ * A subscription to a run's frames. The last one is `end`; the run's status is final by then. Closing the reader early unsubscribes,
  * and interrupts a run that is cancelled on disconnect.
  */
 export interface RunStream {
@@ -35,10 +35,10 @@ export interface RunWait {
   readonly run: Run;
   /**
    * The final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`, with the feedback links of the run in
-   * `__feedback__`. Rejects with not_found when the thread is hidden from the caller, never for a failed run.
+   * `__feedback__`. Rejects with `not_found` once the caller cannot see the thread, never for a failed run.
    */
   readonly result: Promise<Json>;
-  /** The caller has disconnected: unsubscribes, and interrupts a run that is cancelled on disconnect. */
+  /** Unsubscribes after the caller has disconnected, and interrupts a run that is cancelled on disconnect. */
   leave(): void;
 }
 
@@ -46,17 +46,17 @@ interface RunList {
   readonly limit?: number;
   readonly offset?: number;
   readonly status?: RunStatus;
-  /** Only runs after this one, oldest first. */
+  /** Returns only runs after this one, oldest first. */
   readonly after?: string;
 }
 
 interface RunJoin {
-  /** Interrupt the run when the caller leaves. */
+  /** Interrupts the run when the caller disconnects. */
   readonly cancel_on_disconnect?: boolean;
 }
 
 interface ScopedJoin extends RunJoin {
-  /** Asked when the caller leaves: may it still cancel the run? Default: yes. */
+  /** Resolves to true if the caller may still cancel the run when it disconnects. Default: always true. */
   readonly mayCancel?: () => Promise<boolean>;
 }
 
@@ -78,7 +78,7 @@ interface RunCancel {
  */
 export interface Runs extends RunSearches {
   create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
-  /** `namespaces` as in `joinStream`. */
+  /** Creates a run and subscribes to it. `namespaces` is as in `joinStream`. */
   stream(
     thread_id: string | null,
     request: RunCreate,
@@ -86,33 +86,34 @@ export interface Runs extends RunSearches {
     options?: { readonly namespaces?: readonly string[] },
   ): Promise<RunStream>;
   wait(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunWait>;
-  /** Creates stateless runs in the order of the requests: all of them, or none. */
+  /** Creates stateless runs in the order of the requests, all or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
-  /** `thread_id` null: whatever its thread. Errors: not_found. */
+  /** Returns a run. A null `thread_id` matches any thread. Throws `not_found`. */
   get(thread_id: string | null, run_id: string): Promise<Run>;
-  /** Newest first. Errors: not_found (thread, or the run of `after`). */
+  /** Returns the runs of a thread, newest first. Throws `not_found` (thread, or the run of `after`). */
   list(thread_id: string, query?: RunList): Promise<readonly Run[]>;
-  /** Errors: not_found; conflict while it is running. */
+  /** Deletes a run. Throws `not_found`, or `conflict` while it is running. */
   delete(thread_id: string, run_id: string): Promise<void>;
-  /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
+  /** Cancels a run. Has no effect on a run that has ended. Throws `not_found` or `invalid` (a reason with `rollback`, or a long one). */
   cancel(thread_id: string | null, run_id: string, options?: RunCancel): Promise<void>;
-  /** Errors: not_found if the thread has none of the named runs, or no run has the status. */
+  /** Cancels many runs. Throws `not_found` if the thread has none of the runs, or no run has the status. */
   cancelMany(target: CancelTarget, action?: StopAction): Promise<void>;
-  /** Errors: not_found. */
+  /** Waits for a run. Throws `not_found`. */
   join(thread_id: string, run_id: string, options?: RunJoin): Promise<RunWait>;
   /**
-   * Frames after `after`, or all that are kept if it is absent or no id of this run; then live ones. Missing frames are reported by
-   * a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
+   * Streams the frames after `after`, or all stored ones if it is absent or no id of this run; then live ones. Missing frames are
+   * reported by
+   * a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Throws `not_found`.
    */
   joinStream(
     thread_id: string | null,
     run_id: string,
     options?: RunJoin & {
       readonly after?: number;
-      /** Show only these of the run's modes. */
+      /** Streams only frames of these modes. */
       readonly modes?: readonly StreamMode[];
       /**
-       * Show only the frames of these namespaces (`""` is the root graph) and of the subgraphs in them. Subagents, which have a
+       * Streams only the frames of these namespaces (`""` is the root graph) and of the subgraphs in them. Subagents, which have a
        * `tools:…` segment, are left out.
        */
       readonly namespaces?: readonly string[];
@@ -120,7 +121,7 @@ export interface Runs extends RunSearches {
   ): Promise<RunStream>;
 }
 
-/** Runs as the crons use them. */
+/** The internal resource of runs. */
 export interface InternalRuns
   extends Omit<InternalResource<Runs>, "rerun">,
     Pick<ScopedSearches, "rerun">,
@@ -131,12 +132,12 @@ interface RunOptions extends Omit<CreateOptions, "onStopped">, StopOptions {
   readonly workspace_id: string;
 }
 
-/** How many runs of a list are read at once: their requests may be large. */
+/** The maximum number of rows per query of a list, because the requests may be large. */
 const LIST_BATCH_SIZE = 20;
-/** How many rows are read for subscribers in one tick of the event loop. */
+/** The number of rows that are read for subscribers in one tick of the event loop. */
 const JOINS_PER_TICK = 1;
 
-/** Runs as their subscribers read them, and what happens when these leave. */
+/** Creates the functions that find runs for subscribers, wait for them and handle disconnects. */
 function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop">) {
   const { storage, environment, subscriptions } = options;
   const shareLookups = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
@@ -149,7 +150,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
     return run;
   }
 
-  /** For a subscriber, who must not keep the row: the input of a run may be large. */
+  /** Returns the function to call when a subscriber disconnects. It does not retain the row, whose input may be large. */
   const leave =
     (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
@@ -162,7 +163,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
       });
     };
 
-  /** The run of a subscriber. Many come at once, and their rows may be large. */
+  /** Finds the run of a subscriber. Concurrent lookups of one run share one read, because its row may be large. */
   function findShared(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const key = JSON.stringify([scope.filter, thread_id, run_id]);
     return shareLookups(key, 1, () => find(scope, thread_id, run_id));
@@ -264,7 +265,7 @@ export function createRuns(options: RunOptions): InternalRuns {
   };
 }
 
-/** The runs of a thread, newest first, with ticks of the event loop between the parts. */
+/** Returns the runs of a thread, newest first. Reads them in batches with ticks of the event loop between. */
 async function listInBatches(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
   scope: Scope,
@@ -289,16 +290,16 @@ async function listInBatches(
   }
 }
 
-/** A new run is shown as pending, even if an idle worker has claimed it already. */
+/** Converts a new run with the status `pending`, even if an idle worker has already claimed it. */
 const toPendingRun = ({ run, repeated }: NewOrRepeatedRun): Run => ({
   ...toRun(run),
   ...(repeated ? {} : { status: "pending" }),
 });
 
-/** The limit of a cancel reason, in characters. */
+/** The maximum length of a cancel reason in characters. */
 const MAX_REASON_LENGTH = 1000;
 
-/** The reason of a cancel, as it is stored. Errors: invalid. */
+/** Validates a cancel reason and returns its stored form. Expands the reserved word `taken`. Throws `invalid`. */
 function encodeCancelReason(reason: string, action: StopAction): string {
   if (action === "rollback") {
     throw invalidFieldError("reason", "only with action interrupt, because a rolled-back run is deleted");

@@ -1,4 +1,4 @@
-/** The plan of a run: the rows and the job that a request becomes once its names are resolved. */
+/** Converts a resolved request to the rows and the job of a run. */
 import { requireConsistentConfig } from "../assistants/mod.ts";
 import type { CheckpointRef, InterruptRef, RunConfig } from "../executor/contract.ts";
 import { IDENTITY_MEMBERS, type JobRequest, omitSecrets, toGotoList, writeKwargs } from "../executor/kwargs.ts";
@@ -7,27 +7,27 @@ import type { AssistantRow, CreateRun, NewRun, NewThread, Scope, ThreadRow } fro
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { toTargetName } from "./resume.ts";
 
-/** Everything that a run is planned from. `thread` null: a thread with `thread_id` is created. */
+/** A request with the rows that it refers to. If `thread` is null, a thread with `thread_id` is created. */
 export interface ResolvedRun {
   readonly request: RunCreate;
-  /** The threads that the caller can see. */
+  /** The scope of the threads that the caller can see. */
   readonly scope: Scope;
   readonly origin: RunOrigin;
   readonly assistant: AssistantRow;
   readonly thread: ThreadRow | null;
   readonly start_checkpoint: CheckpointRef | null;
-  /** The interrupts that its resume value answers. */
+  /** The interrupts that get its resume value. */
   readonly resume_targets: readonly InterruptRef[];
   readonly thread_id: string;
   readonly run_id: string;
   readonly stateless: boolean;
-  /** What features add to the row of the run, and to a thread that it creates and keeps. */
+  /** The fields that features add to the row of the run, and to a thread that it creates and keeps. */
   readonly run_feature_fields: Partial<NewRun>;
   readonly thread_feature_fields: Partial<NewThread>;
   readonly now: number;
 }
 
-/** Errors: bad_request (one key with two values). */
+/** Returns the argument of `createRun` in the storage. Throws `bad_request` if a key has two values. */
 export function toCreateRun(resolved: ResolvedRun): CreateRun {
   const {
     request,
@@ -84,10 +84,10 @@ export function toCreateRun(resolved: ResolvedRun): CreateRun {
   };
 }
 
-/** Graphs trust these members, so only the server may set them. */
+/** Returns true for keys that only the server may set, because graphs trust them. */
 const isServerOnlyKey = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 
-/** The configuration for the thread: its own, overridden by the request's. The assistant's stays with its versions. */
+/** Merges the configuration of the request into that of the thread. Omits that of the assistant, which stays with its versions. */
 function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
   const stored = thread?.config ?? {};
@@ -158,7 +158,7 @@ function toJobRequest(
     records_all: origin.records_all ?? false,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
-    // A stateless run needs no checkpoints, unless the request wants its retries to resume.
+    // A stateless run needs no checkpoints, unless its retries should resume.
     durability: request.durability ?? ((request.checkpoint_during ?? !stateless) ? "async" : "exit"),
   };
 }

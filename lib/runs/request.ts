@@ -35,7 +35,7 @@ export interface RunCreate {
   readonly stream_subgraphs?: boolean | null;
   /** Stores the frames, so that clients can resume the stream after a restart and after the end. */
   readonly stream_resumable?: boolean | null;
-  /** What to do with active runs of the thread. Default `enqueue`: wait for them. */
+  /** The treatment of active runs of the thread. Default `enqueue`: the new run waits for them. */
   readonly multitask_strategy?: MultitaskStrategy | null;
   readonly if_not_exists?: "reject" | "create" | null;
   readonly on_disconnect?: "continue" | "cancel" | null;
@@ -44,17 +44,17 @@ export interface RunCreate {
   readonly after_seconds?: number | null;
   readonly interrupt_before?: "*" | readonly string[] | null;
   readonly interrupt_after?: "*" | readonly string[] | null;
-  /** Refuses answers to interrupts that are not open; by default they are ignored. */
+  /** Refuses resume values for interrupts that are not pending; by default they are ignored. */
   readonly strict_resume?: boolean | null;
   readonly durability?: "sync" | "async" | "exit" | null;
   readonly checkpoint_during?: boolean | null;
-  /** Gets a POST when the run ends. An absolute URL, or a path of the host application. */
+  /** The URL that gets a POST when the run ends: absolute, or a path of the host application. */
   readonly webhook?: string | null;
   /** Creates a feedback link for each key. The `feedback` event has the links. */
   readonly feedback_keys?: string | readonly string[] | null;
 }
 
-/** What the caller of the API adds to a request. */
+/** The context of a request, which the server adds to it. */
 export interface RunOrigin {
   /** Values for `config.configurable` from the headers of the request. */
   readonly configurable?: JsonObject;
@@ -66,7 +66,7 @@ export interface RunOrigin {
   readonly api_key?: string | null;
   /** The length of the chain of relative webhooks that led to this request. */
   readonly webhook_depth?: number;
-  /** Who is told how the task of A2A goes on that the run begins or continues. */
+  /** The push configuration of the A2A task that the run starts or continues. */
   readonly push?: PushRequest;
   /** The user as custom authentication describes it; the graph gets it too. */
   readonly user?: AuthUser | null;
@@ -82,14 +82,14 @@ export interface RunOrigin {
   recheck?(request: RunCreate): RunCreate;
 }
 
-/** With the assistants that the caller may use. Default: all. */
+/** An origin with the scope of assistants that the caller may use. Default: all. */
 export interface ScopedOrigin extends RunOrigin {
   readonly assistants?: Scope;
 }
 
-/** A new run as authorization leaves it. */
+/** A new run after its authorization. */
 export interface AuthorizedRun {
-  /** The threads on which it may be created. */
+  /** The scope of the threads on which it may be created. */
   readonly scope: Scope;
   readonly request: RunCreate;
   readonly origin: ScopedOrigin;
@@ -123,7 +123,7 @@ const REQUEST_KEYS = Object.keys({
 
 type Choice = "stream_mode" | "multitask_strategy" | "if_not_exists" | "on_disconnect" | "durability";
 
-/** The members with few values. */
+/** The allowed values of members that have few. */
 export const CHOICES: {
   readonly [Key in Choice]: readonly Exclude<NonNullable<RunCreate[Key]>, readonly unknown[]>[];
 } = {
@@ -134,7 +134,7 @@ export const CHOICES: {
   durability: ["sync", "async", "exit"],
 };
 
-/** Validates what needs no lookup. Errors: invalid, bad_request. */
+/** Validates the parts of a request that need no lookup. Throws `invalid` or `bad_request`. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a request
 export function validateRunRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
@@ -166,7 +166,7 @@ export function validateRunRequest(request: RunCreate, thread_id: string | null)
   }
 }
 
-/** The request with its answers as the graph takes them. */
+/** Returns the request with its resume value as graphs expect it, without the wrapper of AG-UI. */
 export function normalizeResume(request: RunCreate): RunCreate {
   const { command } = request;
   if (command?.resume === undefined) return request;
@@ -176,7 +176,7 @@ export function normalizeResume(request: RunCreate): RunCreate {
 /** A hundred years, in seconds: all databases and clients can represent such a time. */
 const MAX_START_DELAY_SECONDS = 3_155_760_000;
 
-/** The checkpoint to start from. Clients send it in `checkpoint`, `checkpoint_id` or `config.configurable`. */
+/** Returns the checkpoint to start from, or null. Clients send it in `checkpoint`, `checkpoint_id` or `config.configurable`. */
 export function findRequestedCheckpoint({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
   if (id) return { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id };

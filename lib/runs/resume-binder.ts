@@ -1,4 +1,4 @@
-/** Binds the answer of a request to the interrupts that its thread waits for. */
+/** Binds the resume value of a request to the pending interrupts of its thread. */
 import { StateReadError } from "../errors.ts";
 import type { CheckpointRef, Interrupt, ThreadState } from "../executor/contract.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
@@ -14,12 +14,12 @@ import {
   type PendingState,
 } from "./resume.ts";
 
-/** How many active runs of a thread are looked at for the one that answers an interrupt. */
+/** The maximum number of active runs of a thread that are searched for one that resumes an interrupt. */
 const MAX_ACTIVE_RUNS = 1_000;
 
 /** A request with `command.resume`, and the thread that it is for. */
 interface ResumeRequest {
-  /** As the request has it. */
+  /** The id in the spelling of the request. */
   readonly thread_id: string;
   readonly thread: ThreadRow | null;
   readonly start_checkpoint: CheckpointRef | null;
@@ -44,14 +44,14 @@ export class ResumeBinder {
     this.#threads = threads;
   }
 
-  /** Returns the request with its answer bound. Errors: invalid, interrupt_already_answered, no_open_interrupt. */
+  /** Returns the request with its resume value bound. Throws `invalid`, `interrupt_already_answered` or `no_open_interrupt`. */
   async bind({ thread_id, thread, start_checkpoint, request, requires_ids }: ResumeRequest): Promise<BoundResume> {
     try {
       const boundResume =
         thread && bindResume(request, await this.#findPendingState(thread, start_checkpoint, request), requires_ids);
       if (boundResume) return boundResume;
     } catch (error) {
-      // The run fails with the same error, before anything can take its answer.
+      // The run fails with the same error, before anything can use its resume value.
       if (error instanceof StateReadError) return { request, resume_targets: [] };
       throw error;
     }
@@ -71,7 +71,7 @@ export class ResumeBinder {
     return (await Promise.all(lists)).flat();
   }
 
-  /** What the thread waits for when a run would start at `from` or at its head. */
+  /** Returns what the thread waits for at `start_checkpoint` or at its head, or null if it waits for nothing. */
   async #findPendingState(
     thread: ThreadRow,
     start_checkpoint: CheckpointRef | null,
@@ -82,11 +82,11 @@ export class ResumeBinder {
       return await this.#readStateAfterRollback(thread);
     const state = await this.#readState(thread, start_checkpoint);
     const asks = !start_checkpoint && state?.interrupts.length === 0 ? await this.#findPendingAsks(thread) : null;
-    // A checkpoint in the middle of a run has next nodes, too, and so has one whose interrupts an active run has answered.
+    // A checkpoint in the middle of a run has next nodes, too, and so does one whose interrupts an active run has resumed.
     return asks ?? findPendingState(state, thread.head, thread.status !== "error" && thread.status !== "busy");
   }
 
-  /** What the thread waits for once a `rollback` has deleted its active runs: what the last ended run has left. */
+  /** Returns what the thread waits for once a `rollback` has deleted its active runs, as its last ended run left it. */
   async #readStateAfterRollback(thread: ThreadRow): Promise<PendingState | null> {
     const { head } = thread;
     const interrupts = Object.values(thread.interrupts).flat() as unknown as readonly Interrupt[];
@@ -101,7 +101,7 @@ export class ResumeBinder {
     return this.#threads.stateAt(this.#scope, thread.thread_id, checkpoint);
   }
 
-  /** A call of a durable function that is executed shows its asks again when it waits: until then the thread has those of its last run. */
+  /** Returns the pending asks of an active durable call. Until the call waits again, only the thread row of its last run has them. */
   async #findPendingAsks({ running, interrupts, head }: ThreadRow): Promise<PendingState | null> {
     const call_id = running === null ? null : (await this.#storage.getRun(this.#scope, running))?.call_id;
     const asks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
@@ -115,7 +115,7 @@ const toPendingState = (checkpoint_id: string, interrupts: readonly Interrupt[])
   isBreakpoint: false,
 });
 
-/** `rests`: the head of the thread is where its last run has stopped. */
+/** Returns the interrupts and the breakpoint of a state. `isHeadFinal` is true if the last run stopped at the head of the thread. */
 function findPendingState(state: ThreadState | null, head: string | null, isHeadFinal: boolean): PendingState | null {
   if (!state?.checkpoint) return null;
   const { checkpoint_ns: ns, checkpoint_id } = state.checkpoint;

@@ -1,4 +1,4 @@
-/** Which pending interrupts a resume answers. This is decided when its run is created, from the state that is open then. */
+/** Decides which pending interrupts a resume value is for. This happens when its run is created, with the state of that time. */
 import { ServiceError } from "../errors.ts";
 import type { CheckpointRef, Interrupt, InterruptRef } from "../executor/contract.ts";
 import { findAmbiguousResume, findResumeMismatch, getAnswerCount, toResumeMap } from "../executor/kwargs.ts";
@@ -6,11 +6,11 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { RunRow } from "../storage/mod.ts";
 import type { RunCreate } from "./request.ts";
 
-/** What a thread waits for at a checkpoint. */
+/** The interrupts or the breakpoint at which a thread waits. */
 export interface PendingState {
   readonly checkpoint: CheckpointRef;
   readonly interrupts: readonly Interrupt[];
-  /** Its run stopped at a breakpoint. */
+  /** True if its run stopped at a breakpoint. */
   readonly isBreakpoint: boolean;
 }
 
@@ -20,13 +20,13 @@ export interface BoundResume {
   readonly resume_targets: readonly InterruptRef[];
 }
 
-/** The name of an interrupt among those of its thread. Two interrupts of a task may share it, but only one of them is pending. */
+/** Returns the name of an interrupt in its thread. Two interrupts of a task may share it, but only one of them is pending. */
 export const toTargetName = ({ interrupt_id, checkpoint_id }: InterruptRef): string =>
   interrupt_id ?? `breakpoint ${checkpoint_id}`;
 
 /**
- * Binds the resume value of a request to pending interrupts; null if none of them is for it. A plain value is for the only one, a
- * map for those that it names. `by_id`: a plain value is refused. Errors: invalid, no_open_interrupt (`expected_answers`).
+ * Binds the resume value of a request to pending interrupts; returns null if it is for none of them. A plain value is for the only
+ * one, a map for those that it names. `requiresIds` refuses a plain value. Throws `invalid` or `no_open_interrupt` (`expected_answers`).
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one answer, in their order
 export function bindResume(request: RunCreate, state: PendingState | null, requiresIds: boolean): BoundResume | null {
@@ -71,7 +71,7 @@ function throwProblem(problem: Error | null): void {
   if (problem) throw new ServiceError("invalid", problem.message, { cause: problem });
 }
 
-/** The request without its resume value; null if nothing would be left of its command. */
+/** Returns the request without its resume value, or null if its command would be empty. */
 export function omitResume(request: RunCreate): RunCreate | null {
   const { resume: _resume, expected_answers: _expected, ...otherMembers } = request.command ?? {};
   const remaining = pickUpdateCommand(otherMembers);
@@ -83,7 +83,7 @@ const pickUpdateCommand = ({ update, goto }: NonNullable<RunCreate["command"]>):
   return isUsed ? { command: { update: update ?? null, goto: goto ?? null } } : {};
 };
 
-/** Refuses an answer to an interrupt that shares its id with an earlier one, which the client has shown. Errors: no_open_interrupt. */
+/** Throws `no_open_interrupt` if the resume value is for an earlier interrupt with the same id, which the client displayed. */
 function requireExpected(
   expected: NonNullable<RunCreate["command"]>["expected_answers"],
   pending: ReadonlyMap<string, Interrupt>,
@@ -97,7 +97,7 @@ function requireExpected(
   }
 }
 
-/** Refuses a wrong number of decisions for the actions of LangChain's human-in-the-loop middleware. Errors: invalid. */
+/** Throws `invalid` for a wrong number of decisions for the actions of LangChain's human-in-the-loop middleware. */
 function requireDecisions({ id, value }: Interrupt, answer: Json): void {
   const { actionRequests = null, action_requests = null } = isObject(value) ? value : {};
   const actions = actionRequests ?? action_requests;
@@ -111,7 +111,7 @@ function requireDecisions({ id, value }: Interrupt, answer: Json): void {
   throw new ServiceError("invalid", `command.resume of interrupt ${id}: ${text}; it has ${decisions.length}`);
 }
 
-/** Among active runs, the one that answers what a resume value is for. */
+/** Returns the active run that resumes the interrupts which a resume value is for. */
 export function findAnsweringRun(resume: Json, active: readonly RunRow[]): RunRow | undefined {
   const readTargets = ({ kwargs }: RunRow): readonly JsonObject[] =>
     Array.isArray(kwargs.resume_targets) ? (kwargs.resume_targets as JsonObject[]) : [];
@@ -122,7 +122,6 @@ export function findAnsweringRun(resume: Json, active: readonly RunRow[]): RunRo
   );
 }
 
-/** A run of the thread answers the interrupt, or has just answered it. */
 export const interruptAnsweredError = (thread_id: string, run_id: string): ServiceError =>
   new ServiceError(
     "interrupt_already_answered",
@@ -130,7 +129,6 @@ export const interruptAnsweredError = (thread_id: string, run_id: string): Servi
     { run_id },
   );
 
-/** Nothing is pending that the resume value could be for. */
 export const noPendingInterruptError = (thread_id: string): ServiceError =>
   new ServiceError(
     "no_open_interrupt",

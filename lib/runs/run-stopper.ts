@@ -1,4 +1,4 @@
-/** Stops runs: in the store first, then their attempts here, then their subscribers. */
+/** Stops runs: in the storage first, then their attempts in this process, then their subscribers. */
 import { pause, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { ListPosition } from "../storage/cursor.ts";
@@ -7,21 +7,21 @@ import { endDeletedRunLog } from "../streams/run-subscription.ts";
 import type { CreateOptions } from "./create.ts";
 
 export interface StopOptions extends Pick<CreateOptions, "storage" | "scope" | "environment" | "hub" | "worker"> {
-  /** A run ended before it started. */
+  /** Called with each run that ended before it started. */
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
 type ActiveStatus = "pending" | "running" | "all";
 
-/** Which active runs a call stops: some of one thread, or those that have a status now. */
+/** The active runs to stop: some of one thread, or those that have a status now. */
 export type CancelTarget =
   | { readonly thread_id: string; readonly run_ids: readonly string[] }
   | { readonly status: ActiveStatus };
 
 export interface RunStopper {
-  /** The store has stopped these runs: stops their attempts here. */
+  /** Stops the attempts of this process of runs that the storage has stopped. */
   onStopped(runs: readonly StoppedRun[]): void;
-  /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
+  /** Stops a run. Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
   stop(
     scope: Scope,
     run: Pick<RunRow, "run_id" | "thread_id">,
@@ -29,7 +29,7 @@ export interface RunStopper {
     wait: boolean,
     reason?: string,
   ): Promise<void>;
-  /** Stops many runs in parts. Errors: not_found. */
+  /** Stops many runs in batches. Throws `not_found` if none matches. */
   stopMany(scope: Scope, target: CancelTarget, action: StopAction): Promise<void>;
 }
 
@@ -54,7 +54,7 @@ export function createRunStopper(options: StopOptions): RunStopper {
     }
   }
 
-  /** The process that executes the run may be dead: the thread is free when its slot expires. */
+  /** Wakes the worker when the lock of the thread expires, because the process that executes the run may be dead. */
   function wakeWhenLockExpires(thread_id: string, slot_token: string): void {
     storage.getThread(deploymentScope, thread_id).then(
       (thread) => {
@@ -66,7 +66,7 @@ export function createRunStopper(options: StopOptions): RunStopper {
     );
   }
 
-  /** Resolves when the run has ended and no longer holds the slot of its thread. */
+  /** Resolves when the run has ended and no longer holds the lock of its thread. */
   async function waitUntilEnded({ run_id, thread_id, lock_token }: StoppedRun): Promise<void> {
     await worker.whenDone(run_id);
     while (true) {
@@ -82,7 +82,7 @@ export function createRunStopper(options: StopOptions): RunStopper {
     }
   }
 
-  /** Gives the number of runs that were stopped. Others are answered between the parts. */
+  /** Returns the number of runs that were stopped. Waits for a tick of the event loop after each batch. */
   async function stopBatches(scope: Scope, batches: readonly StopTarget[], action: StopAction): Promise<number> {
     let stoppedCount = 0;
     for (const batch of batches) {
@@ -94,7 +94,7 @@ export function createRunStopper(options: StopOptions): RunStopper {
     return stoppedCount;
   }
 
-  /** Stops the runs that have the status now, although they may start meanwhile. */
+  /** Stops the runs that have the status now, even if they start meanwhile. Throws `not_found` if there are none. */
   async function stopByStatus(scope: Scope, status: ActiveStatus, action: StopAction): Promise<void> {
     const active = { status: status === "all" ? ACTIVE_STATUSES : [status], limit: STOP_BATCH_SIZE };
     const batches: StopTarget[] = [];

@@ -1,16 +1,16 @@
-/** A run as the API shows it. */
+/** Converts runs to their JSON form. */
 import type { WaitingFor } from "../executor/journal.ts";
 import { redactRunKwargs } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
 import { redactUrl } from "../webhooks/policy.ts";
 
-/** A run as the API shows it; times are ISO 8601, UTC. */
+/** A run in its JSON form; times are ISO 8601, UTC. */
 export interface Run {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
-  /** For a run with `after_seconds`: the time of its start. */
+  /** The time of creation, or of the start of a run with `after_seconds`. */
   readonly created_at: string;
   readonly updated_at: string;
   readonly status: RunStatus;
@@ -19,11 +19,11 @@ export interface Run {
   readonly multitask_strategy: MultitaskStrategy;
   /** The `reason` of the call that cancelled it; null without one. */
   readonly cancel_reason: string | null;
-  /** Of a durable function that is suspended: what it waits for, and until when. Absent otherwise. */
+  /** The events or interrupts that a suspended durable function waits for, and until when. Absent for other runs. */
   readonly waiting_for?: readonly WaitingFor[];
 }
 
-/** `kwargs` is made when it is first read: most creations show only the ids. */
+/** Converts a row. Its `kwargs` are converted when they are first read, because most responses of creations contain only ids. */
 export function toRun(row: RunRow): Run {
   let kwargs: JsonObject | undefined;
   return {
@@ -45,7 +45,9 @@ export function toRun(row: RunRow): Run {
   };
 }
 
-/** The request without credentials, with the webhook and feedback keys. The query of a webhook is hidden: it may hold a secret. */
+/**
+ * Returns the request without credentials, with the webhook and feedback keys. Redacts the query of the webhook, which may hold a secret.
+ */
 export function toPublicKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
   return {
     ...redactRunKwargs(kwargs, metadata),

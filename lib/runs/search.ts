@@ -33,14 +33,14 @@ export interface RunSummary {
   readonly assistant_id: Uuid;
   readonly graph_id: string;
   readonly status: RunStatus;
-  /** What a suspended run waits for; absent while it works. */
+  /** The events or interrupts that a suspended run waits for; absent while it executes. */
   readonly waiting_for?: readonly WaitingFor[];
   readonly attempt: number;
   readonly claims: number;
   readonly multitask_strategy: MultitaskStrategy;
-  /** A stateless run: its thread is hidden. */
+  /** True for a stateless run, whose thread the API does not return. */
   readonly temporary: boolean;
-  /** Until when a worker has leased it; null while it is not running. */
+  /** The end of its lease; null while it is not running. */
   readonly lease_until: IsoTime | null;
   readonly cancel_requested: boolean;
   readonly cancel_reason: string | null;
@@ -48,9 +48,9 @@ export interface RunSummary {
   readonly updated_at: IsoTime;
   readonly started_at: IsoTime | null;
   readonly ended_at: IsoTime | null;
-  /** From its creation to its first start, or until now. */
+  /** The time from its creation to its first start, or until now. */
   readonly wait_ms: number;
-  /** From its first start to its end, or until now; null before the start. */
+  /** The time from its first start to its end, or until now; null before the start. */
   readonly duration_ms: number | null;
   readonly metadata: JsonObject;
   /** `api_key` is the short form of the key. */
@@ -65,7 +65,7 @@ export interface RunSummary {
   readonly webhook: boolean;
 }
 
-/** Everything that is stored of one run. */
+/** All stored details of a run. */
 export interface RunDetail extends RunSummary {
   /** The request, without credentials. */
   readonly kwargs: JsonObject;
@@ -78,13 +78,13 @@ export interface RunDetail extends RunSummary {
   readonly turn: number;
   readonly seq: number;
   readonly delivery: DeliveryDetail | null;
-  /** Its feedback links, without their URLs. */
+  /** The feedback links of the run, without their URLs. */
   readonly feedback: readonly {
     readonly feedback_key: string;
     readonly created_at: IsoTime;
     readonly expires_at: IsoTime | null;
   }[];
-  /** Of its error; null for callers who see a part of the runs. */
+  /** The stack of its error; null for callers who can see only some runs. */
   readonly stack: string | null;
   /** Its newest claims in their order. `until`: the end of the lease while it is running, else the next claim or the end. */
   readonly attempts: readonly { readonly at: IsoTime; readonly until: IsoTime; readonly worker: string }[];
@@ -93,17 +93,17 @@ export interface RunDetail extends RunSummary {
 /** Authorizes a run before it is created again. */
 type AuthorizeNewRun = (thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<AuthorizedRun>;
 
-/** Calls over the runs of all threads. */
+/** Operations on the runs of all threads. */
 export interface RunSearches {
-  /** Newest first. Default limit: 50. Errors: invalid (a time, the cursor, the metadata). */
+  /** Returns runs, newest first. Default limit: 50. Throws `invalid` (a time, the cursor, the metadata). */
   search(query?: RunListQuery): Promise<CursorPage<RunSummary>>;
-  /** Counts, waits and durations of the last hour. */
+  /** Returns counts, waits and durations of the last hour. */
   stats(): Promise<RunStats>;
-  /** Everything that is stored of a run. Errors: not_found. */
+  /** Returns all stored details of a run. Throws `not_found`. */
   inspect(run_id: string): Promise<RunDetail>;
   /**
-   * Creates a run with the same request on the same thread, without the credentials of the first one. Errors: not_found, and those of
-   * `create`.
+   * Creates a run with the same request on the same thread, without the credentials of the first one. Throws `not_found` and what
+   * `create` throws.
    */
   rerun(run_id: string, origin?: RunOrigin): Promise<Run>;
 }
@@ -117,9 +117,9 @@ interface RunSearchOptions extends Pick<CreateOptions, "storage" | "environment"
   readonly workspace_id: string;
 }
 
-/** How many runs of a list are read at once. */
+/** The maximum number of rows per query of a search. */
 const SEARCH_BATCH_SIZE = 100;
-/** The most feedback links that are shown with a run. */
+/** The maximum number of feedback links that are returned with a run. */
 const MAX_FEEDBACK_LINKS = 100;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
@@ -127,7 +127,7 @@ export function createRunSearches(
   { storage, environment, assistants, workspace_id }: RunSearchOptions,
   create: (scope: Scope, thread_id: string | null, request: RunCreate, origin: RunOrigin) => Promise<Run>,
 ): ScopedSearches {
-  /** The row, and what is stored beside it. */
+  /** Returns a run as a row and as an element of a list. Throws `not_found`. */
   async function requireListedRun(scope: Scope, run_id: string): Promise<readonly [RunRow, ListedRun]> {
     const id = run_id.toLowerCase();
     const [run, listed] = await Promise.all([
@@ -139,7 +139,7 @@ export function createRunSearches(
     return [run, listedRun];
   }
 
-  /** Rows after large requests take their time, so a long list is read in parts. */
+  /** Reads a list in batches, because rows with large requests take long to read. */
   async function readRuns(scope: Scope, query: RunSearch): ReturnType<typeof storage.searchRuns> {
     const rows: ListedRun[] = [];
     for (let pageQuery = query; ; ) {
@@ -213,7 +213,7 @@ export function createRunSearches(
   };
 }
 
-/** The filters as the storage takes them. Errors: invalid. */
+/** Converts the filters to those of the storage. Throws `invalid`. */
 function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
   const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
   for (const [key, value] of Object.entries(metadata ?? {})) {
@@ -259,7 +259,7 @@ function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, 
   };
 }
 
-/** The request that creates a run like this one. What the server has added, and credentials, are left out. */
+/** Returns the request that creates a run like this one, without credentials and members that the server added. */
 function toRerunRequest(run: RunRow): RunCreate {
   const stored = readKwargs(run.kwargs);
   const { configurable, ...config } = omitSecrets(stored.config as unknown as JsonObject);

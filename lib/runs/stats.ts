@@ -10,38 +10,38 @@ interface Percentiles {
   readonly p99: number;
 }
 
-/** What happened in one minute. */
+/** The counts of one minute. */
 interface RunMinute {
-  /** Its start. */
+  /** The start of the minute. */
   readonly minute: IsoTime;
   readonly created: number;
   readonly started: number;
   readonly ended: number;
-  /** Ended as `error` or `timeout`. */
+  /** The number of runs that ended as `error` or `timeout`. */
   readonly failed: number;
-  /** Due and not started at its end. */
+  /** The number of runs that were due and not started at the end of the minute. */
   readonly queued: number;
-  /** Of the runs that started; null without. */
+  /** The waits of the runs that started; null if none did. */
   readonly wait_ms: Percentiles | null;
-  /** Of the runs that ended after a start; null without. */
+  /** The durations of the runs that ended after a start; null if none did. */
   readonly duration_ms: Percentiles | null;
 }
 
 export interface RunStats {
   readonly since: IsoTime;
   readonly until: IsoTime;
-  /** Runs created in the last hour, by their status now. Pending and running ones count whatever their age. */
+  /** The runs created in the last hour, by their status now, and all pending and running ones. */
   readonly statuses: Readonly<Record<RunStatus, number>>;
   /** The last 60 minutes, oldest first; the last one is not complete. */
   readonly minutes: readonly RunMinute[];
-  /** False: there were too many runs, and `minutes` counts only the newest. */
+  /** False if there were too many runs, so that `minutes` counts only the newest. */
   readonly complete: boolean;
 }
 
 const MINUTE_MS = 60_000;
 const MINUTES = 60;
 const HOUR_MS = MINUTES * MINUTE_MS;
-/** `minutes` counts at most this many runs. */
+/** The maximum number of runs that `minutes` counts. */
 const MAX_TIMED_RUNS = 5_000;
 
 interface MinuteCounts {
@@ -49,7 +49,7 @@ interface MinuteCounts {
   started: number;
   ended: number;
   failed: number;
-  /** Runs that began to wait, minus those that stopped waiting. */
+  /** The number of runs that entered the queue, minus those that left it. */
   queued_change: number;
   readonly waits: number[];
   readonly durations: number[];
@@ -61,7 +61,7 @@ export async function readRunStats(storage: Storage, scope: Scope, now: number):
   return computeRunStats(counts, times.slice(0, MAX_TIMED_RUNS), times.length <= MAX_TIMED_RUNS, now);
 }
 
-/** `times`: of runs that were created in the last two hours, and of active ones. */
+/** Computes the figures of the last hour. `times` are those of runs created in the last two hours, and of active runs. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the runs fills all counts
 export function computeRunStats(
   statuses: RunStats["statuses"],
@@ -113,7 +113,7 @@ export function computeRunStats(
   return { since: formatIsoTime(firstMinuteAt), until: formatIsoTime(now), statuses, minutes, complete };
 }
 
-/** By nearest rank. */
+/** Returns percentiles by nearest rank, or null without values. Sorts `values` in place. */
 function percentiles(values: number[]): Percentiles | null {
   if (values.length === 0) return null;
   values.sort((a, b) => a - b);

@@ -39,8 +39,8 @@ interface StoreOptions {
 }
 
 /**
- * The store of a service. Errors: invalid; with `as` forbidden, if the handler's filter does not permit the new or the replaced item,
- * and not_found from `get` with a filter.
+ * The store of a service. Its methods throw `invalid`; with `as` they throw `forbidden` if the handler's filter does not permit the new or
+ * the replaced item, and `get` throws `not_found` for a missing item if there is a filter.
  */
 export type Store = StoreHandle;
 

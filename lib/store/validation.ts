@@ -20,7 +20,7 @@ const MINUTE_MS = 60_000;
 /** The first label that LangGraph reserves. */
 const RESERVED = "langgraph";
 
-/** Checks a namespace, or with `min` 0 a prefix or suffix of one. Errors: invalid. */
+/** Checks a namespace, or with `min` 0 a prefix or suffix of one. Throws `invalid`. */
 export function validateLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
   if (!Array.isArray(labels)) throw invalidFieldError(field, "must be a list of labels");
   const { length } = labels;
@@ -34,7 +34,7 @@ function validateLabel(field: string, label: unknown): void {
   if ((label as string).includes(".")) throw invalidFieldError(field, "must not contain a dot");
 }
 
-/** Errors: invalid. */
+/** Throws `invalid`. */
 export function validateKey(key: unknown): string {
   validateName("key", key);
   return key as string;
@@ -48,14 +48,14 @@ function validateName(field: string, name: unknown): void {
   if (!isStorable(name)) throw invalidFieldError(field, NOT_STORABLE);
 }
 
-/** Checks a namespace to write to. Errors: invalid. */
+/** Checks a namespace to write to. Throws `invalid`. */
 export function validateWritableNamespace(namespace: unknown): readonly string[] {
   const labels = validateLabels("namespace", namespace, 1);
   if (labels[0] === RESERVED) throw invalidFieldError("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
-/** Checks an item's value. Returns a copy, made by way of JSON. Errors: invalid. */
+/** Checks an item's value. Returns a copy, made by way of JSON. Throws `invalid`. */
 export function parseItemValue(input: unknown): JsonObject {
   if (!isObject(input)) throw invalidFieldError("value", "must be an object");
   let text: string | undefined;
@@ -86,7 +86,7 @@ function hasMoreBytes(text: string, bytes: number): boolean {
   return text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes;
 }
 
-/** Converts minutes to milliseconds. Null: never expires; undefined: the default applies. Errors: invalid. */
+/** Converts minutes to milliseconds. Null: never expires; undefined: the default applies. Throws `invalid`. */
 export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
@@ -95,7 +95,7 @@ export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   return Math.max(1, Math.round(minutes * MINUTE_MS));
 }
 
-/** Checks the `index` of an item. Undefined: the fields of the store's index. Errors: invalid. */
+/** Checks the `index` of an item. Undefined: the fields of the store's index. Throws `invalid`. */
 export function parseIndex(index: unknown): false | readonly string[] | undefined {
   if (index === undefined || index === null) return undefined;
   if (index === false) return false;
@@ -105,7 +105,7 @@ export function parseIndex(index: unknown): false | readonly string[] | undefine
   return index as readonly string[];
 }
 
-/** Checks a whole number within bounds; undefined and null become the fallback. Errors: invalid. */
+/** Checks a whole number within bounds; undefined and null become the fallback. Throws `invalid`. */
 export function validateInteger<Fallback>(
   field: string,
   value: unknown,
@@ -120,7 +120,7 @@ export function validateInteger<Fallback>(
   );
 }
 
-/** Checks an optional string; null becomes undefined. Errors: invalid. */
+/** Checks an optional string; null becomes undefined. Throws `invalid`. */
 export function validateText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string") throw invalidFieldError(field, "must be a string");
@@ -138,7 +138,7 @@ const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
 
 /**
  * Parses `{member: value}` and `{member: {$gt: 1, ...}}`. Operators are allowed only at that place; an object with one operator may
- * not have other keys. Errors: invalid.
+ * not have other keys. Throws `invalid`.
  */
 export function parseFilter(filter: unknown): readonly ItemCondition[] {
   if (filter === undefined || filter === null) return [];

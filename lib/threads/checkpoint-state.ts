@@ -24,7 +24,7 @@ export interface ThreadReads {
   findGraph(graph_id: string): GraphState | null;
 }
 
-/** Reads a checkpoint with the graph that wrote it: several graphs may have run on one thread. Errors: StateUnreadable. */
+/** Reads a checkpoint with the graph that wrote it: several graphs may have run on one thread. Throws `StateUnreadable`. */
 export async function readState(
   { environment, reader, createConfigReader, findGraph }: ThreadReads,
   at: StateRef,

@@ -75,41 +75,42 @@ export interface ThreadPatch {
 
 /** Creates, reads and changes threads and their states. */
 export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
-  /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail; no thread is created). */
+  /** Throws `conflict` (id exists and `if_exists` is `raise`) or `invalid` (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate): Promise<Thread>;
-  /** `state` false: reads no state, so `values` is null, and `interrupts` are those of the last ended run. Errors: not_found. */
+  /** `state` false: reads no state, so `values` is null, and `interrupts` are those of the last ended run. Throws `not_found`. */
   get(thread_id: string, options?: { readonly include?: readonly Extra[]; readonly state?: boolean }): Promise<Thread>;
-  /** Merges metadata shallowly. Errors: not_found. */
+  /** Merges metadata shallowly. Throws `not_found`. */
   update(thread_id: string, patch: ThreadPatch): Promise<Thread>;
-  /** Deletes the thread with its runs and checkpoints; active runs are stopped. Errors: not_found. */
+  /** Deletes the thread with its runs and checkpoints; active runs are stopped. Throws `not_found`. */
   delete(thread_id: string): Promise<void>;
-  /** Copies metadata and all checkpoints, except those of active runs, to a new thread. Errors: conflict (unknown thread). */
+  /** Copies metadata and all checkpoints, except those of active runs, to a new thread. Throws `conflict` (unknown thread). */
   copy(thread_id: string): Promise<Thread>;
   /** Skips unknown threads and threads with an active run. Returns the number of pruned threads. Default strategy: `delete`. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy): Promise<number>;
-  /** The current state; while a run is active, the newest state of the run. Errors: not_found. */
+  /** The current state; while a run is active, the newest state of the run. Throws `not_found`. */
   state(thread_id: string, options?: { readonly subgraphs?: boolean }): Promise<ThreadState>;
-  /** Errors: not_found (thread or checkpoint). */
+  /** Throws `not_found` (thread or checkpoint). */
   stateAt(
     thread_id: string,
     checkpoint: CheckpointSelector,
     options?: { readonly subgraphs?: boolean },
   ): Promise<ThreadState>;
-  /** Newest first. Errors: not_found. */
+  /** Newest first. Throws `not_found`. */
   history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
   /**
    * Reads the history in parts, so that few large states are in memory. Calls `add` for each part with a function that reads it, which
    * may be called again. The next part follows when `add` resolves. Throws `not_found`.
    */
   historyEach(thread_id: string, query: HistoryQuery, add: AddStates): Promise<void>;
-  /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
+  /** Measures the stored checkpoints. Slow: reads all of their rows. Throws `not_found`. */
   storage(thread_id: string): Promise<ThreadSizeReport>;
   /**
-   * The id of the caller's thread for a chat: a UUID as it is, in lower case. Any other text becomes a UUID of version 5, made of the caller's
+   * The id of the caller's thread for a chat: a UUID as it is, in lower case. Any other text becomes a UUID of version 5, made of the
+   * caller's
    * user and the text: each user has a chat `main`. The user is the identity of custom authentication, or that of the API key.
    */
   idOf(chat_id: string): Promise<string>;
-  /** Streams the frames of all runs until the reader closes, the thread is deleted or the service stops. Errors: not_found. */
+  /** Streams the frames of all runs until the reader closes, the thread is deleted or the service stops. Throws `not_found`. */
   stream(thread_id: string, query?: ThreadStreamQuery): Promise<Reader<Frame>>;
 }
 

@@ -57,20 +57,20 @@ export type AuthorizeCopy = (copy: {
 export interface StateChanges {
   /**
    * Changes the state as if a node had returned the update. Returns the new checkpoint. If no node is next, open questions are
-   * closed: `{ values: null, as_node: "__end__" }` closes them without an answer. Errors: bad_request (no graph has run
-   * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
+   * closed: `{ values: null, as_node: "__end__" }` closes them without an answer. Throws `bad_request` (no graph has run there),
+   * `not_found` (thread, graph or checkpoint), `conflict` (a run is active) or `invalid` (the graph refuses it).
    */
   updateState(thread_id: string, change: StateChange): Promise<WireCheckpoint>;
-  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
+  /** Merges into the metadata of the newest checkpoint, shallowly. Throws `not_found` or `invalid` (a reserved name). */
   patchState(thread_id: string, metadata: JsonObject): Promise<void>;
 }
 
 interface InternalStateChanges extends InternalResource<StateChanges> {
-  /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
+  /** Copies a thread: its metadata and all checkpoints except those of active runs. Throws `conflict` (unknown thread). */
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
   prune(scope: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
-  /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
+  /** Computes the initial state of a thread that does not exist yet. Stores nothing. Throws `invalid`. */
   createInitialState(
     thread_id: string,
     metadata: JsonObject,
@@ -103,7 +103,7 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
   const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
     createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
 
-  /** Rethrows storage errors unchanged. Errors: invalid (the graph refuses the update). */
+  /** Rethrows storage errors unchanged. Throws `invalid` (the graph refuses the update). */
   async function applyUpdates(
     [graph_id, graph]: HostedGraph,
     { base, steps, checkpoints, metadata, readConfig }: GraphUpdate,

@@ -28,17 +28,17 @@ interface StateOptions {
 }
 
 export interface States {
-  /** The row, if the scope shows it. Errors: not_found. */
+  /** The row, if the scope shows it. Throws `not_found`. */
   requireThread(scope: Scope, thread_id: string): Promise<ThreadRow>;
   /** The same, not older than the frames that readers of its active run have received. */
   requireFreshThread(scope: Scope, thread_id: string): Promise<ThreadRow>;
   /** The id of the newest root checkpoint, including those of the active run. */
   findHead(row: ThreadRow): Promise<string | null>;
-  /** The state at the head; null before the first run. Errors: StateUnreadable. */
+  /** The state at the head; null before the first run. Throws `StateUnreadable`. */
   readCurrentState(row: ThreadRow): Promise<ThreadState | null>;
   /** The same for searches: logs StateUnreadable and returns null, so that the other threads are found. */
   tryReadState(row: ThreadRow): Promise<ThreadState | null>;
-  /** Errors: not_found, StateUnreadable. */
+  /** Throws `not_found` or `StateUnreadable`. */
   readStateAt(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
   /** Newest first. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;

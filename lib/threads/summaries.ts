@@ -69,7 +69,7 @@ export interface ThreadSummaries {
    * invalid (the cursor).
    */
   list(query?: ThreadListQuery): Promise<CursorPage<ThreadSummary>>;
-  /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Errors: invalid (the cursor). */
+  /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Throws `invalid` (the cursor). */
   inbox(query?: CursorQuery & Pick<ThreadListQuery, "assistant_id" | "graph_id">): Promise<Inbox>;
 }
 

@@ -49,7 +49,7 @@ const MINUTE_MS = 60_000;
 /** A hundred years, in minutes: all databases and clients can represent the resulting time. */
 export const MAX_TTL_MINUTES = 52_560_000;
 
-/** Checks a time to live and converts it to milliseconds. Errors: invalid. */
+/** Checks a time to live and converts it to milliseconds. Throws `invalid`. */
 export function parseTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   if (!(ttl > 0 && ttl <= MAX_TTL_MINUTES)) {
     throw invalidFieldError("ttl", `must be a number of minutes above 0, at most ${MAX_TTL_MINUTES}`);
@@ -123,7 +123,7 @@ export interface SearchSteps {
 
 /** Searches of threads. */
 export interface ThreadSearches {
-  /** Errors: invalid (a path of `extract`). */
+  /** Throws `invalid` (a path of `extract`). */
   search(query?: ThreadSearch): Promise<PageOf<Partial<Thread>>>;
   /**
    * Searches without two states in memory. Calls `begin` once, then `add` for each thread with a function that reads it, which may be
@@ -238,7 +238,7 @@ interface Path {
   readonly steps: readonly (string | number)[];
 }
 
-/** Parses a path: a root, then `.member` and `[index]`; a negative index counts from the end. Errors: invalid. */
+/** Parses a path: a root, then `.member` and `[index]`; a negative index counts from the end. Throws `invalid`. */
 function parsePath(alias: string, text: string): Path {
   const steps: (string | number)[] = [];
   const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
@@ -252,7 +252,7 @@ function parsePath(alias: string, text: string): Path {
   return { root, steps };
 }
 
-/** Compiles paths by alias. A path to a missing value reads null. Errors: invalid. */
+/** Compiles paths by alias. A path to a missing value reads null. Throws `invalid`. */
 export function compileExtract(paths: Readonly<Record<string, string>>): {
   /** True when a path reads the state's values. */
   readonly readsValues: boolean;

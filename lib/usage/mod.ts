@@ -10,11 +10,11 @@ export type { UsageRecord, UsageReport, UsageRequest } from "./report.ts";
 /** Reports what runs have used. */
 export interface Usage {
   /**
-   * Checks that the caller may read reports. Routes call it before they parse the query; `report` checks it too. Errors: not_found
-   * (reporting is disabled), forbidden.
+   * Checks that the caller may read reports. Routes call it before they parse the query; `report` checks it too. Throws `not_found`
+   * (reporting is disabled) or `forbidden`.
    */
   admit(caller: Caller): void;
-  /** Errors: not_found (reporting is disabled), forbidden. */
+  /** Throws `not_found` (reporting is disabled) or `forbidden`. */
   report(caller: Caller, request: UsageRequest): Promise<UsageReport>;
   /** Aggregates the traces of all closed hours. Several processes may call it at any time. */
   sealHours(): Promise<void>;

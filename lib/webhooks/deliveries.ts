@@ -43,7 +43,7 @@ export interface DeliveryListQuery extends CursorQuery {
   readonly thread_id?: string;
 }
 
-/** Newest first. Errors: invalid (the cursor). */
+/** Newest first. Throws `invalid` (the cursor). */
 export async function listDeliveries(
   storage: DeliveryStorage,
   scope: Scope,

@@ -12,17 +12,17 @@ export type PushRequest = Pick<NewPush, "task_id" | "config_id" | "url" | "terms
 
 /** The push configurations of tasks. They use the policy, the signature and the retries of webhooks. */
 export interface Pushes {
-  /** Stores one, or replaces the one with its id. Errors: not_found (the task), invalid (the URL, or the task has 10). */
+  /** Stores one, or replaces the one with its id. Throws `not_found` (the task) or `invalid` (the URL, or the task has 10). */
   setPush(push: Omit<PushRow, "push_id" | "host">): Promise<void>;
   /** Those of a task, oldest first. */
   listPushes(task: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]>;
-  /** No effect if there is none. Errors: not_found (the task). */
+  /** No effect if there is none. Throws `not_found` (the task). */
   removePush(push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void>;
   /** Tells them that a task was cancelled while it waited for an answer. */
   notifyCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
 }
 
-/** Checks the URL. Errors: invalid. */
+/** Checks the URL. Throws `invalid`. */
 export function createPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
   const verdict = checkUrl(policy, push.url);
   if (verdict.verdict !== "accept") throw refusedUrlError(verdict.verdict === "reject" ? verdict.reason : "disabled");
@@ -43,7 +43,7 @@ interface PushOptions {
 
 /** The push configurations in any scope. */
 export function createPushes({ storage, environment, policy }: PushOptions) {
-  /** Errors: not_found (the run that began the task does not exist, or the scope hides it). */
+  /** Throws `not_found` (the run that began the task does not exist, or the scope hides it). */
   async function requireTask(scope: Scope, task_id: string): Promise<void> {
     if (!(await storage.getRun(scope, task_id))) throw new ServiceError("not_found", "Task not found");
   }

@@ -36,11 +36,11 @@ export interface DeliveryCounters {
 
 /** The webhook deliveries of this deployment. The id of a webhook is its run's. URLs are shown with `?…` instead of their query. */
 export interface Webhooks extends Pushes {
-  /** Newest first. Default limit: 50. Errors: invalid (the cursor). */
+  /** Newest first. Default limit: 50. Throws `invalid` (the cursor). */
   list(query?: DeliveryListQuery): Promise<CursorPage<DeliverySummary>>;
-  /** The delivery of a run, or with this id, with its attempts, oldest first. Errors: not_found. */
+  /** The delivery of a run, or with this id, with its attempts, oldest first. Throws `not_found`. */
   get(run_id: string): Promise<DeliveryDetail>;
-  /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
+  /** Sends it again, with the same id and body and a new series of retries. Throws `not_found` or `conflict` (an attempt is under way). */
   redeliver(run_id: string): Promise<void>;
 }
 
