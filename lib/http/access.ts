@@ -8,41 +8,42 @@ import type { Caller } from "../storage/identity.ts";
 import type { Route } from "./route.ts";
 
 /** What a request is for, as far as the policy needs it. */
-interface Target {
+interface PolicyTarget {
   /** Every page may call this path. */
   isPublic(): boolean;
   /** The request may change something. */
   isChange(): boolean;
 }
 
-const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
-const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
-const READS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
+const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
+const CORS_METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
-const STUDIO = "https://smith.langchain.com";
-const EXPOSED = ["Content-Location", "Location", "Mcp-Session-Id", "X-Pagination-Total", "X-Pagination-Next"];
-const MAX_AGE_S = 600;
+const LANGSMITH_STUDIO_ORIGIN = "https://smith.langchain.com";
+const EXPOSED_HEADERS = ["Content-Location", "Location", "Mcp-Session-Id", "X-Pagination-Total", "X-Pagination-Next"];
+const DEFAULT_MAX_AGE_S = 600;
 
-const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());
+const isExposedHeader = (name: string): boolean =>
+  EXPOSED_HEADERS.some((exposedName) => exposedName.toLowerCase() === name.toLowerCase());
 
-const hostOf = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+const readHost = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
 
 /** The origin of the page that sends a request. Null: a page of this server, or no page. */
-function foreignOrigin(request: Request): string | null {
+function findCrossOrigin(request: Request): string | null {
   const { headers } = request;
   const origin = headers.get("origin");
-  const site = headers.get("sec-fetch-site");
+  const fetchSite = headers.get("sec-fetch-site");
   // Browsers say it on https and localhost. It counts more than the host, whose name a proxy may change.
-  if (site !== null) return site === "same-origin" || site === "none" ? null : (origin ?? "null");
+  if (fetchSite !== null) return fetchSite === "same-origin" || fetchSite === "none" ? null : (origin ?? "null");
   if (origin === null) return null;
-  const hosts = [hostOf(request), headers.get("x-forwarded-host")?.split(",")[0]?.trim().toLowerCase()];
+  const hosts = [readHost(request), headers.get("x-forwarded-host")?.split(",")[0]?.trim().toLowerCase()];
   return URL.canParse(origin) && hosts.includes(new URL(origin).host) ? null : origin;
 }
 
 /** True for a login of the browser, which it sends by itself, as cookies. */
-const hasLogin = (headers: Headers): boolean =>
+const hasBrowserLogin = (headers: Headers): boolean =>
   /^(?:basic|digest|negotiate|ntlm)\b/i.test(headers.get("authorization") ?? "");
-const hasAmbient = (headers: Headers): boolean => headers.has("cookie") || hasLogin(headers);
+const hasAmbientCredentials = (headers: Headers): boolean => headers.has("cookie") || hasBrowserLogin(headers);
 
 /** True for what a browser fetches in case its user follows a link. */
 const isPrefetch = (headers: Headers): boolean =>
@@ -58,37 +59,37 @@ export function isScriptRequest({ headers }: Pick<Request, "headers">): boolean 
   }
   // Over plain HTTP browsers do not say it, and no element of a page sends these headers to its own server.
   const isBrowser = (headers.get("user-agent") ?? "").startsWith("Mozilla/");
-  const named = ["origin", "x-api-key", ...(hasLogin(headers) ? [] : ["authorization"])];
-  return !isBrowser || named.some((name) => headers.has(name));
+  const scriptHeaders = ["origin", "x-api-key", ...(hasBrowserLogin(headers) ? [] : ["authorization"])];
+  return !isBrowser || scriptHeaders.some((name) => headers.has(name));
 }
 
 /** True where a browser loads a part of a page, or looks ahead: its user has not followed a link. */
 export function isSubresourceOrPrefetch({ headers }: Pick<Request, "headers">): boolean {
   const destination = headers.get("sec-fetch-dest") ?? "empty";
-  const clicked = headers.get("sec-fetch-user") === "?1";
-  return isPrefetch(headers) || !(clicked || destination === "empty" || destination === "document");
+  const isUserActivated = headers.get("sec-fetch-user") === "?1";
+  return isPrefetch(headers) || !(isUserActivated || destination === "empty" || destination === "document");
 }
 
-const noCookies = (origin: string): ServiceError =>
+const credentialsRefusedError = (origin: string): ServiceError =>
   new ServiceError(
     "origin_refused",
     `Origin ${origin} may not send cookies or a login of the browser. Set http.cors.allow_credentials, and name it in http.cors.allow_origins`,
   );
 
-const foreign = (origin: string): ServiceError =>
+const originRefusedError = (origin: string): ServiceError =>
   new ServiceError("origin_refused", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
 
 /** Whether the list includes everything. */
-const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
+const allowsEverything = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
 
 /** CORS and the host check, made from one configuration. */
 export class CorsPolicy {
-  readonly #names: ReadonlySet<string> | undefined;
-  readonly #origins: readonly string[];
-  readonly #pattern: RegExp | null;
-  readonly #studio: boolean;
-  readonly #credentials: boolean;
-  readonly #methods: readonly string[];
+  readonly #hostNames: ReadonlySet<string> | undefined;
+  readonly #allowedOrigins: readonly string[];
+  readonly #originPattern: RegExp | null;
+  readonly #allowsStudio: boolean;
+  readonly #allowsCredentials: boolean;
+  readonly #allowedMethods: readonly string[];
   /** Null: every header. */
   readonly #allowedHeaders: string | null;
   readonly #exposedHeaders: string;
@@ -99,25 +100,27 @@ export class CorsPolicy {
    * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
    * `studio`: LangSmith's hosted Studio may call in any case.
    */
-  constructor(cors: CorsOptions = {}, hosts?: readonly string[], studio = false) {
-    this.#names = hosts && new Set(hosts.map((host) => host.toLowerCase()));
-    this.#pattern = cors.allow_origin_regex === undefined ? null : createOriginPattern(cors.allow_origin_regex);
-    this.#origins = cors.allow_origins ?? (hosts || this.#pattern ? [] : ["*"]);
-    this.#studio = studio;
-    this.#credentials = cors.allow_credentials === true;
-    this.#methods = isAny(cors.allow_methods) ? METHODS : (cors.allow_methods ?? []).map((name) => name.toUpperCase());
-    this.#allowedHeaders = isAny(cors.allow_headers) ? null : (cors.allow_headers ?? []).join(", ");
-    const added = (cors.expose_headers ?? []).filter((name) => !isExposed(name));
-    this.#exposedHeaders = [...EXPOSED, ...added].join(", ");
-    this.#maxAgeS = cors.max_age ?? MAX_AGE_S;
+  constructor(cors: CorsOptions = {}, hosts?: readonly string[], allowsStudio = false) {
+    this.#hostNames = hosts && new Set(hosts.map((host) => host.toLowerCase()));
+    this.#originPattern = cors.allow_origin_regex === undefined ? null : createOriginPattern(cors.allow_origin_regex);
+    this.#allowedOrigins = cors.allow_origins ?? (hosts || this.#originPattern ? [] : ["*"]);
+    this.#allowsStudio = allowsStudio;
+    this.#allowsCredentials = cors.allow_credentials === true;
+    this.#allowedMethods = allowsEverything(cors.allow_methods)
+      ? CORS_METHODS
+      : (cors.allow_methods ?? []).map((name) => name.toUpperCase());
+    this.#allowedHeaders = allowsEverything(cors.allow_headers) ? null : (cors.allow_headers ?? []).join(", ");
+    const extraHeaders = (cors.expose_headers ?? []).filter((name) => !isExposedHeader(name));
+    this.#exposedHeaders = [...EXPOSED_HEADERS, ...extraHeaders].join(", ");
+    this.#maxAgeS = cors.max_age ?? DEFAULT_MAX_AGE_S;
   }
 
   /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). */
-  check(request: Request, { isPublic, isChange }: Target): void {
-    const names = this.#names;
-    if (!names) return;
-    const host = hostOf(request);
-    if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
+  checkRequest(request: Request, { isPublic, isChange }: PolicyTarget): void {
+    const hostNames = this.#hostNames;
+    if (!hostNames) return;
+    const host = readHost(request);
+    if (!hostNames.has(host) && !hostNames.has(host.replace(/:\d+$/, ""))) {
       throw new ServiceError(
         "wrong_host",
         `Host ${host} is not one of this server's names. Add it to the handler's hosts`,
@@ -125,7 +128,7 @@ export class CorsPolicy {
     }
     // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
     const origin = request.headers.get("origin");
-    if (origin !== null && !this.#permits(origin) && isChange() && !isPublic()) throw foreign(origin);
+    if (origin !== null && !this.#allowsOrigin(origin) && isChange() && !isPublic()) throw originRefusedError(origin);
   }
 
   /**
@@ -133,58 +136,63 @@ export class CorsPolicy {
    * permission as for a request with credentials.
    */
   checkUpgrade(request: Request): void {
-    const origin = foreignOrigin(request);
+    const origin = findCrossOrigin(request);
     if (origin === null) return;
-    if (!this.#permits(origin)) throw foreign(origin);
-    if (this.#credentials || !hasAmbient(request.headers)) return;
-    throw noCookies(origin);
+    if (!this.#allowsOrigin(origin)) throw originRefusedError(origin);
+    if (this.#allowsCredentials || !hasAmbientCredentials(request.headers)) return;
+    throw credentialsRefusedError(origin);
   }
 
   /** Errors: forbidden (a page of another origin would change something with the cookies, or the browser's login, of its visitor). */
-  checkCookies(request: Request, { isPublic, isChange }: Target): void {
-    const origin = hasAmbient(request.headers) ? foreignOrigin(request) : null;
-    if (origin === null || (this.#credentials && this.#permits(origin))) return;
-    if (isChange() && !isPublic()) throw noCookies(origin);
+  checkCredentials(request: Request, { isPublic, isChange }: PolicyTarget): void {
+    const origin = hasAmbientCredentials(request.headers) ? findCrossOrigin(request) : null;
+    if (origin === null || (this.#allowsCredentials && this.#allowsOrigin(origin))) return;
+    if (isChange() && !isPublic()) throw credentialsRefusedError(origin);
   }
 
   /** Returns the answer to a preflight request. */
-  preflight({ headers: asks }: Request): Response {
-    const isStudio = this.#studio && asks.get("origin") === STUDIO;
-    const headers = (isStudio ? null : this.#allowedHeaders) ?? asks.get("access-control-request-headers");
+  createPreflightResponse({ headers: requestHeaders }: Request): Response {
+    const isStudio = this.#allowsStudio && requestHeaders.get("origin") === LANGSMITH_STUDIO_ORIGIN;
+    const headers = (isStudio ? null : this.#allowedHeaders) ?? requestHeaders.get("access-control-request-headers");
     return new Response(null, {
       status: 204,
       headers: {
-        "access-control-allow-methods": (isStudio ? METHODS : this.#methods).join(", "),
-        ...(isStudio && asks.get("access-control-request-private-network") === "true"
+        "access-control-allow-methods": (isStudio ? CORS_METHODS : this.#allowedMethods).join(", "),
+        ...(isStudio && requestHeaders.get("access-control-request-private-network") === "true"
           ? { "access-control-allow-private-network": "true" }
           : {}),
         ...(headers === null || headers === "" ? {} : { "access-control-allow-headers": headers }),
         "access-control-max-age": String(this.#maxAgeS),
-        vary: this.#studio ? "Origin, Access-Control-Request-Headers" : "Access-Control-Request-Headers",
+        vary: this.#allowsStudio ? "Origin, Access-Control-Request-Headers" : "Access-Control-Request-Headers",
       },
     });
   }
 
   /** Adds the headers that let a permitted web page read the answer. */
-  expose(request: Request, headers: Headers): void {
+  addResponseHeaders(request: Request, headers: Headers): void {
     // Set already for public routes, and perhaps by the host's own routes.
     if (headers.has("access-control-allow-origin")) return;
     // Browsers refuse `*` for requests with credentials.
-    const isNamed = !this.#origins.includes("*") || this.#credentials;
-    if (isNamed) headers.append("vary", "Origin");
+    const isOriginEchoed = !this.#allowedOrigins.includes("*") || this.#allowsCredentials;
+    if (isOriginEchoed) headers.append("vary", "Origin");
     const origin = request.headers.get("origin");
-    if (isNamed && (origin === null || !this.#permits(origin))) return;
-    headers.set("access-control-allow-origin", isNamed && origin !== null ? origin : "*");
-    if (this.#credentials) headers.set("access-control-allow-credentials", "true");
+    if (isOriginEchoed && (origin === null || !this.#allowsOrigin(origin))) return;
+    headers.set("access-control-allow-origin", isOriginEchoed && origin !== null ? origin : "*");
+    if (this.#allowsCredentials) headers.set("access-control-allow-credentials", "true");
     headers.set("access-control-expose-headers", this.#exposedHeaders);
   }
 
-  #permits(origin: string): boolean {
-    if (this.#origins.includes("*") || this.#origins.includes(origin) || this.#pattern?.test(origin)) return true;
-    if (this.#studio && origin === STUDIO) return true;
-    if (!this.#names || !URL.canParse(origin)) return false;
+  #allowsOrigin(origin: string): boolean {
+    if (
+      this.#allowedOrigins.includes("*") ||
+      this.#allowedOrigins.includes(origin) ||
+      this.#originPattern?.test(origin)
+    )
+      return true;
+    if (this.#allowsStudio && origin === LANGSMITH_STUDIO_ORIGIN) return true;
+    if (!this.#hostNames || !URL.canParse(origin)) return false;
     const { host, hostname } = new URL(origin);
-    return LOOPBACK.has(hostname) || this.#names.has(host) || this.#names.has(hostname);
+    return LOOPBACK_HOSTS.has(hostname) || this.#hostNames.has(host) || this.#hostNames.has(hostname);
   }
 }
 
@@ -197,14 +205,15 @@ export interface Authentication {
 }
 
 /** Their handlers check the caller's permissions themselves. */
-const ACCOUNT_PATHS = "/api/v1/";
+const ACCOUNT_PATH_PREFIX = "/api/v1/";
 
 /** With one of these headers a proxy passed the request on: the client may be on another machine. */
-const FORWARDED = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+const PROXY_HEADERS = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
 
 /** True for a request from this machine: nginx adds no header by default, but passes the name of its host on. */
-const isLocal = (request: Request): boolean =>
-  LOOPBACK.has(hostOf(request).replace(/:\d+$/, "")) && !FORWARDED.some((name) => request.headers.has(name));
+const isLocalRequest = (request: Request): boolean =>
+  LOOPBACK_HOSTS.has(readHost(request).replace(/:\d+$/, "")) &&
+  !PROXY_HEADERS.some((name) => request.headers.has(name));
 
 /** What a request is for, where no route says it. */
 export const getDefaultAccessLevel = (method: string): AccessLevel =>
@@ -212,7 +221,7 @@ export const getDefaultAccessLevel = (method: string): AccessLevel =>
 
 /** True for a request that may change something. `routes`: those of its path. */
 export function mayChangeState(request: Request, routes: readonly Route[]): boolean {
-  if (!READS.has(request.method)) return true;
+  if (!SAFE_METHODS.has(request.method)) return true;
   return routes.some(({ method, access }) => {
     return method === "get" && typeof access === "function" && access(request) !== "read";
   });
@@ -233,12 +242,12 @@ export function resolveAccess(
   { path, route, routes }: MatchedRequest,
   open_metrics = false,
 ): Authentication["access"] {
-  const row = route ?? routes()[0];
-  const access = row?.access;
-  if (row?.open_locally && open_metrics && isLocal(request)) return "open";
+  const pathRoute = route ?? routes()[0];
+  const access = pathRoute?.access;
+  if (pathRoute?.open_locally && open_metrics && isLocalRequest(request)) return "open";
   if (access === "open" || access === "account") return access;
-  if (!row && (path === "" || path === "/")) return "open";
-  if (!row && path.startsWith(ACCOUNT_PATHS)) return "account";
+  if (!pathRoute && (path === "" || path === "/")) return "open";
+  if (!pathRoute && path.startsWith(ACCOUNT_PATH_PREFIX)) return "account";
   if (!route || access === undefined) return getDefaultAccessLevel(request.method);
   return typeof access === "function" ? access(request) : access;
 }

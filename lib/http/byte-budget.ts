@@ -14,7 +14,7 @@ export interface ByteReservation {
 export interface RequestLifetime {
   readonly isEnded: boolean;
   /** Calls `fn` once when the client disconnects. The result removes `fn`. */
-  onEnd(fn: () => void): () => void;
+  onEnd(listener: () => void): () => void;
 }
 
 interface ReserveOptions {
@@ -46,8 +46,8 @@ interface Waiter {
   grant(): void;
 }
 
-interface CallerUse {
-  used: number;
+interface CallerUsage {
+  usedBytes: number;
   readonly waiters: Waiter[];
 }
 
@@ -73,117 +73,124 @@ class FairBudget implements ByteBudget {
   readonly #environment: Pick<Environment, "timer">;
   readonly #options: ByteBudgetOptions;
   /** In the order of their turns. */
-  readonly #callers = new Map<string, CallerUse>();
-  #used = 0;
+  readonly #callers = new Map<string, CallerUsage>();
+  #usedBytes = 0;
 
   constructor(environment: Pick<Environment, "timer">, options: ByteBudgetOptions) {
     this.#environment = environment;
     this.#options = options;
   }
 
-  tryReserve(caller: string, size: number): ByteReservation | null {
+  tryReserve(caller: string, requestedBytes: number): ByteReservation | null {
     const { total, share } = this.#options;
-    const bytes = Math.min(size, share);
-    const use = this.#callers.get(caller);
-    if (use && (use.waiters.length > 0 || use.used + bytes > share)) return null;
-    return this.#used + bytes > total || this.#isFull() ? null : this.forceReserve(caller, bytes);
+    const bytes = Math.min(requestedBytes, share);
+    const usage = this.#callers.get(caller);
+    if (usage && (usage.waiters.length > 0 || usage.usedBytes + bytes > share)) return null;
+    return this.#usedBytes + bytes > total || this.#hasPriorityWaiter() ? null : this.forceReserve(caller, bytes);
   }
 
-  forceReserve(caller: string, first: number): ByteReservation {
+  forceReserve(caller: string, initialBytes: number): ByteReservation {
     const { total, share, onRelease } = this.#options;
-    const use = this.#entryOf(caller);
+    const usage = this.#getUsage(caller);
     let bytes = 0;
     let isReleased = false;
-    const change = (by: number): void => {
-      bytes += by;
-      use.used += by;
-      this.#used += by;
+    const addBytes = (difference: number): void => {
+      bytes += difference;
+      usage.usedBytes += difference;
+      this.#usedBytes += difference;
     };
-    change(first);
+    addBytes(initialBytes);
     return {
-      resize: (size) => {
-        const by = Math.min(size, share) - bytes;
-        if (isReleased || (by > 0 && (use.used + by > share || this.#used + by > total))) return false;
-        change(by);
-        if (by < 0) this.#admit();
+      resize: (requestedBytes) => {
+        const difference = Math.min(requestedBytes, share) - bytes;
+        if (
+          isReleased ||
+          (difference > 0 && (usage.usedBytes + difference > share || this.#usedBytes + difference > total))
+        )
+          return false;
+        addBytes(difference);
+        if (difference < 0) this.#grantWaiting();
         return true;
       },
       release: () => {
         if (isReleased) return;
         isReleased = true;
         onRelease?.(bytes);
-        change(-bytes);
-        this.#forget(caller, use);
-        this.#admit();
+        addBytes(-bytes);
+        this.#deleteIfUnused(caller, usage);
+        this.#grantWaiting();
       },
     };
   }
 
-  async reserve(caller: string, size: number, options: ReserveOptions): Promise<ByteReservation> {
+  async reserve(caller: string, requestedBytes: number, options: ReserveOptions): Promise<ByteReservation> {
     if (options.lifetime.isEnded) throw new ClientDisconnectedError();
-    return this.tryReserve(caller, size) ?? (await this.#wait(caller, Math.min(size, this.#options.share), options));
+    return (
+      this.tryReserve(caller, requestedBytes) ??
+      (await this.#wait(caller, Math.min(requestedBytes, this.#options.share), options))
+    );
   }
 
   #wait(caller: string, bytes: number, { lifetime, wait_ms }: ReserveOptions): Promise<ByteReservation> {
     return new Promise((resolve, reject) => {
-      const use = this.#entryOf(caller);
-      const { waiters } = use;
-      const stops: (() => void)[] = [];
-      const stop = (): void => {
-        for (const end of stops) end();
+      const usage = this.#getUsage(caller);
+      const { waiters } = usage;
+      const cancellations: (() => void)[] = [];
+      const cancelWaiting = (): void => {
+        for (const cancel of cancellations) cancel();
       };
       const waiter: Waiter = {
         bytes,
         grant: () => {
-          stop();
+          cancelWaiting();
           resolve(this.forceReserve(caller, bytes));
         },
       };
-      const refuse = (error: Error): void => {
-        stop();
+      const rejectWaiter = (error: Error): void => {
+        cancelWaiting();
         waiters.splice(waiters.indexOf(waiter), 1);
-        this.#forget(caller, use);
+        this.#deleteIfUnused(caller, usage);
         reject(error);
-        this.#admit();
+        this.#grantWaiting();
       };
       waiters.push(waiter);
-      stops.push(lifetime.onEnd(() => refuse(new ClientDisconnectedError())));
-      if (wait_ms !== undefined) stops.push(this.#environment.timer(wait_ms, () => refuse(busyError())));
+      cancellations.push(lifetime.onEnd(() => rejectWaiter(new ClientDisconnectedError())));
+      if (wait_ms !== undefined) cancellations.push(this.#environment.timer(wait_ms, () => rejectWaiter(busyError())));
     });
   }
 
-  #entryOf(caller: string): CallerUse {
-    const use = this.#callers.get(caller) ?? { used: 0, waiters: [] };
-    this.#callers.set(caller, use);
-    return use;
+  #getUsage(caller: string): CallerUsage {
+    const usage = this.#callers.get(caller) ?? { usedBytes: 0, waiters: [] };
+    this.#callers.set(caller, usage);
+    return usage;
   }
 
-  #forget(caller: string, use: CallerUse): void {
-    if (use.used === 0 && use.waiters.length === 0) this.#callers.delete(caller);
+  #deleteIfUnused(caller: string, usage: CallerUsage): void {
+    if (usage.usedBytes === 0 && usage.waiters.length === 0) this.#callers.delete(caller);
   }
 
   /** Returns true if a caller that is within its share waits for others to release theirs. */
-  #isFull(): boolean {
+  #hasPriorityWaiter(): boolean {
     const { share } = this.#options;
     return [...this.#callers.values()].some(
-      ({ used, waiters: [next] }) => next !== undefined && used + next.bytes <= share,
+      ({ usedBytes, waiters: [nextWaiter] }) => nextWaiter !== undefined && usedBytes + nextWaiter.bytes <= share,
     );
   }
 
   /** Grants what fits. Nothing overtakes a caller that is within its share and waits for others to release theirs. */
-  #admit(): void {
+  #grantWaiting(): void {
     const { total, share } = this.#options;
     for (let isGranted = true; isGranted; ) {
       isGranted = false;
-      for (const [caller, use] of this.#callers) {
-        const [next] = use.waiters;
-        if (!next || use.used + next.bytes > share) continue;
-        if (this.#used + next.bytes > total) return;
-        use.waiters.shift();
+      for (const [caller, usage] of this.#callers) {
+        const [nextWaiter] = usage.waiters;
+        if (!nextWaiter || usage.usedBytes + nextWaiter.bytes > share) continue;
+        if (this.#usedBytes + nextWaiter.bytes > total) return;
+        usage.waiters.shift();
         // Its next turn comes after those of all others.
         this.#callers.delete(caller);
-        this.#callers.set(caller, use);
-        next.grant();
+        this.#callers.set(caller, usage);
+        nextWaiter.grant();
         isGranted = true;
         break;
       }

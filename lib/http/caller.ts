@@ -10,10 +10,10 @@ interface RuntimeHost {
   readonly completed?: Promise<void>;
 }
 
-const UNKNOWN = "unknown";
+const UNKNOWN_ADDRESS = "unknown";
 
 /** Returns the address of the connection, or null if the host does not provide it. Headers never name it: every client can send them. */
-function connectionAddress(host: HandlerHost | object, request: Request): string | null {
+function findConnectionAddress(host: HandlerHost | object, request: Request): string | null {
   if ("address" in host && typeof host.address === "string") return host.address;
   const { requestIP, remoteAddr } = host as RuntimeHost;
   if (typeof requestIP === "function") return requestIP.call(host, request)?.address ?? null;
@@ -32,16 +32,16 @@ export function getDisconnectSignal(host: HandlerHost | object, request: Request
 }
 
 /** Returns the network of an address: a client of IPv6 has all addresses of a /64. */
-function addressNetwork(address: string): string {
-  const [, mapped] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
-  if (mapped !== undefined) return mapped;
+function toNetwork(address: string): string {
+  const [, ipv4Address] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
+  if (ipv4Address !== undefined) return ipv4Address;
   if (!address.includes(":")) return address;
-  const [head = "", tail] = address.replace(/%.*$/, "").toLowerCase().split("::");
-  const groups = head.split(":").filter((group) => group !== "");
-  const end = tail === undefined ? [] : tail.split(":").filter((group) => group !== "");
-  const zeros = tail === undefined ? 0 : 8 - groups.length - end.length;
-  const all = [...groups, ...Array.from({ length: Math.max(0, zeros) }, () => "0"), ...end];
-  return `${all
+  const [leadingText = "", trailingText] = address.replace(/%.*$/, "").toLowerCase().split("::");
+  const groups = leadingText.split(":").filter((group) => group !== "");
+  const trailingGroups = trailingText === undefined ? [] : trailingText.split(":").filter((group) => group !== "");
+  const zeroCount = trailingText === undefined ? 0 : 8 - groups.length - trailingGroups.length;
+  const allGroups = [...groups, ...Array.from({ length: Math.max(0, zeroCount) }, () => "0"), ...trailingGroups];
+  return `${allGroups
     .slice(0, 4)
     .map((group) => group.replace(/^0+(?=.)/, ""))
     .join(":")}::/64`;
@@ -55,6 +55,6 @@ export function toCallerName(
 ): string {
   if (user) return `user ${user.identity}`;
   if (api_key !== null) return `key ${api_key}`;
-  const address = connectionAddress(host, request);
-  return `address ${address === null ? UNKNOWN : addressNetwork(address)}`;
+  const address = findConnectionAddress(host, request);
+  return `address ${address === null ? UNKNOWN_ADDRESS : toNetwork(address)}`;
 }

@@ -30,17 +30,17 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
       () => toCallerName(principal, call.host, request),
       () => getDisconnectSignal(call.host, request),
     );
-    const isRepeated = isReadOnly(route, auth.access);
+    const canRepeat = isReadOnly(route, auth.access);
     let body: Promise<Uint8Array> | undefined;
     const bytes = (): Promise<Uint8Array> => {
-      const sent =
+      const bodyBytes =
         body ??
         read(request, { limit: route.max_body_bytes, reserveMemory: (size) => bodyBudget.reserveRequestBody(size) });
       // Only a read may be made again. The body of another request is not kept while its run executes.
-      if (isRepeated) body = sent;
-      return sent;
+      if (canRepeat) body = bodyBytes;
+      return bodyBytes;
     };
-    const ofAccount = async (): Promise<Principal> => ({
+    const getAccountPrincipal = async (): Promise<Principal> => ({
       ...principal,
       user: (await auth.accountCaller()).user ?? null,
     });
@@ -49,17 +49,17 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
     const onUnknownKeys: RequestContext["onUnknownKeys"] =
       logUnknownKeys && ((keys, allowed) => logUnknownKeys(route, keys, allowed));
     const { resources, guardResponse: guard } = service.authorizeRequest(
-      auth.access === "account" ? ofAccount : () => principal,
+      auth.access === "account" ? getAccountPrincipal : () => principal,
     );
     return {
       ...{ ...call, service, handler, bodyBudget, params, rawQuery, bytes, waitForNextTick, onUnknownKeys },
       ...{ resources, guard },
       accountCaller: auth.accountCaller,
       async body() {
-        const sent = await bytes();
-        const value = readObject(sent, route.body ?? noFields, { onUnknownKeys });
-        await yieldAfterLargeBody({ waitForNextTick }, sent);
-        return value;
+        const bodyBytes = await bytes();
+        const parsedBody = readObject(bodyBytes, route.body ?? noFields, { onUnknownKeys });
+        await yieldAfterLargeBody({ waitForNextTick }, bodyBytes);
+        return parsedBody;
       },
       query: () => readQuery(rawQuery, route.query ?? noFields),
     };

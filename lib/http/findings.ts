@@ -25,19 +25,19 @@ export const encodeFinding = (type: string, msg: string): string => `${type}|${m
 /** Reads a part of a request, which is at `loc`, by a schema. Throws an InputError with all findings. */
 export function parseWithSchema<Output>(
   schema: v.GenericSchema<unknown, Output>,
-  sent: unknown,
+  input: unknown,
   loc: FindingLocation,
 ): Output {
-  const result = v.safeParse(schema, sent, { abortPipeEarly: true });
+  const result = v.safeParse(schema, input, { abortPipeEarly: true });
   if (result.success) return result.output;
-  throw new InputError(result.issues.map((issue) => ({ ...toInputIssue(issue, loc), ...saidBy(issue) })));
+  throw new InputError(result.issues.map((issue) => ({ ...toInputIssue(issue, loc), ...toIssueText(issue) })));
 }
 
 /** What an issue says. Issues of a schema are about types, those of its checks about values. */
-function saidBy({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<InputIssue, "msg" | "type"> {
+function toIssueText({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<InputIssue, "msg" | "type"> {
   if (kind === "schema" && path && isAbsent(path.at(-1)?.value)) return { msg: "is required", type: "missing" };
-  const [, own, msg] = /^(\w+)\|(.*)$/s.exec(message) ?? [];
-  if (own !== undefined && msg !== undefined) return { type: own, msg };
+  const [, encodedType, msg] = /^(\w+)\|(.*)$/s.exec(message) ?? [];
+  if (encodedType !== undefined && msg !== undefined) return { type: encodedType, msg };
   if (type === "picklist") return { type: "enum", msg: message };
   return { type: kind === "schema" ? "type_error" : "value_error", msg: message };
 }
@@ -66,23 +66,23 @@ export function readObjectBody(bytes: Uint8Array): JsonObject {
 }
 
 /** A required UUID, in lower case. */
-export function readRequiredId(sent: Json | undefined, loc: FindingLocation, report: ReportFinding): string {
-  if (isAbsent(sent)) report(loc, "is required", "missing");
-  return isAbsent(sent) ? "" : readUuid(sent, loc, report);
+export function readRequiredId(input: Json | undefined, loc: FindingLocation, report: ReportFinding): string {
+  if (isAbsent(input)) report(loc, "is required", "missing");
+  return isAbsent(input) ? "" : readUuid(input, loc, report);
 }
 
 /** A UUID in lower case. */
-export function readUuid(sent: Json, loc: FindingLocation, report: ReportFinding): string {
-  if (typeof sent === "string" && UUID.test(sent)) return sent.toLowerCase();
+export function readUuid(input: Json, loc: FindingLocation, report: ReportFinding): string {
+  if (typeof input === "string" && UUID.test(input)) return input.toLowerCase();
   report(loc, "must be a UUID", "uuid_parsing");
   return "";
 }
 
 /** The value of a parameter that must not be given twice; an empty one counts as absent. */
 export function readSingleParam(params: URLSearchParams, name: string, report: ReportFinding): string | undefined {
-  const sent = params.getAll(name);
-  if (sent.length > 1) report(["query", name], "must be given once");
-  return sent[0] || undefined;
+  const input = params.getAll(name);
+  if (input.length > 1) report(["query", name], "must be given once");
+  return input[0] || undefined;
 }
 
 /** The same for one of a few words. An empty value is an error. */
@@ -92,20 +92,23 @@ export function readEnumParam<Word extends string>(
   words: readonly Word[],
   report: ReportFinding,
 ): Word | undefined {
-  const sent = readSingleParam(params, name, report) ?? params.get(name);
-  const word = words.find((known) => known === sent);
-  if (sent !== null && word === undefined) report(["query", name], `must be one of ${words.join(", ")}`, "enum");
+  const input = readSingleParam(params, name, report) ?? params.get(name);
+  const word = words.find((allowedWord) => allowedWord === input);
+  if (input !== null && word === undefined) report(["query", name], `must be one of ${words.join(", ")}`, "enum");
   return word;
 }
 
 /** A page of 100 items, and of at most `most`. */
-export function readPage(params: URLSearchParams, report: ReportFinding, most = 100): Page {
-  const integer = (name: string, min: number, max: number, otherwise: number): number => {
-    const sent = readSingleParam(params, name, report);
-    if (sent === undefined) return otherwise;
-    const value = /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
+export function readPage(params: URLSearchParams, report: ReportFinding, maxLimit = 100): Page {
+  const readInteger = (name: string, min: number, max: number, defaultValue: number): number => {
+    const input = readSingleParam(params, name, report);
+    if (input === undefined) return defaultValue;
+    const value = /^\d{1,16}$/.test(input) ? Number(input) : Number.NaN;
     if (!(value >= min && value <= max)) report(["query", name], `must be an integer from ${min} to ${max}`);
     return value;
   };
-  return { limit: integer("limit", 1, most, 100), offset: integer("offset", 0, Number.MAX_SAFE_INTEGER, 0) };
+  return {
+    limit: readInteger("limit", 1, maxLimit, 100),
+    offset: readInteger("offset", 0, Number.MAX_SAFE_INTEGER, 0),
+  };
 }

@@ -34,9 +34,9 @@ export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
 
 /** How many chunks streams may send in one tick of the event loop. */
-const CHUNKS_PER_TICK = 64;
+const MAX_CHUNKS_PER_TICK = 64;
 /** How much all sockets may buffer of messages that their runtime sends whole, in characters. */
-const WHOLE_MESSAGES = 64 * 1024 * 1024;
+const MAX_WHOLE_MESSAGE_CHARS = 64 * 1024 * 1024;
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
@@ -55,19 +55,23 @@ export type Handler = (request: Request, host?: HandlerHost | object) => Promise
  * const response = await handler(new Request("http://localhost/agents/ok"));
  * ```
  */
-export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
+export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
   const [problem] = findProblems(handlerOptionsSchema, options);
   if (problem !== undefined) throw new TypeError(`createHandler: ${problem}`);
-  const mount = createMount(serviceInternals(given), options);
+  const mount = createMount(serviceInternals(service), options);
   const { environment } = mount.service;
   return async (request, host = {}) => {
-    const sent = request.headers.get("x-request-id");
-    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
-    const response = await settle(environment, { request, request_id }, answer(mount, request, request_id, host));
+    const headerValue = request.headers.get("x-request-id");
+    const request_id = headerValue !== null && /^[\w.:-]{1,128}$/.test(headerValue) ? headerValue : environment.uuid();
+    const response = await toResponse(
+      environment,
+      { request, request_id },
+      handleRequest(mount, request, request_id, host),
+    );
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
-    mount.cors.expose(request, response.headers);
+    mount.cors.addResponseHeaders(request, response.headers);
     return response;
   };
 }
@@ -82,7 +86,7 @@ interface Mount {
   readonly cors: CorsPolicy;
   readonly table: RouteTable;
   readonly createContext: CreateContext;
-  readonly answerNotBuilt: (route: Route) => Response;
+  readonly respondNotBuilt: (route: Route) => Response;
   readonly callApp: ReturnType<typeof createAppCaller> | undefined;
   readonly middleware: ReturnType<typeof createAppMiddleware>;
 }
@@ -93,9 +97,9 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   const base = (options.prefix ?? "").replace(/\/$/, "");
   const cors = new CorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = findDisabledGroups(http);
-  const isHidden = (route: Route): boolean =>
+  const isDisabledRoute = (route: Route): boolean =>
     (route.group !== undefined && disabled.has(route.group)) || route.isDisabled?.(http) === true;
-  const table = createRouteTable([...ROUTES, ...studioRoutes(options, base)], base, isHidden);
+  const table = createRouteTable([...ROUTES, ...createStudioRoutes(options, base)], base, isDisabledRoute);
   const { read, messages: messageParser } = createBodyReader(environment, http);
   const state = createHandlerState(environment, http, options, { base, table, disabled, messageParser, cors });
   const middleware = createAppMiddleware(options.app, (path) => {
@@ -105,7 +109,7 @@ function createMount(service: ServiceInternals, options: HandlerOptions): Mount 
   return {
     ...{ base, service, options, http, cors, table, middleware },
     createContext: createContextFactory(service, read, state),
-    answerNotBuilt: notBuilt(service),
+    respondNotBuilt: createNotBuiltResponder(service),
     callApp: options.app && createAppCaller(options.app),
   };
 }
@@ -124,9 +128,9 @@ function createHandlerState(
 ): HandlerState {
   return {
     base,
-    streamingBodies: { environment, openCount: 0, tickBudget: createTickBudget(environment, CHUNKS_PER_TICK) },
+    streamingBodies: { environment, openCount: 0, tickBudget: createTickBudget(environment, MAX_CHUNKS_PER_TICK) },
     bodyBudget: createBodyBudget(environment, http.large_bodies),
-    socketLimits: { commands: createTickBudget(environment, 1), whole: createSemaphore(WHOLE_MESSAGES) },
+    socketLimits: { commands: createTickBudget(environment, 1), whole: createSemaphore(MAX_WHOLE_MESSAGE_CHARS) },
     docs: options.docs,
     hasStudio: options.studio !== undefined,
     logUnknownKeys: options.development ? createUnknownKeyLog(environment) : undefined,
@@ -138,12 +142,12 @@ function createHandlerState(
       return table.findRoutes(`${base}${path}`).length === 0;
     },
     filterFlags: (flags) =>
-      Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
+      Object.fromEntries(Object.entries(flags).map(([name, isEnabled]) => [name, isEnabled && !disabled.has(name)])),
   };
 }
 
 /** Answers a request: by the route table, or where this has no route, by the application of the host. */
-async function answer(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
+async function handleRequest(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
   const { base, options, http, cors, table, middleware } = mount;
   const url = URL.parse(request.url);
   // Bun and Deno pass on what they make of a malformed header.
@@ -151,71 +155,77 @@ async function answer(mount: Mount, request: Request, request_id: string, host: 
   const { pathname } = url;
   const loading = table.load(pathname);
   if (loading) await loading;
-  const isInside = pathBelow(base, pathname) !== null;
+  const isInside = stripPrefix(base, pathname) !== null;
   const isPublic = (): boolean => table.findRoutes(pathname)[0]?.public_headers !== undefined;
   const target = { isPublic, isChange: () => mayChangeState(request, table.findRoutes(pathname)) };
-  cors.check(request, target);
+  cors.checkRequest(request, target);
   const isForApp = options.app !== undefined && isInside && table.findRoutes(pathname).length === 0;
   const isPreflight = request.headers.has("access-control-request-method");
-  if (request.method === "OPTIONS" && (isPreflight || !isForApp) && !isPublic()) return cors.preflight(request);
+  if (request.method === "OPTIONS" && (isPreflight || !isForApp) && !isPublic())
+    return cors.createPreflightResponse(request);
   const user = options.acts_for?.(request) ?? null;
-  if (!isForApp || http.enable_custom_route_auth) cors.checkCookies(request, target);
-  if (isForApp) return await serveApp(mount, request, user);
+  if (!isForApp || http.enable_custom_route_auth) cors.checkCredentials(request, target);
+  if (isForApp) return await respondFromApp(mount, request, user);
   const incoming = { request, url, origin: { request_id, host, user } };
-  if (!middleware || !isInside) return await serve(mount, incoming);
-  return await serveInMiddleware(mount, middleware, incoming);
+  if (!middleware || !isInside) return await respondFromRoutes(mount, incoming);
+  return await respondInMiddleware(mount, middleware, incoming);
 }
 
 /** The host's own answer at a path without a route. */
-async function serveApp({ service, http, callApp }: Mount, request: Request, user: AuthUser | null): Promise<Response> {
+async function respondFromApp(
+  { service, http, callApp }: Mount,
+  request: Request,
+  user: AuthUser | null,
+): Promise<Response> {
   if (http.enable_custom_route_auth)
     await service.access.principal(request, getDefaultAccessLevel(request.method), user);
   const response = (await callApp?.(request)) ?? null;
-  if (!response) throw nothingHere();
+  if (!response) throw routeNotFoundError();
   return response;
 }
 
 /** Serves a request with the middleware of the host's application around it. */
-async function serveInMiddleware(
+async function respondInMiddleware(
   mount: Mount,
   middleware: NonNullable<Mount["middleware"]>,
   incoming: IncomingRequest,
 ): Promise<Response> {
   const { table, http } = mount;
   const { request, url, origin } = incoming;
-  let checked: Authentication | undefined;
+  let authentication: Authentication | undefined;
   if (http.middleware_order === "auth_first") {
     const route = (await table.matchRequest(request.method, url))?.route;
-    checked = callerOf(mount, incoming, route);
-    await (checked.access === "account" ? checked.accountCaller() : checked.principal());
+    authentication = createAuthentication(mount, incoming, route);
+    await (authentication.access === "account" ? authentication.accountCaller() : authentication.principal());
   }
-  const next = async (inner: Request): Promise<Response> => {
-    const url = new URL(inner.url);
+  const next = async (innerRequest: Request): Promise<Response> => {
+    const url = new URL(innerRequest.url);
     await table.load(url.pathname);
-    return await serve(mount, { request: inner, url, origin: { ...origin, checked } });
+    return await respondFromRoutes(mount, { request: innerRequest, url, origin: { ...origin, authentication } });
   };
   return toMutableResponse(await middleware(request, next));
 }
 
 /** Answers by the route table. */
-async function serve(mount: Mount, incoming: IncomingRequest): Promise<Response> {
+async function respondFromRoutes(mount: Mount, incoming: IncomingRequest): Promise<Response> {
   const { base, service, table } = mount;
   const { request, url, origin } = incoming;
-  const { request_id, checked } = origin;
+  const { request_id, authentication } = origin;
   const match = await table.matchRequest(request.method, url);
   const route = match?.route;
   // Middleware may send a request to another route than the one that was checked.
-  const auth = checked && checked.route === route ? checked : callerOf(mount, incoming, route);
+  const auth =
+    authentication && authentication.route === route ? authentication : createAuthentication(mount, incoming, route);
   const response = match
     ? callRoute(mount, incoming, match, auth)
-    : refuse(request, table.findRoutes(url.pathname), auth);
+    : respondToUnmatched(request, table.findRoutes(url.pathname), auth);
   const base_url = (): string => getPublicBaseUrl(service.options) ?? new URL(request.url).origin + base;
   const challenge = (error: ServiceError) => route?.challenge?.(service.options, base_url(), error);
-  return await settle(service.environment, { request, request_id }, response, { route, challenge });
+  return await toResponse(service.environment, { request, request_id }, response, { route, challenge });
 }
 
 async function callRoute(
-  { createContext, answerNotBuilt }: Mount,
+  { createContext, respondNotBuilt }: Mount,
   { request, url, origin: { request_id, host } }: IncomingRequest,
   match: MatchedRoute,
   auth: Authentication,
@@ -226,7 +236,7 @@ async function callRoute(
     return new Response(null, { status: 204, headers: public_headers.all });
   }
   const principal = await auth.principal();
-  if (!handle) return answerNotBuilt(match.route);
+  if (!handle) return respondNotBuilt(match.route);
   const context = createContext({ request, request_id, host, principal, auth }, match);
   const call = (): Response | Promise<Response> => handle(context);
   const name = `${request.method} ${url.pathname}${url.search}`;
@@ -236,32 +246,32 @@ async function callRoute(
 }
 
 /** The caller of a request. Throws nothing: the credential is checked later. */
-function callerOf(
+function createAuthentication(
   { base, service, options, table }: Mount,
   { request, url: { pathname }, origin: { user } }: IncomingRequest,
   route: Route | undefined,
 ): Authentication {
-  const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.findRoutes(pathname) };
-  const access = resolveAccess(request, place, options.open_metrics);
+  const matched = { path: stripPrefix(base, pathname) ?? "", route, routes: () => table.findRoutes(pathname) };
+  const access = resolveAccess(request, matched, options.open_metrics);
   return authenticate(service.access, { request, route, access, user });
 }
 
 /** The response, or the answer to its error; to HEAD without the body. */
-async function settle(
+async function toResponse(
   environment: Environment,
   { request, request_id }: Pick<RequestContext, "request" | "request_id">,
-  answer: Promise<Response>,
-  { route, challenge }: AnswerRoute = {},
+  pendingResponse: Promise<Response>,
+  { route, challenge }: ResponseContext = {},
 ): Promise<Response> {
-  const response = await answer.catch((error: unknown) => {
+  const response = await pendingResponse.catch((error: unknown) => {
     // The client has disconnected.
     if (error instanceof ClientDisconnectedError) return new Response(null, { status: 503 });
-    const isKnown = error instanceof ServiceError;
-    if (!isKnown) {
+    const isServiceError = error instanceof ServiceError;
+    if (!isServiceError) {
       environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
     }
-    const asks = isKnown ? challenge?.(error) : undefined;
-    const headers: HeaderValues = asks === undefined ? {} : { "www-authenticate": asks };
+    const challengeHeader = isServiceError ? challenge?.(error) : undefined;
+    const headers: HeaderValues = challengeHeader === undefined ? {} : { "www-authenticate": challengeHeader };
     // The host's own authentication chose the status, text and headers.
     if (error instanceof HandlerRefusal) {
       return errorResponse(error, { ...headers, ...error.headers }, route, error.status);
@@ -274,7 +284,7 @@ async function settle(
 }
 
 /** The route of an answer, and what its errors ask the client to authenticate with. */
-interface AnswerRoute {
+interface ResponseContext {
   readonly route?: Route | undefined;
   readonly challenge?: (error: ServiceError) => string | undefined;
 }
@@ -290,16 +300,16 @@ interface IncomingRequest {
 interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
   readonly user: AuthUser | null;
   /** Where authentication came before the middleware. */
-  readonly checked?: Authentication | undefined;
+  readonly authentication?: Authentication | undefined;
 }
 
 /** The path below the mount; null outside of it. */
-const pathBelow = (base: string, pathname: string): string | null =>
+const stripPrefix = (base: string, pathname: string): string | null =>
   pathname === base || pathname.startsWith(`${base}/`) ? pathname.slice(base.length) : null;
 
-const nothingHere = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
+const routeNotFoundError = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
-const studioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
+const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
   !studio
     ? []
     : ([...(app ? [] : ["/" as const]), "/studio", "/studio/*"] as const).map((path) => ({
@@ -308,34 +318,34 @@ const studioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
         tag: "Server",
         summary: "The studio",
         access: "open",
-        handle: ({ request }) => studio(request, pathBelow(base, new URL(request.url).pathname) ?? ""),
+        handle: ({ request }) => studio(request, stripPrefix(base, new URL(request.url).pathname) ?? ""),
       }));
 
 /** The answer of a path that has no route, or none for the method. `routes`: those of the path. */
-async function refuse(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
+async function respondToUnmatched(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
   const { public_headers } = routes[0] ?? {};
   if (public_headers && request.method === "OPTIONS") {
     return new Response(null, { status: 204, headers: public_headers.preflight });
   }
   await auth.principal();
-  if (routes.length === 0) throw nothingHere();
-  const same = public_headers ? routes.filter((route) => route.public_headers === public_headers) : routes;
-  const methods = new Set(same.map(({ method }) => method.toUpperCase()));
+  if (routes.length === 0) throw routeNotFoundError();
+  const publicRoutes = public_headers ? routes.filter((route) => route.public_headers === public_headers) : routes;
+  const methods = new Set(publicRoutes.map(({ method }) => method.toUpperCase()));
   if (methods.has("GET")) methods.add("HEAD");
   if (public_headers) methods.add("OPTIONS");
   const allow = [...methods].join(", ");
-  const refusal = new ServiceError("method_not_allowed", `${request.method} is not allowed here: ${allow}`);
-  return errorResponse(refusal, { ...public_headers?.all, allow });
+  const error = new ServiceError("method_not_allowed", `${request.method} is not allowed here: ${allow}`);
+  return errorResponse(error, { ...public_headers?.all, allow });
 }
 
 /** Answers 501. Logs each route once: clients that probe for it do so at every start. */
-function notBuilt({ environment }: ServiceInternals): (route: Route) => Response {
+function createNotBuiltResponder({ environment }: ServiceInternals): (route: Route) => Response {
   const logged = new Set<Route>();
   return (route) => {
-    const { path, summary: what } = route;
+    const { path, summary: routeSummary } = route;
     const message = "a route was called that is not built yet";
-    if (!logged.has(route)) environment.log({ level: "warn", message, path, what });
+    if (!logged.has(route)) environment.log({ level: "warn", message, path, what: routeSummary });
     logged.add(route);
-    return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
+    return errorResponse(new ServiceError("not_built", `${routeSummary}: not built yet`));
   };
 }

@@ -4,7 +4,7 @@
 export type App =
   | ((request: Request) => AppResponse)
   // biome-ignore lint/suspicious/noExplicitAny: applications take more than the request.
-  | { readonly fetch: (request: Request, ...more: any[]) => AppResponse };
+  | { readonly fetch: (request: Request, ...extraArguments: any[]) => AppResponse };
 
 /** What a host's application answers. */
 export type AppResponse = Response | null | undefined | Promise<Response | null | undefined>;
@@ -14,20 +14,20 @@ export function createAppCaller(app: App): (request: Request) => Promise<Respons
   let call: ((request: Request) => AppResponse) | undefined;
   return async (request) => {
     // Routes may be added until the first request.
-    call ??= functionOf(app);
-    const answer = (await call(request)) ?? null;
-    return answer === null ? null : toMutableResponse(answer);
+    call ??= toAppFunction(app);
+    const response = (await call(request)) ?? null;
+    return response === null ? null : toMutableResponse(response);
   };
 }
 
-function functionOf(app: App): (request: Request) => AppResponse {
+function toAppFunction(app: App): (request: Request) => AppResponse {
   if (typeof app === "function") return app;
-  return isHono(app) ? withMissingPaths(app) : (request) => app.fetch(request);
+  return isHono(app) ? withNotFoundStatus(app) : (request) => app.fetch(request);
 }
 
 /** The application's response, with headers that can be set. Throws a TypeError for anything else. */
-export function toMutableResponse(answer: unknown): Response {
-  if (isResponse(answer)) return withOwnHeaders(answer);
+export function toMutableResponse(response: unknown): Response {
+  if (isResponse(response)) return withMutableHeaders(response);
   throw new TypeError("http.app returned a value that is no Response: return a Response, or nothing for 404");
 }
 
@@ -39,7 +39,7 @@ const isResponse = (value: unknown): value is Response =>
  * The response with headers that can be set: those of redirects and of fetched responses are immutable. A 101 stays as it is,
  * because it takes over the connection.
  */
-function withOwnHeaders(response: Response): Response {
+function withMutableHeaders(response: Response): Response {
   if (response.status === 101) return response;
   try {
     response.headers.delete("x-request-id");
@@ -54,8 +54,8 @@ function withOwnHeaders(response: Response): Response {
  * Hono answers 200 where a `notFound` handler names no status. This is the `fetch` of a copy of the application that answers 404 there. The
  * application itself stays as it is.
  */
-function withMissingPaths(app: Hono): (request: Request) => AppResponse {
-  const copy = copyOf(app);
+function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
+  const copy = copyApp(app);
   if (!copy) return (request) => app.fetch(request);
   const { router } = app;
   async function handleMissing(context: Context): Promise<Response> {
@@ -76,7 +76,7 @@ function withMissingPaths(app: Hono): (request: Request) => AppResponse {
 }
 
 /** `basePath` of Hono's own class copies an application with its private handlers; subclasses may copy in another way. */
-function copyOf(app: Hono): Hono | null {
+function copyApp(app: Hono): Hono | null {
   let basePath: Hono["basePath"] | undefined;
   for (let type = Object.getPrototypeOf(app); type !== null; type = Object.getPrototypeOf(type)) {
     if (Object.hasOwn(type, "basePath")) ({ basePath } = type as Hono);
@@ -85,19 +85,19 @@ function copyOf(app: Hono): Hono | null {
 }
 
 /** Answers a request; `inner` is what the middleware wraps. Middleware may pass it a new request. */
-type RequestMiddleware = (request: Request, inner: Inner) => Promise<Response>;
-type Inner = (request: Request) => Promise<Response>;
+type RequestMiddleware = (request: Request, next: NextHandler) => Promise<Response>;
+type NextHandler = (request: Request) => Promise<Response>;
 
 interface HonoRoute {
   readonly path: string;
   readonly method: string;
-  readonly handler: Middleware & { readonly [COMPOSED]?: Middleware };
+  readonly handler: Middleware & { readonly [COMPOSED_HANDLER]?: Middleware };
 }
 type Middleware = (context: Context, next: () => Promise<void>) => unknown;
 
 interface Context {
   readonly req: { readonly raw: Request; arrayBuffer(): Promise<ArrayBuffer> };
-  readonly env: { readonly [INNER]: Inner };
+  readonly env: { readonly [NEXT_HANDLER]: NextHandler };
   newResponse(body: ReadableStream<Uint8Array> | null, response: Response): Response;
   notFound(): Response | Promise<Response>;
 }
@@ -122,9 +122,9 @@ interface Hono {
   readonly fetch: (request: Request, env?: Context["env"]) => Response | Promise<Response>;
 }
 
-const INNER: unique symbol = Symbol("greenroom.inner");
+const NEXT_HANDLER: unique symbol = Symbol("greenroom.inner");
 /** Hono keeps a wrapped handler here, where a sub-application has an error handler. */
-const COMPOSED = "__COMPOSED_HANDLER";
+const COMPOSED_HANDLER = "__COMPOSED_HANDLER";
 
 /**
  * Null for other applications. Middleware may be added until the first request. `onRoute` gets the path of each handler for all
@@ -132,10 +132,10 @@ const COMPOSED = "__COMPOSED_HANDLER";
  */
 export function createAppMiddleware(app: App | undefined, onRoute: (path: string) => void): RequestMiddleware | null {
   if (typeof app !== "object" || !isHono(app)) return null;
-  let layers: Hono | undefined;
-  return async (request, inner) => {
-    layers ??= layersOf(app, onRoute);
-    return await layers.fetch(request, { [INNER]: inner });
+  let middlewareApp: Hono | undefined;
+  return async (request, next) => {
+    middlewareApp ??= createMiddlewareApp(app, onRoute);
+    return await middlewareApp.fetch(request, { [NEXT_HANDLER]: next });
   };
 }
 
@@ -144,32 +144,32 @@ const isHono = (app: object): app is Hono => {
   const { routes, router, use, onError } = app as Partial<Hono> & { readonly router?: { readonly match?: unknown } };
   return (
     Array.isArray(routes) &&
-    [use, onError, router?.match].every((one) => typeof one === "function") &&
+    [use, onError, router?.match].every((method) => typeof method === "function") &&
     "notFound" in app &&
     "basePath" in app
   );
 };
 
-function layersOf(app: Hono, onRoute: (path: string) => void): Hono {
-  const layers = new app.constructor({ getPath: app.getPath });
+function createMiddlewareApp(app: Hono, onRoute: (path: string) => void): Hono {
+  const middlewareApp = new app.constructor({ getPath: app.getPath });
   for (const { path, handler } of app.routes.filter(({ method }) => method === "ALL")) {
-    if (takesNext(handler)) layers.use(path, handler);
+    if (acceptsNext(handler)) middlewareApp.use(path, handler);
     else onRoute(path);
   }
-  layers.all("*", async (context) => {
-    const answer = await context.env[INNER](await unread(context.req));
+  middlewareApp.all("*", async (context) => {
+    const response = await context.env[NEXT_HANDLER](await toReadableRequest(context.req));
     // `newResponse` adds the headers that middleware has set before.
-    return answer.status === 101 ? answer : context.newResponse(answer.body, answer);
+    return response.status === 101 ? response : context.newResponse(response.body, response);
   });
-  if (typeof app.errorHandler === "function") layers.onError(app.errorHandler);
-  return layers;
+  if (typeof app.errorHandler === "function") middlewareApp.onError(app.errorHandler);
+  return middlewareApp;
 }
 
 /** As Hono decides it: a handler for all methods that takes no `next` is a route. */
-const takesNext = (handler: HonoRoute["handler"]): boolean => (handler[COMPOSED] ?? handler).length > 1;
+const acceptsNext = (handler: HonoRoute["handler"]): boolean => (handler[COMPOSED_HANDLER] ?? handler).length > 1;
 
 /** The request with its body, even if middleware has read the body through Hono. */
-async function unread(req: Context["req"]): Promise<Request> {
+async function toReadableRequest(req: Context["req"]): Promise<Request> {
   if (!req.raw.bodyUsed) return req.raw;
   const { url, method, headers, signal } = req.raw;
   return new Request(url, { method, headers, signal, body: await req.arrayBuffer() });

@@ -49,29 +49,29 @@ export type SharedReservation = Pick<ByteReservation, "release">;
 
 /** The bytes of texts that several responses share. The first of them takes the bytes for all, the last gives them back. */
 class SharedReservations {
-  readonly #holds = new WeakMap<object, { readonly bytes: ByteReservation; users: number }>();
+  readonly #entries = new WeakMap<object, { readonly bytes: ByteReservation; userCount: number }>();
 
   /** Adds a response to those that share the text. Null if there are none: their bytes have to be taken first. */
   join(text: object): SharedReservation | null {
-    const hold = this.#holds.get(text);
-    if (!hold) return null;
-    hold.users++;
+    const entry = this.#entries.get(text);
+    if (!entry) return null;
+    entry.userCount++;
     let isReleased = false;
     return {
       release: () => {
         if (isReleased) return;
         isReleased = true;
-        if (--hold.users > 0) return;
-        this.#holds.delete(text);
-        hold.bytes.release();
+        if (--entry.userCount > 0) return;
+        this.#entries.delete(text);
+        entry.bytes.release();
       },
     };
   }
 
   /** Shares the bytes of a text from now on, or gives them back if other responses share the text already. */
   add(text: object, bytes: ByteReservation): SharedReservation {
-    if (this.#holds.has(text)) bytes.release();
-    else this.#holds.set(text, { bytes, users: 0 });
+    if (this.#entries.has(text)) bytes.release();
+    else this.#entries.set(text, { bytes, userCount: 0 });
     return this.join(text) as SharedReservation;
   }
 }
@@ -80,7 +80,7 @@ class SharedReservations {
 export interface BodyBudget {
   readonly environment: Pick<Environment, "timer">;
   /** Resolves after a read that began at `from`, perhaps in the next tick of the event loop. */
-  yieldAfterRead(from: number): Promise<void>;
+  yieldAfterRead(startedAt: number): Promise<void>;
   now(): number;
   readonly byteBudget: ByteBudget;
   /** Slots of reads that begin without bytes. A small state may have become large. */
@@ -112,8 +112,8 @@ export function createBodyBudget(
   const smallReads = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
   let busy_ms = 0;
   // An embedded database answers at once: without ticks, nothing else would be done between many reads.
-  async function yieldAfterRead(from: number): Promise<void> {
-    busy_ms += Math.max(0, now() - from);
+  async function yieldAfterRead(startedAt: number): Promise<void> {
+    busy_ms += Math.max(0, now() - startedAt);
     if (busy_ms < MAX_BUSY_MS) return;
     busy_ms = 0;
     await waitForNextTick(environment);

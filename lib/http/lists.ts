@@ -19,7 +19,7 @@ type ListContext = Pick<RequestContext, "waitForNextTick" | "request_id" | "hand
 /** The text of some items, and the bytes that it holds. */
 interface ListPart {
   readonly text: string;
-  readonly bytes: ByteReservation | null;
+  readonly reservation: ByteReservation | null;
 }
 
 /**
@@ -28,17 +28,17 @@ interface ListPart {
  */
 export function createListResponse(
   context: ListContext,
-  make: ListProducer,
+  produce: ListProducer,
   headers: HeaderValues = {},
 ): Promise<Response> {
-  return new Promise((answer, refuse) => {
+  return new Promise((resolve, reject) => {
     const respond = (content: BodyInit): void =>
-      answer(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
+      resolve(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
     const list = new ListText(context, respond);
-    make((read) => list.add(read)).then(
+    produce((read) => list.add(read)).then(
       () => list.end(),
       (error: unknown) => {
-        if (!list.fail(error)) refuse(error);
+        if (!list.fail(error)) reject(error);
       },
     );
   });
@@ -71,7 +71,7 @@ class ListText {
       this.#text += part.text;
       if (this.#text.length > PART_CHARS) await this.#send();
     } finally {
-      part.bytes?.release();
+      part.reservation?.release();
     }
   }
 
@@ -121,22 +121,25 @@ class ListText {
         size > 0 ? await bodyBudget.reserve(size, this.#body !== undefined) : null,
       );
       if ("text" in part) return part;
-      size = part.missing;
+      size = part.missingBytes;
     }
   }
 
   // A function of its own: while the list waits, nothing refers to the items.
-  async #tryRead(read: ReadItems, bytes: ByteReservation | null): Promise<ListPart | { readonly missing: number }> {
+  async #tryRead(
+    read: ReadItems,
+    reservation: ByteReservation | null,
+  ): Promise<ListPart | { readonly missingBytes: number }> {
     const items = [await read()].flat();
     const text = items.map((item) => JSON.stringify(item)).join(",");
     if (text.length <= LARGE_BYTES) {
-      bytes?.release();
-      return { text, bytes: null };
+      reservation?.release();
+      return { text, reservation: null };
     }
-    if (bytes?.resize(text.length)) return { text, bytes };
-    bytes?.release();
-    const taken = this.#context.bodyBudget.tryReserve(text.length);
-    return taken ? { text, bytes: taken } : { missing: text.length };
+    if (reservation?.resize(text.length)) return { text, reservation };
+    reservation?.release();
+    const newReservation = this.#context.bodyBudget.tryReserve(text.length);
+    return newReservation ? { text, reservation: newReservation } : { missingBytes: text.length };
   }
 
   async #send(...parts: readonly string[]): Promise<void> {
@@ -159,12 +162,12 @@ interface PageCallbacks {
 /** One page of a search that makes its items one by one. */
 export function createPageResponse(
   context: ListContext,
-  make: (steps: PageCallbacks) => Promise<void>,
+  produce: (steps: PageCallbacks) => Promise<void>,
 ): Promise<Response> {
   const headers: Record<string, string> = {};
   const begin = (page: PageInfo): void => void Object.assign(headers, toPageHeaders(page));
   const check = (): void => {
     if (context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
   };
-  return createListResponse(context, (add) => make({ begin, add, check }), headers);
+  return createListResponse(context, (add) => produce({ begin, add, check }), headers);
 }

@@ -4,11 +4,11 @@ import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";
 
-const HEARTBEAT_MS = 5_000;
+const HEARTBEAT_INTERVAL_MS = 5_000;
 /** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
-const FIRST_BEAT_MS = 1_000;
+const FIRST_HEARTBEAT_MS = 1_000;
 /** A reader that takes nothing during this many heartbeats is disconnected. */
-const STALLED_BEATS = 6;
+const MAX_MISSED_HEARTBEATS = 6;
 /** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
 export const CHUNK_CHARS: number = 4 * 1024;
 const encoder = new TextEncoder();
@@ -23,7 +23,7 @@ interface StreamingBody {
 }
 
 /** By this member of a response `serve` and `toNodeHandler` find its body: without the web stream around it a chunk costs them half. */
-const OPEN_BODY = Symbol.for("greenroom.open-body");
+const STREAMING_BODY = Symbol.for("greenroom.open-body");
 
 /** A response with the text of the source as its body, which fails when the caller loses the access to it. */
 export function createStreamingResponse(
@@ -33,7 +33,7 @@ export function createStreamingResponse(
 ): Response {
   const open = new ChunkedBody(streamingBodies, guard, source);
   const stream = new ReadableStream<Uint8Array>(open, { highWaterMark: 0 });
-  return Object.assign(new Response(stream, { headers }), { [OPEN_BODY]: { open, stream } });
+  return Object.assign(new Response(stream, { headers }), { [STREAMING_BODY]: { open, stream } });
 }
 
 /** `last`: nothing follows these pieces. `keepsAlive`: frames whose texts other readers share while something refers to them. */
@@ -67,64 +67,64 @@ export interface BodySource {
 }
 
 /** Cuts the text of a source into chunks. */
-class ChunkCutter {
+class Chunker {
   readonly #source: BodySource;
   /** What was taken last. It keeps alive what the pieces share until more is taken. */
-  #taken: SourceText = { pieces: [], isLast: false };
+  #lastText: SourceText = { pieces: [], isLast: false };
   /** The pieces of it that are not sent, the first one perhaps in part. */
-  #unsent: string[] = [];
-  #isBeatDue: boolean;
+  #unsentPieces: string[] = [];
+  #isHeartbeatDue: boolean;
 
   constructor(source: BodySource) {
     this.#source = source;
-    this.#isBeatDue = source.isEndless ?? false;
+    this.#isHeartbeatDue = source.isEndless ?? false;
   }
 
   /** Puts a heartbeat before the text that is taken next. */
-  beat(): void {
-    this.#isBeatDue = true;
+  requestHeartbeat(): void {
+    this.#isHeartbeatDue = true;
   }
 
   /** Returns the next chunk; empty when nothing is ready. */
-  next(): string {
-    if (this.#unsent.length === 0) {
-      this.#taken = this.#source.takeText();
-      const { pieces } = this.#taken;
-      const [only = ""] = pieces;
+  nextChunk(): string {
+    if (this.#unsentPieces.length === 0) {
+      this.#lastText = this.#source.takeText();
+      const { pieces } = this.#lastText;
+      const [onlyPiece = ""] = pieces;
       // Most chunks are one short piece, which nothing needs to cut or copy.
-      if (!this.#isBeatDue && pieces.length === 1 && only.length <= CHUNK_CHARS) return only;
-      this.#unsent = [...(this.#isBeatDue ? [this.#source.heartbeat] : []), ...pieces];
-      this.#isBeatDue = false;
+      if (!this.#isHeartbeatDue && pieces.length === 1 && onlyPiece.length <= CHUNK_CHARS) return onlyPiece;
+      this.#unsentPieces = [...(this.#isHeartbeatDue ? [this.#source.heartbeat] : []), ...pieces];
+      this.#isHeartbeatDue = false;
     }
-    return this.#cut();
+    return this.#cutChunk();
   }
 
   /** Removes a chunk from the unsent pieces, and returns it. */
-  #cut(): string {
+  #cutChunk(): string {
     let chunk = "";
     let count = 0;
-    for (const piece of this.#unsent) {
-      const room = surrogateSafeEnd(piece, Math.max(0, CHUNK_CHARS - chunk.length));
-      if (piece.length > room) {
-        chunk += piece.slice(0, room);
-        this.#unsent[count] = piece.slice(room);
+    for (const piece of this.#unsentPieces) {
+      const pieceEndIndex = surrogateSafeEnd(piece, Math.max(0, CHUNK_CHARS - chunk.length));
+      if (piece.length > pieceEndIndex) {
+        chunk += piece.slice(0, pieceEndIndex);
+        this.#unsentPieces[count] = piece.slice(pieceEndIndex);
         break;
       }
       chunk += piece;
       count++;
     }
-    this.#unsent = this.#unsent.slice(count);
+    this.#unsentPieces = this.#unsentPieces.slice(count);
     return chunk;
   }
 
   /** True once the last chunk was returned. */
   isDone(): boolean {
-    return this.#taken.isLast && this.#unsent.length === 0;
+    return this.#lastText.isLast && this.#unsentPieces.length === 0;
   }
 
   clear(): void {
-    this.#taken = { pieces: [], isLast: true };
-    this.#unsent = [];
+    this.#lastText = { pieces: [], isLast: true };
+    this.#unsentPieces = [];
   }
 }
 
@@ -137,7 +137,7 @@ class ChunkedBody implements StreamingBody {
   readonly #bodies: StreamingBodies;
   readonly #guard: RequestContext["guard"];
   readonly #source: BodySource;
-  readonly #chunks: ChunkCutter;
+  readonly #chunker: Chunker;
   /** The sink of the last pull. */
   #sink: Sink | undefined;
   /** The reader waits for a chunk. */
@@ -146,25 +146,25 @@ class ChunkedBody implements StreamingBody {
   #isWaitingForTick = false;
   #isClosed = false;
   /** The number of heartbeats since the last pull. */
-  #missedBeats = 0;
-  #cancelBeat: (() => void) | undefined;
-  #cancelFirstBeat: (() => void) | undefined;
+  #missedHeartbeats = 0;
+  #cancelHeartbeat: (() => void) | undefined;
+  #cancelFirstHeartbeat: (() => void) | undefined;
   #openGuard: StreamGuard | undefined;
 
   constructor(bodies: StreamingBodies, guard: RequestContext["guard"], source: BodySource) {
     this.#bodies = bodies;
     this.#guard = guard;
     this.#source = source;
-    this.#chunks = new ChunkCutter(source);
+    this.#chunker = new Chunker(source);
     bodies.openCount++;
   }
 
   pull(sink: Sink): void {
     this.#sink = sink;
     this.#isPulled = true;
-    this.#missedBeats = 0;
-    if (!this.#cancelBeat) this.#start();
-    this.#answer();
+    this.#missedHeartbeats = 0;
+    if (!this.#cancelHeartbeat) this.#start();
+    this.#sendIfPulled();
   }
 
   cancel(): void {
@@ -173,59 +173,59 @@ class ChunkedBody implements StreamingBody {
   }
 
   #start(): void {
-    this.#scheduleBeat();
+    this.#scheduleHeartbeat();
     this.#openGuard = this.#guard(() => {
       if (!this.#isClosed) this.#fail();
     });
-    this.#cancelFirstBeat = this.#bodies.environment.timer(FIRST_BEAT_MS, () => this.#beat());
+    this.#cancelFirstHeartbeat = this.#bodies.environment.timer(FIRST_HEARTBEAT_MS, () => this.#sendHeartbeat());
   }
 
-  #scheduleBeat(): void {
-    this.#cancelBeat = this.#bodies.environment.timer(HEARTBEAT_MS, () => {
-      if (!this.#isPulled && ++this.#missedBeats >= this.#maxMissedBeats()) {
+  #scheduleHeartbeat(): void {
+    this.#cancelHeartbeat = this.#bodies.environment.timer(HEARTBEAT_INTERVAL_MS, () => {
+      if (!this.#isPulled && ++this.#missedHeartbeats >= this.#maxMissedHeartbeats()) {
         this.#fail({ isStalled: true });
         return;
       }
-      this.#scheduleBeat();
-      this.#beat();
+      this.#scheduleHeartbeat();
+      this.#sendHeartbeat();
     });
   }
 
-  #maxMissedBeats(): number {
+  #maxMissedHeartbeats(): number {
     const stalled_ms = this.#source.stalled_ms?.();
-    return stalled_ms === undefined ? STALLED_BEATS : Math.ceil(stalled_ms / HEARTBEAT_MS);
+    return stalled_ms === undefined ? MAX_MISSED_HEARTBEATS : Math.ceil(stalled_ms / HEARTBEAT_INTERVAL_MS);
   }
 
-  #beat(): void {
-    this.#chunks.beat();
-    this.#answer();
+  #sendHeartbeat(): void {
+    this.#chunker.requestHeartbeat();
+    this.#sendIfPulled();
   }
 
   /** Sends a chunk if the reader has pulled, in a later tick if this one has sent enough. */
-  #answer(): void {
+  #sendIfPulled(): void {
     if (!this.#isPulled || this.#isClosed || this.#isWaitingForTick) return;
     const { tickBudget } = this.#bodies;
     if (!tickBudget.isReached()) {
-      this.#send();
+      this.#sendChunk();
       return;
     }
     this.#isWaitingForTick = true;
     tickBudget.wait(() => {
       this.#isWaitingForTick = false;
-      this.#answer();
+      this.#sendIfPulled();
     });
   }
 
   /** Sends the next chunk, or waits for text. An error ends this body alone: no caller could catch it. */
-  #send(): void {
+  #sendChunk(): void {
     try {
-      const chunk = this.#chunks.next();
-      const isDone = this.#chunks.isDone();
+      const chunk = this.#chunker.nextChunk();
+      const isDone = this.#chunker.isDone();
       // Closed before the last chunk goes out: the server may pull or cancel inside `enqueue`, and a complete body must not fail then.
       if (isDone) this.#close();
       if (chunk) {
         this.#isPulled = false;
-        this.#cancelFirstBeat?.();
+        this.#cancelFirstHeartbeat?.();
         this.#bodies.tickBudget.spend(1);
         this.#sink?.enqueue(encoder.encode(chunk));
       }
@@ -244,7 +244,7 @@ class ChunkedBody implements StreamingBody {
       .then(
         (hasText) => {
           this.#isWaitingForText = false;
-          if (hasText) this.#answer();
+          if (hasText) this.#sendIfPulled();
           else if (!this.#isClosed) this.#fail();
         },
         (error: unknown) => this.#failWith(error),
@@ -274,9 +274,9 @@ class ChunkedBody implements StreamingBody {
       this.#source.onEnd?.();
     }
     this.#isClosed = true;
-    this.#chunks.clear();
-    this.#cancelBeat?.();
-    this.#cancelFirstBeat?.();
+    this.#chunker.clear();
+    this.#cancelHeartbeat?.();
+    this.#cancelFirstHeartbeat?.();
     this.#openGuard?.close();
   }
 }

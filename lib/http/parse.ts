@@ -40,7 +40,7 @@ export function readObject<Output>(
   const body = bytes.length === 0 ? {} : readJson(bytes);
   if (!isObject(body)) throw invalidFieldError("body", "must be an object");
   reportUnknownKeys(body, schema, onUnknownKeys);
-  return check(schema, body);
+  return validate(schema, body);
 }
 
 /** A body that is a list with at least one item. */
@@ -56,7 +56,7 @@ export function readList<Output>(
   return body.map((item, i) => {
     if (!isObject(item)) throw invalidFieldError(`${i}`, "must be an object");
     reportUnknownKeys(item, schema, onUnknownKeys);
-    return check(schema, item, [i]);
+    return validate(schema, item, [i]);
   });
 }
 
@@ -76,12 +76,12 @@ export type RawQuery = Readonly<Record<string, string | readonly string[] | unde
 
 /** Reads a query: lists in any encoding that clients use, booleans in any spelling, empty values as absent. */
 export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>): Output {
-  const given: Record<string, unknown> = {};
+  const present: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
-    const sent = [query[key] ?? []].flat().filter((value) => value !== "");
-    if (sent.length > 0) given[key] = fromQuery(schema.entries[key] as v.GenericSchema, sent);
+    const input = [query[key] ?? []].flat().filter((value) => value !== "");
+    if (input.length > 0) present[key] = convertQueryText(schema.entries[key] as v.GenericSchema, input);
   }
-  return check(schema, given as JsonObject);
+  return validate(schema, present as JsonObject);
 }
 
 /** A thread or run id of a path, in lower case. */
@@ -92,9 +92,13 @@ export function parseUuid(value: string | undefined, field: string): string {
 }
 
 /** An id of a path. Errors: not_found, because every stored id is a UUID. `reason` must be that of an absent UUID. */
-export function parseResourceId(value: string | undefined, what: string, reason: ErrorReason = "not_found"): string {
+export function parseResourceId(
+  value: string | undefined,
+  resourceName: string,
+  reason: ErrorReason = "not_found",
+): string {
   if (value !== undefined && UUID.test(value)) return value.toLowerCase();
-  throw new ServiceError(reason, `${what} not found`);
+  throw new ServiceError(reason, `${resourceName} not found`);
 }
 
 /** The assistant of a path: a UUID in lower case, or a graph id. */
@@ -118,60 +122,64 @@ export function parsePathSegment(value: string | undefined, field: string): stri
 }
 
 /** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
-export const validateFields = <Output>(sent: object, schema: FieldSchema<Output>): Output =>
-  check(schema, sent as JsonObject);
+export const validateFields = <Output>(input: object, schema: FieldSchema<Output>): Output =>
+  validate(schema, input as JsonObject);
 
-function check<Output>(schema: FieldSchema<Output>, sent: JsonObject, place: readonly number[] = []): Output {
-  const given: JsonObject = {};
+function validate<Output>(
+  schema: FieldSchema<Output>,
+  input: JsonObject,
+  locationPrefix: readonly number[] = [],
+): Output {
+  const present: JsonObject = {};
   for (const key of Object.keys(schema.entries)) {
-    const value = sent[key];
-    if (value !== undefined && (value !== null || schema.entries[key]?.type === "nullish")) given[key] = value;
+    const value = input[key];
+    if (value !== undefined && (value !== null || schema.entries[key]?.type === "nullish")) present[key] = value;
   }
-  const result = v.safeParse(schema, given, { abortEarly: true });
+  const result = v.safeParse(schema, present, { abortEarly: true });
   if (result.success) {
-    const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
-    if (beyond === undefined) return result.output;
-    throw new InputError([{ loc: [...place, beyond], msg: NUMBER_OUT_OF_RANGE, type: "value_error" }]);
+    const invalidKey = Object.keys(present).find((key) => !isFiniteJson(present[key]));
+    if (invalidKey === undefined) return result.output;
+    throw new InputError([{ loc: [...locationPrefix, invalidKey], msg: NUMBER_OUT_OF_RANGE, type: "value_error" }]);
   }
   const issue = result.issues[0];
-  const { loc, msg } = toInputIssue(issue, place);
+  const { loc, msg } = toInputIssue(issue, locationPrefix);
   const missing = issue.path?.at(-1)?.value === undefined;
-  const found = missing ? { msg: "is required", type: "missing" } : { msg, type: "value_error" };
-  throw new InputError([{ loc: issue.path ? loc : [...place, "body"], ...found }]);
+  const finding = missing ? { msg: "is required", type: "missing" } : { msg, type: "value_error" };
+  throw new InputError([{ loc: issue.path ? loc : [...locationPrefix, "body"], ...finding }]);
 }
 
 /** Converts query text to the type that the schema of its field expects. Other text stays, and fails the validation. */
-function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
+function convertQueryText(schema: v.GenericSchema, input: readonly string[]): unknown {
   const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
-  const last = sent.at(-1) as string;
-  if (wrapped) return fromQuery(wrapped, sent);
-  if (type === "array") return sent.flatMap(parseListItems);
-  if (type === "boolean") return toBoolean(last) ?? last;
-  if (type === "number") return toNumber(last) ?? last;
-  if (type === "union" && Array.isArray(options)) return toNumber(last) ?? toBoolean(last) ?? last;
-  return last;
+  const lastText = input.at(-1) as string;
+  if (wrapped) return convertQueryText(wrapped, input);
+  if (type === "array") return input.flatMap(parseListItems);
+  if (type === "boolean") return toBoolean(lastText) ?? lastText;
+  if (type === "number") return toNumber(lastText) ?? lastText;
+  if (type === "union" && Array.isArray(options)) return toNumber(lastText) ?? toBoolean(lastText) ?? lastText;
+  return lastText;
 }
 
 /** The items of a list in a query: a JSON array, or names between commas. */
-export const parseListItems = (sent: string): unknown[] =>
-  parseJsonList(sent) ?? sent.split(",").filter((item) => item !== "");
+export const parseListItems = (input: string): unknown[] =>
+  parseJsonList(input) ?? input.split(",").filter((item) => item !== "");
 
 /** Undefined for other text, such as a name that starts with a bracket. */
-export function parseJsonList(sent: string): unknown[] | undefined {
-  if (!sent.startsWith("[")) return undefined;
+export function parseJsonList(input: string): unknown[] | undefined {
+  if (!input.startsWith("[")) return undefined;
   try {
-    const list: unknown = JSON.parse(sent);
+    const list: unknown = JSON.parse(input);
     return Array.isArray(list) ? list : undefined;
   } catch {
     return undefined;
   }
 }
 
-const toNumber = (sent: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(sent) ? Number(sent) : undefined);
+const toNumber = (input: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(input) ? Number(input) : undefined);
 
-function toBoolean(sent: string): boolean | undefined {
-  if (/^(true|1|yes)$/i.test(sent)) return true;
-  if (/^(false|0|no)$/i.test(sent)) return false;
+function toBoolean(input: string): boolean | undefined {
+  if (/^(true|1|yes)$/i.test(input)) return true;
+  if (/^(false|0|no)$/i.test(input)) return false;
   return undefined;
 }
 
@@ -183,12 +191,12 @@ export type FieldSchema<Output> = v.GenericSchema<unknown, Output> & {
 export { flag, stringEnum as oneOf, UUID };
 
 /** The longest name of a node, graph, checkpoint or the like. */
-const MOST_CHARACTERS = 1_024;
+const MAX_NAME_CHARS = 1_024;
 export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isStorable, NOT_STORABLE));
 export const name: v.GenericSchema<string> = v.pipe(
   v.string("must be a string"),
   v.nonEmpty("must not be empty"),
-  v.maxLength(MOST_CHARACTERS, `must have at most ${MOST_CHARACTERS} characters`),
+  v.maxLength(MAX_NAME_CHARS, `must have at most ${MAX_NAME_CHARS} characters`),
   v.check(isStorable, NOT_STORABLE),
 );
 export const uuid: v.GenericSchema<string> = v.pipe(
@@ -240,21 +248,21 @@ export function passthroughObject<Output extends object = JsonObject>(
   entries: Readonly<Record<string, v.GenericSchema>> = {},
 ): v.GenericSchema<Output> {
   const shape = v.object(entries, "must be an object");
-  const kept: v.GenericSchema<JsonObject> = {
+  const schema: v.GenericSchema<JsonObject> = {
     ...(shape as unknown as v.GenericSchema<JsonObject>),
     "~run"(dataset, config) {
-      const sent = isObject(dataset.value) ? withoutNulls(dataset.value, entries) : undefined;
-      const checked = shape["~run"]({ value: sent }, config);
-      return (checked.issues ? checked : { typed: true, value: sent }) as ReturnType<(typeof kept)["~run"]>;
+      const input = isObject(dataset.value) ? omitNulls(dataset.value, entries) : undefined;
+      const result = shape["~run"]({ value: input }, config);
+      return (result.issues ? result : { typed: true, value: input }) as ReturnType<(typeof schema)["~run"]>;
     },
   };
-  return kept as unknown as v.GenericSchema<Output>;
+  return schema as unknown as v.GenericSchema<Output>;
 }
 
-function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown>>): JsonObject {
-  if (!Object.keys(entries).some((key) => sent[key] === null)) return sent;
+function omitNulls(input: JsonObject, entries: Readonly<Record<string, unknown>>): JsonObject {
+  if (!Object.keys(entries).some((key) => input[key] === null)) return input;
   return Object.fromEntries(
-    Object.entries(sent).filter(([key, value]) => value !== null || !Object.hasOwn(entries, key)),
+    Object.entries(input).filter(([key, value]) => value !== null || !Object.hasOwn(entries, key)),
   );
 }
 
@@ -265,30 +273,30 @@ export const anyObject: v.GenericSchema<JsonObject> = passthroughObject();
 const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
 
 /** The first operator in a filter, where operators are not allowed. Other keys are the user's, even with a dollar sign. */
-function operatorIn(value: Json): string | undefined {
-  if (Array.isArray(value)) return firstOperator(value);
+function findOperator(value: Json): string | undefined {
+  if (Array.isArray(value)) return findFirstOperator(value);
   if (!isObject(value)) return undefined;
-  return Object.keys(value).find((key) => OPERATORS.has(key)) ?? firstOperator(Object.values(value));
+  return Object.keys(value).find((key) => OPERATORS.has(key)) ?? findFirstOperator(Object.values(value));
 }
 
-function firstOperator(values: readonly Json[]): string | undefined {
+function findFirstOperator(values: readonly Json[]): string | undefined {
   for (const value of values) {
-    const found = operatorIn(value);
-    if (found !== undefined) return found;
+    const operator = findOperator(value);
+    if (operator !== undefined) return operator;
   }
   return undefined;
 }
 
 /** The most values of a filter, because each row is compared with all of them. */
-const MOST_ASKED = 100;
+const MAX_FILTER_VALUES = 100;
 
 /** The number of values; counting stops a little beyond `most`. */
-function valuesIn(value: Json, most: number): number {
+function countValues(value: Json, maxCount: number): number {
   if (typeof value !== "object" || value === null) return 1;
   let count = 0;
-  for (const inner of Object.values(value)) {
-    count += valuesIn(inner as Json, most);
-    if (count > most) break;
+  for (const nested of Object.values(value)) {
+    count += countValues(nested as Json, maxCount);
+    if (count > maxCount) break;
   }
   return count;
 }
@@ -297,10 +305,13 @@ function valuesIn(value: Json, most: number): number {
 export const containment: v.GenericSchema<JsonObject> = v.pipe(
   anyObject,
   v.check(
-    (filter) => operatorIn(filter) === undefined,
-    ({ input }) => `must hold values, not operators such as ${operatorIn(input)}`,
+    (filter) => findOperator(filter) === undefined,
+    ({ input }) => `must hold values, not operators such as ${findOperator(input)}`,
   ),
-  v.check((filter) => valuesIn(filter, MOST_ASKED) <= MOST_ASKED, `must hold at most ${MOST_ASKED} values`),
+  v.check(
+    (filter) => countValues(filter, MAX_FILTER_VALUES) <= MAX_FILTER_VALUES,
+    `must hold at most ${MAX_FILTER_VALUES} values`,
+  ),
 );
 export const config: v.GenericSchema<JsonObject> = passthroughObject({
   tags: v.optional(listSchema(v.string("must be a string"))),

@@ -4,23 +4,23 @@ import type { BodyBudget, SharedReservation } from "./large-bodies.ts";
 import { findLargeText, findRepeat } from "./respond.ts";
 import { createTextBody } from "./text-body.ts";
 
-type Answer = () => Response | Promise<Response>;
+type RequestHandler = () => Response | Promise<Response>;
 
 /** What came of a read: its response, or the size that the budget has no room for. */
-type ReadResult = { readonly response: Response } | { readonly missing: number };
+type ReadResult = { readonly response: Response } | { readonly missingBytes: number };
 
 /**
  * Whether a change takes a slot as reads do, until its size is known: a PATCH answers with what it has changed, which may be large.
  * Others may wait for something else meanwhile, as a PUT for the embedding of an item.
  */
-const isPaced = (name: string): boolean => name.startsWith("PATCH ");
+const needsReadSlot = (name: string): boolean => name.startsWith("PATCH ");
 
 /** The departure of the client of a request, whose signal is read once, when it is needed. */
 class ClientLifetime implements RequestLifetime {
   readonly #readSignal: () => AbortSignal;
   #signal: AbortSignal | undefined;
   readonly #listeners = new Set<() => void>();
-  #isLeft = false;
+  #isEnded = false;
   #isWatching = false;
 
   constructor(readSignal: () => AbortSignal) {
@@ -28,20 +28,20 @@ class ClientLifetime implements RequestLifetime {
   }
 
   get isEnded(): boolean {
-    return this.#isLeft || this.#getSignal().aborted;
+    return this.#isEnded || this.#getSignal().aborted;
   }
 
-  onEnd(fn: () => void): () => void {
+  onEnd(listener: () => void): () => void {
     if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.endRequest(), { once: true });
     this.#isWatching = true;
-    this.#listeners.add(fn);
-    return () => this.#listeners.delete(fn);
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   endRequest(): void {
-    if (this.#isLeft) return;
-    this.#isLeft = true;
-    for (const fn of [...this.#listeners]) fn();
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    for (const listener of [...this.#listeners]) listener();
   }
 
   #getSignal(): AbortSignal {
@@ -52,52 +52,52 @@ class ClientLifetime implements RequestLifetime {
 
 /** The request body and the responses of one request. */
 export class RequestBodyBudget {
-  readonly #large: BodyBudget;
-  readonly #caller: () => string;
-  readonly #departure: ClientLifetime;
+  readonly #budget: BodyBudget;
+  readonly #getCallerName: () => string;
+  readonly #lifetime: ClientLifetime;
   /** The slot of a read of unknown size. */
   #slot: ByteReservation | null = null;
   /** Taken for a response before it is made. */
-  #responseBytes: ByteReservation | null = null;
-  #requestBytes: ByteReservation | null = null;
-  #readName: string | null = null;
+  #responseReservation: ByteReservation | null = null;
+  #requestReservation: ByteReservation | null = null;
+  #requestName: string | null = null;
   /** The size of the response, or of a part of it, is known. */
   #isMeasured = false;
 
   /** `caller`: the name of the credential, or of the address without authentication. */
   constructor(large: BodyBudget, caller: () => string, readSignal: () => AbortSignal) {
-    this.#large = large;
-    this.#caller = caller;
-    this.#departure = new ClientLifetime(readSignal);
+    this.#budget = large;
+    this.#getCallerName = caller;
+    this.#lifetime = new ClientLifetime(readSignal);
   }
 
   get stalled_ms(): number {
-    return this.#large.stalled_ms;
+    return this.#budget.stalled_ms;
   }
 
   /** Returns true once the client has disconnected. */
   isRequestEnded(): boolean {
-    return this.#departure.isEnded;
+    return this.#lifetime.isEnded;
   }
 
   /** Ends the work for the request: its client reads nothing more. */
   endRequest(): void {
-    this.#departure.endRequest();
+    this.#lifetime.endRequest();
   }
 
   /** Waits until the budget has room for a request body of so many bytes. They are in use until the response. */
   async reserveRequestBody(bytes: number): Promise<void> {
-    this.#requestBytes = await this.#wait(this.#large.byteBudget, bytes);
+    this.#requestReservation = await this.#reserve(this.#budget.byteBudget, bytes);
   }
 
   /**
    * Answers a read. A large response that does not fit the budget is dropped, and read again when it fits. `name` identifies the read,
    * so that its size is known the next time. Throws `server_busy` and `ClientGone`.
    */
-  async respondToRead(name: string, read: Answer): Promise<Response> {
-    this.#readName = name;
+  async respondToRead(name: string, read: RequestHandler): Promise<Response> {
+    this.#requestName = name;
     try {
-      await this.#admit(name);
+      await this.#reserveBeforeRead(name);
       return await this.#readUntilFits(read, await this.#tryRead(read));
     } finally {
       this.#releaseAll();
@@ -110,15 +110,17 @@ export class RequestBodyBudget {
    * A response that is larger than what it has taken does not wait, unless it is `repeatable`. Throws `server_busy` and `ClientGone`
    * before the change.
    */
-  async respondToChange(name: string | null, change: Answer): Promise<Response> {
-    this.#readName = name;
-    const { byteBudget, responseSizes } = this.#large;
+  async respondToChange(name: string | null, change: RequestHandler): Promise<Response> {
+    this.#requestName = name;
+    const { byteBudget, responseSizes } = this.#budget;
     try {
-      if (name !== null && isPaced(name)) await this.#admit(name);
+      if (name !== null && needsReadSlot(name)) await this.#reserveBeforeRead(name);
       else if (name !== null && responseSizes.isLarge(name))
-        this.#responseBytes = await this.#wait(byteBudget, responseSizes.get(name));
-      const { again, ...first } = await this.#tryChange(change);
-      return "response" in first ? first.response : await this.#readUntilFits(again as Answer, first);
+        this.#responseReservation = await this.#reserve(byteBudget, responseSizes.get(name));
+      const { repeat, ...firstResult } = await this.#tryChange(change);
+      return "response" in firstResult
+        ? firstResult.response
+        : await this.#readUntilFits(repeat as RequestHandler, firstResult);
     } finally {
       this.#releaseAll();
     }
@@ -126,8 +128,8 @@ export class RequestBodyBudget {
 
   /** Takes bytes for a part of a response that is sent while it is made, if they fit now, else returns null. */
   tryReserve(bytes: number): ByteReservation | null {
-    this.#remember(bytes);
-    return this.#takeNow(bytes);
+    this.#recordSize(bytes);
+    return this.#tryReserve(bytes);
   }
 
   /**
@@ -135,98 +137,101 @@ export class RequestBodyBudget {
    * `ClientGone`.
    */
   async reserve(bytes: number, isStarted: boolean): Promise<ByteReservation> {
-    this.#leaveSlot();
-    return await this.#wait(this.#large.byteBudget, bytes, isStarted);
+    this.#releaseSlot();
+    return await this.#reserve(this.#budget.byteBudget, bytes, isStarted);
   }
 
   /** Takes bytes for a text that several responses may share, if they fit now. The first of them takes the bytes for all. */
   tryReserveShared(text: object, size: number): SharedReservation | null {
-    const { sharedReservations, byteBudget } = this.#large;
-    const joined = sharedReservations.join(text);
-    if (joined) return joined;
-    const bytes = byteBudget.tryReserve(this.#caller(), size);
+    const { sharedReservations, byteBudget } = this.#budget;
+    const sharedReservation = sharedReservations.join(text);
+    if (sharedReservation) return sharedReservation;
+    const bytes = byteBudget.tryReserve(this.#getCallerName(), size);
     return bytes && sharedReservations.add(text, bytes);
   }
 
   /** Waits for the bytes of such a text. Throws `ClientGone`. */
   async reserveShared(text: object, size: number): Promise<SharedReservation> {
-    const { sharedReservations, byteBudget } = this.#large;
-    return sharedReservations.join(text) ?? sharedReservations.add(text, await this.#wait(byteBudget, size, true));
+    const { sharedReservations, byteBudget } = this.#budget;
+    return sharedReservations.join(text) ?? sharedReservations.add(text, await this.#reserve(byteBudget, size, true));
   }
 
-  #wait(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteReservation> {
-    const limit = isStarted ? {} : { wait_ms: this.#large.wait_ms };
-    return budget.reserve(this.#caller(), bytes, { lifetime: this.#departure, ...limit });
+  #reserve(budget: ByteBudget, bytes: number, isStarted = false): Promise<ByteReservation> {
+    const waitLimit = isStarted ? {} : { wait_ms: this.#budget.wait_ms };
+    return budget.reserve(this.#getCallerName(), bytes, { lifetime: this.#lifetime, ...waitLimit });
   }
 
   /** Takes what a read needs before it begins: its size if it is known to be large, else a slot. */
-  async #admit(name: string): Promise<void> {
-    const { byteBudget, smallReads, unmeasuredReads, responseSizes } = this.#large;
+  async #reserveBeforeRead(name: string): Promise<void> {
+    const { byteBudget, smallReads, unmeasuredReads, responseSizes } = this.#budget;
     if (!responseSizes.isLarge(name))
-      this.#slot = await this.#wait(responseSizes.has(name) ? smallReads : unmeasuredReads, 1);
+      this.#slot = await this.#reserve(responseSizes.has(name) ? smallReads : unmeasuredReads, 1);
     // Another read may have measured it meanwhile.
     if (!responseSizes.isLarge(name)) return;
-    this.#leaveSlot();
-    this.#responseBytes = await this.#wait(byteBudget, responseSizes.get(name));
+    this.#releaseSlot();
+    this.#responseReservation = await this.#reserve(byteBudget, responseSizes.get(name));
   }
 
   // A function of its own: while the caller waits, nothing refers to the text.
-  async #tryRead(read: Answer): Promise<ReadResult> {
-    const from = this.#large.now();
+  async #tryRead(read: RequestHandler): Promise<ReadResult> {
+    const startedAt = this.#budget.now();
     const response = await read();
-    await this.#large.yieldAfterRead(from);
+    await this.#budget.yieldAfterRead(startedAt);
     const text = findLargeText(response);
     if (text === undefined) {
       // Large parts of a list have been measured.
-      if (!this.#isMeasured) this.#remember(0);
+      if (!this.#isMeasured) this.#recordSize(0);
       return { response };
     }
-    this.#remember(text.length);
-    const bytes = this.#takeNow(text.length);
-    return bytes ? { response: this.#send(response, text, bytes) } : { missing: text.length };
+    this.#recordSize(text.length);
+    const bytes = this.#tryReserve(text.length);
+    return bytes ? { response: this.#createResponse(response, text, bytes) } : { missingBytes: text.length };
   }
 
-  async #readUntilFits(read: Answer, first: ReadResult): Promise<Response> {
-    let result = first;
-    while ("missing" in result) {
-      this.#leaveSlot();
-      this.#responseBytes = await this.#wait(this.#large.byteBudget, result.missing);
+  async #readUntilFits(read: RequestHandler, firstResult: ReadResult): Promise<Response> {
+    let result = firstResult;
+    while ("missingBytes" in result) {
+      this.#releaseSlot();
+      this.#responseReservation = await this.#reserve(this.#budget.byteBudget, result.missingBytes);
       result = await this.#tryRead(read);
     }
     return result.response;
   }
 
   /** Calls a handler once. The result is its response, or a way to read it when the budget has room. */
-  async #tryChange(change: Answer): Promise<ReadResult & { again?: Answer }> {
+  async #tryChange(change: RequestHandler): Promise<ReadResult & { repeat?: RequestHandler }> {
     const response = await change();
     const text = findLargeText(response);
-    this.#requestBytes?.release();
-    this.#requestBytes = null;
+    this.#requestReservation?.release();
+    this.#requestReservation = null;
     if (text === undefined) {
-      const name = this.#readName;
-      if (!this.#isMeasured && name !== null && (isPaced(name) || this.#large.responseSizes.has(name)))
-        this.#remember(0);
+      const name = this.#requestName;
+      if (!this.#isMeasured && name !== null && (needsReadSlot(name) || this.#budget.responseSizes.has(name)))
+        this.#recordSize(0);
       return { response };
     }
     const { length } = text;
-    this.#remember(length);
-    const again = findRepeat(response);
-    const bytes = this.#takeNow(length) ?? (again ? null : this.#large.byteBudget.forceReserve(this.#caller(), length));
-    return bytes ? { response: this.#send(response, text, bytes) } : { missing: length, ...(again ? { again } : {}) };
+    this.#recordSize(length);
+    const repeat = findRepeat(response);
+    const bytes =
+      this.#tryReserve(length) ?? (repeat ? null : this.#budget.byteBudget.forceReserve(this.#getCallerName(), length));
+    return bytes
+      ? { response: this.#createResponse(response, text, bytes) }
+      : { missingBytes: length, ...(repeat ? { repeat } : {}) };
   }
 
   /** Takes bytes if they fit now. Uses those that the read has taken before it began. */
-  #takeNow(size: number): ByteReservation | null {
-    const bytes = this.#responseBytes;
-    this.#responseBytes = null;
+  #tryReserve(size: number): ByteReservation | null {
+    const bytes = this.#responseReservation;
+    this.#responseReservation = null;
     if (bytes?.resize(size)) return bytes;
     bytes?.release();
-    return this.#large.byteBudget.tryReserve(this.#caller(), size);
+    return this.#budget.byteBudget.tryReserve(this.#getCallerName(), size);
   }
 
   /** Sends the text of a response in pieces, as its client reads it. */
-  #send({ status, headers }: Response, text: string, bytes: ByteReservation): Response {
-    const { environment, stalled_ms } = this.#large;
+  #createResponse({ status, headers }: Response, text: string, bytes: ByteReservation): Response {
+    const { environment, stalled_ms } = this.#budget;
     const onEnd = (): void => {
       bytes.release();
       this.endRequest();
@@ -236,21 +241,21 @@ export class RequestBodyBudget {
     return new Response(body.stream, { status, headers });
   }
 
-  #remember(size: number): void {
+  #recordSize(size: number): void {
     this.#isMeasured = true;
-    if (this.#readName !== null) this.#large.responseSizes.set(this.#readName, size);
+    if (this.#requestName !== null) this.#budget.responseSizes.set(this.#requestName, size);
   }
 
-  #leaveSlot(): void {
+  #releaseSlot(): void {
     this.#slot?.release();
     this.#slot = null;
   }
 
   #releaseAll(): void {
-    this.#leaveSlot();
-    this.#responseBytes?.release();
-    this.#requestBytes?.release();
-    this.#responseBytes = null;
-    this.#requestBytes = null;
+    this.#releaseSlot();
+    this.#responseReservation?.release();
+    this.#requestReservation?.release();
+    this.#responseReservation = null;
+    this.#requestReservation = null;
   }
 }

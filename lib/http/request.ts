@@ -16,12 +16,12 @@ const BODY_TIMEOUT_MS = 30_000;
 /** A body that arrives at this average rate may take longer than the timeout. */
 const MIN_BYTES_PER_SECOND = 1024;
 /** Bodies with a smaller content-length are read in one piece, which is cheaper on every runtime. */
-const SMALL_BYTES = 16 * 1024;
+const SMALL_BODY_BYTES = 16 * 1024;
 
 /** More members and items than this, at any depth, would delay other requests. */
 const MAX_BODY_VALUES = 20_000;
 
-interface BodyBounds {
+interface BodyLimits {
   readonly body_timeout_ms?: number;
   readonly max_body_bytes?: number;
   readonly max_body_values?: number;
@@ -47,21 +47,21 @@ export type ReadBody = (request: Request, options: ReadBodyOptions) => Promise<U
 /** Reads bodies, and messages of WebSockets, within the bounds. */
 export function createBodyReader(
   environment: Pick<Environment, "timer" | "defer">,
-  { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds,
+  { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyLimits,
 ): { readonly read: ReadBody; readonly messages: MessageParser } {
-  const checkCount = (bytes: Uint8Array): Promise<void> =>
-    countValues(bytes, max_body_values, () => waitForNextTick(environment));
+  const checkBodyValues = (bytes: Uint8Array): Promise<void> =>
+    checkValueCount(bytes, max_body_values, () => waitForNextTick(environment));
   return {
     async read(request, { limit = max_body_bytes, reserveMemory }) {
       const bytes = await readBytes(environment, body_timeout_ms, request, { limit, reserveMemory });
-      await checkCount(bytes);
+      await checkBodyValues(bytes);
       return bytes;
     },
     messages: {
       max_bytes: max_body_bytes,
       async parse(text) {
         const bytes = new TextEncoder().encode(text);
-        await checkCount(bytes);
+        await checkBodyValues(bytes);
         return readJson(bytes);
       },
     },
@@ -74,21 +74,26 @@ async function readBytes(
   request: Request,
   { limit, reserveMemory }: ReadBodyOptions & { readonly limit: number },
 ): Promise<Uint8Array> {
-  const declared = request.headers.get("content-length");
-  if (Number(declared) > limit) throw bodyTooLargeError(limit);
+  const contentLength = request.headers.get("content-length");
+  if (Number(contentLength) > limit) throw bodyTooLargeError(limit);
   // Runtimes make a stream for `body` when it is read.
-  const isSmall = declared !== null && Number(declared) <= SMALL_BYTES;
+  const isSmall = contentLength !== null && Number(contentLength) <= SMALL_BODY_BYTES;
   if (!isSmall && !request.body) return new Uint8Array();
-  const isAdmitted = Number(declared) > LARGE_BYTES;
-  if (isAdmitted) await reserveMemory(Number(declared));
-  const bytes = new GrowingBytes(isAdmitted ? Number(declared) : 0);
-  const { passed, cancel } = startDeadline(environment, timeout_ms, () => bytes.length);
+  const hasReservation = Number(contentLength) > LARGE_BYTES;
+  if (hasReservation) await reserveMemory(Number(contentLength));
+  const bytes = new GrowingBytes(hasReservation ? Number(contentLength) : 0);
+  const { deadline, cancel } = startDeadline(environment, timeout_ms, () => bytes.length);
   try {
     if (!isSmall) {
-      await readChunks(request.body as ReadableStream<Uint8Array>, bytes, { limit, reserveMemory, isAdmitted, passed });
+      await readChunks(request.body as ReadableStream<Uint8Array>, bytes, {
+        limit,
+        reserveMemory,
+        hasReservation,
+        deadline,
+      });
       return bytes.all();
     }
-    const body = new Uint8Array(await Promise.race([request.arrayBuffer(), passed]));
+    const body = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline]));
     if (body.length > limit) throw bodyTooLargeError(limit);
     return body;
   } finally {
@@ -99,28 +104,28 @@ async function readBytes(
 interface ReadChunksOptions extends ReadBodyOptions {
   readonly limit: number;
   /** The server has room for the body already. */
-  readonly isAdmitted: boolean;
+  readonly hasReservation: boolean;
   /** Rejects when the body is too slow. */
-  readonly passed: Promise<never>;
+  readonly deadline: Promise<never>;
 }
 
 /** Appends all chunks of a body to `bytes`. */
 async function readChunks(
   body: ReadableStream<Uint8Array>,
   bytes: GrowingBytes,
-  { limit, reserveMemory, isAdmitted, passed }: ReadChunksOptions,
+  { limit, reserveMemory, hasReservation, deadline }: ReadChunksOptions,
 ): Promise<void> {
   const reader = body.getReader();
-  let hasRoom = isAdmitted;
+  let isReserved = hasReservation;
   try {
     for (;;) {
-      const { done, value } = await Promise.race([reader.read(), passed]);
+      const { done, value } = await Promise.race([reader.read(), deadline]);
       if (done) return;
       if (bytes.length + value.length > limit) throw bodyTooLargeError(limit);
       bytes.add(value);
       // How long it becomes is not known.
-      if (!hasRoom && bytes.length > LARGE_BYTES) {
-        hasRoom = true;
+      if (!isReserved && bytes.length > LARGE_BYTES) {
+        isReserved = true;
         await reserveMemory(limit);
       }
     }
@@ -132,45 +137,45 @@ async function readChunks(
 }
 
 /** How many bytes are scanned before the event loop ticks. */
-const SLICE = 512 * 1024;
+const SCAN_SLICE_BYTES = 512 * 1024;
 
 /** Refuses too many values before JSON.parse creates them. */
-async function countValues(bytes: Uint8Array, values: number, tick: () => Promise<void>): Promise<void> {
+async function checkValueCount(bytes: Uint8Array, maxValues: number, tick: () => Promise<void>): Promise<void> {
   const scan = new JsonScan();
-  for (let from = 0; from < bytes.length; from += SLICE) {
+  for (let from = 0; from < bytes.length; from += SCAN_SLICE_BYTES) {
     // The JSON reader refuses this depth with its own error.
-    if (!scan.scan(bytes, Math.min(from + SLICE, bytes.length))) return;
-    if (scan.values > values) {
+    if (!scan.scan(bytes, Math.min(from + SCAN_SLICE_BYTES, bytes.length))) return;
+    if (scan.values > maxValues) {
       throw new ServiceError(
         "too_large",
-        `The body holds more than ${values} values. Send less at once, or raise http.max_body_values`,
+        `The body holds more than ${maxValues} values. Send less at once, or raise http.max_body_values`,
       );
     }
-    if (bytes.length > SLICE) await tick();
+    if (bytes.length > SCAN_SLICE_BYTES) await tick();
   }
   depthCheckedBodies.add(bytes);
 }
 
-/** `passed` rejects after the timeout plus the time that `length()` bytes may take. */
+/** `deadline` rejects after the timeout plus the time that `length()` bytes may take. */
 function startDeadline(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
   length: () => number,
-): { readonly passed: Promise<never>; cancel(): void } {
+): { readonly deadline: Promise<never>; cancel(): void } {
   let cancel = (): void => {};
-  const passed = new Promise<never>((_resolve, reject) => {
-    let waited = 0;
+  const deadline = new Promise<never>((_resolve, reject) => {
+    let waited_ms = 0;
     const wait = (ms: number): void => {
       cancel = environment.timer(ms, () => {
-        waited += ms;
-        const more = timeout_ms + Math.floor((length() / MIN_BYTES_PER_SECOND) * 1000) - waited;
-        if (more > 0) wait(more);
-        else reject(tooSlow(timeout_ms));
+        waited_ms += ms;
+        const remaining_ms = timeout_ms + Math.floor((length() / MIN_BYTES_PER_SECOND) * 1000) - waited_ms;
+        if (remaining_ms > 0) wait(remaining_ms);
+        else reject(bodyTooSlowError(timeout_ms));
       });
     };
     wait(timeout_ms);
   });
-  return { passed, cancel: () => cancel() };
+  return { deadline, cancel: () => cancel() };
 }
 
 /** Bytes that arrive in chunks. A body of the expected size is never in memory twice. */
@@ -204,7 +209,7 @@ class GrowingBytes {
 
 export const bodyTooLargeError = (limit: number): ServiceError =>
   new ServiceError("too_large", `The body is larger than ${limit} bytes. Send less at once`);
-const tooSlow = (timeout_ms: number): ServiceError =>
+const bodyTooSlowError = (timeout_ms: number): ServiceError =>
   new ServiceError(
     "too_slow",
     `The body did not arrive within ${timeout_ms} ms. Send the request again, or raise http.body_timeout_ms`,
@@ -212,19 +217,19 @@ const tooSlow = (timeout_ms: number): ServiceError =>
 
 /** The number of the last frame that the reader has seen. Undefined (`-1`, `-` or no header): everything is replayed. */
 export function readLastEventId(headers: Headers): number | undefined {
-  const sent = headers.get("last-event-id")?.trim();
-  if (!sent || sent === "-1" || sent === "-") return undefined;
-  const id = /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
+  const headerValue = headers.get("last-event-id")?.trim();
+  if (!headerValue || headerValue === "-1" || headerValue === "-") return undefined;
+  const id = /^\d{1,16}$/.test(headerValue) ? Number(headerValue) : Number.NaN;
   if (!Number.isSafeInteger(id)) throw new ServiceError("invalid", "Last-Event-ID: must be an integer");
   return id;
 }
 
 /** The last frame of a thread's stream that the reader has seen. Undefined: only new frames are sent. */
 export function readThreadEventId(headers: Headers): ThreadPosition | undefined {
-  const sent = headers.get("last-event-id")?.trim();
-  if (!sent) return undefined;
-  if (sent === "-1" || sent === "-") return { seq: 0, frame: 0, at: 0 };
-  const [, seq, frame, at] = /^(\d{1,15})-(\d{1,16})-(\d{1,15})$/.exec(sent) ?? [];
+  const headerValue = headers.get("last-event-id")?.trim();
+  if (!headerValue) return undefined;
+  if (headerValue === "-1" || headerValue === "-") return { seq: 0, frame: 0, at: 0 };
+  const [, seq, frame, at] = /^(\d{1,15})-(\d{1,16})-(\d{1,15})$/.exec(headerValue) ?? [];
   const position = { seq: Number(seq), frame: Number(frame), at: Number(at) };
   if (Object.values(position).every(Number.isSafeInteger)) return position;
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
@@ -232,10 +237,11 @@ export function readThreadEventId(headers: Headers): ThreadPosition | undefined 
 
 /** The number of relative webhooks that led to this request. */
 export function readWebhookDepth(headers: Headers): number {
-  const sent = headers.get("x-webhook-depth");
-  if (sent === null) return 0;
-  if (!/^\d{1,3}$/.test(sent)) throw new ServiceError("invalid", "x-webhook-depth: must be a small whole number");
-  return Number(sent);
+  const headerValue = headers.get("x-webhook-depth");
+  if (headerValue === null) return 0;
+  if (!/^\d{1,3}$/.test(headerValue))
+    throw new ServiceError("invalid", "x-webhook-depth: must be a small whole number");
+  return Number(headerValue);
 }
 
 /** The idempotency key, and a hash of the body that tells a repeated request from another one. */
@@ -256,7 +262,7 @@ export async function readIdempotencyKey(
 /** Copies the request headers that a run sees in `config.configurable`, by lower-case name. */
 export type CopyHeaders = (headers: Headers) => JsonObject;
 
-const NEVER = new Set([
+const NEVER_COPIED_HEADERS = new Set([
   "authorization",
   "proxy-authorization",
   "cookie",
@@ -272,39 +278,39 @@ const NEVER = new Set([
  * copied only if `includes` has the whole name: patterns do not match them.
  */
 export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {}): CopyHeaders {
-  const named = new Set(includes?.map((name) => name.toLowerCase()));
-  const included = matcher(includes ?? ["x-*", "user-agent"]);
-  const excluded = matcher(excludes);
-  const copied = (header: string): boolean =>
-    !NEVER.has(header) &&
-    included(header) &&
-    !excluded(header) &&
-    (named.has(header) || !(header === "x-organization-id" || isCredentialHeader(header)));
+  const exactNames = new Set(includes?.map((name) => name.toLowerCase()));
+  const isIncluded = createPatternMatcher(includes ?? ["x-*", "user-agent"]);
+  const isExcluded = createPatternMatcher(excludes);
+  const isCopied = (header: string): boolean =>
+    !NEVER_COPIED_HEADERS.has(header) &&
+    isIncluded(header) &&
+    !isExcluded(header) &&
+    (exactNames.has(header) || !(header === "x-organization-id" || isCredentialHeader(header)));
   return (headers) => {
-    const shown: [string, Json][] = [];
+    const copiedHeaders: [string, Json][] = [];
     headers.forEach((value, header) => {
-      if (copied(header)) shown.push([header, value]);
+      if (isCopied(header)) copiedHeaders.push([header, value]);
     });
-    return Object.fromEntries(shown);
+    return Object.fromEntries(copiedHeaders);
   };
 }
 
 /** Whether a name matches one of these patterns, where `*` stands for any characters. */
-function matcher(patterns: readonly string[]): (name: string) => boolean {
+function createPatternMatcher(patterns: readonly string[]): (name: string) => boolean {
   const parts = patterns.map((pattern) => pattern.toLowerCase().split("*"));
-  return (name) => parts.some((pattern) => fits(name, pattern));
+  return (name) => parts.some((pattern) => matchesPattern(name, pattern));
 }
 
 /** Finds each part after the one before, in linear time however many stars there are. */
-function fits(name: string, [first = "", ...rest]: readonly string[]): boolean {
-  const last = rest.pop();
-  if (last === undefined) return name === first;
-  if (!name.startsWith(first)) return false;
-  let at = first.length;
-  for (const part of rest) {
-    const found = name.indexOf(part, at);
-    if (found < 0) return false;
-    at = found + part.length;
+function matchesPattern(name: string, [firstPart = "", ...middleParts]: readonly string[]): boolean {
+  const lastPart = middleParts.pop();
+  if (lastPart === undefined) return name === firstPart;
+  if (!name.startsWith(firstPart)) return false;
+  let searchFrom = firstPart.length;
+  for (const part of middleParts) {
+    const index = name.indexOf(part, searchFrom);
+    if (index < 0) return false;
+    searchFrom = index + part.length;
   }
-  return name.length - last.length >= at && name.endsWith(last);
+  return name.length - lastPart.length >= searchFrom && name.endsWith(lastPart);
 }

@@ -27,8 +27,8 @@ export function jsonResponse(value: unknown, headers: HeaderValues = {}, status 
 export const findLargeText = (response: Response): string | undefined => largeTexts.get(response);
 
 /** Lets a large response be dropped while there is no room for it: `again` makes it anew, and changes nothing. */
-export function makeRepeatable(response: Response, again: () => Promise<Response>): Response {
-  if (largeTexts.has(response)) repeats.set(response, again);
+export function makeRepeatable(response: Response, repeat: () => Promise<Response>): Response {
+  if (largeTexts.has(response)) repeats.set(response, repeat);
   return response;
 }
 
@@ -72,9 +72,9 @@ export function pickStateFields(state: ThreadState, select?: readonly string[]):
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
   const names = new Set(select);
-  const some = Object.fromEntries(values.filter(([key]) => names.has(`values.${key}`)));
-  const named = select.some((field) => field.startsWith("values.")) ? { values: some } : {};
-  return { ...named, ...pickFields([state], select)[0] };
+  const selectedValues = Object.fromEntries(values.filter(([key]) => names.has(`values.${key}`)));
+  const valuesField = select.some((field) => field.startsWith("values.")) ? { values: selectedValues } : {};
+  return { ...valuesField, ...pickFields([state], select)[0] };
 }
 
 /** How a route answers errors. */
@@ -91,37 +91,43 @@ export interface ErrorFormat {
 export function errorResponse(
   error: unknown,
   headers: HeaderValues = {},
-  form: ErrorFormat = {},
+  format: ErrorFormat = {},
   status?: number,
 ): Response {
-  const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
-  const { message, reason: code, run_id } = known;
-  if (form.error_text) {
-    const text = known.code === "not_found" ? "Not found" : message;
-    return new Response(text, { status: status ?? STATUS[known.code], headers: { "content-type": TEXT, ...headers } });
+  const serviceError = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
+  const { message, reason: code, run_id } = serviceError;
+  if (format.error_text) {
+    const text = serviceError.code === "not_found" ? "Not found" : message;
+    return new Response(text, {
+      status: status ?? STATUS[serviceError.code],
+      headers: { "content-type": TEXT_CONTENT_TYPE, ...headers },
+    });
   }
-  const detail = known instanceof InputError && form.issues ? known.issues.map(PLACED[form.issues]) : message;
+  const detail =
+    serviceError instanceof InputError && format.issues
+      ? serviceError.issues.map(ISSUE_FORMATTERS[format.issues])
+      : message;
   const body = {
     detail,
-    ...(form.error_message ? { message } : {}),
+    ...(format.error_message ? { message } : {}),
     code,
     ...(run_id === undefined ? {} : { run_id }),
   };
-  return jsonResponse(body, headers, status ?? STATUS[known.code]);
+  return jsonResponse(body, headers, status ?? STATUS[serviceError.code]);
 }
 
-const TEXT = "text/plain; charset=utf-8";
+const TEXT_CONTENT_TYPE = "text/plain; charset=utf-8";
 
-const PLACED: Readonly<Record<"found" | "query", (issue: InputIssue) => InputIssue>> = {
+const ISSUE_FORMATTERS: Readonly<Record<"found" | "query", (issue: InputIssue) => InputIssue>> = {
   found: (issue) => issue,
   query: ({ loc, ...issue }) => ({ loc: ["query", ...loc.slice(0, 1)], ...issue }),
 };
 
 /** Methods for which a repeated request has no second effect. */
-const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
-const SOON: HeaderValues = { "retry-after": "1" };
+const IDEMPOTENT_METHODS = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+const RETRY_SOON: HeaderValues = { "retry-after": "1" };
 /** After this time other large bodies have been read, or their readers have been disconnected. */
-const LATER: HeaderValues = { "retry-after": "5" };
+const RETRY_LATER: HeaderValues = { "retry-after": "5" };
 
 /**
  * The answer to a failed request. While the database cannot be reached, requests that are safe to repeat get `Retry-After`:
@@ -131,18 +137,18 @@ export function failureResponse(
   error: unknown,
   request: Request,
   headers: HeaderValues,
-  { idempotency_key = false, ...form }: ErrorFormat & { readonly idempotency_key?: boolean } = {},
+  { idempotency_key = false, ...format }: ErrorFormat & { readonly idempotency_key?: boolean } = {},
 ): Response {
   // Nothing has happened yet.
   if (error instanceof ServiceError && error.reason === "server_busy") {
-    return errorResponse(error, { ...headers, ...LATER }, form);
+    return errorResponse(error, { ...headers, ...RETRY_LATER }, format);
   }
-  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, form);
+  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, format);
   const has_key = request.headers.has("idempotency-key");
-  const unknown = error.code === "outcome_unknown";
-  if (!IDEMPOTENT.has(request.method) && !(has_key && (idempotency_key || !unknown))) {
-    return errorResponse(error, headers, form);
+  const isOutcomeUnknown = error.code === "outcome_unknown";
+  if (!IDEMPOTENT_METHODS.has(request.method) && !(has_key && (idempotency_key || !isOutcomeUnknown))) {
+    return errorResponse(error, headers, format);
   }
-  const later = unknown ? new ServiceError("storage_unavailable", error.message) : error;
-  return errorResponse(later, { ...headers, ...SOON }, form);
+  const repeatableError = isOutcomeUnknown ? new ServiceError("storage_unavailable", error.message) : error;
+  return errorResponse(repeatableError, { ...headers, ...RETRY_SOON }, format);
 }

@@ -23,7 +23,7 @@ export function createWaitResponse(
   return createStreamingResponse(context, source, { "content-type": "application/json", ...headers });
 }
 
-type Hold = Pick<ByteReservation, "release">;
+type Reservation = Pick<ByteReservation, "release">;
 
 class ResultSource implements BodySource {
   readonly heartbeat = "\n";
@@ -31,21 +31,21 @@ class ResultSource implements BodySource {
   readonly #context: Pick<RequestContext, "handler" | "bodyBudget" | "request_id">;
   /** Not the run, whose input may be large. */
   readonly #ids: Pick<RunWait["run"], "run_id" | "thread_id">;
-  readonly #leave: RunWait["leave"];
-  readonly #again: WaitOptions["rereadResult"];
+  readonly #releaseRun: RunWait["leave"];
+  readonly #rereadResult: WaitOptions["rereadResult"];
   /** Released once it is read: it may be large. */
   #result: RunWait["result"] | undefined;
   #text: SharedText | undefined;
   /** The size of a large text, taken from the byte budget until the body ends. */
-  #hold: Hold | null = null;
+  #reservation: Reservation | null = null;
   #isEnded = false;
 
   constructor(context: RequestContext, { run, result, leave }: RunWait, { rereadResult }: WaitOptions) {
     const { handler, bodyBudget, request_id } = context;
     this.#context = { handler, bodyBudget, request_id };
     this.#ids = { run_id: run.run_id, thread_id: run.thread_id };
-    this.#leave = leave;
-    this.#again = rereadResult;
+    this.#releaseRun = leave;
+    this.#rereadResult = rereadResult;
     this.#result = result;
   }
 
@@ -65,45 +65,45 @@ class ResultSource implements BodySource {
     }
   }
 
-  /** `#read` logs what cannot be read. */
+  /** `#readText` logs what cannot be read. */
   onError(): void {}
 
   release(): void {
     this.#context.bodyBudget.endRequest();
-    this.#leave();
+    this.#releaseRun();
   }
 
   onEnd(): void {
     this.#isEnded = true;
-    this.#hold?.release();
+    this.#reservation?.release();
   }
 
   stalled_ms(): number | undefined {
-    return this.#hold ? this.#context.bodyBudget.stalled_ms : undefined;
+    return this.#reservation ? this.#context.bodyBudget.stalled_ms : undefined;
   }
 
   /** A large result waits for room in the byte budget: in memory, or dropped and read again. */
   async #load(): Promise<void> {
     const { bodyBudget } = this.#context;
     const length = await this.#tryLoad();
-    if (length <= LARGE_BYTES || this.#hold) return;
-    if (this.#text) return this.#keep(await bodyBudget.reserveShared(this.#text, length));
-    this.#keep(await bodyBudget.reserve(length, true));
-    this.#text = await this.#read((this.#again as () => Promise<Json>)());
+    if (length <= LARGE_BYTES || this.#reservation) return;
+    if (this.#text) return this.#setReservation(await bodyBudget.reserveShared(this.#text, length));
+    this.#setReservation(await bodyBudget.reserve(length, true));
+    this.#text = await this.#readText((this.#rereadResult as () => Promise<Json>)());
   }
 
   /** Returns the length of the result. A function of its own: nothing refers to a dropped result while the body waits. */
   async #tryLoad(): Promise<number> {
     const result = this.#result as RunWait["result"];
     this.#result = undefined;
-    const text = await this.#read(result);
+    const text = await this.#readText(result);
     const { length } = text.json;
-    if (length > LARGE_BYTES) this.#keep(this.#context.bodyBudget.tryReserveShared(text, length));
-    if (length <= LARGE_BYTES || this.#hold || !this.#again) this.#text = text;
+    if (length > LARGE_BYTES) this.#setReservation(this.#context.bodyBudget.tryReserveShared(text, length));
+    if (length <= LARGE_BYTES || this.#reservation || !this.#rereadResult) this.#text = text;
     return length;
   }
 
-  async #read(result: Promise<Json | null>): Promise<SharedText> {
+  async #readText(result: Promise<Json | null>): Promise<SharedText> {
     try {
       return stringifyShared((await result) ?? {});
     } catch (error) {
@@ -117,9 +117,9 @@ class ResultSource implements BodySource {
   }
 
   /** Keeps the bytes until the body ends, which may have happened during a wait. */
-  #keep(hold: Hold | null): void {
-    if (this.#isEnded) hold?.release();
-    else this.#hold = hold;
+  #setReservation(reservation: Reservation | null): void {
+    if (this.#isEnded) reservation?.release();
+    else this.#reservation = reservation;
   }
 }
 

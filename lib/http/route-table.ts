@@ -22,16 +22,16 @@ export interface RouteTable {
 }
 
 /** What a router is asked, and where it leaves the values of the path. */
-interface RoutedRequest {
+interface RouterRequest {
   readonly method: string;
   readonly url: string;
   readonly params?: RequestContext["params"];
 }
 
-type Router = IttyRouterType<RoutedRequest, unknown[], Omit<MatchedRoute, "rawQuery"> | "hidden">;
+type Router = IttyRouterType<RouterRequest, unknown[], Omit<MatchedRoute, "rawQuery"> | "hidden">;
 
 /** `:name+` matches the rest of a path, also an empty one: a link without its token must not reach the list of tokens. */
-const REST_PATTERN = "(?<$1>[^]{0,})";
+const REMAINING_PATH_PATTERN = "(?<$1>[^]{0,})";
 
 /** Creates the table of the routes below `base`. Hidden routes answer nothing. */
 export function createRouteTable(
@@ -41,43 +41,43 @@ export function createRouteTable(
 ): RouteTable {
   // One router for each first segment of a path: one for all routes takes three times as long to find a thread.
   const routers = new Map<string, { readonly router: Router; readonly routes: Route[] }>();
-  const unloaded = new Set(LAZY_ROUTES);
+  const unloadedGroups = new Set(LAZY_ROUTES);
 
-  function add(added: readonly Route[]): void {
-    for (const route of added) {
-      const segment = firstSegment(route.path);
+  function addRoutes(newRoutes: readonly Route[]): void {
+    for (const route of newRoutes) {
+      const segment = getFirstSegment(route.path);
       const entry = routers.get(segment) ?? { router: IttyRouter({ base }) as Router, routes: [] };
       routers.set(segment, entry);
       entry.routes.push(route);
-      const path = route.path.replace(/:(\w+)\+$/, REST_PATTERN);
+      const path = route.path.replace(/:(\w+)\+$/, REMAINING_PATH_PATTERN);
       // A hidden route still takes its path for all methods: other routes that match it must not answer.
       if (isHidden(route)) entry.router.all(path, () => "hidden");
       else entry.router[route.method](path, ({ params = {} }) => ({ route, params }));
     }
   }
 
-  const find = (pathname: string) =>
-    routers.get(firstSegment(pathname.slice(pathname.startsWith(base) ? base.length : 0)));
+  const findRouter = (pathname: string) =>
+    routers.get(getFirstSegment(pathname.slice(pathname.startsWith(base) ? base.length : 0)));
 
-  add(routes);
+  addRoutes(routes);
   return {
     load(pathname) {
-      for (const part of unloaded) {
-        if (!pathname.startsWith(base + part.path)) continue;
-        return part.load().then((loaded) => {
+      for (const group of unloadedGroups) {
+        if (!pathname.startsWith(base + group.path)) continue;
+        return group.load().then((loaded) => {
           // Another request may have added them by now.
-          if (unloaded.delete(part)) add(loaded);
+          if (unloadedGroups.delete(group)) addRoutes(loaded);
         });
       }
       return undefined;
     },
     async matchRequest(method, { href, pathname, searchParams }) {
       const routed = { method: method === "HEAD" ? "GET" : method, url: href };
-      const match = await find(pathname)?.router.fetch(routed);
-      return !match || match === "hidden" ? undefined : { ...match, rawQuery: toQuery(searchParams) };
+      const match = await findRouter(pathname)?.router.fetch(routed);
+      return !match || match === "hidden" ? undefined : { ...match, rawQuery: toRawQuery(searchParams) };
     },
     findRoutes(pathname) {
-      const { router, routes: candidates = [] } = find(pathname) ?? {};
+      const { router, routes: candidates = [] } = findRouter(pathname) ?? {};
       // itty-router keeps its routes in the order in which they were added, each with the pattern of its path.
       const matching = candidates.filter((_, index) => router?.routes[index]?.[1].test(pathname));
       return matching[0] && isHidden(matching[0]) ? [] : matching.filter((route) => !isHidden(route));
@@ -86,14 +86,14 @@ export function createRouteTable(
 }
 
 /** Returns the first segment of a path. The path of every route begins with one. */
-const firstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
+const getFirstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
 
 /** Reads the query. itty-router's own would lose the first value of `?a=&a=1`. */
-function toQuery(query: URLSearchParams): RawQuery {
+function toRawQuery(query: URLSearchParams): RawQuery {
   const values: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of query) {
-    const previous = values[name];
-    values[name] = previous === undefined ? value : [previous, value].flat();
+    const previousValue = values[name];
+    values[name] = previousValue === undefined ? value : [previousValue, value].flat();
   }
   return values;
 }

@@ -107,13 +107,13 @@ interface RouteDefinition<Body, Query>
 type DefineRoute = <Body = unknown, Query = unknown>(
   method: Exclude<Method, "all">,
   path: Route["path"],
-  row: RouteDefinition<Body, Query>,
+  definition: RouteDefinition<Body, Query>,
 ) => Route;
 
 /** Makes the rows of one section. */
 export const createRouteGroup =
   (section: Pick<Route, "tag" | "group" | "access" | keyof ErrorFormat>): DefineRoute =>
-  (method, path, row) => ({ ...section, method, path, ...row });
+  (method, path, definition) => ({ ...section, method, path, ...definition });
 
 /** What all bodies of one handler share; `open` counts them. */
 export interface StreamingBodies {
@@ -197,10 +197,10 @@ export async function yieldAfterLargeBody(
   context: Pick<RequestContext, "waitForNextTick">,
   bytes: Uint8Array,
 ): Promise<void> {
-  if (bytes.length > LARGE_BYTES) await context.waitForNextTick();
+  if (bytes.length > YIELD_BYTES) await context.waitForNextTick();
 }
 
-const LARGE_BYTES = 128 * 1024;
+const YIELD_BYTES = 128 * 1024;
 
 type Params = Pick<RequestContext, "params">;
 

@@ -7,16 +7,16 @@ import * as parse from "./parse.ts";
 import { readIdempotencyKey, readWebhookDepth } from "./request.ts";
 import type { RequestContext } from "./route.ts";
 
-const send = parse.passthroughObject({ node: parse.name });
+const sendFields = parse.passthroughObject({ node: parse.name });
 /** Any value, null included. Undefined means that the list is too short. */
-const some = v.pipe(
+const presentJson = v.pipe(
   parse.anyJson,
   v.check((value) => value !== undefined),
 );
 /** The most tasks of one step. */
-const MOST_TARGETS = 100;
-const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
-const step = v.union([parse.name, send], STEP);
+const MAX_GOTO_TARGETS = 100;
+const GOTO_MESSAGE = `must be a node name, a Send or a list of at most ${MAX_GOTO_TARGETS} of these`;
+const gotoTarget = v.union([parse.name, sendFields], GOTO_MESSAGE);
 const breakpoints = v.optional(
   v.union([v.literal("*"), parse.listSchema(parse.name)], 'must be "*" or a list of node names') as v.GenericSchema<
     "*" | string[]
@@ -29,7 +29,7 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse
 >({
   update: v.optional(
     v.union(
-      [parse.anyObject, v.array(v.strictTuple([parse.name, some]))],
+      [parse.anyObject, v.array(v.strictTuple([parse.name, presentJson]))],
       "must be an object or a list of [channel, value] pairs",
     ),
   ),
@@ -39,7 +39,12 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = parse
     ),
     "By interrupt id: how many answers its task had taken when it was shown. Any other number is refused",
   ),
-  goto: v.optional(v.union([parse.name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
+  goto: v.optional(
+    v.union(
+      [parse.name, sendFields, v.pipe(v.array(gotoTarget), v.maxLength(MAX_GOTO_TARGETS, GOTO_MESSAGE))],
+      GOTO_MESSAGE,
+    ),
+  ),
 });
 
 /** The service decides which keys and URLs are valid; these bounds are for the OpenAPI document. */
@@ -102,8 +107,8 @@ export const runCreate: parse.FieldSchema<RunCreate> = v.object({
 });
 
 /** Validates a run that an authorization handler has changed. */
-export const revalidateRun = (changed: RunCreate): RunCreate =>
-  parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), runCreate);
+export const revalidateRun = (run: RunCreate): RunCreate =>
+  parse.readObject(new TextEncoder().encode(JSON.stringify(run)), runCreate);
 
 /** What the headers of the request add to a run. */
 export const readRunOriginFromHeaders = ({ request, handler }: RequestContext): RunOrigin => ({

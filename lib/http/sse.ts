@@ -17,7 +17,7 @@ interface StreamOptions {
   readonly isEndless?: boolean;
 }
 
-const HEADERS: HeaderValues = {
+const EVENT_STREAM_HEADERS: HeaderValues = {
   "content-type": "text/event-stream",
   "cache-control": "no-cache",
   "x-accel-buffering": "no",
@@ -34,7 +34,7 @@ export function createEventStreamResponse(
 ): Response {
   const { request_id, handler } = context;
   const source = new FrameSource(handler.streamingBodies, frames, { ...ids, request_id }, isEndless);
-  return createStreamingResponse(context, source, { ...HEADERS, ...headers });
+  return createStreamingResponse(context, source, { ...EVENT_STREAM_HEADERS, ...headers });
 }
 
 class FrameSource implements BodySource {
@@ -43,19 +43,19 @@ class FrameSource implements BodySource {
   readonly isEndless: boolean;
   readonly #bodies: StreamingBodies;
   readonly #frames: Reader<Frame>;
-  readonly #logIds: Readonly<Record<string, string>>;
+  readonly #logFields: Readonly<Record<string, string>>;
   /** Frames that are not sent yet, the newest first. All readers of the run share the frame objects. */
   #ready: Frame[] = [];
 
   constructor(
     bodies: StreamingBodies,
     frames: Reader<Frame>,
-    logIds: Readonly<Record<string, string>>,
+    logFields: Readonly<Record<string, string>>,
     isEndless: boolean,
   ) {
     this.#bodies = bodies;
     this.#frames = frames;
-    this.#logIds = logIds;
+    this.#logFields = logFields;
     this.isEndless = isEndless;
   }
 
@@ -67,19 +67,19 @@ class FrameSource implements BodySource {
 
   /** Takes frames for about one chunk. */
   takeText(): SourceText {
-    const chunk = new ChunkPieces();
-    while (chunk.length < CHUNK_CHARS && !chunk.last) {
+    const chunk = new ChunkBuilder();
+    while (chunk.length < CHUNK_CHARS && !chunk.isLast) {
       const frame = this.#ready.pop();
       if (!frame) break;
       chunk.add(frame);
     }
     // The body does not call it after the last text: the log of the run and the guard of its thread would stay.
-    if (chunk.last) this.release();
-    return chunk.toTaken();
+    if (chunk.isLast) this.release();
+    return chunk.toSourceText();
   }
 
   onError(error: unknown): void {
-    this.#bodies.environment.log({ level: "error", message: "Reading a stream failed", ...this.#logIds, error });
+    this.#bodies.environment.log({ level: "error", message: "Reading a stream failed", ...this.#logFields, error });
   }
 
   release(): void {
@@ -88,17 +88,17 @@ class FrameSource implements BodySource {
 }
 
 /** Frames as the text of a chunk. A long text is a piece of its own, because cutting a long string copies nothing. */
-class ChunkPieces {
+class ChunkBuilder {
   /** The length of the data. */
   length = 0;
   /** Nothing follows. */
-  last = false;
+  isLast = false;
   readonly #pieces: string[] = [];
   readonly #longFrames: Frame[] = [];
   #text = "";
 
   add(frame: Frame): void {
-    this.#text += fieldsBefore(frame);
+    this.#text += formatFields(frame);
     if (frame.data.length < CHUNK_CHARS / 4) {
       this.#text += frame.data;
     } else {
@@ -108,16 +108,16 @@ class ChunkPieces {
     }
     this.#text += "\n\n";
     this.length += frame.data.length;
-    this.last = frame.event === "end" || frame.last === true;
+    this.isLast = frame.event === "end" || frame.last === true;
   }
 
-  toTaken(): SourceText {
-    return { pieces: [...this.#pieces, this.#text], isLast: this.last, retainedFrames: this.#longFrames };
+  toSourceText(): SourceText {
+    return { pieces: [...this.#pieces, this.#text], isLast: this.isLast, retainedFrames: this.#longFrames };
   }
 }
 
 /** Returns the fields before the data of a frame. The data itself is one line. */
-function fieldsBefore({ id, event }: Frame): string {
+function formatFields({ id, event }: Frame): string {
   const idField = id === null ? "" : `id: ${id}\n`;
   const eventField = event === "" ? "" : `event: ${event.replace(/[\r\n\0]/g, "")}\n`;
   return `${idField}${eventField}data: `;
@@ -128,6 +128,6 @@ function shareFrameText(bodies: StreamingBodies, frame: Frame): Frame {
   const { length } = frame.data;
   if (length < LARGE_TEXT_CHARS) return frame;
   bodies.sharedTexts ??= new WeakTextCache();
-  const first = bodies.sharedTexts.share(length, frame);
-  return first === frame ? frame : { ...frame, data: first.data, sharedFrom: first };
+  const sharedFrame = bodies.sharedTexts.share(length, frame);
+  return sharedFrame === frame ? frame : { ...frame, data: sharedFrame.data, sharedFrom: sharedFrame };
 }

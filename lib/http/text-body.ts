@@ -27,12 +27,12 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
   const encoder = new TextEncoder();
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   let isEnded = false;
-  let goOn = (): void => {};
+  let resumeSending = (): void => {};
 
   function end(): void {
     if (isEnded) return;
     isEnded = true;
-    goOn();
+    resumeSending();
     onEnd();
   }
 
@@ -44,22 +44,22 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
 
   const stream = new ReadableStream<Uint8Array>(
     {
-      start: (its) => {
-        controller = its;
+      start: (streamController) => {
+        controller = streamController;
       },
-      pull: () => goOn(),
+      pull: () => resumeSending(),
       cancel: end,
     },
     { highWaterMark: 1 },
   );
 
   /** Resolves when the reader wants more, or the body has ended. */
-  async function untilPulled(): Promise<void> {
+  async function waitForPull(): Promise<void> {
     if (isEnded || (controller?.desiredSize ?? 0) > 0) return;
     await new Promise<void>((resolve) => {
       const cancel = environment.timer(stalled_ms, () => fail(new Error("The client does not read")));
-      goOn = () => {
-        goOn = () => {};
+      resumeSending = () => {
+        resumeSending = () => {};
         cancel();
         resolve();
       };
@@ -72,11 +72,11 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
       return isEnded;
     },
     async send(text) {
-      for (let from = 0, to = 0; from < text.length; from = to) {
+      for (let start = 0, end = 0; start < text.length; start = end) {
         if (isEnded) throw new Error("The body has no reader any more");
-        to = surrogateSafeEnd(text, from + PIECE_CHARS);
-        controller?.enqueue(encoder.encode(text.slice(from, to)));
-        await untilPulled();
+        end = surrogateSafeEnd(text, start + PIECE_CHARS);
+        controller?.enqueue(encoder.encode(text.slice(start, end)));
+        await waitForPull();
       }
       if (isEnded) throw new Error("The body has no reader any more");
     },

@@ -4,7 +4,7 @@ import { suggestName } from "../validation.ts";
 import type { HandlerState } from "./route.ts";
 
 /** What clients of LangGraph send and only LangGraph's servers use. */
-const KEYS_OF_CLIENTS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
+const IGNORED_CLIENT_KEYS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
 /** How many different warnings are remembered, so that each is logged once. */
 const MAX_WARNINGS = 1_000;
 
@@ -15,7 +15,7 @@ export function createUnknownKeyLog(
   const logged = new Set<string>();
   return ({ method, path }, keys, allowed) => {
     const hints = keys
-      .filter((key) => !KEYS_OF_CLIENTS.has(key))
+      .filter((key) => !IGNORED_CLIENT_KEYS.has(key))
       .map((key) => `${key}${suggestName(key, allowed).replace(/^; (.*)$/, " ($1)")}`);
     const warning = `${method} ${path} ${hints}`;
     if (hints.length === 0 || logged.has(warning) || logged.size >= MAX_WARNINGS) return;

@@ -81,7 +81,7 @@ const assistantDeletion = v.object({
 });
 
 /** GET /assistants/{assistant_id}/graph */
-const drawing = v.object({
+const graphQuery = v.object({
   xray: v.optional(
     v.union(
       [v.boolean(), parse.integer(0, Number.MAX_SAFE_INTEGER)],
@@ -93,24 +93,24 @@ const drawing = v.object({
 /** GET /assistants/{assistant_id}/subgraphs */
 const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
-const route = createRouteGroup({ tag: "Assistants", group: "assistants" });
+const defineRoute = createRouteGroup({ tag: "Assistants", group: "assistants" });
 
 /** The version to activate: clients send it in the body, the published description has it in the query. */
-async function version(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
-  const found = (await context.body()).version ?? context.query().version;
-  if (found === undefined) throw invalidFieldError("version", "is required");
-  return found;
+async function readVersion(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
+  const versionNumber = (await context.body()).version ?? context.query().version;
+  if (versionNumber === undefined) throw invalidFieldError("version", "is required");
+  return versionNumber;
 }
 
-async function subgraphs(context: RequestContext<unknown, { recurse?: boolean }>): Promise<Response> {
+async function respondWithSubgraphs(context: RequestContext<unknown, { recurse?: boolean }>): Promise<Response> {
   const namespace = context.params.namespace === undefined ? null : readPathSegment(context, "namespace");
   const { recurse } = context.query();
   return jsonResponse(await context.resources.assistants.subgraphs(readAssistantId(context), namespace, recurse));
 }
 
-const reads = { events: ["assistants:read"], errors: [404] } as const;
+const readOptions = { events: ["assistants:read"], errors: [404] } as const;
 export const ASSISTANT_ROUTES: readonly Route[] = [
-  route("post", "/assistants", {
+  defineRoute("post", "/assistants", {
     summary: "Create an assistant",
     events: ["assistants:create"],
     body: assistantCreate,
@@ -118,7 +118,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     errors: [404, 409],
     handle: async (context) => jsonResponse(await context.resources.assistants.create(await context.body())),
   }),
-  route("post", "/assistants/search", {
+  defineRoute("post", "/assistants/search", {
     summary: "Search assistants",
     access: "read",
     events: ["assistants:search"],
@@ -130,7 +130,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
       return pageResponse(await context.resources.assistants.search(search), select);
     },
   }),
-  route("post", "/assistants/count", {
+  defineRoute("post", "/assistants/count", {
     summary: "Count assistants",
     access: "read",
     events: ["assistants:search"],
@@ -138,13 +138,13 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     response: "count",
     handle: async (context) => jsonResponse(await context.resources.assistants.count(await context.body())),
   }),
-  route("get", "/assistants/:assistant_id", {
+  defineRoute("get", "/assistants/:assistant_id", {
     summary: "Get an assistant",
-    ...reads,
+    ...readOptions,
     response: "Assistant",
     handle: async (context) => jsonResponse(await context.resources.assistants.get(readAssistantId(context))),
   }),
-  route("patch", "/assistants/:assistant_id", {
+  defineRoute("patch", "/assistants/:assistant_id", {
     summary: "Create a new version of an assistant and activate it",
     events: ["assistants:update"],
     body: assistantPatch,
@@ -153,7 +153,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     handle: async (context) =>
       jsonResponse(await context.resources.assistants.update(readAssistantId(context), await context.body())),
   }),
-  route("delete", "/assistants/:assistant_id", {
+  defineRoute("delete", "/assistants/:assistant_id", {
     summary: "Delete an assistant with all its versions",
     events: ["assistants:delete", "threads:delete"],
     query: assistantDeletion,
@@ -163,10 +163,10 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  route("post", "/assistants/:assistant_id/versions", {
+  defineRoute("post", "/assistants/:assistant_id/versions", {
     summary: "List the versions of an assistant, newest first",
     access: "read",
-    ...reads,
+    ...readOptions,
     body: versionSearch,
     response: "AssistantVersion[]",
     async handle(context) {
@@ -174,7 +174,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
       return jsonResponse(await context.resources.assistants.versions(readAssistantId(context), search));
     },
   }),
-  route("post", "/assistants/:assistant_id/latest", {
+  defineRoute("post", "/assistants/:assistant_id/latest", {
     summary: "Activate a version, given in the body or the query",
     events: ["assistants:update"],
     body: versionChoice,
@@ -182,36 +182,36 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     response: "Assistant",
     errors: [404],
     handle: async (context) =>
-      jsonResponse(await context.resources.assistants.setLatest(readAssistantId(context), await version(context))),
+      jsonResponse(await context.resources.assistants.setLatest(readAssistantId(context), await readVersion(context))),
   }),
-  route("get", "/assistants/:assistant_id/graph", {
+  defineRoute("get", "/assistants/:assistant_id/graph", {
     summary: "Get the nodes and edges of the graph",
-    ...reads,
-    query: drawing,
+    ...readOptions,
+    query: graphQuery,
     response: "DrawnGraph",
     async handle(context) {
       const { xray } = context.query();
       return jsonResponse(await context.resources.assistants.graph(readAssistantId(context), xray));
     },
   }),
-  route("get", "/assistants/:assistant_id/schemas", {
+  defineRoute("get", "/assistants/:assistant_id/schemas", {
     summary: "Get the schemas of the graph",
-    ...reads,
+    ...readOptions,
     response: "GraphSchemas",
     handle: async (context) => jsonResponse(await context.resources.assistants.schemas(readAssistantId(context))),
   }),
-  route("get", "/assistants/:assistant_id/subgraphs", {
+  defineRoute("get", "/assistants/:assistant_id/subgraphs", {
     summary: "Get the schemas of the subgraphs",
-    ...reads,
+    ...readOptions,
     query: subgraphSearch,
     response: "SubgraphSchemas",
-    handle: subgraphs,
+    handle: respondWithSubgraphs,
   }),
-  route("get", "/assistants/:assistant_id/subgraphs/:namespace", {
+  defineRoute("get", "/assistants/:assistant_id/subgraphs/:namespace", {
     summary: "Get the schemas of one subgraph",
-    ...reads,
+    ...readOptions,
     query: subgraphSearch,
     response: "SubgraphSchemas",
-    handle: subgraphs,
+    handle: respondWithSubgraphs,
   }),
 ];

@@ -26,18 +26,18 @@ const CRON_FIELDS = [
 ] as const;
 
 /** The options of its runs, validated as by the routes that create runs. */
-const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
+const runFields = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
   keyof CronRunOptions,
   v.GenericSchema
 >;
 
 const schedule = parse.withDescription(parse.name, "A cron expression of five fields, or a nickname such as `@daily`");
-const ISO = "ISO 8601";
+const END_TIME_DESCRIPTION = "ISO 8601";
 
 // The service validates schedules, time zones and times.
-const timing = {
+const timingFields = {
   timezone: v.optional(parse.name),
-  end_time: parse.withDescription(v.optional(parse.text), ISO),
+  end_time: parse.withDescription(v.optional(parse.text), END_TIME_DESCRIPTION),
   enabled: v.optional(parse.flag),
   on_run_completed: v.optional(parse.oneOf(["delete", "keep"])),
   metadata: v.optional(parse.anyObject),
@@ -47,21 +47,21 @@ const timing = {
 export const cronCreate: parse.FieldSchema<CronCreate> = v.object({
   assistant_id: parse.assistantId,
   schedule,
-  ...timing,
-  ...run,
+  ...timingFields,
+  ...runFields,
   if_not_exists: v.optional(parse.oneOf(["reject", "create"])),
 }) as unknown as parse.FieldSchema<CronCreate>;
 
 /** PATCH /runs/crons/{cron_id}: null clears the fields that are `nullish`. */
 export const cronPatch: parse.FieldSchema<CronPatch> = v.object({
   schedule: v.optional(schedule),
-  ...timing,
+  ...timingFields,
   timezone: v.nullish(parse.name),
-  end_time: parse.withDescription(v.nullish(parse.text), ISO),
-  ...Object.fromEntries(Object.entries(run).map(([option, schema]) => [option, v.nullish(schema)])),
+  end_time: parse.withDescription(v.nullish(parse.text), END_TIME_DESCRIPTION),
+  ...Object.fromEntries(Object.entries(runFields).map(([option, schema]) => [option, v.nullish(schema)])),
 }) as unknown as parse.FieldSchema<CronPatch>;
 
-const filter = {
+const cronFilter = {
   assistant_id: v.optional(parse.assistantId),
   thread_id: v.optional(parse.uuid),
   enabled: v.optional(parse.flag),
@@ -69,11 +69,11 @@ const filter = {
 };
 
 /** POST /runs/crons/count */
-export const cronCount: parse.FieldSchema<CronQuery> = v.object(filter);
+export const cronCount: parse.FieldSchema<CronQuery> = v.object(cronFilter);
 
 /** POST /runs/crons/search */
 export const cronSearch: parse.FieldSchema<CronSearch & { readonly select?: readonly string[] }> = v.object({
-  ...filter,
+  ...cronFilter,
   ...parse.pageFields,
   ...parse.sortFields<CronSort>([
     "cron_id",
@@ -87,9 +87,9 @@ export const cronSearch: parse.FieldSchema<CronSearch & { readonly select?: read
   select: v.optional(parse.listSchema(parse.oneOf(CRON_FIELDS))),
 });
 
-const route = createRouteGroup({ tag: "Crons", group: "crons" });
+const defineRoute = createRouteGroup({ tag: "Crons", group: "crons" });
 
-const newCron = {
+const creationOptions = {
   events: ["crons:create", "assistants:read", "threads:create_run"],
   body: cronCreate,
   response: "Cron",
@@ -103,9 +103,15 @@ const newCron = {
 } as const;
 
 export const CRON_ROUTES: readonly Route[] = [
-  route("post", "/runs/crons", { ...newCron, summary: "Create a cron; each of its runs gets a new thread" }),
-  route("post", "/threads/:thread_id/runs/crons", { ...newCron, summary: "Create a cron whose runs use one thread" }),
-  route("post", "/runs/crons/search", {
+  defineRoute("post", "/runs/crons", {
+    ...creationOptions,
+    summary: "Create a cron; each of its runs gets a new thread",
+  }),
+  defineRoute("post", "/threads/:thread_id/runs/crons", {
+    ...creationOptions,
+    summary: "Create a cron whose runs use one thread",
+  }),
+  defineRoute("post", "/runs/crons/search", {
     summary: "Search crons",
     access: "read",
     events: ["crons:search"],
@@ -117,7 +123,7 @@ export const CRON_ROUTES: readonly Route[] = [
       return pageResponse(await context.resources.crons.search(search), select);
     },
   }),
-  route("post", "/runs/crons/count", {
+  defineRoute("post", "/runs/crons/count", {
     summary: "Count crons",
     access: "read",
     events: ["crons:search"],
@@ -125,14 +131,14 @@ export const CRON_ROUTES: readonly Route[] = [
     response: "count",
     handle: async (context) => jsonResponse(await context.resources.crons.count(await context.body())),
   }),
-  route("get", "/runs/crons/:cron_id", {
+  defineRoute("get", "/runs/crons/:cron_id", {
     summary: "Get a cron",
     events: ["crons:read"],
     response: "Cron",
     errors: [404],
     handle: async (context) => jsonResponse(await context.resources.crons.get(readCronId(context))),
   }),
-  route("patch", "/runs/crons/:cron_id", {
+  defineRoute("patch", "/runs/crons/:cron_id", {
     summary: "Update a cron: absent fields stay, null clears a field, metadata is merged",
     events: ["crons:update"],
     body: cronPatch,
@@ -141,7 +147,7 @@ export const CRON_ROUTES: readonly Route[] = [
     handle: async (context) =>
       jsonResponse(await context.resources.crons.update(readCronId(context), await context.body())),
   }),
-  route("delete", "/runs/crons/:cron_id", {
+  defineRoute("delete", "/runs/crons/:cron_id", {
     summary: "Delete a cron; its runs stay",
     events: ["crons:delete"],
     errors: [404],

@@ -4,19 +4,19 @@ import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import { readJson } from "../parse.ts";
 import { jsonResponse } from "../respond.ts";
 import { createRouteGroup, type Route } from "../route.ts";
-import { RECEIVED } from "./runs.ts";
+import { RECEIVED_RESPONSE } from "./runs.ts";
 
-const route = createRouteGroup({ tag: "Runs", group: "runs", access: "open" });
+const defineRoute = createRouteGroup({ tag: "Runs", group: "runs", access: "open" });
 
 export const EVENT_ROUTES: readonly Route[] = [
-  route("post", "/greenroom/events/:address", {
+  defineRoute("post", "/greenroom/events/:address", {
     summary: "Send the event of a `wait` to its address; the body is any JSON but null",
     max_body_bytes: MAX_EVENT_BYTES,
     response: "Received",
     errors: [404, 409, 410, 422, 507],
     async handle({ service, params, bytes }) {
       await service.calls.deliver(params.address ?? "", readJson(await bytes()) as Json);
-      return jsonResponse(RECEIVED);
+      return jsonResponse(RECEIVED_RESPONSE);
     },
   }),
 ];

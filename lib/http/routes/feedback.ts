@@ -17,68 +17,69 @@ import { jsonResponse } from "../respond.ts";
 import { createRouteGroup, getSearchParams, type RequestContext, type Route } from "../route.ts";
 import { FEEDBACK_SOURCES, readFeedbackCreate, readFeedbackPatch } from "./feedback-requests.ts";
 
-const route = createRouteGroup({ tag: "Feedback", access: "account", issues: "found" });
+const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issues: "found" });
 /** The query of a list of records. */
 const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
-  validateWith((report) => ({ ...filter(params, report), ...readPage(params, report) }));
+  validateWith((report) => ({ ...readFilter(params, report), ...readPage(params, report) }));
 /** The query of the numbers about records. */
-const readStatsQuery = (params: URLSearchParams): FeedbackFilter => validateWith((report) => filter(params, report));
+const readStatsQuery = (params: URLSearchParams): FeedbackFilter =>
+  validateWith((report) => readFilter(params, report));
 
-function flag(value: string): boolean | null {
+function parseBoolean(value: string): boolean | null {
   if (/^(?:true|1)$/i.test(value)) return true;
   return /^(?:false|0)$/i.test(value) ? false : null;
 }
 
-function filter(params: URLSearchParams, report: ReportFinding): FeedbackFilter {
-  const list = <Name extends string>(
+function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFilter {
+  const readList = <Name extends string>(
     field: Name,
     name: string,
     read: (value: string, loc: FindingLocation) => string = (value) => value,
   ): { readonly [field in Name]?: string[] } => {
-    const sent = params.getAll(name).filter((value) => value !== "" || name === "source");
-    if (sent.length === 0) return {};
-    return { [field]: sent.map((value, index) => read(value, ["query", name, index])) } as {
+    const input = params.getAll(name).filter((value) => value !== "" || name === "source");
+    if (input.length === 0) return {};
+    return { [field]: input.map((value, index) => read(value, ["query", name, index])) } as {
       [field in Name]: string[];
     };
   };
-  const uuid = (value: string, loc: FindingLocation): string => readUuid(value, loc, report);
-  const source = (value: string, loc: FindingLocation): string => {
+  const readUuidItem = (value: string, loc: FindingLocation): string => readUuid(value, loc, report);
+  const readSource = (value: string, loc: FindingLocation): string => {
     if (!(FEEDBACK_SOURCES as readonly string[]).includes(value))
       report(loc, `must be one of ${FEEDBACK_SOURCES.join(", ")}`, "enum");
     return value;
   };
-  const one = <Name extends string, Value>(
+  const readOptional = <Name extends string, Value>(
     name: Name,
     read: (value: string) => Value | null,
     msg: string,
     type?: string,
   ): { readonly [name in Name]?: Value } => {
-    const sent = readSingleParam(params, name, report);
-    if (sent === undefined) return {};
-    const value = read(sent);
+    const input = readSingleParam(params, name, report);
+    if (input === undefined) return {};
+    const value = read(input);
     if (value === null) report(["query", name], msg, type);
     return { [name]: value } as { [name in Name]: Value };
   };
   const level = readEnumParam(params, "level", ["run", "session"], report);
-  const [boolean, moment] = ["must be true or false", "must be a date or time in RFC 3339"];
+  const [booleanMessage, timeMessage] = ["must be true or false", "must be a date or time in RFC 3339"];
   return {
-    ...list("run_ids", "run", uuid),
-    ...list("project_ids", "session", uuid),
-    ...list("keys", "key"),
-    ...list("sources", "source", source),
-    ...list("user_ids", "user", uuid),
-    ...one("has_comment", flag, boolean),
-    ...one("has_score", flag, boolean),
-    ...one("min_created_at", parseRfc3339, moment, "datetime_parsing"),
-    ...one("max_created_at", parseRfc3339, moment, "datetime_parsing"),
+    ...readList("run_ids", "run", readUuidItem),
+    ...readList("project_ids", "session", readUuidItem),
+    ...readList("keys", "key"),
+    ...readList("sources", "source", readSource),
+    ...readList("user_ids", "user", readUuidItem),
+    ...readOptional("has_comment", parseBoolean, booleanMessage),
+    ...readOptional("has_score", parseBoolean, booleanMessage),
+    ...readOptional("min_created_at", parseRfc3339, timeMessage, "datetime_parsing"),
+    ...readOptional("max_created_at", parseRfc3339, timeMessage, "datetime_parsing"),
     ...(level === undefined ? {} : { level }),
   };
 }
 
-const feedbackId = ({ params }: RequestContext): string => parseResourceId(params.id, "Feedback");
+const readFeedbackId = ({ params }: RequestContext): string => parseResourceId(params.id, "Feedback");
 
 export const FEEDBACK_ROUTES: readonly Route[] = [
-  route("get", "/api/v1/feedback/stats", {
+  defineRoute("get", "/api/v1/feedback/stats", {
     events: ["threads:read"],
     summary: "Get feedback statistics by key",
     response: "FeedbackStats",
@@ -90,7 +91,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
       return jsonResponse(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
   }),
-  route("get", "/api/v1/feedback", {
+  defineRoute("get", "/api/v1/feedback", {
     events: ["threads:read"],
     summary: "List feedback, newest first",
     response: "Feedback[]",
@@ -102,7 +103,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
         ),
       ),
   }),
-  route("post", "/api/v1/feedback", {
+  defineRoute("post", "/api/v1/feedback", {
     events: ["threads:update"],
     summary: "Record feedback on a run or a project",
     response: "Feedback",
@@ -115,34 +116,34 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
         ),
       ),
   }),
-  route("get", "/api/v1/feedback/:id", {
+  defineRoute("get", "/api/v1/feedback/:id", {
     events: ["threads:read"],
     summary: "Get feedback",
     response: "Feedback",
     errors: [404],
     handle: async (context) =>
-      jsonResponse(await context.resources.feedback.get(await context.accountCaller(), feedbackId(context))),
+      jsonResponse(await context.resources.feedback.get(await context.accountCaller(), readFeedbackId(context))),
   }),
-  route("patch", "/api/v1/feedback/:id", {
+  defineRoute("patch", "/api/v1/feedback/:id", {
     events: ["threads:update"],
     summary: "Change feedback",
     response: "Feedback",
     errors: [404],
     async handle(context) {
       const caller = await context.accountCaller();
-      const id = feedbackId(context);
+      const id = readFeedbackId(context);
       return jsonResponse(
         await context.resources.feedback.update(caller, id, readFeedbackPatch(await context.bytes())),
       );
     },
   }),
-  route("delete", "/api/v1/feedback/:id", {
+  defineRoute("delete", "/api/v1/feedback/:id", {
     events: ["threads:update"],
     summary: "Delete feedback",
     response: "any",
     errors: [404],
     async handle(context) {
-      await context.resources.feedback.delete(await context.accountCaller(), feedbackId(context));
+      await context.resources.feedback.delete(await context.accountCaller(), readFeedbackId(context));
       return jsonResponse({});
     },
   }),

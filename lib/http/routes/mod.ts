@@ -12,7 +12,7 @@ const UNSUPPORTED_ROUTES: readonly Route[] = [
 export const ROUTES: readonly Route[] = [...UNSUPPORTED_ROUTES, ...SERVER_ROUTES];
 
 /** The rows of threads and runs. The first row that matches wins, so fixed words come before the ids they could be taken for. */
-async function agentRoutes(): Promise<readonly Route[]> {
+async function loadAgentRoutes(): Promise<readonly Route[]> {
   const [{ THREAD_ROUTES }, { PROTOCOL_ROUTES }, { CRON_ROUTES }, { RUN_ROUTES }] = await Promise.all([
     import("./threads.ts"),
     import("./protocol.ts"),
@@ -22,9 +22,9 @@ async function agentRoutes(): Promise<readonly Route[]> {
   return [...THREAD_ROUTES, ...PROTOCOL_ROUTES, ...CRON_ROUTES, ...RUN_ROUTES];
 }
 
-const below = (start: Route["path"]): LazyRoutes => ({
-  path: start,
-  load: async () => (await agentRoutes()).filter(({ path }) => path.startsWith(start)),
+const createLazyAgentRoutes = (pathPrefix: Route["path"]): LazyRoutes => ({
+  path: pathPrefix,
+  load: async () => (await loadAgentRoutes()).filter(({ path }) => path.startsWith(pathPrefix)),
 });
 
 /** Rows that few deployments call. */
@@ -55,12 +55,16 @@ const LAZY_GROUPS: readonly LazyRoutes[] = [
   ...ENDPOINTS,
 ];
 
-export const LAZY_ROUTES: readonly LazyRoutes[] = [below("/threads"), below("/runs"), ...LAZY_GROUPS];
+export const LAZY_ROUTES: readonly LazyRoutes[] = [
+  createLazyAgentRoutes("/threads"),
+  createLazyAgentRoutes("/runs"),
+  ...LAZY_GROUPS,
+];
 
 /** Every row, in the order in which they match. */
 export const loadAllRoutes = async (): Promise<readonly Route[]> => [
   ...UNSUPPORTED_ROUTES,
-  ...(await agentRoutes()),
+  ...(await loadAgentRoutes()),
   ...SERVER_ROUTES,
   ...(await Promise.all(LAZY_GROUPS.map(({ load }) => load()))).flat(),
 ];

@@ -7,11 +7,11 @@ import { acceptedResponse, type HeaderValues, jsonResponse, noContentResponse } 
 import { createRouteGroup, type RequestContext, type Route } from "../route.ts";
 import { readRunOrigin } from "../run-request.ts";
 
-const OBJECT = "must be a JSON object";
+const OBJECT_MESSAGE = "must be a JSON object";
 
 /** An object as JSON text. */
 const objectText = v.pipe(
-  v.string(OBJECT),
+  v.string(OBJECT_MESSAGE),
   v.transform((text): unknown => {
     try {
       return JSON.parse(text);
@@ -23,8 +23,8 @@ const objectText = v.pipe(
 ) as v.GenericSchema<unknown, JsonObject>;
 
 const cursor = v.optional(parse.name);
-const limit = (otherwise: number, most: number): v.GenericSchema<number | undefined> =>
-  v.optional(parse.integer(1, most), otherwise) as v.GenericSchema<number | undefined>;
+const limitField = (defaultLimit: number, maxLimit: number): v.GenericSchema<number | undefined> =>
+  v.optional(parse.integer(1, maxLimit), defaultLimit) as v.GenericSchema<number | undefined>;
 const deliveryState = parse.oneOf(["pending", "delivered", "failed"] satisfies DeliveryState[]);
 
 /** GET /greenroom/runs */
@@ -40,20 +40,22 @@ const runListQuery = v.object({
   created_before: v.optional(parse.name),
   started_after: v.optional(parse.name),
   started_before: v.optional(parse.name),
-  limit: limit(50, 1000),
+  limit: limitField(50, 1000),
   cursor,
 });
 
-const MOST_TEXT = 200;
+const MAX_SEARCH_TEXT_CHARS = 200;
 
 /** GET /greenroom/threads */
 const threadListQuery = v.object({
-  text: v.optional(v.pipe(parse.name, v.maxLength(MOST_TEXT, `must have at most ${MOST_TEXT} characters`))),
+  text: v.optional(
+    v.pipe(parse.name, v.maxLength(MAX_SEARCH_TEXT_CHARS, `must have at most ${MAX_SEARCH_TEXT_CHARS} characters`)),
+  ),
   status: v.optional(parse.threadStatus),
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
   metadata: v.optional(objectText),
-  limit: limit(50, 100),
+  limit: limitField(50, 100),
   cursor,
 });
 
@@ -61,7 +63,7 @@ const threadListQuery = v.object({
 const inboxQuery = v.object({
   assistant_id: v.optional(parse.assistantId),
   graph_id: v.optional(parse.name),
-  limit: limit(20, 100),
+  limit: limitField(20, 100),
   cursor,
 });
 
@@ -69,7 +71,7 @@ const inboxQuery = v.object({
 const deliveryListQuery = v.object({
   state: v.optional(parse.listSchema(deliveryState)),
   thread_id: v.optional(parse.uuid),
-  limit: limit(50, 1000),
+  limit: limitField(50, 1000),
   cursor,
 });
 
@@ -78,7 +80,7 @@ const schedulePreview = v.object({
   schedule: parse.name,
   timezone: v.optional(parse.name),
   end_time: v.optional(parse.name),
-  limit: limit(5, 100),
+  limit: limitField(5, 100),
 });
 
 /** GET /greenroom/feedback/scores */
@@ -91,19 +93,24 @@ const scoreQuery = v.object({
 
 /** GET /greenroom/feedback/links */
 const linkQuery = v.object({
-  limit: limit(50, 1000),
+  limit: limitField(50, 1000),
   cursor,
 });
 
-const route = createRouteGroup({ tag: "Operations", group: "operations", issues: "query" });
-const accountRoute = createRouteGroup({ tag: "Operations", group: "operations", access: "account", issues: "query" });
+const defineRoute = createRouteGroup({ tag: "Operations", group: "operations", issues: "query" });
+const defineAccountRoute = createRouteGroup({
+  tag: "Operations",
+  group: "operations",
+  access: "account",
+  issues: "query",
+});
 
-const runId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Run", "run_not_found");
-const deliveryId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Webhook delivery");
-const cronId = ({ params }: RequestContext): string => parse.parseResourceId(params.cron_id, "Cron");
+const readRunId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Run", "run_not_found");
+const readDeliveryId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Webhook delivery");
+const readCronId = ({ params }: RequestContext): string => parse.parseResourceId(params.cron_id, "Cron");
 
-async function runAgain(context: RequestContext): Promise<Response> {
-  const run_id = runId(context);
+async function rerunRun(context: RequestContext): Promise<Response> {
+  const run_id = readRunId(context);
   const origin = await readRunOrigin(context, await context.bytes(), `/greenroom/runs/${run_id}/again`);
   const run = await context.resources.runs.rerun(run_id, origin);
   const location = `/threads/${run.thread_id}/runs/${run.run_id}`;
@@ -112,27 +119,27 @@ async function runAgain(context: RequestContext): Promise<Response> {
 }
 
 export const OPERATION_ROUTES: readonly Route[] = [
-  route("get", "/greenroom/runs", {
+  defineRoute("get", "/greenroom/runs", {
     summary: "Search runs of all threads, newest first",
     events: ["threads:search"],
     query: runListQuery,
     response: "RunListing",
     handle: async (context) => jsonResponse(await context.resources.runs.search(context.query())),
   }),
-  route("get", "/greenroom/runs/stats", {
+  defineRoute("get", "/greenroom/runs/stats", {
     summary: "Count the runs of the last hour by status, with waits and durations by minute",
     events: ["threads:search"],
     response: "RunStats",
     handle: async (context) => jsonResponse(await context.resources.runs.stats()),
   }),
-  route("get", "/greenroom/runs/:run_id", {
+  defineRoute("get", "/greenroom/runs/:run_id", {
     summary: "Get everything that is stored of a run",
     events: ["threads:read"],
     response: "RunDetail",
     errors: [404],
-    handle: async (context) => jsonResponse(await context.resources.runs.inspect(runId(context))),
+    handle: async (context) => jsonResponse(await context.resources.runs.inspect(readRunId(context))),
   }),
-  route("post", "/greenroom/runs/:run_id/again", {
+  defineRoute("post", "/greenroom/runs/:run_id/again", {
     summary: "Create a run with the same request, without the credentials of the first one",
     access: "run",
     events: ["threads:read", "threads:create_run", "assistants:read"],
@@ -140,17 +147,17 @@ export const OPERATION_ROUTES: readonly Route[] = [
     response: "Run",
     response_headers: ["Content-Location"],
     errors: [404, 409, 503, 507],
-    handle: runAgain,
+    handle: rerunRun,
   }),
 
-  route("get", "/greenroom/threads", {
+  defineRoute("get", "/greenroom/threads", {
     summary: "List threads with their titles, last changed first",
     events: ["threads:search"],
     query: threadListQuery,
     response: "ThreadListing",
     handle: async (context) => jsonResponse(await context.resources.threads.list(context.query())),
   }),
-  route("get", "/greenroom/inbox", {
+  defineRoute("get", "/greenroom/inbox", {
     summary: "List the interrupts that wait for a person, oldest first",
     events: ["threads:search"],
     query: inboxQuery,
@@ -158,53 +165,53 @@ export const OPERATION_ROUTES: readonly Route[] = [
     handle: async (context) => jsonResponse(await context.resources.threads.inbox(context.query())),
   }),
 
-  route("get", "/greenroom/webhooks", {
+  defineRoute("get", "/greenroom/webhooks", {
     summary: "List webhook deliveries, newest first",
     events: ["threads:search"],
     query: deliveryListQuery,
     response: "DeliveryListing",
     handle: async (context) => jsonResponse(await context.resources.webhooks.list(context.query())),
   }),
-  route("get", "/greenroom/webhooks/:run_id", {
+  defineRoute("get", "/greenroom/webhooks/:run_id", {
     summary: "Get the webhook delivery of a run with its attempts",
     events: ["threads:read"],
     response: "DeliveryDetail",
     errors: [404],
-    handle: async (context) => jsonResponse(await context.resources.webhooks.get(deliveryId(context))),
+    handle: async (context) => jsonResponse(await context.resources.webhooks.get(readDeliveryId(context))),
   }),
-  route("post", "/greenroom/webhooks/:run_id/send", {
+  defineRoute("post", "/greenroom/webhooks/:run_id/send", {
     summary: "Send the webhook of a run again, with a new series of retries",
     events: ["threads:update"],
     accepted: "It will be sent",
     errors: [404, 409],
     async handle(context) {
-      await context.resources.webhooks.redeliver(deliveryId(context));
+      await context.resources.webhooks.redeliver(readDeliveryId(context));
       return acceptedResponse();
     },
   }),
 
-  route("get", "/greenroom/crons/preview", {
+  defineRoute("get", "/greenroom/crons/preview", {
     summary: "Get the next times of a schedule",
     query: schedulePreview,
     response: "SchedulePreview",
     handle: async (context) => jsonResponse(await context.resources.crons.preview(context.query())),
   }),
-  route("get", "/greenroom/crons/:cron_id", {
+  defineRoute("get", "/greenroom/crons/:cron_id", {
     summary: "Get the next times and the last firings of a cron",
     events: ["crons:read"],
     response: "CronDetail",
     errors: [404],
-    handle: async (context) => jsonResponse(await context.resources.crons.inspect(cronId(context))),
+    handle: async (context) => jsonResponse(await context.resources.crons.inspect(readCronId(context))),
   }),
-  route("post", "/greenroom/crons/:cron_id/run", {
+  defineRoute("post", "/greenroom/crons/:cron_id/run", {
     summary: "Create a run of a cron now, as its creator; the schedule does not move",
     events: ["crons:update"],
     response: "Run",
     errors: [404, 409, 503, 507],
-    handle: async (context) => jsonResponse(await context.resources.crons.run(cronId(context))),
+    handle: async (context) => jsonResponse(await context.resources.crons.run(readCronId(context))),
   }),
 
-  accountRoute("get", "/greenroom/feedback/scores", {
+  defineAccountRoute("get", "/greenroom/feedback/scores", {
     summary: "Summarize feedback by key and time",
     events: ["threads:read"],
     query: scoreQuery,
@@ -212,7 +219,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
     handle: async (context) =>
       jsonResponse(await context.resources.feedback.scores(await context.accountCaller(), context.query())),
   }),
-  accountRoute("get", "/greenroom/feedback/links", {
+  defineAccountRoute("get", "/greenroom/feedback/links", {
     summary: "List feedback links of all runs, newest first",
     events: ["threads:read"],
     query: linkQuery,
@@ -220,7 +227,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
     handle: async (context) =>
       jsonResponse(await context.resources.feedback.links(await context.accountCaller(), context.query())),
   }),
-  accountRoute("delete", "/greenroom/feedback/links/:id", {
+  defineAccountRoute("delete", "/greenroom/feedback/links/:id", {
     summary: "Revoke a feedback link; its records stay",
     events: ["threads:update"],
     errors: [404],
@@ -230,7 +237,7 @@ export const OPERATION_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  accountRoute("get", "/greenroom/server", {
+  defineAccountRoute("get", "/greenroom/server", {
     summary: "Get versions, health, work and configuration; needs `organization:manage`",
     response: "ServerReport",
     handle: async (context) => jsonResponse(await context.service.report(await context.accountCaller())),

@@ -11,15 +11,15 @@ import { readRunOriginFromHeaders, runCreate } from "../run-request.ts";
 import { createEventStreamResponse } from "../sse.ts";
 
 /** The most channels and namespaces of a filter, and segments of a namespace: each event is compared with them. */
-const MOST_CHANNELS = 100;
-const MOST_NAMESPACES = 1_000;
-const MOST_SEGMENTS = 100;
+const MAX_CHANNELS = 100;
+const MAX_NAMESPACES = 1_000;
+const MAX_NAMESPACE_SEGMENTS = 100;
 
-const count = integer(0, Number.MAX_SAFE_INTEGER);
+const nonNegativeInteger = integer(0, Number.MAX_SAFE_INTEGER);
 
 /** POST /threads/{thread_id}/commands */
 export const threadCommand: FieldSchema<Command> = v.object({
-  id: count,
+  id: nonNegativeInteger,
   method: text,
   params: v.optional(anyObject),
 });
@@ -29,24 +29,29 @@ export const eventFilter: FieldSchema<EventFilter> = v.object({
   channels: v.pipe(
     listSchema(text),
     v.minLength(1, "must name a channel"),
-    v.maxLength(MOST_CHANNELS, `must name at most ${MOST_CHANNELS} channels`),
+    v.maxLength(MAX_CHANNELS, `must name at most ${MAX_CHANNELS} channels`),
   ),
   namespaces: v.optional(
     v.pipe(
-      listSchema(v.pipe(listSchema(text), v.maxLength(MOST_SEGMENTS, `must have at most ${MOST_SEGMENTS} segments`))),
-      v.maxLength(MOST_NAMESPACES, `must hold at most ${MOST_NAMESPACES} namespaces`),
+      listSchema(
+        v.pipe(
+          listSchema(text),
+          v.maxLength(MAX_NAMESPACE_SEGMENTS, `must have at most ${MAX_NAMESPACE_SEGMENTS} segments`),
+        ),
+      ),
+      v.maxLength(MAX_NAMESPACES, `must hold at most ${MAX_NAMESPACES} namespaces`),
     ) as v.GenericSchema<string[][]>,
   ),
-  depth: v.optional(count),
-  since: v.optional(count),
+  depth: v.optional(nonNegativeInteger),
+  since: v.optional(nonNegativeInteger),
 });
 
-const route = createRouteGroup({ tag: "Threads", group: "threads", error_message: true });
+const defineRoute = createRouteGroup({ tag: "Threads", group: "threads", error_message: true });
 
-const EVENTS = "/threads/:thread_id/stream/events";
+const EVENTS_PATH = "/threads/:thread_id/stream/events";
 
 export const PROTOCOL_ROUTES: readonly Route[] = [
-  route("post", "/threads/:thread_id/commands", {
+  defineRoute("post", "/threads/:thread_id/commands", {
     summary: "Send a command to a thread (event protocol v2)",
     access: "run",
     events: ["threads:create_run", "threads:read", "assistants:read"],
@@ -56,10 +61,10 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     async handle(context) {
       const thread_id = readThreadId(context);
       const command = await context.body();
-      return jsonResponse(await context.resources.protocol.command(thread_id, command, commandRuns(context)));
+      return jsonResponse(await context.resources.protocol.command(thread_id, command, createRunAuthorizer(context)));
     },
   }),
-  route("post", EVENTS, {
+  defineRoute("post", EVENTS_PATH, {
     summary: "Stream the events of a thread that pass a filter (event protocol v2)",
     access: "read",
     events: ["threads:read"],
@@ -72,7 +77,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       return createEventStreamResponse(context, reader, { ids: { thread_id }, isEndless: true });
     },
   }),
-  route("get", EVENTS, {
+  defineRoute("get", EVENTS_PATH, {
     summary: "Open a WebSocket for commands and events of a thread (event protocol v2)",
     events: ["threads:create_run", "threads:read", "assistants:read"],
     request_headers: { Upgrade: "`websocket`" },
@@ -86,7 +91,10 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
         return errorResponse(error, { upgrade: "websocket" }, { error_message: true });
       }
       context.handler.checkUpgrade(context.request);
-      const thread = await context.resources.protocol.open(thread_id, commandRuns(context, runsOfSocket(context)));
+      const thread = await context.resources.protocol.open(
+        thread_id,
+        createRunAuthorizer(context, createSocketRunsReader(context)),
+      );
       return openSocket(context, thread_id, thread);
     },
   }),
@@ -95,18 +103,18 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
 type CallerRuns = RequestContext["resources"]["runs"];
 
 /** Permits the runs of commands. `runs`: returns the runs of the caller. */
-const commandRuns =
-  (context: RequestContext, runs = async (): Promise<CallerRuns> => context.resources.runs): CommandCaller["run"] =>
-  async (thread_id, sent) => {
-    const { permit } = await runs();
-    return await permit(thread_id, validateFields(sent, runCreate), readRunOriginFromHeaders(context));
+const createRunAuthorizer =
+  (context: RequestContext, getRuns = async (): Promise<CallerRuns> => context.resources.runs): CommandCaller["run"] =>
+  async (thread_id, params) => {
+    const { permit } = await getRuns();
+    return await permit(thread_id, validateFields(params, runCreate), readRunOriginFromHeaders(context));
   };
 
 /**
  * For a WebSocket, which was opened with the permission to read: its caller may run less, and on fewer threads. The user of custom
  * authentication has no other permission.
  */
-const runsOfSocket = (context: RequestContext) => async (): Promise<CallerRuns> => {
+const createSocketRunsReader = (context: RequestContext) => async (): Promise<CallerRuns> => {
   const { access, authorizeRequest } = context.service;
   if (context.principal.user) return context.resources.runs;
   const principal = await access.principal(context.request, "run");
@@ -114,7 +122,7 @@ const runsOfSocket = (context: RequestContext) => async (): Promise<CallerRuns> 
 };
 
 /** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */
-function switched(): Response {
+function switchingProtocolsResponse(): Response {
   const response = new Response(null);
   Object.defineProperty(response, "status", { value: 101 });
   return response;
@@ -145,14 +153,14 @@ function openSocket(context: RequestContext, thread_id: string, thread: Authoriz
     ids: { request_id },
   });
   handler.streamingBodies.openCount++;
-  let open = true;
+  let isOpen = true;
   const close = (): void => {
-    if (open) handler.streamingBodies.openCount--;
-    open = false;
+    if (isOpen) handler.streamingBodies.openCount--;
+    isOpen = false;
     session.onClose();
   };
   socket.addEventListener("message", ({ data }: { readonly data: unknown }) => session.onMessage(data));
   socket.addEventListener("close", close);
   socket.addEventListener("error", close);
-  return response ?? switched();
+  return response ?? switchingProtocolsResponse();
 }

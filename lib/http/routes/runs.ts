@@ -69,7 +69,7 @@ export const cancelMany: parse.FieldSchema<RunsCancel> = v.object({
 });
 
 /** The runs that a bulk cancel stops: those of a status, or some of a thread. */
-function readTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
+function toCancelTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
     throw invalidFieldError("status", "not together with thread_id and run_ids. Send one or the other");
   }
@@ -92,8 +92,8 @@ const namespace = v.optional(parse.listSchema(parse.text));
 
 /** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
 function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
-  const sent = new URL(url).searchParams.getAll("namespace");
-  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (parse.parseListItems(value) as string[])));
+  const input = new URL(url).searchParams.getAll("namespace");
+  const namespaces = input.flatMap((value) => (value === "" ? [value] : (parse.parseListItems(value) as string[])));
   return namespaces.length === 0 ? {} : { namespaces };
 }
 
@@ -109,32 +109,32 @@ const joinStreamQuery = v.object({
   cancel_on_disconnect: v.optional(parse.flag),
 });
 
-const route = createRouteGroup({ tag: "Runs", group: "runs" });
+const defineRoute = createRouteGroup({ tag: "Runs", group: "runs" });
 
 /** The answer to an event, also to one that comes again. */
-export const RECEIVED: { readonly received: true } = { received: true };
+export const RECEIVED_RESPONSE: { readonly received: true } = { received: true };
 
 /** All runs of a batch are created in one transaction, which delays other requests. */
-const MAX_BATCH = 100;
+const MAX_BATCH_RUNS = 100;
 
 /** The path of a run, relative to the mount: clients append it to the URL they know. */
-const pathOf = (thread_id: string | null, run_id: string): string =>
+const formatRunPath = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 
 /** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
-async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
+async function readNewRun(context: RequestContext, pathSuffix: string): Promise<[string | null, RunCreate, RunOrigin]> {
   const thread_id = readOptionalThreadId(context);
   const bytes = await context.bytes();
-  const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-  const sent = parse.readObject(bytes, runCreate, context);
+  const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${pathSuffix}`;
+  const input = parse.readObject(bytes, runCreate, context);
   await yieldAfterLargeBody(context, bytes);
-  return [thread_id, sent, await readRunOrigin(context, bytes, route)];
+  return [thread_id, input, await readRunOrigin(context, bytes, route)];
 }
 
 async function createRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "");
   const run = await context.resources.runs.create(thread_id, request, origin);
-  return jsonResponse(run, { "content-location": pathOf(thread_id, run.run_id) });
+  return jsonResponse(run, { "content-location": formatRunPath(thread_id, run.run_id) });
 }
 
 async function streamRun(context: RequestContext): Promise<Response> {
@@ -143,7 +143,7 @@ async function streamRun(context: RequestContext): Promise<Response> {
   const options = namespaces === undefined ? [] : ([{ namespaces }] as const);
   const [thread_id, request, origin] = await readNewRun(context, "/stream");
   const { run, frames } = await context.resources.runs.stream(thread_id, request, origin, ...options);
-  const path = pathOf(thread_id, run.run_id);
+  const path = formatRunPath(thread_id, run.run_id);
   const ids = { run_id: run.run_id, thread_id: run.thread_id };
   return createEventStreamResponse(context, frames, {
     ids,
@@ -154,10 +154,10 @@ async function streamRun(context: RequestContext): Promise<Response> {
 async function waitForRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "/wait");
   const wait = await context.resources.runs.wait(thread_id, request, origin);
-  const path = pathOf(thread_id, wait.run.run_id);
+  const path = formatRunPath(thread_id, wait.run.run_id);
   // Stateless runs have no route to join.
   const location: HeaderValues = thread_id === null ? {} : { location: `${path}/join` };
-  const rereadResult = readAgain(context, wait.run.thread_id, wait.run.run_id);
+  const rereadResult = createResultReader(context, wait.run.thread_id, wait.run.run_id);
   return createWaitResponse(
     context,
     wait,
@@ -167,7 +167,7 @@ async function waitForRun(context: RequestContext): Promise<Response> {
 }
 
 /** Returns a function that reads the result of an ended run. It must not refer to the run, whose input may be large. */
-const readAgain =
+const createResultReader =
   ({ resources }: RequestContext, thread_id: string, run_id: string) =>
   async (): Promise<Json> =>
     (await (await resources.runs.join(thread_id, run_id)).result) ?? {};
@@ -179,7 +179,12 @@ async function joinRun(
   const wait = await context.resources.runs.join(readThreadId(context), readRunId(context), options);
   const { run } = wait;
   if (run.status === "pending" || run.status === "running")
-    return createWaitResponse(context, wait, {}, { rereadResult: readAgain(context, run.thread_id, run.run_id) });
+    return createWaitResponse(
+      context,
+      wait,
+      {},
+      { rereadResult: createResultReader(context, run.thread_id, run.run_id) },
+    );
   try {
     return jsonResponse((await wait.result) ?? {});
   } finally {
@@ -189,25 +194,25 @@ async function joinRun(
 
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
-  const sent = parse.readList(bytes, runCreate, context);
-  if (sent.length > MAX_BATCH) {
-    throw invalidFieldError("body", `must hold at most ${MAX_BATCH} runs. Send the others in another request`);
+  const input = parse.readList(bytes, runCreate, context);
+  if (input.length > MAX_BATCH_RUNS) {
+    throw invalidFieldError("body", `must hold at most ${MAX_BATCH_RUNS} runs. Send the others in another request`);
   }
   await yieldAfterLargeBody(context, bytes);
   return jsonResponse(
-    await context.resources.runs.createBatch(sent, await readRunOrigin(context, bytes, "/runs/batch")),
+    await context.resources.runs.createBatch(input, await readRunOrigin(context, bytes, "/runs/batch")),
   );
 }
 
 /** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
-const joinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }>(
+const toJoinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }>(
   { request }: RequestContext,
   options: Options,
 ): Options =>
   request.method === "HEAD" || !isScriptRequest(request) ? { ...options, cancel_on_disconnect: false } : options;
 
 /** A request with `cancel_on_disconnect` may cancel the run. */
-function joinUse(request: Pick<Request, "method" | "url" | "headers">): AccessLevel {
+function resolveJoinAccess(request: Pick<Request, "method" | "url" | "headers">): AccessLevel {
   if (request.method === "HEAD" || !isScriptRequest(request)) return "read";
   const values = new URL(request.url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
@@ -216,36 +221,40 @@ function joinUse(request: Pick<Request, "method" | "url" | "headers">): AccessLe
 async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [readOptionalThreadId(context), readRunId(context)];
   // The whole run is replayed, whichever checkpoint of it the caller knows.
-  const { checkpoint_id: _, namespace: _read, ...query } = joinOptions(context, context.query());
-  const { stream_mode: modes, ...rest } = query;
-  const options = { ...rest, ...readNamespaces(context.request.url) };
+  const { checkpoint_id: _, namespace: _read, ...query } = toJoinOptions(context, context.query());
+  const { stream_mode: modes, ...joinOptions } = query;
+  const options = { ...joinOptions, ...readNamespaces(context.request.url) };
   const after = readLastEventId(context.request.headers);
   const { frames } = await context.resources.runs.joinStream(thread_id, run_id, { after, modes, ...options });
   const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
   return createEventStreamResponse(context, frames, {
     ids,
-    headers: { location: `${pathOf(thread_id, run_id)}/stream` },
+    headers: { location: `${formatRunPath(thread_id, run_id)}/stream` },
   });
 }
 
-const newRun = {
+const runCreationOptions = {
   access: "run",
   events: ["threads:create_run", "assistants:read"],
   body: runCreate,
   idempotency_key: true,
   errors: [404, 409, 503, 507],
 } as const;
-const newStream = {
-  ...newRun,
+const runStreamOptions = {
+  ...runCreationOptions,
   query: streamQuery,
   response: "stream",
   response_headers: ["Content-Location", "Location"],
   handle: streamRun,
 } as const;
-const newWait = { ...newRun, response: "Result", handle: waitForRun } as const;
-const join = { access: joinUse, events: ["threads:read", "threads:update"], errors: [404] } as const;
-const joinedStream = {
-  ...join,
+const runWaitOptions = { ...runCreationOptions, response: "Result", handle: waitForRun } as const;
+const joinRouteOptions = {
+  access: resolveJoinAccess,
+  events: ["threads:read", "threads:update"],
+  errors: [404],
+} as const;
+const joinStreamOptions = {
+  ...joinRouteOptions,
   query: joinStreamQuery,
   request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are stored" },
   response: "stream",
@@ -254,23 +263,23 @@ const joinedStream = {
 } as const;
 
 export const RUN_ROUTES: readonly Route[] = [
-  route("post", "/threads/:thread_id/runs", {
-    ...newRun,
+  defineRoute("post", "/threads/:thread_id/runs", {
+    ...runCreationOptions,
     summary: "Create a run on a thread",
     response: "Run",
     response_headers: ["Content-Location"],
     handle: createRun,
   }),
-  route("post", "/threads/:thread_id/runs/stream", {
-    ...newStream,
+  defineRoute("post", "/threads/:thread_id/runs/stream", {
+    ...runStreamOptions,
     summary: "Create a run on a thread and stream its events",
   }),
-  route("post", "/threads/:thread_id/runs/wait", {
-    ...newWait,
+  defineRoute("post", "/threads/:thread_id/runs/wait", {
+    ...runWaitOptions,
     summary: "Create a run on a thread and wait for its result",
     response_headers: ["Content-Location", "Location"],
   }),
-  route("get", "/threads/:thread_id/runs", {
+  defineRoute("get", "/threads/:thread_id/runs", {
     summary: "List the runs of a thread, newest first",
     events: ["threads:read"],
     query: runSearch,
@@ -285,7 +294,7 @@ export const RUN_ROUTES: readonly Route[] = [
       });
     },
   }),
-  route("get", "/threads/:thread_id/runs/:run_id", {
+  defineRoute("get", "/threads/:thread_id/runs/:run_id", {
     summary: "Get a run",
     events: ["threads:read"],
     response: "Run",
@@ -294,7 +303,7 @@ export const RUN_ROUTES: readonly Route[] = [
       return jsonResponse(await context.resources.runs.get(readThreadId(context), readRunId(context)));
     },
   }),
-  route("delete", "/threads/:thread_id/runs/:run_id", {
+  defineRoute("delete", "/threads/:thread_id/runs/:run_id", {
     summary: "Delete a run that is not running",
     events: ["threads:delete"],
     errors: [404, 409],
@@ -303,17 +312,20 @@ export const RUN_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  route("get", "/threads/:thread_id/runs/:run_id/join", {
-    ...join,
+  defineRoute("get", "/threads/:thread_id/runs/:run_id/join", {
+    ...joinRouteOptions,
     summary: "Wait for the result of a run",
     query: joinQuery,
     response: "Result",
     async handle(context) {
-      return await joinRun(context, joinOptions(context, context.query()));
+      return await joinRun(context, toJoinOptions(context, context.query()));
     },
   }),
-  route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),
-  route("post", "/threads/:thread_id/runs/:run_id/cancel", {
+  defineRoute("get", "/threads/:thread_id/runs/:run_id/stream", {
+    ...joinStreamOptions,
+    summary: "Stream the events of a run",
+  }),
+  defineRoute("post", "/threads/:thread_id/runs/:run_id/cancel", {
     summary: "Cancel a run: it ends as `interrupted`, or is rolled back",
     access: "run",
     events: ["threads:update"],
@@ -329,7 +341,7 @@ export const RUN_ROUTES: readonly Route[] = [
       return wait ? noContentResponse() : acceptedResponse();
     },
   }),
-  route("get", "/threads/:thread_id/runs/:run_id/steps", {
+  defineRoute("get", "/threads/:thread_id/runs/:run_id/steps", {
     summary: "Get the steps of a run of a durable function",
     events: ["threads:read"],
     response: "RunSteps",
@@ -338,7 +350,7 @@ export const RUN_ROUTES: readonly Route[] = [
       return jsonResponse(await context.resources.runs.steps(readThreadId(context), readRunId(context)));
     },
   }),
-  route("post", "/threads/:thread_id/events/:name", {
+  defineRoute("post", "/threads/:thread_id/events/:name", {
     summary: "Send an event to the durable function of a thread; the body is any JSON but null",
     access: "run",
     events: ["threads:update"],
@@ -348,17 +360,17 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const name = readPathSegment(context, "name");
       await context.resources.threads.send(readThreadId(context), name, parse.readJson(await context.bytes()) as Json);
-      return jsonResponse(RECEIVED);
+      return jsonResponse(RECEIVED_RESPONSE);
     },
   }),
-  route("post", "/runs/batch", {
-    ...newRun,
+  defineRoute("post", "/runs/batch", {
+    ...runCreationOptions,
     summary: "Create several stateless runs, all or none",
     list: true,
     response: "Run[]",
     handle: createBatch,
   }),
-  route("post", "/runs/cancel", {
+  defineRoute("post", "/runs/cancel", {
     summary: "Cancel all runs of a status, or given runs of a thread",
     access: "run",
     events: ["threads:update"],
@@ -367,23 +379,23 @@ export const RUN_ROUTES: readonly Route[] = [
     errors: [404, 507],
     async handle(context) {
       const { action = "interrupt" } = context.query();
-      const target = readTarget(await context.body());
+      const target = toCancelTarget(await context.body());
       await context.resources.runs.cancelMany(target, action);
       return noContentResponse();
     },
   }),
-  route("post", "/runs", {
-    ...newRun,
+  defineRoute("post", "/runs", {
+    ...runCreationOptions,
     summary: "Create a stateless run",
     response: "Run",
     response_headers: ["Content-Location"],
     handle: createRun,
   }),
-  route("post", "/runs/stream", { ...newStream, summary: "Create a stateless run and stream its events" }),
-  route("post", "/runs/wait", {
-    ...newWait,
+  defineRoute("post", "/runs/stream", { ...runStreamOptions, summary: "Create a stateless run and stream its events" }),
+  defineRoute("post", "/runs/wait", {
+    ...runWaitOptions,
     summary: "Create a stateless run and wait for its result",
     response_headers: ["Content-Location"],
   }),
-  route("get", "/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a stateless run" }),
+  defineRoute("get", "/runs/:run_id/stream", { ...joinStreamOptions, summary: "Stream the events of a stateless run" }),
 ];

@@ -12,10 +12,10 @@ const metricsQuery = v.object({
   format: v.optional(oneOf(["prometheus", "json"])),
 });
 
-const route = createRouteGroup({ tag: "Server", access: "open" });
+const defineRoute = createRouteGroup({ tag: "Server", access: "open" });
 
 export const SERVER_ROUTES: readonly Route[] = [
-  route("get", "/ok", {
+  defineRoute("get", "/ok", {
     summary: "Health of the worker",
     response: "Health",
     errors: [503],
@@ -26,7 +26,7 @@ export const SERVER_ROUTES: readonly Route[] = [
       return jsonResponse({ ok: false, detail, services }, {}, 503);
     },
   }),
-  route("get", "/ready", {
+  defineRoute("get", "/ready", {
     summary: "Readiness: whether to send requests to this process",
     response: "Readiness",
     errors: [503],
@@ -35,7 +35,7 @@ export const SERVER_ROUTES: readonly Route[] = [
       return jsonResponse(ready, {}, ready.ok ? 200 : 503);
     },
   }),
-  route("get", "/metrics", {
+  defineRoute("get", "/metrics", {
     summary: "Metrics, as Prometheus text or as JSON",
     group: "meta",
     access: "read",
@@ -45,10 +45,12 @@ export const SERVER_ROUTES: readonly Route[] = [
     async handle({ service, handler, query }) {
       const { format } = query();
       const metrics = { ...(await service.metrics()), open_streams: handler.streamingBodies.openCount };
-      return format === "json" ? jsonResponse(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
+      return format === "json"
+        ? jsonResponse(metrics)
+        : new Response(formatMetrics(metrics), { headers: PROMETHEUS_HEADERS });
     },
   }),
-  route("get", "/info", {
+  defineRoute("get", "/info", {
     summary: "Get versions and features",
     group: "meta",
     response: "Info",
@@ -57,26 +59,26 @@ export const SERVER_ROUTES: readonly Route[] = [
       return jsonResponse({ ...info, flags: handler.filterFlags(info.flags) });
     },
   }),
-  route("get", "/openapi.json", {
+  defineRoute("get", "/openapi.json", {
     summary: "This API as an OpenAPI document",
     group: "meta",
     response: "object",
-    handle: async ({ handler }) => jsonResponse(await documentOf(handler)),
+    handle: async ({ handler }) => jsonResponse(await createOpenApiDocument(handler)),
   }),
-  route("get", "/docs", {
+  defineRoute("get", "/docs", {
     summary: "This API as a page",
     group: "meta",
     response: "html",
     errors: [501],
     async handle({ handler }) {
-      if (handler.docs) return handler.docs(await documentOf(handler));
+      if (handler.docs) return handler.docs(await createOpenApiDocument(handler));
       throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");
     },
   }),
 ];
 
 /** The OpenAPI document of what the handler serves. The text is larger than the handler, so it is loaded when it is needed. */
-async function documentOf({ isHiddenPath, base }: HandlerState): Promise<OpenApi> {
+async function createOpenApiDocument({ isHiddenPath, base }: HandlerState): Promise<OpenApi> {
   const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
   const paths: Record<string, OpenApi["paths"][string]> = {};
   for (const [path, methods] of Object.entries(openapi.paths)) if (!(await isHiddenPath(path))) paths[path] = methods;
@@ -89,10 +91,10 @@ interface ServerMetrics extends Metrics {
 }
 
 /** The content type of the text. */
-const PROMETHEUS: HeaderValues = { "content-type": "text/plain; version=0.0.4; charset=utf-8" };
+const PROMETHEUS_HEADERS: HeaderValues = { "content-type": "text/plain; version=0.0.4; charset=utf-8" };
 
 /** One family of samples; `by` names the label of a family that has several. */
-type Family = readonly [
+type MetricFamily = readonly [
   name: string,
   kind: "gauge" | "counter",
   help: string,
@@ -101,9 +103,9 @@ type Family = readonly [
 ];
 
 /** Prometheus text, version 0.0.4. */
-function metricsText(metrics: ServerMetrics): string {
+function formatMetrics(metrics: ServerMetrics): string {
   const { worker, webhooks, crons } = metrics;
-  const families: readonly Family[] = [
+  const families: readonly MetricFamily[] = [
     ["runs", "gauge", "Runs of the deployment that are pending, scheduled or running", metrics.runs, "status"],
     ["oldest_pending_seconds", "gauge", "Age of the pending run that waits longest", metrics.oldest_pending_seconds],
     ["runs_started_total", "counter", "Attempts that this process started", worker.started],
@@ -129,12 +131,12 @@ function metricsText(metrics: ServerMetrics): string {
     ["uptime_seconds", "gauge", "Time since this process started", metrics.uptime_seconds],
   ];
   return families
-    .flatMap(([name, kind, help, value, by]) => [
+    .flatMap(([name, kind, help, value, labelName]) => [
       `# HELP greenroom_${name} ${help}`,
       `# TYPE greenroom_${name} ${kind}`,
       ...(typeof value === "number"
         ? [`greenroom_${name} ${value}`]
-        : Object.entries(value).map(([label, count]) => `greenroom_${name}{${by}="${label}"} ${count}`)),
+        : Object.entries(value).map(([label, count]) => `greenroom_${name}{${labelName}="${label}"} ${count}`)),
     ])
     .map((line) => `${line}\n`)
     .join("");

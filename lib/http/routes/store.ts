@@ -48,7 +48,7 @@ interface NamespaceSearch {
   readonly offset: number;
 }
 
-type Sent = {
+type ItemPutBody = {
   readonly namespace?: string[];
   readonly key: string;
   readonly value: JsonObject;
@@ -57,7 +57,7 @@ type Sent = {
 };
 
 /** PUT /store/items */
-export const itemPut: parse.FieldSchema<Sent> = v.object({
+export const itemPut: parse.FieldSchema<ItemPutBody> = v.object({
   namespace: v.optional(labels),
   key,
   value: parse.anyObject,
@@ -95,15 +95,15 @@ export const namespaceSearch: parse.FieldSchema<NamespaceSearch> = v.object({
   limit: v.optional(parse.integer(1, 1000), 100),
 }) as parse.FieldSchema<NamespaceSearch>;
 
-const readQueryFlag = v.object({ refresh_ttl: v.optional(parse.flag) });
+const refreshQuery = v.object({ refresh_ttl: v.optional(parse.flag) });
 
 type BodyContext = Pick<RequestContext, "onUnknownKeys" | "rawQuery">;
 
-const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
+const namespaceRequiredError = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
 function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
-  if (namespace === undefined) throw noNamespace();
+  if (namespace === undefined) throw namespaceRequiredError();
   parseTtlMinutes(ttl);
   const fields = parseIndex(index);
   const item = {
@@ -125,16 +125,16 @@ function hasNullTtl(bytes: Uint8Array): boolean {
 
 /** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
 function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_ttl?: boolean } {
-  const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
-  if (sent.length === 0) throw noNamespace();
+  const labelTexts = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
+  if (labelTexts.length === 0) throw namespaceRequiredError();
   const key = [query.key ?? []].flat().at(-1);
   if (key === undefined) throw invalidFieldError("key", "is required");
   const namespace = validateLabels(
     "namespace",
-    sent.flatMap((text) => parse.parseJsonList(text) ?? text.split(".")),
+    labelTexts.flatMap((text) => parse.parseJsonList(text) ?? text.split(".")),
     1,
   );
-  return { namespace, key: validateKey(key), ...parse.readQuery(query, readQueryFlag) };
+  return { namespace, key: validateKey(key), ...parse.readQuery(query, refreshQuery) };
 }
 
 /** The item to delete, from the body, or from the query if there is no body. */
@@ -162,10 +162,10 @@ function readNamespaceSearch(bytes: Uint8Array, context: BodyContext): Namespace
   return search;
 }
 
-const route = createRouteGroup({ tag: "Store", group: "store" });
+const defineRoute = createRouteGroup({ tag: "Store", group: "store" });
 
 export const STORE_ROUTES: readonly Route[] = [
-  route("put", "/store/items", {
+  defineRoute("put", "/store/items", {
     summary: "Write an item",
     events: ["store:put"],
     body: itemPut,
@@ -176,7 +176,7 @@ export const STORE_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  route("get", "/store/items", {
+  defineRoute("get", "/store/items", {
     summary: "Get an item, or null",
     events: ["store:get"],
     response: "OptionalStoreItem",
@@ -186,7 +186,7 @@ export const STORE_ROUTES: readonly Route[] = [
       return jsonResponse(await context.resources.store.get(namespace, key, options));
     },
   }),
-  route("delete", "/store/items", {
+  defineRoute("delete", "/store/items", {
     summary: "Delete an item",
     events: ["store:delete"],
     body: itemAddress,
@@ -196,7 +196,7 @@ export const STORE_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  route("post", "/store/items/search", {
+  defineRoute("post", "/store/items/search", {
     summary: "Search items under a namespace",
     access: "read",
     events: ["store:search"],
@@ -207,7 +207,7 @@ export const STORE_ROUTES: readonly Route[] = [
       return jsonResponse({ items: await context.resources.store.search(namespace_prefix, search) });
     },
   }),
-  route("post", "/store/namespaces", {
+  defineRoute("post", "/store/namespaces", {
     summary: "List namespaces",
     access: "read",
     events: ["store:list_namespaces"],

@@ -47,15 +47,19 @@ const stateSelect = v.optional(
   ),
 );
 
-const MINUTES = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
-const minutes = v.pipe(v.number(MINUTES), v.gtValue(0, MINUTES), v.maxValue(LONGEST_TTL, MINUTES));
+const MINUTES_MESSAGE = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
+const minutes = v.pipe(
+  v.number(MINUTES_MESSAGE),
+  v.gtValue(0, MINUTES_MESSAGE),
+  v.maxValue(LONGEST_TTL, MINUTES_MESSAGE),
+);
 const strategy = parse.oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
 const timeToLive = parse.withDescription(
   v.optional(
     v.union([minutes, parse.passthroughObject({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
       typeof input === "object"
         ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
-        : MINUTES,
+        : MINUTES_MESSAGE,
     ) as v.GenericSchema<number | TimeToLive>,
   ),
   "Time to live. A number is minutes until deletion. Default: `checkpointer.ttl`",
@@ -178,7 +182,7 @@ export const checkpointStateQuery: parse.FieldSchema<{ readonly checkpoint: Chec
   });
 
 /** `before` is a checkpoint id, a checkpoint, or a config with one. */
-const before = v.pipe(
+const beforeCheckpoint = v.pipe(
   v.union(
     [
       parse.name,
@@ -187,15 +191,15 @@ const before = v.pipe(
     ],
     "must be a checkpoint id or a checkpoint",
   ),
-  v.transform((sent) => {
-    if (typeof sent === "string") return sent;
-    const { configurable, checkpoint_id } = sent as JsonObject;
+  v.transform((input) => {
+    if (typeof input === "string") return input;
+    const { configurable, checkpoint_id } = input as JsonObject;
     return (isObject(configurable) ? configurable.checkpoint_id : checkpoint_id) as string;
   }),
 );
 
 /** A checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
-const joined = v.pipe(
+const historyCheckpoint = v.pipe(
   parse.passthroughObject<CheckpointSelector>({
     checkpoint_id: v.optional(parse.name),
     checkpoint_ns: v.optional(
@@ -206,18 +210,18 @@ const joined = v.pipe(
     ),
     checkpoint_map: v.optional(parse.anyObject),
   }),
-  v.transform(({ checkpoint_ns: ns, ...rest }) =>
-    ns === undefined ? rest : { ...rest, checkpoint_ns: ns.replaceAll("\0", "|") },
+  v.transform(({ checkpoint_ns: ns, ...otherMembers }) =>
+    ns === undefined ? otherMembers : { ...otherMembers, checkpoint_ns: ns.replaceAll("\0", "|") },
   ),
 );
 
 /** POST /threads/{thread_id}/history */
 export const historySearch: parse.FieldSchema<HistoryQuery & Pick<StateOptions, "select">> = v.object({
   limit: parse.pageFields.limit,
-  before: v.optional(before),
+  before: v.optional(beforeCheckpoint),
   metadata: v.optional(parse.containment),
   checkpoint: parse.withDescription(
-    v.optional(joined),
+    v.optional(historyCheckpoint),
     "With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state",
   ),
   select: stateSelect,
@@ -237,9 +241,9 @@ const threadStreamQuery = v.object({
   stream_modes: v.optional(parse.listSchema(threadMode)),
 });
 
-const route = createRouteGroup({ tag: "Threads", group: "threads" });
+const defineRoute = createRouteGroup({ tag: "Threads", group: "threads" });
 
-async function history(
+async function respondWithHistory(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
 ): Promise<Response> {
@@ -252,18 +256,18 @@ async function history(
 }
 
 /** The thread that a request has changed. While there is no room for a large one, it is dropped, and read later. */
-const threadAnswer = (context: RequestContext, thread: Thread): Response =>
-  makeRepeatable(jsonResponse(thread), rereadThread(context, thread.thread_id));
+const createThreadResponse = (context: RequestContext, thread: Thread): Response =>
+  makeRepeatable(jsonResponse(thread), createThreadReader(context, thread.thread_id));
 
 // A function of its own: it must not refer to the thread that is dropped.
-const rereadThread =
+const createThreadReader =
   ({ resources }: RequestContext, thread_id: string) =>
   async (): Promise<Response> =>
     jsonResponse(await resources.threads.get(thread_id));
 
-const reads = { events: ["threads:read"], errors: [404] } as const;
+const readOptions = { events: ["threads:read"], errors: [404] } as const;
 export const THREAD_ROUTES: readonly Route[] = [
-  route("post", "/threads", {
+  defineRoute("post", "/threads", {
     summary: "Create a thread",
     access: "run",
     events: ["threads:create"],
@@ -271,10 +275,10 @@ export const THREAD_ROUTES: readonly Route[] = [
     response: "Thread",
     errors: [409],
     async handle(context) {
-      return threadAnswer(context, await context.resources.threads.create(await context.body()));
+      return createThreadResponse(context, await context.resources.threads.create(await context.body()));
     },
   }),
-  route("post", "/threads/search", {
+  defineRoute("post", "/threads/search", {
     summary: "Search threads",
     access: "read",
     events: ["threads:search"],
@@ -287,7 +291,7 @@ export const THREAD_ROUTES: readonly Route[] = [
       return await createPageResponse(context, (steps) => context.resources.threads.searchEach(search, steps));
     },
   }),
-  route("post", "/threads/count", {
+  defineRoute("post", "/threads/count", {
     summary: "Count threads",
     access: "read",
     events: ["threads:search"],
@@ -297,7 +301,7 @@ export const THREAD_ROUTES: readonly Route[] = [
       return jsonResponse(await context.resources.threads.count(await context.body()));
     },
   }),
-  route("post", "/threads/prune", {
+  defineRoute("post", "/threads/prune", {
     summary: "Delete threads, or all checkpoints except the newest state; threads with an active run are skipped",
     events: ["threads:delete"],
     body: threadPrune,
@@ -307,25 +311,25 @@ export const THREAD_ROUTES: readonly Route[] = [
       return jsonResponse({ pruned_count: await context.resources.threads.prune(thread_ids, strategy) });
     },
   }),
-  route("post", "/threads/:thread_id/copy", {
+  defineRoute("post", "/threads/:thread_id/copy", {
     summary: "Copy a thread with all its checkpoints",
     events: ["threads:read", "threads:create"],
     response: "Thread",
     errors: [409],
     async handle(context) {
-      return threadAnswer(context, await context.resources.threads.copy(readThreadId(context)));
+      return createThreadResponse(context, await context.resources.threads.copy(readThreadId(context)));
     },
   }),
-  route("get", "/threads/:thread_id", {
+  defineRoute("get", "/threads/:thread_id", {
     summary: "Get a thread",
-    ...reads,
+    ...readOptions,
     query: threadQuery,
     response: "Thread",
     async handle(context) {
       return jsonResponse(await context.resources.threads.get(readThreadId(context), context.query()));
     },
   }),
-  route("patch", "/threads/:thread_id", {
+  defineRoute("patch", "/threads/:thread_id", {
     summary: "Merge metadata into a thread",
     events: ["threads:update"],
     body: threadPatch,
@@ -339,10 +343,10 @@ export const THREAD_ROUTES: readonly Route[] = [
       const thread = await context.resources.threads.update(thread_id, patch);
       return /\breturn=minimal\b/i.test(context.request.headers.get("prefer") ?? "")
         ? noContentResponse()
-        : threadAnswer(context, thread);
+        : createThreadResponse(context, thread);
     },
   }),
-  route("delete", "/threads/:thread_id", {
+  defineRoute("delete", "/threads/:thread_id", {
     summary: "Delete a thread with its runs and checkpoints",
     events: ["threads:delete"],
     errors: [404],
@@ -351,9 +355,9 @@ export const THREAD_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  route("get", "/threads/:thread_id/state", {
+  defineRoute("get", "/threads/:thread_id/state", {
     summary: "Get the state of a thread",
-    ...reads,
+    ...readOptions,
     query: stateQuery,
     response: "ThreadState",
     async handle(context) {
@@ -363,7 +367,7 @@ export const THREAD_ROUTES: readonly Route[] = [
       );
     },
   }),
-  route("post", "/threads/:thread_id/state", {
+  defineRoute("post", "/threads/:thread_id/state", {
     summary: "Update the state of a thread as a node would, or fork it from a checkpoint",
     events: ["threads:update"],
     body: stateUpdateBody,
@@ -377,7 +381,7 @@ export const THREAD_ROUTES: readonly Route[] = [
       return jsonResponse({ checkpoint, configurable: checkpoint });
     },
   }),
-  route("patch", "/threads/:thread_id/state", {
+  defineRoute("patch", "/threads/:thread_id/state", {
     summary: "Merge metadata into the newest checkpoint",
     events: ["threads:update"],
     body: statePatch,
@@ -389,9 +393,9 @@ export const THREAD_ROUTES: readonly Route[] = [
       return noContentResponse();
     },
   }),
-  route("get", "/threads/:thread_id/state/:checkpoint_id", {
+  defineRoute("get", "/threads/:thread_id/state/:checkpoint_id", {
     summary: "Get the state of a thread at a checkpoint",
-    ...reads,
+    ...readOptions,
     query: stateQuery,
     response: "ThreadState",
     async handle(context) {
@@ -401,10 +405,10 @@ export const THREAD_ROUTES: readonly Route[] = [
       return jsonResponse(pickStateFields(state, select));
     },
   }),
-  route("post", "/threads/:thread_id/state/checkpoint", {
+  defineRoute("post", "/threads/:thread_id/state/checkpoint", {
     summary: "Get the state of a thread at a checkpoint, including checkpoints of subgraphs",
     access: "read",
-    ...reads,
+    ...readOptions,
     body: checkpointStateQuery,
     response: "ThreadState",
     async handle(context) {
@@ -413,32 +417,32 @@ export const THREAD_ROUTES: readonly Route[] = [
       return jsonResponse(pickStateFields(state, select));
     },
   }),
-  route("get", "/threads/:thread_id/history", {
+  defineRoute("get", "/threads/:thread_id/history", {
     summary: "List the states of a thread, newest first",
-    ...reads,
+    ...readOptions,
     query: historyQuery,
     response: "ThreadState[]",
-    handle: (context) => history(context, context.query()),
+    handle: (context) => respondWithHistory(context, context.query()),
   }),
-  route("post", "/threads/:thread_id/history", {
+  defineRoute("post", "/threads/:thread_id/history", {
     summary: "List the states of a thread, newest first, filtered",
     access: "read",
-    ...reads,
+    ...readOptions,
     body: historySearch,
     response: "ThreadState[]",
-    handle: async (context) => history(context, await context.body()),
+    handle: async (context) => respondWithHistory(context, await context.body()),
   }),
-  route("get", "/threads/:thread_id/storage", {
+  defineRoute("get", "/threads/:thread_id/storage", {
     summary: "Measure the stored size of a thread's checkpoints, in bytes",
-    ...reads,
+    ...readOptions,
     response: "ThreadStorage",
     async handle(context) {
       return jsonResponse(await context.resources.threads.storage(readThreadId(context)));
     },
   }),
-  route("get", "/threads/:thread_id/stream", {
+  defineRoute("get", "/threads/:thread_id/stream", {
     summary: "Stream the events of all runs of a thread, including later ones",
-    ...reads,
+    ...readOptions,
     query: threadStreamQuery,
     request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are stored" },
     response: "stream",
