@@ -1,4 +1,4 @@
-/** Who may call: the host names of the server, the origins of web pages (CORS), and the caller of a request by the class of its route. */
+/** Checks the host name and the origin of requests (CORS), and resolves the access level that a request needs. */
 
 import type { AuthUser } from "../auth/custom.ts";
 import { type AccessLevel, type Access as Accounts, anonymousPrincipal, type Principal } from "../auth/principal.ts";
@@ -7,18 +7,18 @@ import { type CorsOptions, createOriginPattern } from "../options/http.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Route } from "./route.ts";
 
-/** What a request is for, as far as the policy needs it. */
+/** The properties of a request on which the policy depends. */
 interface PolicyTarget {
-  /** Every page may call this path. */
+  /** Returns true if pages of every origin may call the path. */
   isPublic(): boolean;
-  /** The request may change something. */
+  /** Returns true if the request may change state. */
   isChange(): boolean;
 }
 
 const LOOPBACK_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const CORS_METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
-/** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
+/** LangSmith's hosted Studio. Browsers let it call a server at a private address only if the preflight response permits it. */
 const LANGSMITH_STUDIO_ORIGIN = "https://smith.langchain.com";
 const EXPOSED_HEADERS = ["Content-Location", "Location", "Mcp-Session-Id", "X-Pagination-Total", "X-Pagination-Next"];
 const DEFAULT_MAX_AGE_S = 600;
@@ -28,28 +28,28 @@ const isExposedHeader = (name: string): boolean =>
 
 const readHost = (request: Request): string => (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
 
-/** The origin of the page that sends a request. Null: a page of this server, or no page. */
+/** Returns the origin of the web page that sent the request. Returns null for a page of this server and if no page sent it. */
 function findCrossOrigin(request: Request): string | null {
   const { headers } = request;
   const origin = headers.get("origin");
   const fetchSite = headers.get("sec-fetch-site");
-  // Browsers say it on https and localhost. It counts more than the host, whose name a proxy may change.
+  // Browsers send this header on https and localhost. It is more reliable than the host name, which a proxy may change.
   if (fetchSite !== null) return fetchSite === "same-origin" || fetchSite === "none" ? null : (origin ?? "null");
   if (origin === null) return null;
   const hosts = [readHost(request), headers.get("x-forwarded-host")?.split(",")[0]?.trim().toLowerCase()];
   return URL.canParse(origin) && hosts.includes(new URL(origin).host) ? null : origin;
 }
 
-/** True for a login of the browser, which it sends by itself, as cookies. */
+/** Returns true for an `Authorization` scheme that browsers send by themselves, as they send cookies. */
 const hasBrowserLogin = (headers: Headers): boolean =>
   /^(?:basic|digest|negotiate|ntlm)\b/i.test(headers.get("authorization") ?? "");
 const hasAmbientCredentials = (headers: Headers): boolean => headers.has("cookie") || hasBrowserLogin(headers);
 
-/** True for what a browser fetches in case its user follows a link. */
+/** Returns true if a browser fetches the page before its user follows a link. */
 const isPrefetch = (headers: Headers): boolean =>
   ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
 
-/** True where a program or a script sends a request. A page's links, images and frames must change nothing, so cannot do so by GET. */
+/** Returns true if a program or a script sent the request. Links, images and frames of a page must not change state by GET. */
 export function isScriptRequest({ headers }: Pick<Request, "headers">): boolean {
   const mode = headers.get("sec-fetch-mode");
   const destination = headers.get("sec-fetch-dest");
@@ -57,13 +57,13 @@ export function isScriptRequest({ headers }: Pick<Request, "headers">): boolean 
   if (mode !== null || destination !== null) {
     return mode !== "navigate" && mode !== "no-cors" && (destination ?? "empty") === "empty";
   }
-  // Over plain HTTP browsers do not say it, and no element of a page sends these headers to its own server.
+  // Over plain HTTP browsers omit `sec-fetch-*`, and no element of a page sends the headers below to its own server.
   const isBrowser = (headers.get("user-agent") ?? "").startsWith("Mozilla/");
   const scriptHeaders = ["origin", "x-api-key", ...(hasBrowserLogin(headers) ? [] : ["authorization"])];
   return !isBrowser || scriptHeaders.some((name) => headers.has(name));
 }
 
-/** True where a browser loads a part of a page, or looks ahead: its user has not followed a link. */
+/** Returns true if a browser loads a subresource of a page or prefetches, so that its user has not followed a link. */
 export function isSubresourceOrPrefetch({ headers }: Pick<Request, "headers">): boolean {
   const destination = headers.get("sec-fetch-dest") ?? "empty";
   const isUserActivated = headers.get("sec-fetch-user") === "?1";
@@ -79,10 +79,10 @@ const credentialsRefusedError = (origin: string): ServiceError =>
 const originRefusedError = (origin: string): ServiceError =>
   new ServiceError("origin_refused", `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`);
 
-/** Whether the list includes everything. */
+/** Returns true for an absent list and for a list with `*`. */
 const allowsEverything = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
 
-/** CORS and the host check, made from one configuration. */
+/** The CORS and host name policy of one handler. */
 export class CorsPolicy {
   readonly #hostNames: ReadonlySet<string> | undefined;
   readonly #allowedOrigins: readonly string[];
@@ -90,15 +90,15 @@ export class CorsPolicy {
   readonly #allowsStudio: boolean;
   readonly #allowsCredentials: boolean;
   readonly #allowedMethods: readonly string[];
-  /** Null: every header. */
+  /** The value of `Access-Control-Allow-Headers`. Null allows every header. */
   readonly #allowedHeaders: string | null;
   readonly #exposedHeaders: string;
   readonly #maxAgeS: number;
 
   /**
-   * Without `hosts`, every host name is answered, and `cors` (default: every origin) says which pages may call. With `hosts`, only
-   * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
-   * `studio`: LangSmith's hosted Studio may call in any case.
+   * Creates the policy. Without `hosts`, the handler serves every host name, and `cors` lists the origins that may call (default: all).
+   * With `hosts`, it serves only these names, and pages may call from loopback origins, from these hosts, and from `cors` (default:
+   * none). With `allowsStudio`, LangSmith's hosted Studio may always call.
    */
   constructor(cors: CorsOptions = {}, hosts?: readonly string[], allowsStudio = false) {
     this.#hostNames = hosts && new Set(hosts.map((host) => host.toLowerCase()));
@@ -115,7 +115,7 @@ export class CorsPolicy {
     this.#maxAgeS = cors.max_age ?? DEFAULT_MAX_AGE_S;
   }
 
-  /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). */
+  /** Throws `wrong_host`, and `origin_refused` if a page of an origin that is not allowed would change state. */
   checkRequest(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const hostNames = this.#hostNames;
     if (!hostNames) return;
@@ -126,14 +126,14 @@ export class CorsPolicy {
         `Host ${host} is not one of this server's names. Add it to the handler's hosts`,
       );
     }
-    // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
+    // Simple cross-site requests come without a preflight, so hiding the response would not prevent their effect.
     const origin = request.headers.get("origin");
     if (origin !== null && !this.#allowsOrigin(origin) && isChange() && !isPublic()) throw originRefusedError(origin);
   }
 
   /**
-   * Errors: forbidden. Browsers let every page open a WebSocket, and send cookies with it: a page of a foreign origin needs the same
-   * permission as for a request with credentials.
+   * Throws `origin_refused` for a page of another origin without the permission that a request with credentials needs. Browsers let
+   * every page open a WebSocket and send cookies with it.
    */
   checkUpgrade(request: Request): void {
     const origin = findCrossOrigin(request);
@@ -143,14 +143,13 @@ export class CorsPolicy {
     throw credentialsRefusedError(origin);
   }
 
-  /** Errors: forbidden (a page of another origin would change something with the cookies, or the browser's login, of its visitor). */
+  /** Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its visitor. */
   checkCredentials(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const origin = hasAmbientCredentials(request.headers) ? findCrossOrigin(request) : null;
     if (origin === null || (this.#allowsCredentials && this.#allowsOrigin(origin))) return;
     if (isChange() && !isPublic()) throw credentialsRefusedError(origin);
   }
 
-  /** Returns the answer to a preflight request. */
   createPreflightResponse({ headers: requestHeaders }: Request): Response {
     const isStudio = this.#allowsStudio && requestHeaders.get("origin") === LANGSMITH_STUDIO_ORIGIN;
     const headers = (isStudio ? null : this.#allowedHeaders) ?? requestHeaders.get("access-control-request-headers");
@@ -168,9 +167,9 @@ export class CorsPolicy {
     });
   }
 
-  /** Adds the headers that let a permitted web page read the answer. */
+  /** Adds the CORS headers that let an allowed web page read the response. */
   addResponseHeaders(request: Request, headers: Headers): void {
-    // Set already for public routes, and perhaps by the host's own routes.
+    // Public routes set the header themselves, and the host's own routes may.
     if (headers.has("access-control-allow-origin")) return;
     // Browsers refuse `*` for requests with credentials.
     const isOriginEchoed = !this.#allowedOrigins.includes("*") || this.#allowsCredentials;
@@ -196,7 +195,7 @@ export class CorsPolicy {
   }
 }
 
-/** The caller of one request. The credential is checked when it is first needed, and once. */
+/** The authentication of one request. Each function checks the credential on its first call and caches the result. */
 export interface Authentication {
   readonly route: Route | undefined;
   readonly access: "open" | "account" | AccessLevel;
@@ -204,22 +203,22 @@ export interface Authentication {
   accountCaller(): Promise<Caller>;
 }
 
-/** Their handlers check the caller's permissions themselves. */
+/** The prefix of account routes, whose handlers check the permissions of the caller themselves. */
 const ACCOUNT_PATH_PREFIX = "/api/v1/";
 
-/** With one of these headers a proxy passed the request on: the client may be on another machine. */
+/** Headers that proxies add. The client of a request with one of them may be on another machine. */
 const PROXY_HEADERS = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
 
-/** True for a request from this machine: nginx adds no header by default, but passes the name of its host on. */
+/** Returns true for a request from this machine. The host name counts too, because nginx adds none of the proxy headers by default. */
 const isLocalRequest = (request: Request): boolean =>
   LOOPBACK_HOSTS.has(readHost(request).replace(/:\d+$/, "")) &&
   !PROXY_HEADERS.some((name) => request.headers.has(name));
 
-/** What a request is for, where no route says it. */
+/** Returns the access level of a request whose route defines none. */
 export const getDefaultAccessLevel = (method: string): AccessLevel =>
   method === "GET" || method === "HEAD" ? "read" : "change";
 
-/** True for a request that may change something. `routes`: those of its path. */
+/** Returns true if the request may change state. `routes` are the routes of its path. */
 export function mayChangeState(request: Request, routes: readonly Route[]): boolean {
   if (!SAFE_METHODS.has(request.method)) return true;
   return routes.some(({ method, access }) => {
@@ -236,7 +235,7 @@ interface MatchedRequest {
   routes(): readonly Route[];
 }
 
-/** Where no route serves the request, the answer is 404 or 405: it gives away no more than a route of the path would. */
+/** Returns the access that a request needs. A 404 or 405 needs the access of a route of the path, so that it reveals no more. */
 export function resolveAccess(
   request: Request,
   { path, route, routes }: MatchedRequest,
@@ -252,14 +251,14 @@ export function resolveAccess(
   return typeof access === "function" ? access(request) : access;
 }
 
-/** A request whose caller is not known yet. */
+/** A request before authentication. */
 export interface UnauthenticatedRequest extends Pick<Authentication, "route" | "access"> {
   readonly request: Request;
-  /** Whom the host's own code acts for. */
+  /** The user for whom the host's code calls. */
   readonly user: AuthUser | null;
 }
 
-/** Returns the caller of a request. Checks nothing yet. */
+/** Returns the authentication of a request. It checks the credential later, on the first call of one of its functions. */
 export function authenticate(
   accounts: Accounts,
   { request, route, access, user }: UnauthenticatedRequest,

@@ -1,38 +1,38 @@
-/** A byte budget that callers share fairly: for large requests and responses. */
+/** A byte budget for large requests and responses, which callers share fairly. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 
-/** Bytes of a budget that are in use until `release`. */
+/** Bytes of a budget that are reserved until `release`. */
 export interface ByteReservation {
   /** Changes the size. Returns false, and changes nothing, if the larger size does not fit now. */
   resize(bytes: number): boolean;
-  /** Gives the bytes back. A second call has no effect. */
+  /** Returns the bytes to the budget. A second call has no effect. */
   release(): void;
 }
 
-/** The end of the work for a client: it has disconnected, or its response has failed. */
+/** The lifetime of the work for one client. It ends when the client disconnects or its response ends. */
 export interface RequestLifetime {
   readonly isEnded: boolean;
-  /** Calls `fn` once when the client disconnects. The result removes `fn`. */
+  /** Calls `listener` once at the end. The returned function removes the listener. */
   onEnd(listener: () => void): () => void;
 }
 
 interface ReserveOptions {
   readonly lifetime: RequestLifetime;
-  /** Milliseconds until the wait is refused. Absent: without a limit. */
+  /** Milliseconds until the wait is refused. Default: no limit. */
   readonly wait_ms?: number;
 }
 
 /** See `createByteBudget`. */
 export interface ByteBudget {
-  /** Takes bytes for a caller if they fit now, else returns null. */
+  /** Reserves bytes for a caller. Returns null if they do not fit now. */
   tryReserve(caller: string, bytes: number): ByteReservation | null;
   /**
-   * Takes bytes for a caller, after those that it has waited for before; callers take turns. More than a caller's share counts as the
-   * share. Throws `server_busy` after `wait_ms`, and `ClientGone` when the client has disconnected.
+   * Reserves bytes for a caller when they fit. Callers take turns, each in the order of its calls. More than the share of a caller
+   * counts as the share. Throws `server_busy` after `wait_ms`, and `ClientDisconnectedError` when the client has disconnected.
    */
   reserve(caller: string, bytes: number, options: ReserveOptions): Promise<ByteReservation>;
-  /** Takes bytes at once, also beyond the limits. Later calls of the caller wait until it is within its share again. */
+  /** Reserves bytes at once, even beyond the limits. Later calls of the caller wait until it is within its share again. */
   forceReserve(caller: string, bytes: number): ByteReservation;
 }
 
@@ -59,7 +59,7 @@ const busyError = (): ServiceError =>
 
 interface ByteBudgetOptions {
   readonly total: number;
-  /** The largest part that one caller may use. */
+  /** The maximum number of bytes of one caller. */
   readonly share: number;
   onRelease?(bytes: number): void;
 }
@@ -72,7 +72,7 @@ export function createByteBudget(environment: Pick<Environment, "timer">, option
 class FairBudget implements ByteBudget {
   readonly #environment: Pick<Environment, "timer">;
   readonly #options: ByteBudgetOptions;
-  /** In the order of their turns. */
+  /** The callers in the order of their turns. */
   readonly #callers = new Map<string, CallerUsage>();
   #usedBytes = 0;
 
@@ -177,7 +177,7 @@ class FairBudget implements ByteBudget {
     );
   }
 
-  /** Grants what fits. Nothing overtakes a caller that is within its share and waits for others to release theirs. */
+  /** Grants the waiting reservations that fit. No other caller overtakes one that is within its share and waits for released bytes. */
   #grantWaiting(): void {
     const { total, share } = this.#options;
     for (let isGranted = true; isGranted; ) {
@@ -187,7 +187,7 @@ class FairBudget implements ByteBudget {
         if (!nextWaiter || usage.usedBytes + nextWaiter.bytes > share) continue;
         if (this.#usedBytes + nextWaiter.bytes > total) return;
         usage.waiters.shift();
-        // Its next turn comes after those of all others.
+        // The next turn of this caller comes after the turns of all others.
         this.#callers.delete(caller);
         this.#callers.set(caller, usage);
         nextWaiter.grant();

@@ -1,4 +1,4 @@
-/** The caller for whom a server counts its limits: a credential, or the address of the client. */
+/** Names the caller for whom a handler counts limits: by its credential, or by the address of the client. */
 import type { Principal } from "../auth/principal.ts";
 import type { HandlerHost } from "./route.ts";
 
@@ -6,13 +6,13 @@ import type { HandlerHost } from "./route.ts";
 interface RuntimeHost {
   requestIP?(request: Request): { readonly address: string } | null;
   readonly remoteAddr?: { readonly hostname?: string };
-  /** Of Deno: rejects when the client disconnects before the response is complete. */
+  /** The end of the response on Deno. It rejects when the client disconnects before the response is complete. */
   readonly completed?: Promise<void>;
 }
 
 const UNKNOWN_ADDRESS = "unknown";
 
-/** Returns the address of the connection, or null if the host does not provide it. Headers never name it: every client can send them. */
+/** Returns the address of the connection, or null if the host does not provide it. Headers do not count, because clients can forge them. */
 function findConnectionAddress(host: HandlerHost | object, request: Request): string | null {
   if ("address" in host && typeof host.address === "string") return host.address;
   const { requestIP, remoteAddr } = host as RuntimeHost;
@@ -47,7 +47,7 @@ function toNetwork(address: string): string {
     .join(":")}::/64`;
 }
 
-/** Returns the name under which the use of a caller is counted: its user or key, or without authentication its address. */
+/** Returns the name under which the usage of a caller is counted: its user or key, or its network without authentication. */
 export function toCallerName(
   { user, api_key }: Pick<Principal, "user" | "api_key">,
   host: HandlerHost | object,

@@ -1,4 +1,4 @@
-/** The context that the handler of a route gets for a request. */
+/** Creates the context that the handler of a route receives for a request. */
 import type { Principal } from "../auth/principal.ts";
 import { waitForNextTick as resolveNextTick } from "../environment.ts";
 import type { ServiceInternals } from "../service.ts";
@@ -36,7 +36,7 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
       const bodyBytes =
         body ??
         read(request, { limit: route.max_body_bytes, reserveMemory: (size) => bodyBudget.reserveRequestBody(size) });
-      // Only a read may be made again. The body of another request is not kept while its run executes.
+      // Only a read may be repeated. The body of another request is not retained while its run executes.
       if (canRepeat) body = bodyBytes;
       return bodyBytes;
     };

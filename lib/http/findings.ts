@@ -1,4 +1,4 @@
-/** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
+/** Validates JSON bodies, ids and pages of the routes under /api/v1. It collects all findings of a request. */
 import * as v from "valibot";
 import { InputError, type InputIssue } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -6,12 +6,12 @@ import type { Page } from "../storage/mod.ts";
 import { toInputIssue } from "../validation.ts";
 import { readJson as parsed, UUID } from "./parse.ts";
 
-/** The place of a finding: `body` or `query`, then member names and indexes. */
+/** The location of a finding: `body` or `query`, then member names and indexes. */
 export type FindingLocation = readonly (string | number)[];
-/** Adds a finding. Default type: `value_error`. */
+/** Adds a finding. The default type is `value_error`. */
 export type ReportFinding = (loc: FindingLocation, msg: string, type?: string) => void;
 
-/** The result of `read`. Throws an InputError with everything it reports. */
+/** Returns the result of `read`. Throws an InputError with all findings that `read` reports. */
 export function validateWith<Output>(read: (report: ReportFinding) => Output): Output {
   const issues: InputIssue[] = [];
   const output = read((loc, msg, type = "value_error") => void issues.push({ loc, msg, type }));
@@ -19,10 +19,10 @@ export function validateWith<Output>(read: (report: ReportFinding) => Output): O
   return output;
 }
 
-/** The text of an issue of a schema, with the type of its finding. */
+/** Returns the message for a check of a schema, which carries the type of the finding. */
 export const encodeFinding = (type: string, msg: string): string => `${type}|${msg}`;
 
-/** Reads a part of a request, which is at `loc`, by a schema. Throws an InputError with all findings. */
+/** Validates the part of a request at `loc` against a schema. Throws an InputError with all findings. */
 export function parseWithSchema<Output>(
   schema: v.GenericSchema<unknown, Output>,
   input: unknown,
@@ -33,7 +33,7 @@ export function parseWithSchema<Output>(
   throw new InputError(result.issues.map((issue) => ({ ...toInputIssue(issue, loc), ...toIssueText(issue) })));
 }
 
-/** What an issue says. Issues of a schema are about types, those of its checks about values. */
+/** Returns the text and the type of an issue. Issues of a schema concern types, issues of its checks concern values. */
 function toIssueText({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<InputIssue, "msg" | "type"> {
   if (kind === "schema" && path && isAbsent(path.at(-1)?.value)) return { msg: "is required", type: "missing" };
   const [, encodedType, msg] = /^(\w+)\|(.*)$/s.exec(message) ?? [];
@@ -42,10 +42,9 @@ function toIssueText({ kind, type, message, path }: v.BaseIssue<unknown>): Pick<
   return { type: kind === "schema" ? "type_error" : "value_error", msg: message };
 }
 
-/** Null counts as absent. */
 export const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-/** A body as JSON. Findings are at `body`. */
+/** Parses a body as JSON. Throws an InputError with a finding at `body`. */
 export function readJsonBody(bytes: Uint8Array): Json {
   try {
     return parsed(bytes) as Json;
@@ -55,7 +54,7 @@ export function readJsonBody(bytes: Uint8Array): Json {
   }
 }
 
-/** A body that is an object. */
+/** Parses a body that must be a JSON object. Throws an InputError. */
 export function readObjectBody(bytes: Uint8Array): JsonObject {
   const body = readJsonBody(bytes);
   return validateWith((report) => {
@@ -65,27 +64,27 @@ export function readObjectBody(bytes: Uint8Array): JsonObject {
   });
 }
 
-/** A required UUID, in lower case. */
+/** Reads a required UUID and returns it in lower case. Reports a finding and returns an empty text otherwise. */
 export function readRequiredId(input: Json | undefined, loc: FindingLocation, report: ReportFinding): string {
   if (isAbsent(input)) report(loc, "is required", "missing");
   return isAbsent(input) ? "" : readUuid(input, loc, report);
 }
 
-/** A UUID in lower case. */
+/** Reads a UUID and returns it in lower case. Reports a finding and returns an empty text otherwise. */
 export function readUuid(input: Json, loc: FindingLocation, report: ReportFinding): string {
   if (typeof input === "string" && UUID.test(input)) return input.toLowerCase();
   report(loc, "must be a UUID", "uuid_parsing");
   return "";
 }
 
-/** The value of a parameter that must not be given twice; an empty one counts as absent. */
+/** Reads a query parameter. Returns undefined if it is absent or empty. Reports a finding if it occurs twice. */
 export function readSingleParam(params: URLSearchParams, name: string, report: ReportFinding): string | undefined {
   const input = params.getAll(name);
   if (input.length > 1) report(["query", name], "must be given once");
   return input[0] || undefined;
 }
 
-/** The same for one of a few words. An empty value is an error. */
+/** Reads a query parameter that must be one of `words`. Reports a finding for any other value, including an empty one. */
 export function readEnumParam<Word extends string>(
   params: URLSearchParams,
   name: string,
@@ -98,7 +97,7 @@ export function readEnumParam<Word extends string>(
   return word;
 }
 
-/** A page of 100 items, and of at most `most`. */
+/** Reads `limit` (default 100, at most `maxLimit`) and `offset`. Reports a finding for other values. */
 export function readPage(params: URLSearchParams, report: ReportFinding, maxLimit = 100): Page {
   const readInteger = (name: string, min: number, max: number, defaultValue: number): number => {
     const input = readSingleParam(params, name, report);

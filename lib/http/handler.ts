@@ -33,14 +33,14 @@ export type { App, AppResponse as AppAnswer } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
 
-/** How many chunks streams may send in one tick of the event loop. */
+/** The maximum number of chunks that all streams send in one tick of the event loop. */
 const MAX_CHUNKS_PER_TICK = 64;
-/** How much all sockets may buffer of messages that their runtime sends whole, in characters. */
+/** The maximum size of the buffered messages of all sockets whose runtime sends messages whole. */
 const MAX_WHOLE_MESSAGE_CHARS = 64 * 1024 * 1024;
 
 /**
- * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
- * opening a WebSocket. Other values that servers pass on are ignored.
+ * A web-standard request handler. It responds to every request and never rejects. `host` has functions of the host for the request,
+ * such as opening a WebSocket. Other values that servers pass are ignored.
  */
 export type Handler = (request: Request, host?: HandlerHost | object) => Promise<Response>;
 
@@ -68,7 +68,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
       { request, request_id },
       handleRequest(mount, request, request_id, host),
     );
-    // The connection is not HTTP any more.
+    // After a 101 the connection is a WebSocket, whose response takes no headers.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
     mount.cors.addResponseHeaders(request, response.headers);
@@ -76,9 +76,9 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   };
 }
 
-/** What a handler serves all requests with. */
+/** A service with the options of the handler that serves it. */
 interface Mount {
-  /** Its path, without a slash at the end. */
+  /** The path of the mount, without a trailing slash. */
   readonly base: string;
   readonly service: ServiceInternals;
   readonly options: HandlerOptions;
@@ -146,11 +146,11 @@ function createHandlerState(
   };
 }
 
-/** Answers a request: by the route table, or where this has no route, by the application of the host. */
+/** Responds by the route table, or at a path without a route by the application of the host. Rejects with a ServiceError. */
 async function handleRequest(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
   const { base, options, http, cors, table, middleware } = mount;
   const url = URL.parse(request.url);
-  // Bun and Deno pass on what they make of a malformed header.
+  // On Bun and Deno a malformed Host header leads to a malformed URL.
   if (!url) throw new ServiceError("bad_request", "The Host header is malformed");
   const { pathname } = url;
   const loading = table.load(pathname);
@@ -171,7 +171,7 @@ async function handleRequest(mount: Mount, request: Request, request_id: string,
   return await respondInMiddleware(mount, middleware, incoming);
 }
 
-/** The host's own answer at a path without a route. */
+/** Returns the response of the host's application. Throws `route_not_found` if it has none. */
 async function respondFromApp(
   { service, http, callApp }: Mount,
   request: Request,
@@ -184,7 +184,7 @@ async function respondFromApp(
   return response;
 }
 
-/** Serves a request with the middleware of the host's application around it. */
+/** Runs the middleware of the host's application around the routes. */
 async function respondInMiddleware(
   mount: Mount,
   middleware: NonNullable<Mount["middleware"]>,
@@ -206,14 +206,14 @@ async function respondInMiddleware(
   return toMutableResponse(await middleware(request, next));
 }
 
-/** Answers by the route table. */
+/** Responds by the route table. Converts errors to responses. */
 async function respondFromRoutes(mount: Mount, incoming: IncomingRequest): Promise<Response> {
   const { base, service, table } = mount;
   const { request, url, origin } = incoming;
   const { request_id, authentication } = origin;
   const match = await table.matchRequest(request.method, url);
   const route = match?.route;
-  // Middleware may send a request to another route than the one that was checked.
+  // Middleware may forward a request to a route other than the authenticated one.
   const auth =
     authentication && authentication.route === route ? authentication : createAuthentication(mount, incoming, route);
   const response = match
@@ -245,7 +245,7 @@ async function callRoute(
   return await bodyBudget.respondToChange(request.method === "POST" ? null : name, call);
 }
 
-/** The caller of a request. Throws nothing: the credential is checked later. */
+/** Creates the authentication of a request. Throws nothing, because the credential is checked later. */
 function createAuthentication(
   { base, service, options, table }: Mount,
   { request, url: { pathname }, origin: { user } }: IncomingRequest,
@@ -256,7 +256,7 @@ function createAuthentication(
   return authenticate(service.access, { request, route, access, user });
 }
 
-/** The response, or the answer to its error; to HEAD without the body. */
+/** Returns the response, or the response to its error, without a body for HEAD. Logs an error that is not a ServiceError. */
 async function toResponse(
   environment: Environment,
   { request, request_id }: Pick<RequestContext, "request" | "request_id">,
@@ -272,7 +272,7 @@ async function toResponse(
     }
     const challengeHeader = isServiceError ? challenge?.(error) : undefined;
     const headers: HeaderValues = challengeHeader === undefined ? {} : { "www-authenticate": challengeHeader };
-    // The host's own authentication chose the status, text and headers.
+    // The authentication of the host sets the status, text and headers.
     if (error instanceof HandlerRefusal) {
       return errorResponse(error, { ...headers, ...error.headers }, route, error.status);
     }
@@ -283,27 +283,27 @@ async function toResponse(
   return new Response(null, { status: response.status, headers: response.headers });
 }
 
-/** The route of an answer, and what its errors ask the client to authenticate with. */
+/** The route of a response, and a function that returns the `WWW-Authenticate` header of an error. */
 interface ResponseContext {
   readonly route?: Route | undefined;
   readonly challenge?: (error: ServiceError) => string | undefined;
 }
 
-/** A request, as it came or as middleware passed it on. */
+/** A request as it was received or as middleware forwarded it. */
 interface IncomingRequest {
   readonly request: Request;
   readonly url: URL;
   readonly origin: RequestOrigin;
 }
 
-/** What belongs to a request, whichever Request object middleware makes of it. */
+/** The parts of a request that stay when middleware forwards another Request object. */
 interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
   readonly user: AuthUser | null;
-  /** Where authentication came before the middleware. */
+  /** Set if authentication preceded the middleware. */
   readonly authentication?: Authentication | undefined;
 }
 
-/** The path below the mount; null outside of it. */
+/** Returns the path below the mount, or null outside of it. */
 const stripPrefix = (base: string, pathname: string): string | null =>
   pathname === base || pathname.startsWith(`${base}/`) ? pathname.slice(base.length) : null;
 
@@ -321,7 +321,7 @@ const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Rout
         handle: ({ request }) => studio(request, stripPrefix(base, new URL(request.url).pathname) ?? ""),
       }));
 
-/** The answer of a path that has no route, or none for the method. `routes`: those of the path. */
+/** Responds to a request without a route: 404, or 405 if the path has `routes` for other methods. Authenticates the caller first. */
 async function respondToUnmatched(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
   const { public_headers } = routes[0] ?? {};
   if (public_headers && request.method === "OPTIONS") {
@@ -338,7 +338,7 @@ async function respondToUnmatched(request: Request, routes: readonly Route[], au
   return errorResponse(error, { ...public_headers?.all, allow });
 }
 
-/** Answers 501. Logs each route once: clients that probe for it do so at every start. */
+/** Returns a function that responds with 501. It logs each route once, because some clients probe for routes at every start. */
 function createNotBuiltResponder({ environment }: ServiceInternals): (route: Route) => Response {
   const logged = new Set<Route>();
   return (route) => {

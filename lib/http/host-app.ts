@@ -1,19 +1,19 @@
-/** The application of the host: its own routes beside those of the API, and its Hono middleware, run around them. */
+/** Calls the application of the host for paths without a route, and runs its Hono middleware around the API. */
 
-/** An object with `fetch`, such as a Hono application, or a function. No answer means 404. */
+/** The host's application: an object with `fetch`, such as a Hono application, or a function. No response means 404. */
 export type App =
   | ((request: Request) => AppResponse)
   // biome-ignore lint/suspicious/noExplicitAny: applications take more than the request.
   | { readonly fetch: (request: Request, ...extraArguments: any[]) => AppResponse };
 
-/** What a host's application answers. */
+/** The result of the host's application. */
 export type AppResponse = Response | null | undefined | Promise<Response | null | undefined>;
 
-/** A function that calls the application. It rejects when the application fails, or returns something that is no Response. */
+/** Returns a function that calls the application. It rejects if the application fails or returns a value that is no Response. */
 export function createAppCaller(app: App): (request: Request) => Promise<Response | null> {
   let call: ((request: Request) => AppResponse) | undefined;
   return async (request) => {
-    // Routes may be added until the first request.
+    // The host may add routes until the first request.
     call ??= toAppFunction(app);
     const response = (await call(request)) ?? null;
     return response === null ? null : toMutableResponse(response);
@@ -25,18 +25,18 @@ function toAppFunction(app: App): (request: Request) => AppResponse {
   return isHono(app) ? withNotFoundStatus(app) : (request) => app.fetch(request);
 }
 
-/** The application's response, with headers that can be set. Throws a TypeError for anything else. */
+/** Returns the response of the application with mutable headers. Throws a TypeError for a value that is no Response. */
 export function toMutableResponse(response: unknown): Response {
   if (isResponse(response)) return withMutableHeaders(response);
   throw new TypeError("http.app returned a value that is no Response: return a Response, or nothing for 404");
 }
 
-/** By shape, because frameworks bring Response classes that are not the runtime's. */
+/** Checks the shape, because frameworks have Response classes of their own. */
 const isResponse = (value: unknown): value is Response =>
   typeof value === "object" && value !== null && "headers" in value && "status" in value && "body" in value;
 
 /**
- * The response with headers that can be set: those of redirects and of fetched responses are immutable. A 101 stays as it is,
+ * Returns the response with mutable headers. The headers of redirects and of fetched responses are immutable. A 101 stays unchanged,
  * because it takes over the connection.
  */
 function withMutableHeaders(response: Response): Response {
@@ -51,8 +51,8 @@ function withMutableHeaders(response: Response): Response {
 }
 
 /**
- * Hono answers 200 where a `notFound` handler names no status. This is the `fetch` of a copy of the application that answers 404 there. The
- * application itself stays as it is.
+ * Returns the `fetch` of a copy of the application that responds with 404 where a `notFound` handler sets no status. Hono responds with
+ * 200 there. The application itself stays unchanged.
  */
 function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
   const copy = copyApp(app);
@@ -75,7 +75,7 @@ function withNotFoundStatus(app: Hono): (request: Request) => AppResponse {
   return (request) => copy.fetch(request);
 }
 
-/** `basePath` of Hono's own class copies an application with its private handlers; subclasses may copy in another way. */
+/** Copies an application by `basePath` of Hono's own class, which copies private handlers. Returns null if there is no such method. */
 function copyApp(app: Hono): Hono | null {
   let basePath: Hono["basePath"] | undefined;
   for (let type = Object.getPrototypeOf(app); type !== null; type = Object.getPrototypeOf(type)) {
@@ -84,7 +84,7 @@ function copyApp(app: Hono): Hono | null {
   return basePath?.call(app, "/") ?? null;
 }
 
-/** Answers a request; `inner` is what the middleware wraps. Middleware may pass it a new request. */
+/** Responds to a request. `next` is the handler inside the middleware, which may pass it a new request. */
 type RequestMiddleware = (request: Request, next: NextHandler) => Promise<Response>;
 type NextHandler = (request: Request) => Promise<Response>;
 
@@ -105,7 +105,7 @@ interface Context {
 interface HonoRouter {
   readonly name: string;
   add(method: string, path: string, handler: unknown): void;
-  /** Handlers in their order, each with its route and its parameters; then what the parameters refer to. */
+  /** Returns the handlers in order, each with its route and its parameters, followed by the values of the parameters. */
   match(method: string, path: string): [handlers: unknown[], ...params: unknown[]];
 }
 
@@ -123,12 +123,12 @@ interface Hono {
 }
 
 const NEXT_HANDLER: unique symbol = Symbol("greenroom.inner");
-/** Hono keeps a wrapped handler here, where a sub-application has an error handler. */
+/** The property in which Hono stores a wrapped handler if a sub-application has an error handler. */
 const COMPOSED_HANDLER = "__COMPOSED_HANDLER";
 
 /**
- * Null for other applications. Middleware may be added until the first request. `onRoute` gets the path of each handler for all
- * methods that takes no `next`: it is a route, though it may have been meant as middleware.
+ * Returns the middleware of a Hono application, or null for other applications. Middleware may be added until the first request.
+ * Calls `onRoute` with the path of each handler for all methods that takes no `next`: it is a route, perhaps meant as middleware.
  */
 export function createAppMiddleware(app: App | undefined, onRoute: (path: string) => void): RequestMiddleware | null {
   if (typeof app !== "object" || !isHono(app)) return null;
@@ -139,7 +139,7 @@ export function createAppMiddleware(app: App | undefined, onRoute: (path: string
   };
 }
 
-// Several members, because other frameworks have `routes` and `use` as well.
+// Several members are checked, because other frameworks have `routes` and `use` as well.
 const isHono = (app: object): app is Hono => {
   const { routes, router, use, onError } = app as Partial<Hono> & { readonly router?: { readonly match?: unknown } };
   return (
@@ -165,10 +165,10 @@ function createMiddlewareApp(app: Hono, onRoute: (path: string) => void): Hono {
   return middlewareApp;
 }
 
-/** As Hono decides it: a handler for all methods that takes no `next` is a route. */
+/** Returns true if a handler takes `next`. As in Hono, a handler for all methods that takes none is a route. */
 const acceptsNext = (handler: HonoRoute["handler"]): boolean => (handler[COMPOSED_HANDLER] ?? handler).length > 1;
 
-/** The request with its body, even if middleware has read the body through Hono. */
+/** Returns the request with its body, even if middleware has read the body through Hono. */
 async function toReadableRequest(req: Context["req"]): Promise<Request> {
   if (!req.raw.bodyUsed) return req.raw;
   const { url, method, headers, signal } = req.raw;

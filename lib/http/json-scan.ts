@@ -1,6 +1,6 @@
 /** Counts the values and the nesting of JSON text, before JSON.parse creates them. */
 
-/** The deepest nesting of arrays and objects in a body. */
+/** The maximum nesting of arrays and objects in a body. */
 export const MAX_DEPTH = 64;
 
 const QUOTE = 0x22;
@@ -9,19 +9,19 @@ const COMMA = 0x2c;
 const isOpening = (byte: number | undefined): boolean => byte === 0x5b || byte === 0x7b;
 const isClosing = (byte: number | undefined): boolean => byte === 0x5d || byte === 0x7d;
 
-/** One pass over the bytes of a JSON text, in as many parts as the caller likes. */
+/** One pass over the bytes of a JSON text, in one or more parts. */
 export class JsonScan {
   #values = 0;
   #depth = 0;
   #isQuoted = false;
   #position = 0;
 
-  /** How many values were scanned. Each but the outermost follows a bracket or a comma. */
+  /** The number of values that were scanned. Each one except the outermost follows a bracket or a comma. */
   get values(): number {
     return this.#values;
   }
 
-  /** Scans on up to `end`. Returns false, and has not scanned all, where the text nests deeper than MAX_DEPTH. */
+  /** Continues the scan up to `end`. Stops and returns false if the text nests deeper than MAX_DEPTH. */
   scan(bytes: Uint8Array, end: number): boolean {
     // Plain locals, because the loop runs for every byte: destructured ones make it five times slower on Bun.
     let values = this.#values;

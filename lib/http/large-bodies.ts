@@ -1,4 +1,4 @@
-/** Large requests and responses: each takes its size from a byte budget of the server before it is in memory for long. */
+/** Limits the memory for large requests and responses. Each reserves its size in a byte budget of the handler. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import type { LargeBodyOptions } from "../options/http.ts";
 import { type ByteBudget, type ByteReservation, createByteBudget } from "./byte-budget.ts";
@@ -10,20 +10,20 @@ const DEFAULT_CALLER_SHARE = 0.25;
 const DEFAULT_WAIT_MS = 10_000;
 const DEFAULT_STALLED_MS = 15_000;
 
-/** The number of reads at the same time whose size is unknown, and of those that were small; of one caller a quarter. */
+/** The maximum number of concurrent reads of unknown size, and of reads that were small. One caller may use a quarter. */
 const MAX_UNMEASURED = 16;
 const MAX_SMALL = 32;
-/** The event loop ticks after reads have taken so many milliseconds. */
+/** The event loop ticks after reads have taken this many milliseconds. */
 const MAX_BUSY_MS = 8;
-/** The number of reads whose size is remembered, and the longest name of one. */
+/** The maximum number of reads whose size is cached, and the maximum length of their names. */
 const MAX_MEASURED = 5_000;
 const MAX_NAME_CHARS = 500;
 
-/** The sizes of the last responses of reads, by the names of the reads. */
+/** The sizes of the last responses of reads, by the name of the read. */
 class ResponseSizes {
   readonly #sizes = new Map<string, number>();
 
-  /** 0 for a read whose size is unknown. */
+  /** Returns the size in characters, or 0 if it is unknown. */
   get(name: string): number {
     return this.#sizes.get(name) ?? 0;
   }
@@ -44,14 +44,14 @@ class ResponseSizes {
   }
 }
 
-/** The part of one response in bytes that several responses share. */
+/** The reservation of one response in bytes that several responses share. */
 export type SharedReservation = Pick<ByteReservation, "release">;
 
-/** The bytes of texts that several responses share. The first of them takes the bytes for all, the last gives them back. */
+/** The reservations for texts that several responses share. The first response reserves the bytes, the last one releases them. */
 class SharedReservations {
   readonly #entries = new WeakMap<object, { readonly bytes: ByteReservation; userCount: number }>();
 
-  /** Adds a response to those that share the text. Null if there are none: their bytes have to be taken first. */
+  /** Adds a response to those that share the text. Returns null if there are none, so that the bytes must be reserved first. */
   join(text: object): SharedReservation | null {
     const entry = this.#entries.get(text);
     if (!entry) return null;
@@ -68,7 +68,7 @@ class SharedReservations {
     };
   }
 
-  /** Shares the bytes of a text from now on, or gives them back if other responses share the text already. */
+  /** Shares the reservation of a text from now on. Releases `bytes` if other responses share the text already. */
   add(text: object, bytes: ByteReservation): SharedReservation {
     if (this.#entries.has(text)) bytes.release();
     else this.#entries.set(text, { bytes, userCount: 0 });
@@ -76,14 +76,14 @@ class SharedReservations {
   }
 }
 
-/** The large bodies of one server. */
+/** The budgets for large bodies of one handler. */
 export interface BodyBudget {
   readonly environment: Pick<Environment, "timer">;
-  /** Resolves after a read that began at `from`, perhaps in the next tick of the event loop. */
+  /** Yields to the event loop if reads have used their time. `startedAt` is the start of the read that has ended. */
   yieldAfterRead(startedAt: number): Promise<void>;
   now(): number;
   readonly byteBudget: ByteBudget;
-  /** Slots of reads that begin without bytes. A small state may have become large. */
+  /** The slots of reads that begin without reserved bytes. A response that was small may have become large. */
   readonly unmeasuredReads: ByteBudget;
   readonly smallReads: ByteBudget;
   readonly sharedReservations: SharedReservations;
@@ -111,7 +111,7 @@ export function createBodyBudget(
   const unmeasuredReads = createByteBudget(environment, { total: MAX_UNMEASURED, share: MAX_UNMEASURED / 4 });
   const smallReads = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
   let busy_ms = 0;
-  // An embedded database answers at once: without ticks, nothing else would be done between many reads.
+  // An embedded database responds in the same tick: without yielding, many reads would block all other work.
   async function yieldAfterRead(startedAt: number): Promise<void> {
     busy_ms += Math.max(0, now() - startedAt);
     if (busy_ms < MAX_BUSY_MS) return;

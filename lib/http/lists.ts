@@ -1,30 +1,30 @@
-/** JSON lists that are sent while they are made. */
+/** Creates responses with JSON lists, which are sent while their items are produced. */
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import { type ByteReservation, ClientDisconnectedError } from "./byte-budget.ts";
 import { type HeaderValues, LARGE_BYTES, type PageInfo, toPageHeaders } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
 import { createTextBody, type TextBody } from "./text-body.ts";
 
-/** Reads the next items. It may be called again if the server has no room for them, and changes nothing. */
+/** Reads the next items. It has no side effects, and is called again if the items did not fit the byte budget. */
 type ReadItems = () => object | readonly object[] | Promise<object | readonly object[]>;
 
-/** Makes the items of a list: `add` resolves when the next ones may be read. */
+/** Produces the items of a list. `add` resolves when the next items may be read. */
 type ListProducer = (add: (read: ReadItems) => Promise<void>) => Promise<void>;
 
-/** A list with more characters is sent while it is made, and the event loop ticks after each part of this size. */
+/** The size from which a list is sent in parts. The event loop ticks after each part. */
 const PART_CHARS = 256 * 1024;
 
 type ListContext = Pick<RequestContext, "waitForNextTick" | "request_id" | "handler" | "guard" | "bodyBudget">;
 
-/** The text of some items, and the bytes that it holds. */
+/** The text of some items, and the bytes that it reserves. */
 interface ListPart {
   readonly text: string;
   readonly reservation: ByteReservation | null;
 }
 
 /**
- * A JSON list. `headers` are read when the first item is made. A failure after that breaks the connection off, as does a caller who
- * loses the permission. Large items take from the byte budget until they are sent.
+ * Creates a response with a JSON list. Reads `headers` when it responds, which is after the first items. A later failure breaks off the
+ * body, as does the loss of the permission. Large items reserve bytes of the budget until they are sent.
  */
 export function createListResponse(
   context: ListContext,
@@ -44,7 +44,7 @@ export function createListResponse(
   });
 }
 
-/** The text of a list, which becomes a body in parts once it is long. */
+/** The text of a list. It becomes a streamed body once it is long. */
 class ListText {
   readonly #context: ListContext;
   readonly #respond: (content: BodyInit) => void;
@@ -53,7 +53,7 @@ class ListText {
   #body: TextBody | undefined;
   #lastChars = 0;
 
-  /** `respond` is called once: with the whole text, or with the stream of its parts. */
+  /** Calls `respond` once, later: with the whole text or with the stream of its parts. */
   constructor(context: ListContext, respond: (content: BodyInit) => void) {
     this.#context = context;
     this.#respond = respond;
@@ -82,7 +82,7 @@ class ListText {
     await body.send(this.#text).then(body.close, () => {});
   }
 
-  /** Breaks the body off. Returns false if no part was sent: the response may still be an error. */
+  /** Breaks the body off. Returns false if no part was sent, so that the response can still be an error. */
   fail(error: unknown): boolean {
     if (!this.#body) return false;
     if (this.#body.isEnded) return true;
@@ -113,7 +113,7 @@ class ListText {
 
   async #readPart(read: ReadItems): Promise<ListPart> {
     const { bodyBudget } = this.#context;
-    // The items of a list are alike: this one is probably as large as the last.
+    // The items of a list are alike: the next one is probably as large as the last.
     let size = this.#lastChars > LARGE_BYTES ? this.#lastChars : 0;
     for (;;) {
       const part = await this.#tryRead(
@@ -146,20 +146,20 @@ class ListText {
     this.#body ??= this.#open();
     const text = this.#text;
     this.#text = "";
-    // One after the other: together they would be copied.
+    // Parts are sent separately, because joining them would copy them.
     for (const part of [text, ...parts]) await this.#body.send(part);
     await this.#context.waitForNextTick();
   }
 }
 
-/** What a search calls: `begin` once, then `add` for each item. `check` throws once the client has disconnected. */
+/** The callbacks of a search. It calls `begin` once, then `add` for each item. `check` throws once the client has disconnected. */
 interface PageCallbacks {
   begin(page: PageInfo): void;
   add(read: ReadItems): Promise<void>;
   check(): void;
 }
 
-/** One page of a search that makes its items one by one. */
+/** Creates a response with one page of a search that produces its items one by one. */
 export function createPageResponse(
   context: ListContext,
   produce: (steps: PageCallbacks) => Promise<void>,

@@ -1,16 +1,16 @@
 /**
- * Asks the runtime to free memory after large bodies. A hint, kept because nothing else bounds the process: each large body leaves
- * several times its size behind, Bun collects such texts late, and V8 lets its heap grow to four times what is alive. Twenty inputs
- * of 8 MB took 930 MB on Node without it and 680 MB with it; on Bun 800 responses of 7 MB took more than 1 GB.
+ * Requests a garbage collection after large bodies. Nothing else bounds the memory of the process: each large body leaves several times
+ * its size as garbage, Bun collects such texts late, and V8 lets its heap grow to four times the live size. Twenty inputs of 8 MB took
+ * 930 MB on Node without the hint and 680 MB with it; on Bun 800 responses of 7 MB took more than 1 GB.
  */
 import type { Environment } from "../environment.ts";
 
-/** Memory is freed after large bodies of so many bytes. */
+/** The total size of large bodies after which memory is collected. */
 const COLLECT_BYTES = 15 * 1024 * 1024;
-/** The pause after that, in multiples of its time, which depends on the size of the heap. */
+/** The minimum pause after a collection, in multiples of its duration, which depends on the size of the heap. */
 const MIN_COLLECT_PAUSE = 3;
 
-/** Returns a function that gets the size of each large body that is done. */
+/** Returns a function that must be called with the size of each large body that has ended. */
 export function createMemoryHint(
   { defer, collectGarbage }: Pick<Environment, "defer" | "collectGarbage">,
   now: () => number,
@@ -30,7 +30,7 @@ export function createMemoryHint(
     if (uncollected < COLLECT_BYTES || now() < collectFrom) return;
     uncollected = 0;
     collectFrom = Number.POSITIVE_INFINITY;
-    // In a tick of its own: the end of a large body has taken time already.
+    // A tick of its own, because the end of a large body has already taken time.
     defer(collect);
   };
 }

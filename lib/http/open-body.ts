@@ -1,31 +1,31 @@
-/** Bodies that stay open while a run executes, and are sent in chunks as their reader pulls. */
+/** Streaming bodies that stay open while a run executes. They are sent in chunks at the speed of their reader. */
 import { surrogateSafeEnd } from "../json.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";
 
 const HEARTBEAT_INTERVAL_MS = 5_000;
-/** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
+/** The delay before an early heartbeat of a body without text: some servers send no headers before the first byte. */
 const FIRST_HEARTBEAT_MS = 1_000;
-/** A reader that takes nothing during this many heartbeats is disconnected. */
+/** The number of heartbeats during which a reader may pull nothing before it is disconnected. */
 const MAX_MISSED_HEARTBEATS = 6;
-/** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
+/** The approximate size of a chunk. It bounds the memory that a stalled reader costs. */
 export const CHUNK_CHARS: number = 4 * 1024;
 const encoder = new TextEncoder();
 
-/** Takes the chunks of a body, as the controller of a `ReadableStream` does. */
+/** The receiver of the chunks of a body, such as the controller of a `ReadableStream`. */
 type Sink = Pick<ReadableStreamDefaultController<Uint8Array>, "enqueue" | "close" | "error">;
 
-/** A body that is sent in chunks: each pull is answered by one chunk, by a close or by an error. */
+/** A body that is sent in chunks. Each pull leads to one chunk, a close or an error. */
 interface StreamingBody {
   pull(sink: Sink): void;
   cancel(): void;
 }
 
-/** By this member of a response `serve` and `toNodeHandler` find its body: without the web stream around it a chunk costs them half. */
+/** The member of a response in which `serve` and `toNodeHandler` find its body. Without the web stream a chunk costs them half. */
 const STREAMING_BODY = Symbol.for("greenroom.open-body");
 
-/** A response with the text of the source as its body, which fails when the caller loses the access to it. */
+/** Creates a response with the text of the source as its body. The body fails when the caller loses access. */
 export function createStreamingResponse(
   { handler: { streamingBodies }, guard }: Pick<RequestContext, "handler" | "guard">,
   source: BodySource,
@@ -36,42 +36,42 @@ export function createStreamingResponse(
   return Object.assign(new Response(stream, { headers }), { [STREAMING_BODY]: { open, stream } });
 }
 
-/** `last`: nothing follows these pieces. `keepsAlive`: frames whose texts other readers share while something refers to them. */
+/** Text in pieces. `isLast`: nothing follows. `retainedFrames`: frames whose texts other readers share while a reference exists. */
 export interface SourceText {
   readonly pieces: readonly string[];
   readonly isLast: boolean;
   readonly retainedFrames?: unknown;
 }
 
-/** The text of an open body. */
+/** The source of the text of a streaming body. */
 export interface BodySource {
-  /** Sent at every heartbeat, before the text that is ready. */
+  /** The text of a heartbeat. It is sent before the text that is ready. */
   readonly heartbeat: string;
-  /** The body begins with a heartbeat, and closes normally where it would fail. */
+  /** True: the body begins with a heartbeat, and closes normally where other bodies fail. */
   readonly isEndless?: boolean;
-  /** Some of the text that is ready now, in pieces. */
+  /** Removes and returns some of the text that is ready. */
   takeText(): SourceText;
-  /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
+  /** Resolves to true when text is ready, and to false when nothing follows. Called when `takeText` returned nothing. */
   waitForText(): Promise<boolean>;
-  /** Called with the error that ends the body, before `leave`. */
+  /** Called with the error that ends the body, before `release`. */
   onError(error: unknown): void;
   /**
-   * Releases what the source reads. Called when the body ends before its last text, for whatever reason; may be called twice, and after
-   * the last text too.
+   * Releases the subscription of the source. Called when the body ends before its last text, for any reason. May be called twice, and
+   * after the last text too.
    */
   release(): void;
-  /** Called once when the body has been sent, has failed, or has no reader. */
+  /** Called once when the body is complete, has failed or has no reader. */
   onEnd?(): void;
-  /** Milliseconds after which a reader that takes nothing is disconnected. Default: that of all streams. */
+  /** Returns the milliseconds after which a stalled reader is disconnected, or undefined for the default. */
   stalled_ms?(): number | undefined;
 }
 
 /** Cuts the text of a source into chunks. */
 class Chunker {
   readonly #source: BodySource;
-  /** What was taken last. It keeps alive what the pieces share until more is taken. */
+  /** The last text of the source. The reference retains its frames until the next text. */
   #lastText: SourceText = { pieces: [], isLast: false };
-  /** The pieces of it that are not sent, the first one perhaps in part. */
+  /** The pieces of `#lastText` that are not sent. The first one may be partly sent. */
   #unsentPieces: string[] = [];
   #isHeartbeatDue: boolean;
 
@@ -80,18 +80,18 @@ class Chunker {
     this.#isHeartbeatDue = source.isEndless ?? false;
   }
 
-  /** Puts a heartbeat before the text that is taken next. */
+  /** Puts a heartbeat before the next text. */
   requestHeartbeat(): void {
     this.#isHeartbeatDue = true;
   }
 
-  /** Returns the next chunk; empty when nothing is ready. */
+  /** Removes and returns the next chunk. It is empty if nothing is ready. */
   nextChunk(): string {
     if (this.#unsentPieces.length === 0) {
       this.#lastText = this.#source.takeText();
       const { pieces } = this.#lastText;
       const [onlyPiece = ""] = pieces;
-      // Most chunks are one short piece, which nothing needs to cut or copy.
+      // Most chunks are one short piece, which needs no cut and no copy.
       if (!this.#isHeartbeatDue && pieces.length === 1 && onlyPiece.length <= CHUNK_CHARS) return onlyPiece;
       this.#unsentPieces = [...(this.#isHeartbeatDue ? [this.#source.heartbeat] : []), ...pieces];
       this.#isHeartbeatDue = false;
@@ -99,7 +99,6 @@ class Chunker {
     return this.#cutChunk();
   }
 
-  /** Removes a chunk from the unsent pieces, and returns it. */
   #cutChunk(): string {
     let chunk = "";
     let count = 0;
@@ -117,7 +116,7 @@ class Chunker {
     return chunk;
   }
 
-  /** True once the last chunk was returned. */
+  /** Returns true once the last chunk was returned. */
   isDone(): boolean {
     return this.#lastText.isLast && this.#unsentPieces.length === 0;
   }
@@ -129,18 +128,16 @@ class Chunker {
 }
 
 /**
- * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
- * because clients measure the gaps. Those during which the reader does not pull are sent as one. An early heartbeat starts a body that
- * has nothing to send.
+ * Sends text in chunks, one for each pull. Heartbeats are due at a fixed rate from the first pull, because clients measure the gaps.
+ * Heartbeats between two pulls are sent as one. An early heartbeat starts a body that has nothing to send.
  */
 class ChunkedBody implements StreamingBody {
   readonly #bodies: StreamingBodies;
   readonly #guard: RequestContext["guard"];
   readonly #source: BodySource;
   readonly #chunker: Chunker;
-  /** The sink of the last pull. */
   #sink: Sink | undefined;
-  /** The reader waits for a chunk. */
+  /** True while the reader waits for a chunk. */
   #isPulled = false;
   #isWaitingForText = false;
   #isWaitingForTick = false;
@@ -201,7 +198,7 @@ class ChunkedBody implements StreamingBody {
     this.#sendIfPulled();
   }
 
-  /** Sends a chunk if the reader has pulled, in a later tick if this one has sent enough. */
+  /** Sends a chunk if the reader has pulled, in a later tick if this tick has sent its maximum. */
   #sendIfPulled(): void {
     if (!this.#isPulled || this.#isClosed || this.#isWaitingForTick) return;
     const { tickBudget } = this.#bodies;
@@ -216,12 +213,12 @@ class ChunkedBody implements StreamingBody {
     });
   }
 
-  /** Sends the next chunk, or waits for text. An error ends this body alone: no caller could catch it. */
+  /** Sends the next chunk, or waits for text. An error fails this body and is not rethrown, because no caller could catch it. */
   #sendChunk(): void {
     try {
       const chunk = this.#chunker.nextChunk();
       const isDone = this.#chunker.isDone();
-      // Closed before the last chunk goes out: the server may pull or cancel inside `enqueue`, and a complete body must not fail then.
+      // Closed before the last chunk is sent: the server may pull or cancel inside `enqueue`, and a complete body must not fail then.
       if (isDone) this.#close();
       if (chunk) {
         this.#isPulled = false;

@@ -12,7 +12,7 @@ import {
 } from "../validation.ts";
 import type { App } from "./host-app.ts";
 
-/** An OpenAPI document, which says what a handler serves. */
+/** An OpenAPI document of the routes that a handler serves. */
 export interface OpenApi {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly servers: readonly { readonly url: string }[];
@@ -21,7 +21,7 @@ export interface OpenApi {
   readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
 }
 
-/** Answers requests for a page and its assets. `path` is the one below the mount: `/`, `/studio` or `/studio/…`. */
+/** Responds to requests for a page and its assets. `path` is the path below the mount: `/`, `/studio` or `/studio/…`. */
 export type Studio = (request: Request, path: string) => Response | Promise<Response>;
 
 /** How a service is mounted. */
@@ -62,7 +62,6 @@ export interface HandlerOptions {
   readonly acts_for?: (request: Request) => AuthUser | null;
 }
 
-/** The schema of the options. */
 export const handlerOptionsSchema: Section = strictSection({
   prefix: stringMatching((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
   hosts: listOfStrings(() => true, "host names"),

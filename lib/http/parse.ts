@@ -17,13 +17,13 @@ import {
 } from "../validation.ts";
 import { JsonScan, MAX_DEPTH } from "./json-scan.ts";
 
-/** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
+/** The bodies that were scanned when they were received, and that nest no deeper than MAX_DEPTH. */
 export const depthCheckedBodies: WeakSet<Uint8Array> = new WeakSet();
 
-/** The schema of a route that reads no fields. */
+/** The schema of a body or a query without fields. */
 export const noFields: FieldSchema<unknown> = v.object({});
 
-/** Gets the keys of a body that its schema does not have. `allowed`: those that it has. */
+/** Called with the keys of a body that its schema does not define. `allowed` are the keys that it defines. */
 export type OnUnknownKeys = (keys: readonly string[], allowed: readonly string[]) => void;
 
 function reportUnknownKeys(body: JsonObject, { entries }: FieldSchema<unknown>, onUnknownKeys?: OnUnknownKeys): void {
@@ -31,7 +31,7 @@ function reportUnknownKeys(body: JsonObject, { entries }: FieldSchema<unknown>, 
   if (unknown.length > 0) onUnknownKeys?.(unknown, Object.keys(entries));
 }
 
-/** Reads a body as JSON, whatever its content type, and validates it. No body counts as `{}`; unknown fields are dropped. */
+/** Parses a body as JSON regardless of its content type, and validates it. No body counts as `{}`. Drops unknown fields. */
 export function readObject<Output>(
   bytes: Uint8Array,
   schema: FieldSchema<Output>,
@@ -43,7 +43,7 @@ export function readObject<Output>(
   return validate(schema, body);
 }
 
-/** A body that is a list with at least one item. */
+/** Parses and validates a body that must be a list with at least one item. Drops unknown fields. Throws as `readObject`. */
 export function readList<Output>(
   bytes: Uint8Array,
   schema: FieldSchema<Output>,
@@ -60,7 +60,7 @@ export function readList<Output>(
   });
 }
 
-/** Errors: bad_request (no JSON), invalid (nested too deep). */
+/** Parses a body as JSON. Throws `bad_request` if it is not JSON, and `invalid` if it nests too deep. */
 export function readJson(bytes: Uint8Array): unknown {
   if (!depthCheckedBodies.has(bytes) && !new JsonScan().scan(bytes, bytes.length))
     throw invalidFieldError("body", `must not nest deeper than ${MAX_DEPTH} levels`);
@@ -71,10 +71,10 @@ export function readJson(bytes: Uint8Array): unknown {
   }
 }
 
-/** The values of a query by name, as the router parses them. */
+/** The unvalidated values of a query by name. */
 export type RawQuery = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** Reads a query: lists in any encoding that clients use, booleans in any spelling, empty values as absent. */
+/** Validates a query. Accepts lists in each encoding that clients use and booleans in each spelling. Empty values count as absent. */
 export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>): Output {
   const present: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
@@ -84,14 +84,14 @@ export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>):
   return validate(schema, present as JsonObject);
 }
 
-/** A thread or run id of a path, in lower case. */
+/** Parses a UUID of a path and returns it in lower case. Throws `invalid`. */
 export function parseUuid(value: string | undefined, field: string): string {
   const id = parsePathSegment(value, field);
   if (!UUID.test(id)) throw invalidFieldError(field, "must be a UUID");
   return id.toLowerCase();
 }
 
-/** An id of a path. Errors: not_found, because every stored id is a UUID. `reason` must be that of an absent UUID. */
+/** Parses an id of a path. Throws `not_found` if it is no UUID, with the `reason` of an id that does not exist. */
 export function parseResourceId(
   value: string | undefined,
   resourceName: string,
@@ -101,13 +101,13 @@ export function parseResourceId(
   throw new ServiceError(reason, `${resourceName} not found`);
 }
 
-/** The assistant of a path: a UUID in lower case, or a graph id. */
+/** Parses the assistant of a path: a UUID, which is returned in lower case, or a graph id. */
 export function parseAssistantId(value: string | undefined): string {
   const id = parsePathSegment(value, "assistant_id");
   return UUID.test(id) ? id.toLowerCase() : id;
 }
 
-/** A path segment, decoded once. Errors: invalid, where it could be read as more than one segment. */
+/** Decodes a path segment once. Throws `invalid` if the result could be more than one segment. */
 export function parsePathSegment(value: string | undefined, field: string): string {
   let decoded: string;
   try {
@@ -121,7 +121,7 @@ export function parsePathSegment(value: string | undefined, field: string): stri
   return decoded;
 }
 
-/** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
+/** Validates a parsed object. Drops unknown fields. Throws `invalid`. */
 export const validateFields = <Output>(input: object, schema: FieldSchema<Output>): Output =>
   validate(schema, input as JsonObject);
 
@@ -148,7 +148,7 @@ function validate<Output>(
   throw new InputError([{ loc: issue.path ? loc : [...locationPrefix, "body"], ...finding }]);
 }
 
-/** Converts query text to the type that the schema of its field expects. Other text stays, and fails the validation. */
+/** Converts query text to the type of its field. Returns other text unchanged, so that it fails the validation. */
 function convertQueryText(schema: v.GenericSchema, input: readonly string[]): unknown {
   const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
   const lastText = input.at(-1) as string;
@@ -160,11 +160,11 @@ function convertQueryText(schema: v.GenericSchema, input: readonly string[]): un
   return lastText;
 }
 
-/** The items of a list in a query: a JSON array, or names between commas. */
+/** Parses a list in a query: a JSON array, or names separated by commas. */
 export const parseListItems = (input: string): unknown[] =>
   parseJsonList(input) ?? input.split(",").filter((item) => item !== "");
 
-/** Undefined for other text, such as a name that starts with a bracket. */
+/** Parses a JSON array. Returns undefined for other text, such as a name that starts with a bracket. */
 export function parseJsonList(input: string): unknown[] | undefined {
   if (!input.startsWith("[")) return undefined;
   try {
@@ -183,14 +183,14 @@ function toBoolean(input: string): boolean | undefined {
   return undefined;
 }
 
-/** A schema of named fields. Null counts as absent, except in a `v.nullish` field: there it is a value, and clears what is stored. */
+/** A schema of named fields. Null counts as absent, except in a `v.nullish` field, where it clears the stored value. */
 export type FieldSchema<Output> = v.GenericSchema<unknown, Output> & {
   readonly entries: Readonly<Record<string, v.GenericSchema>>;
 };
 
 export { flag, stringEnum as oneOf, UUID };
 
-/** The longest name of a node, graph, checkpoint or the like. */
+/** The maximum length of the name of a node, a graph or a checkpoint. */
 const MAX_NAME_CHARS = 1_024;
 export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isStorable, NOT_STORABLE));
 export const name: v.GenericSchema<string> = v.pipe(
@@ -218,7 +218,7 @@ export const integer = (min: number, max: number): v.GenericSchema<number> => {
     v.maxValue(max, range),
   );
 };
-/** The schema with a text about it for the OpenAPI document. */
+/** Adds a description for the OpenAPI document to a schema. */
 export const withDescription = <Described extends v.GenericSchema>(schema: Described, text: string): Described =>
   v.pipe(schema, v.description(text)) as unknown as Described;
 export const listSchema = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> =>
@@ -232,7 +232,7 @@ export const pageFields: {
 };
 const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(stringEnum(["asc", "desc"]));
 
-/** What a search sorts by, one of `fields`, and in which order. */
+/** Returns the schemas of `sort_by`, which is one of `fields`, and `sort_order`. */
 export const sortFields = <Field extends string>(
   fields: readonly Field[],
 ): { readonly sort_by: v.GenericSchema<Field | undefined>; readonly sort_order: typeof order } => ({
@@ -241,8 +241,8 @@ export const sortFields = <Field extends string>(
 });
 
 /**
- * An object of the user: checked against `entries` but passed on unchanged, so that keys such as `__proto__` survive. An entry that
- * is null counts as absent.
+ * Returns the schema of an object of the user. Validates `entries`, but its output is the unchanged input, so that keys such as
+ * `__proto__` survive. An entry that is null counts as absent.
  */
 export function passthroughObject<Output extends object = JsonObject>(
   entries: Readonly<Record<string, v.GenericSchema>> = {},
@@ -272,7 +272,7 @@ export const anyObject: v.GenericSchema<JsonObject> = passthroughObject();
 /** The operators of authorization filters. */
 const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
 
-/** The first operator in a filter, where operators are not allowed. Other keys are the user's, even with a dollar sign. */
+/** Returns the first operator in a filter, or undefined. Other keys belong to the user, even those with a dollar sign. */
 function findOperator(value: Json): string | undefined {
   if (Array.isArray(value)) return findFirstOperator(value);
   if (!isObject(value)) return undefined;
@@ -287,10 +287,10 @@ function findFirstOperator(values: readonly Json[]): string | undefined {
   return undefined;
 }
 
-/** The most values of a filter, because each row is compared with all of them. */
+/** The maximum number of values of a filter, because each row is compared with all of them. */
 const MAX_FILTER_VALUES = 100;
 
-/** The number of values; counting stops a little beyond `most`. */
+/** Counts values. Stops soon after `maxCount`. */
 function countValues(value: Json, maxCount: number): number {
   if (typeof value !== "object" || value === null) return 1;
   let count = 0;
@@ -301,7 +301,7 @@ function countValues(value: Json, maxCount: number): number {
   return count;
 }
 
-/** A filter on metadata or values: what a row must contain. */
+/** The schema of a filter on metadata or values, which a row must contain. */
 export const containment: v.GenericSchema<JsonObject> = v.pipe(
   anyObject,
   v.check(

@@ -1,4 +1,4 @@
-/** The large bodies of one request: they take from the byte budget of the server. */
+/** Reserves bytes for the large bodies of one request. */
 import type { ByteBudget, ByteReservation, RequestLifetime } from "./byte-budget.ts";
 import type { BodyBudget, SharedReservation } from "./large-bodies.ts";
 import { findLargeText, findRepeat } from "./respond.ts";
@@ -6,16 +6,16 @@ import { createTextBody } from "./text-body.ts";
 
 type RequestHandler = () => Response | Promise<Response>;
 
-/** What came of a read: its response, or the size that the budget has no room for. */
+/** The result of a read: its response, or its size if the budget has no room for it. */
 type ReadResult = { readonly response: Response } | { readonly missingBytes: number };
 
 /**
- * Whether a change takes a slot as reads do, until its size is known: a PATCH answers with what it has changed, which may be large.
- * Others may wait for something else meanwhile, as a PUT for the embedding of an item.
+ * Returns true if a change needs a slot until its size is known, as reads do. The response to a PATCH is the changed resource, which may
+ * be large. Other changes may wait meanwhile, as a PUT for the embedding of an item.
  */
 const needsReadSlot = (name: string): boolean => name.startsWith("PATCH ");
 
-/** The departure of the client of a request, whose signal is read once, when it is needed. */
+/** The lifetime of the client of a request. It reads the signal once, when it is first needed. */
 class ClientLifetime implements RequestLifetime {
   readonly #readSignal: () => AbortSignal;
   #signal: AbortSignal | undefined;
@@ -50,21 +50,20 @@ class ClientLifetime implements RequestLifetime {
   }
 }
 
-/** The request body and the responses of one request. */
+/** The reservations for the request body and the response of one request. */
 export class RequestBodyBudget {
   readonly #budget: BodyBudget;
   readonly #getCallerName: () => string;
   readonly #lifetime: ClientLifetime;
-  /** The slot of a read of unknown size. */
+  /** The slot of a read whose size is not known to be large. */
   #slot: ByteReservation | null = null;
-  /** Taken for a response before it is made. */
+  /** Bytes that were reserved before the response exists. */
   #responseReservation: ByteReservation | null = null;
   #requestReservation: ByteReservation | null = null;
   #requestName: string | null = null;
-  /** The size of the response, or of a part of it, is known. */
+  /** True once the size of the response, or of a part of it, is known. */
   #isMeasured = false;
 
-  /** `caller`: the name of the credential, or of the address without authentication. */
   constructor(large: BodyBudget, caller: () => string, readSignal: () => AbortSignal) {
     this.#budget = large;
     this.#getCallerName = caller;
@@ -75,24 +74,24 @@ export class RequestBodyBudget {
     return this.#budget.stalled_ms;
   }
 
-  /** Returns true once the client has disconnected. */
+  /** Returns true once the client has disconnected or the response has ended. */
   isRequestEnded(): boolean {
     return this.#lifetime.isEnded;
   }
 
-  /** Ends the work for the request: its client reads nothing more. */
+  /** Ends the work for the request, because its client reads nothing more. */
   endRequest(): void {
     this.#lifetime.endRequest();
   }
 
-  /** Waits until the budget has room for a request body of so many bytes. They are in use until the response. */
+  /** Waits until the budget has room for a request body, and reserves its bytes until the response. */
   async reserveRequestBody(bytes: number): Promise<void> {
     this.#requestReservation = await this.#reserve(this.#budget.byteBudget, bytes);
   }
 
   /**
-   * Answers a read. A large response that does not fit the budget is dropped, and read again when it fits. `name` identifies the read,
-   * so that its size is known the next time. Throws `server_busy` and `ClientGone`.
+   * Returns the response of a read. Drops a large response that does not fit the budget, and calls `read` again when it fits. `name`
+   * identifies the read, so that its size is known the next time. Throws `server_busy` and `ClientDisconnectedError`.
    */
   async respondToRead(name: string, read: RequestHandler): Promise<Response> {
     this.#requestName = name;
@@ -105,10 +104,9 @@ export class RequestBodyBudget {
   }
 
   /**
-   * Answers a request that may change something: calls `change` once, after a wait for bytes if the last response by this name was large.
-   * Null: a request that creates something has no name.
-   * A response that is larger than what it has taken does not wait, unless it is `repeatable`. Throws `server_busy` and `ClientGone`
-   * before the change.
+   * Returns the response of a change. Calls `change` once, after a wait for bytes if the last response by this name was large. `name` is
+   * null for a request that creates a resource. A response larger than its reservation does not wait, unless it is repeatable. Throws
+   * `server_busy` and `ClientDisconnectedError` before the change.
    */
   async respondToChange(name: string | null, change: RequestHandler): Promise<Response> {
     this.#requestName = name;
@@ -126,22 +124,22 @@ export class RequestBodyBudget {
     }
   }
 
-  /** Takes bytes for a part of a response that is sent while it is made, if they fit now, else returns null. */
+  /** Reserves bytes for a part of a streamed response. Returns null if they do not fit now. */
   tryReserve(bytes: number): ByteReservation | null {
     this.#recordSize(bytes);
     return this.#tryReserve(bytes);
   }
 
   /**
-   * Waits for bytes for a part of a response. `isStarted`: the response has begun, so the wait has no limit. Throws `server_busy` and
-   * `ClientGone`.
+   * Waits for bytes for a part of a streamed response. The wait has no limit once the response has started. Throws `server_busy` and
+   * `ClientDisconnectedError`.
    */
   async reserve(bytes: number, isStarted: boolean): Promise<ByteReservation> {
     this.#releaseSlot();
     return await this.#reserve(this.#budget.byteBudget, bytes, isStarted);
   }
 
-  /** Takes bytes for a text that several responses may share, if they fit now. The first of them takes the bytes for all. */
+  /** Reserves bytes for a text that several responses share. Returns null if they do not fit now. */
   tryReserveShared(text: object, size: number): SharedReservation | null {
     const { sharedReservations, byteBudget } = this.#budget;
     const sharedReservation = sharedReservations.join(text);
@@ -150,7 +148,7 @@ export class RequestBodyBudget {
     return bytes && sharedReservations.add(text, bytes);
   }
 
-  /** Waits for the bytes of such a text. Throws `ClientGone`. */
+  /** Waits for bytes for a text that several responses share. Throws `ClientDisconnectedError`. */
   async reserveShared(text: object, size: number): Promise<SharedReservation> {
     const { sharedReservations, byteBudget } = this.#budget;
     return sharedReservations.join(text) ?? sharedReservations.add(text, await this.#reserve(byteBudget, size, true));
@@ -161,12 +159,12 @@ export class RequestBodyBudget {
     return budget.reserve(this.#getCallerName(), bytes, { lifetime: this.#lifetime, ...waitLimit });
   }
 
-  /** Takes what a read needs before it begins: its size if it is known to be large, else a slot. */
+  /** Reserves the size of a read that is known to be large, else a slot. */
   async #reserveBeforeRead(name: string): Promise<void> {
     const { byteBudget, smallReads, unmeasuredReads, responseSizes } = this.#budget;
     if (!responseSizes.isLarge(name))
       this.#slot = await this.#reserve(responseSizes.has(name) ? smallReads : unmeasuredReads, 1);
-    // Another read may have measured it meanwhile.
+    // Another read with this name may have been large meanwhile.
     if (!responseSizes.isLarge(name)) return;
     this.#releaseSlot();
     this.#responseReservation = await this.#reserve(byteBudget, responseSizes.get(name));
@@ -179,7 +177,7 @@ export class RequestBodyBudget {
     await this.#budget.yieldAfterRead(startedAt);
     const text = findLargeText(response);
     if (text === undefined) {
-      // Large parts of a list have been measured.
+      // A list with large parts has set its size.
       if (!this.#isMeasured) this.#recordSize(0);
       return { response };
     }
@@ -198,7 +196,7 @@ export class RequestBodyBudget {
     return result.response;
   }
 
-  /** Calls a handler once. The result is its response, or a way to read it when the budget has room. */
+  /** Calls a handler once. Returns its response, or the size and `repeat`, which reads the response when the budget has room. */
   async #tryChange(change: RequestHandler): Promise<ReadResult & { repeat?: RequestHandler }> {
     const response = await change();
     const text = findLargeText(response);
@@ -220,7 +218,7 @@ export class RequestBodyBudget {
       : { missingBytes: length, ...(repeat ? { repeat } : {}) };
   }
 
-  /** Takes bytes if they fit now. Uses those that the read has taken before it began. */
+  /** Reserves bytes if they fit now. Uses the bytes that were reserved before the read. */
   #tryReserve(size: number): ByteReservation | null {
     const bytes = this.#responseReservation;
     this.#responseReservation = null;
@@ -229,7 +227,7 @@ export class RequestBodyBudget {
     return this.#budget.byteBudget.tryReserve(this.#getCallerName(), size);
   }
 
-  /** Sends the text of a response in pieces, as its client reads it. */
+  /** Creates a response whose text is sent in pieces at the speed of its client. */
   #createResponse({ status, headers }: Response, text: string, bytes: ByteReservation): Response {
     const { environment, stalled_ms } = this.#budget;
     const onEnd = (): void => {

@@ -1,4 +1,4 @@
-/** Reads the body of a request, within limits of size and time, and its headers. */
+/** Reads the body of a request within limits of size and time, and its headers. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { isCredentialHeader } from "../executor/kwargs.ts";
@@ -10,15 +10,15 @@ import { JsonScan } from "./json-scan.ts";
 import { depthCheckedBodies, readJson } from "./parse.ts";
 import { LARGE_BYTES } from "./respond.ts";
 
-/** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
+/** The default maximum size of a body. Storing such a body blocks other requests for nearly 100 ms. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const BODY_TIMEOUT_MS = 30_000;
-/** A body that arrives at this average rate may take longer than the timeout. */
+/** The average rate at which a body may take longer than the timeout. */
 const MIN_BYTES_PER_SECOND = 1024;
-/** Bodies with a smaller content-length are read in one piece, which is cheaper on every runtime. */
+/** The content length up to which bodies are read in one piece, which is cheaper on every runtime. */
 const SMALL_BODY_BYTES = 16 * 1024;
 
-/** More members and items than this, at any depth, would delay other requests. */
+/** The default maximum number of members and items at any depth. More would delay other requests. */
 const MAX_BODY_VALUES = 20_000;
 
 interface BodyLimits {
@@ -27,24 +27,24 @@ interface BodyLimits {
   readonly max_body_values?: number;
 }
 
-/** Parses messages of WebSockets, within the limits of bodies. */
+/** Parses messages of WebSockets within the limits of bodies. */
 export interface MessageParser {
   readonly max_bytes: number;
-  /** Errors: bad_request, invalid, too_large. */
+  /** Parses JSON. Throws `bad_request`, `invalid` and `too_large`. */
   parse(text: string): Promise<unknown>;
 }
 
 interface ReadBodyOptions {
-  /** Default: `max_body_bytes`. */
+  /** The maximum size in bytes. Default: `max_body_bytes`. */
   readonly limit?: number | undefined;
-  /** Resolves when the server has room for a large body of so many bytes. */
+  /** Resolves when the byte budget has room for a large body. */
   reserveMemory(bytes: number): Promise<void>;
 }
 
-/** The bytes of a body. Errors: too_large (more than `limit` bytes), too_slow, and those of `receive`. */
+/** Reads the bytes of a body. Throws `too_large`, `too_slow`, and the errors of `reserveMemory`. */
 export type ReadBody = (request: Request, options: ReadBodyOptions) => Promise<Uint8Array>;
 
-/** Reads bodies, and messages of WebSockets, within the bounds. */
+/** Creates a reader of bodies and a parser of WebSocket messages with the same limits. */
 export function createBodyReader(
   environment: Pick<Environment, "timer" | "defer">,
   { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyLimits,
@@ -76,7 +76,7 @@ async function readBytes(
 ): Promise<Uint8Array> {
   const contentLength = request.headers.get("content-length");
   if (Number(contentLength) > limit) throw bodyTooLargeError(limit);
-  // Runtimes make a stream for `body` when it is read.
+  // The getter `body` creates a stream, which small bodies do not need.
   const isSmall = contentLength !== null && Number(contentLength) <= SMALL_BODY_BYTES;
   if (!isSmall && !request.body) return new Uint8Array();
   const hasReservation = Number(contentLength) > LARGE_BYTES;
@@ -103,9 +103,9 @@ async function readBytes(
 
 interface ReadChunksOptions extends ReadBodyOptions {
   readonly limit: number;
-  /** The server has room for the body already. */
+  /** True if memory was reserved by the content length. */
   readonly hasReservation: boolean;
-  /** Rejects when the body is too slow. */
+  /** Rejects with `too_slow`. Never resolves. */
   readonly deadline: Promise<never>;
 }
 
@@ -123,27 +123,27 @@ async function readChunks(
       if (done) return;
       if (bytes.length + value.length > limit) throw bodyTooLargeError(limit);
       bytes.add(value);
-      // How long it becomes is not known.
+      // The final size is unknown, so the maximum is reserved.
       if (!isReserved && bytes.length > LARGE_BYTES) {
         isReserved = true;
         await reserveMemory(limit);
       }
     }
   } catch (error) {
-    // Not awaited: a body that does not arrive may not be cancelled in time either.
+    // Not awaited: the cancellation of a stalled body may stall as well.
     reader.cancel().catch(() => {});
     throw error;
   }
 }
 
-/** How many bytes are scanned before the event loop ticks. */
+/** The number of bytes that are scanned between two ticks of the event loop. */
 const SCAN_SLICE_BYTES = 512 * 1024;
 
-/** Refuses too many values before JSON.parse creates them. */
+/** Throws `too_large` if the body has too many values, before JSON.parse creates them. */
 async function checkValueCount(bytes: Uint8Array, maxValues: number, tick: () => Promise<void>): Promise<void> {
   const scan = new JsonScan();
   for (let from = 0; from < bytes.length; from += SCAN_SLICE_BYTES) {
-    // The JSON reader refuses this depth with its own error.
+    // `readJson` throws another error for a body that nests too deep.
     if (!scan.scan(bytes, Math.min(from + SCAN_SLICE_BYTES, bytes.length))) return;
     if (scan.values > maxValues) {
       throw new ServiceError(
@@ -156,7 +156,7 @@ async function checkValueCount(bytes: Uint8Array, maxValues: number, tick: () =>
   depthCheckedBodies.add(bytes);
 }
 
-/** `deadline` rejects after the timeout plus the time that `length()` bytes may take. */
+/** Returns a promise that rejects after the timeout plus the time that `length()` bytes may take. */
 function startDeadline(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
@@ -178,7 +178,7 @@ function startDeadline(
   return { deadline, cancel: () => cancel() };
 }
 
-/** Bytes that arrive in chunks. A body of the expected size is never in memory twice. */
+/** A buffer that grows. A body of the expected size is never in memory twice. */
 class GrowingBytes {
   #bytes: Uint8Array;
   #length = 0;
@@ -215,7 +215,7 @@ const bodyTooSlowError = (timeout_ms: number): ServiceError =>
     `The body did not arrive within ${timeout_ms} ms. Send the request again, or raise http.body_timeout_ms`,
   );
 
-/** The number of the last frame that the reader has seen. Undefined (`-1`, `-` or no header): everything is replayed. */
+/** Reads the number of the last frame that the client received. Returns undefined for `-1`, `-` or no header: all frames are replayed. */
 export function readLastEventId(headers: Headers): number | undefined {
   const headerValue = headers.get("last-event-id")?.trim();
   if (!headerValue || headerValue === "-1" || headerValue === "-") return undefined;
@@ -224,7 +224,7 @@ export function readLastEventId(headers: Headers): number | undefined {
   return id;
 }
 
-/** The last frame of a thread's stream that the reader has seen. Undefined: only new frames are sent. */
+/** Reads the last position of a thread's stream that the client received. Returns undefined without a header: only new frames are sent. */
 export function readThreadEventId(headers: Headers): ThreadPosition | undefined {
   const headerValue = headers.get("last-event-id")?.trim();
   if (!headerValue) return undefined;
@@ -235,7 +235,7 @@ export function readThreadEventId(headers: Headers): ThreadPosition | undefined 
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
 }
 
-/** The number of relative webhooks that led to this request. */
+/** Reads the number of relative webhooks that led to this request. Throws `invalid`. */
 export function readWebhookDepth(headers: Headers): number {
   const headerValue = headers.get("x-webhook-depth");
   if (headerValue === null) return 0;
@@ -244,7 +244,7 @@ export function readWebhookDepth(headers: Headers): number {
   return Number(headerValue);
 }
 
-/** The idempotency key, and a hash of the body that tells a repeated request from another one. */
+/** Reads the idempotency key and hashes the body, so that a repeated request differs from another one. Returns undefined without a key. */
 export async function readIdempotencyKey(
   headers: Headers,
   route: string,
@@ -259,7 +259,7 @@ export async function readIdempotencyKey(
   return { route, key, body_hash: [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
 }
 
-/** Copies the request headers that a run sees in `config.configurable`, by lower-case name. */
+/** Copies request headers by lower-case name for `config.configurable` of a run. */
 export type CopyHeaders = (headers: Headers) => JsonObject;
 
 const NEVER_COPIED_HEADERS = new Set([
@@ -274,8 +274,8 @@ const NEVER_COPIED_HEADERS = new Set([
 ]);
 
 /**
- * Never copies credentials and the server's own headers. Other headers that look like a credential, or carry an identity, are
- * copied only if `includes` has the whole name: patterns do not match them.
+ * Returns a function that copies headers by the patterns. It never copies credentials and headers of this server. Other headers that
+ * look like a credential, or carry an identity, are copied only if `includes` has the whole name.
  */
 export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {}): CopyHeaders {
   const exactNames = new Set(includes?.map((name) => name.toLowerCase()));
@@ -295,13 +295,13 @@ export function createHeaderCopier({ includes, excludes = [] }: HeaderChoice = {
   };
 }
 
-/** Whether a name matches one of these patterns, where `*` stands for any characters. */
+/** Returns a function that checks whether a name matches a pattern, in which `*` stands for any characters. */
 function createPatternMatcher(patterns: readonly string[]): (name: string) => boolean {
   const parts = patterns.map((pattern) => pattern.toLowerCase().split("*"));
   return (name) => parts.some((pattern) => matchesPattern(name, pattern));
 }
 
-/** Finds each part after the one before, in linear time however many stars there are. */
+/** Matches the parts between stars one after another, in linear time for any number of stars. */
 function matchesPattern(name: string, [firstPart = "", ...middleParts]: readonly string[]): boolean {
   const lastPart = middleParts.pop();
   if (lastPart === undefined) return name === firstPart;

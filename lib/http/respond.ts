@@ -1,4 +1,4 @@
-/** Responses: JSON, errors, pagination headers. */
+/** Creates responses: JSON, errors and pagination headers. */
 import type { PageOf } from "../assistants/mod.ts";
 import { InputError, type InputIssue, isOutage, ServiceError, STATUS } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
@@ -7,13 +7,13 @@ import { isObject } from "../json.ts";
 /** Response headers by name. */
 export type HeaderValues = Readonly<Record<string, string>>;
 
-/** A larger body of a request or response takes its size from the byte budget. In bytes, or characters of a text. */
+/** The size above which a body of a request or response reserves its size in the byte budget. */
 export const LARGE_BYTES: number = 1024 * 1024;
 
 const largeTexts = new WeakMap<Response, string>();
 const repeats = new WeakMap<Response, () => Promise<Response>>();
 
-/** A JSON answer. The handler sends the text of a large one, whose body is empty: a body would be a copy. */
+/** Creates a JSON response. Above `LARGE_BYTES` its body is empty and the handler sends the text, because a body would be a copy. */
 export function jsonResponse(value: unknown, headers: HeaderValues = {}, status = 200): Response {
   const text: string | undefined = JSON.stringify(value);
   const isLarge = text !== undefined && text.length > LARGE_BYTES;
@@ -23,32 +23,31 @@ export function jsonResponse(value: unknown, headers: HeaderValues = {}, status 
   return response;
 }
 
-/** Returns the text of a large JSON response; undefined for other responses. */
+/** Returns the text of a large JSON response, or undefined for other responses. */
 export const findLargeText = (response: Response): string | undefined => largeTexts.get(response);
 
-/** Lets a large response be dropped while there is no room for it: `again` makes it anew, and changes nothing. */
+/** Allows the handler to drop a large response that does not fit the byte budget. `repeat` creates it again without side effects. */
 export function makeRepeatable(response: Response, repeat: () => Promise<Response>): Response {
   if (largeTexts.has(response)) repeats.set(response, repeat);
   return response;
 }
 
-/** Returns what makes the response anew; undefined for one that is not repeatable. */
+/** Returns the function that creates the response again, or undefined if the response is not repeatable. */
 export const findRepeat = (response: Response): (() => Promise<Response>) | undefined => repeats.get(response);
 
-/** Success without a body. Not 200: clients parse the body of every other success. */
+/** Creates a 204 response. Clients parse the body of every other success. */
 export function noContentResponse(): Response {
   return new Response(null, { status: 204 });
 }
 
-/** Accepted, to be done later. Clients parse no body of it either. */
+/** Creates a 202 response without a body, which clients do not parse either. */
 export function acceptedResponse(): Response {
   return new Response(null, { status: 202 });
 }
 
-/** The headers of `paged`. */
 export const PAGE_HEADERS: readonly string[] = ["X-Pagination-Total", "X-Pagination-Next"];
 
-/** One page of a search; of each item only the fields in `select`. */
+/** Creates a response with one page of a search. Each item has only the fields in `select`. */
 export function pageResponse<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
   return jsonResponse(pickFields(page.items, select), toPageHeaders(page));
 }
@@ -60,14 +59,14 @@ export const toPageHeaders = ({ total, next }: PageInfo): HeaderValues => ({
   ...(next === null ? {} : { "x-pagination-next": String(next) }),
 });
 
-/** The items with only the fields in `select`; all fields when it is absent. */
+/** Returns the items with only the fields in `select`, or with all fields if it is absent. */
 export function pickFields(items: readonly object[], select?: readonly string[]): readonly object[] {
   if (!select) return items;
   const names = new Set(select);
   return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => names.has(key))));
 }
 
-/** A state with only the fields in `select`, which may name single values, such as `values.messages`. */
+/** Returns a state with only the fields in `select`, which may name single values, such as `values.messages`. */
 export function pickStateFields(state: ThreadState, select?: readonly string[]): object {
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
@@ -77,17 +76,17 @@ export function pickStateFields(state: ThreadState, select?: readonly string[]):
   return { ...valuesField, ...pickFields([state], select)[0] };
 }
 
-/** How a route answers errors. */
+/** The format of the errors of a route. */
 export interface ErrorFormat {
-  /** 422 lists the issues: with the place that was found, or with the field of the query. Absent: one text. */
-  readonly issues?: "found" | "query";
-  /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
+  /** The location of the issues that a 422 lists: that of the finding, or the field of the query. Absent: 422 has one text. */
+  readonly issues?: "exact" | "query";
+  /** True: errors have `message` beside `detail`, which clients of the event protocol read. */
   readonly error_message?: boolean;
-  /** True: errors are their text alone, as pages of the AI SDK show it. */
+  /** True: the body of an error is only its text, which pages of the AI SDK display. */
   readonly error_text?: boolean;
 }
 
-/** The answer to an error. Clients see only the text, issues and reason of a ServiceError. Default: the status of its code. */
+/** Creates the response to an error. It exposes only the text, issues and reason of a ServiceError. Default: the status of its code. */
 export function errorResponse(
   error: unknown,
   headers: HeaderValues = {},
@@ -118,20 +117,20 @@ export function errorResponse(
 
 const TEXT_CONTENT_TYPE = "text/plain; charset=utf-8";
 
-const ISSUE_FORMATTERS: Readonly<Record<"found" | "query", (issue: InputIssue) => InputIssue>> = {
-  found: (issue) => issue,
+const ISSUE_FORMATTERS: Readonly<Record<"exact" | "query", (issue: InputIssue) => InputIssue>> = {
+  exact: (issue) => issue,
   query: ({ loc, ...issue }) => ({ loc: ["query", ...loc.slice(0, 1)], ...issue }),
 };
 
-/** Methods for which a repeated request has no second effect. */
+/** The methods whose repeated requests have no second effect. */
 const IDEMPOTENT_METHODS = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 const RETRY_SOON: HeaderValues = { "retry-after": "1" };
-/** After this time other large bodies have been read, or their readers have been disconnected. */
+/** The delay after which other large bodies have been read, or their readers have been disconnected. */
 const RETRY_LATER: HeaderValues = { "retry-after": "5" };
 
 /**
- * The answer to a failed request. While the database cannot be reached, requests that are safe to repeat get `Retry-After`:
- * `idempotency_key` says that the route knows a repeated request by its key.
+ * Creates the response to a failed request. During a database outage, requests that are safe to repeat get `Retry-After`.
+ * `idempotency_key` is true for a route that recognizes a repeated request by its key.
  */
 export function failureResponse(
   error: unknown,
@@ -139,7 +138,7 @@ export function failureResponse(
   headers: HeaderValues,
   { idempotency_key = false, ...format }: ErrorFormat & { readonly idempotency_key?: boolean } = {},
 ): Response {
-  // Nothing has happened yet.
+  // The request was refused before it had an effect.
   if (error instanceof ServiceError && error.reason === "server_busy") {
     return errorResponse(error, { ...headers, ...RETRY_LATER }, format);
   }

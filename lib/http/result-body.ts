@@ -1,4 +1,4 @@
-/** The result of a run as a response that waits for it, kept alive by white space. */
+/** Responds with the result of a run. White space keeps the connection alive until the run ends. */
 import { ServiceError } from "../errors.ts";
 import { type Json, type SharedText, stringifyShared } from "../json.ts";
 import type { RunWait } from "../runs/mod.ts";
@@ -8,11 +8,11 @@ import { type HeaderValues, LARGE_BYTES } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
 
 interface WaitOptions {
-  /** Reads the result of the ended run again. With it, a large result is dropped while the server has no room for it. */
+  /** Reads the result of the ended run again. If set, a large result is dropped until the byte budget has room for it. */
   readonly rereadResult?: () => Promise<Json>;
 }
 
-/** Returns the result of a run as JSON, with line feeds before it while the run executes. Never `null`: SDKs read keys of it. */
+/** Creates a response with the result of a run as JSON, after line feeds while the run executes. The JSON is never `null`, because SDKs read its keys. */
 export function createWaitResponse(
   context: RequestContext,
   wait: RunWait,
@@ -27,16 +27,16 @@ type Reservation = Pick<ByteReservation, "release">;
 
 class ResultSource implements BodySource {
   readonly heartbeat = "\n";
-  /** Not the whole context, which has the request. */
+  /** A part of the context, so that the body does not retain the request. */
   readonly #context: Pick<RequestContext, "handler" | "bodyBudget" | "request_id">;
-  /** Not the run, whose input may be large. */
+  /** The ids alone, so that the body does not retain the run, whose input may be large. */
   readonly #ids: Pick<RunWait["run"], "run_id" | "thread_id">;
   readonly #releaseRun: RunWait["leave"];
   readonly #rereadResult: WaitOptions["rereadResult"];
-  /** Released once it is read: it may be large. */
+  /** Cleared once it is read, because it may be large. */
   #result: RunWait["result"] | undefined;
   #text: SharedText | undefined;
-  /** The size of a large text, taken from the byte budget until the body ends. */
+  /** The reserved size of a large text. It is released when the body ends. */
   #reservation: Reservation | null = null;
   #isEnded = false;
 
@@ -59,13 +59,13 @@ class ResultSource implements BodySource {
       await this.#load();
       return true;
     } catch (error) {
-      // Excluded for the caller meanwhile: the body breaks off, as that of a stream.
+      // The thread was deleted or is no longer visible to the caller: the body breaks off, as that of a stream.
       if (error instanceof ClientDisconnectedError || isNotFound(error)) return false;
       throw error;
     }
   }
 
-  /** `#readText` logs what cannot be read. */
+  /** Does nothing, because `#readText` logs its errors. */
   onError(): void {}
 
   release(): void {
@@ -82,7 +82,7 @@ class ResultSource implements BodySource {
     return this.#reservation ? this.#context.bodyBudget.stalled_ms : undefined;
   }
 
-  /** A large result waits for room in the byte budget: in memory, or dropped and read again. */
+  /** Loads the text. A large result waits for room in the byte budget: in memory, or dropped and read again. */
   async #load(): Promise<void> {
     const { bodyBudget } = this.#context;
     const length = await this.#tryLoad();
@@ -92,7 +92,7 @@ class ResultSource implements BodySource {
     this.#text = await this.#readText((this.#rereadResult as () => Promise<Json>)());
   }
 
-  /** Returns the length of the result. A function of its own: nothing refers to a dropped result while the body waits. */
+  /** Returns the length of the result. A separate function, so that nothing refers to a dropped result while the body waits. */
   async #tryLoad(): Promise<number> {
     const result = this.#result as RunWait["result"];
     this.#result = undefined;
@@ -116,7 +116,7 @@ class ResultSource implements BodySource {
     }
   }
 
-  /** Keeps the bytes until the body ends, which may have happened during a wait. */
+  /** Keeps the reservation until the body ends, which may have happened during a wait. */
   #setReservation(reservation: Reservation | null): void {
     if (this.#isEnded) reservation?.release();
     else this.#reservation = reservation;

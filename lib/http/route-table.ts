@@ -4,24 +4,24 @@ import type { RawQuery } from "./parse.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { LAZY_ROUTES } from "./routes/mod.ts";
 
-/** The route of a request, with the values in its path and query. */
+/** The route of a request, with the values of its path and query. */
 export interface MatchedRoute {
   readonly route: Route;
   readonly params: RequestContext["params"];
-  /** A name that is sent twice has a list of values. */
+  /** The query. A name that occurs twice has a list of values. */
   readonly rawQuery: RawQuery;
 }
 
 export interface RouteTable {
-  /** Adds the routes that are loaded with the first request to this path. Undefined if there are none to add. */
+  /** Loads the lazy routes of this path. Returns undefined if all are loaded. */
   load(pathname: string): Promise<void> | undefined;
-  /** Returns the route of a request; undefined if there is none. HEAD is routed as GET. */
+  /** Returns the route of a request, or undefined if there is none. HEAD is routed as GET. */
   matchRequest(method: string, url: URL): Promise<MatchedRoute | undefined>;
-  /** Returns the routes of a path, of any method; none if the path belongs to a hidden route. */
+  /** Returns the routes of a path for all methods, or none if the path belongs to a hidden route. */
   findRoutes(pathname: string): readonly Route[];
 }
 
-/** What a router is asked, and where it leaves the values of the path. */
+/** A request to a router, which adds `params`. */
 interface RouterRequest {
   readonly method: string;
   readonly url: string;
@@ -30,10 +30,10 @@ interface RouterRequest {
 
 type Router = IttyRouterType<RouterRequest, unknown[], Omit<MatchedRoute, "rawQuery"> | "hidden">;
 
-/** `:name+` matches the rest of a path, also an empty one: a link without its token must not reach the list of tokens. */
+/** The pattern of `:name+`. It also matches an empty path: a link without its token must not reach the list of tokens. */
 const REMAINING_PATH_PATTERN = "(?<$1>[^]{0,})";
 
-/** Creates the table of the routes below `base`. Hidden routes answer nothing. */
+/** Creates the table of the routes below `base`. Requests to hidden routes find no route. */
 export function createRouteTable(
   routes: readonly Route[],
   base: string,
@@ -50,7 +50,7 @@ export function createRouteTable(
       routers.set(segment, entry);
       entry.routes.push(route);
       const path = route.path.replace(/:(\w+)\+$/, REMAINING_PATH_PATTERN);
-      // A hidden route still takes its path for all methods: other routes that match it must not answer.
+      // A hidden route still matches its path for all methods, so that no other route responds there.
       if (isHidden(route)) entry.router.all(path, () => "hidden");
       else entry.router[route.method](path, ({ params = {} }) => ({ route, params }));
     }
@@ -65,7 +65,7 @@ export function createRouteTable(
       for (const group of unloadedGroups) {
         if (!pathname.startsWith(base + group.path)) continue;
         return group.load().then((loaded) => {
-          // Another request may have added them by now.
+          // Another request may have added these routes meanwhile.
           if (unloadedGroups.delete(group)) addRoutes(loaded);
         });
       }
@@ -88,7 +88,7 @@ export function createRouteTable(
 /** Returns the first segment of a path. The path of every route begins with one. */
 const getFirstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
 
-/** Reads the query. itty-router's own would lose the first value of `?a=&a=1`. */
+/** Reads the query, because itty-router would lose the first value of `?a=&a=1`. */
 function toRawQuery(query: URLSearchParams): RawQuery {
   const values: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of query) {

@@ -1,4 +1,4 @@
-/** One row of the route table, and the context that its handler gets for a request. */
+/** Defines a route, and the context that its handler receives for a request. */
 
 import type { RequestAuthorizer } from "../auth/authorizer.ts";
 import type { AuthEvent } from "../auth/custom.ts";
@@ -29,8 +29,8 @@ import type { ErrorFormat, HeaderValues } from "./respond.ts";
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
 
 /**
- * Who may call a route. `open`: every caller. `account`: the handler checks the permissions of the caller's API key. Otherwise the
- * use, which may depend on the request.
+ * The access that a route requires. `open`: none. `account`: the handler checks the permissions of the caller's API key. Otherwise the
+ * access level, which may depend on the request.
  */
 export type RouteAccess =
   | "open"
@@ -38,64 +38,64 @@ export type RouteAccess =
   | AccessLevel
   | ((request: Pick<Request, "method" | "url" | "headers">) => AccessLevel);
 
-/** For routes that pages of every origin may call: the headers of all answers, and of the answer to a preflight request. */
+/** The headers of a route that pages of every origin may call: for all responses, and for the response to a preflight request. */
 export interface PublicHeaders {
   readonly all: HeaderValues;
   readonly preflight: HeaderValues;
 }
 
-/** Routing, authorization, hidden groups, `Retry-After` and the OpenAPI document are derived from these. */
+/** A route. Routing, authorization, hidden groups, `Retry-After` and the OpenAPI document are derived from it. */
 export interface Route extends ErrorFormat {
   readonly method: Method;
-  /** `:name` stands for one segment, `:name+` for the remaining path, also an empty one, `*` for anything. */
+  /** The path. `:name` matches one segment, `:name+` the remaining path, which may be empty, and `*` any text. */
   readonly path: `/${string}`;
   /** The section of the OpenAPI document. */
   readonly tag: string;
   readonly summary: string;
-  /** The `http.disable_*` option that hides it. Absent: none. */
+  /** The group of the `http.disable_*` option that hides the route. */
   readonly group?: RouteGroup;
-  /** True: these options leave it out, as a disabled group. */
+  /** Returns true if these options hide the route, as a disabled group. */
   isDisabled?(options: HttpOptions): boolean;
   /** Default: `read` for GET, else `change`. */
   readonly access?: RouteAccess;
-  /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
+  /** True: clients on this machine need no credential if the handler has `open_metrics`. */
   readonly open_locally?: boolean;
-  /** The events of custom authorization that its calls need. */
+  /** The events of custom authorization for which the operations of the handler call the host. */
   readonly events?: readonly AuthEvent[];
   readonly body?: FieldSchema<unknown>;
-  /** True: the body is a list of what `body` describes. */
+  /** True: the body is a list whose items have the schema `body`. */
   readonly list?: boolean;
   readonly query?: FieldSchema<unknown>;
-  /** Default: `http.max_body_bytes`. */
+  /** The maximum size of the body. Default: `http.max_body_bytes`. */
   readonly max_body_bytes?: number;
   /** True: a repeated call with the same `Idempotency-Key` has no second effect. */
   readonly idempotency_key?: boolean;
   readonly public_headers?: PublicHeaders;
-  /** The schema of the 200 answer: its name in the OpenAPI document, `stream`, `text` or `csv`. Absent: 204 or 202. */
+  /** The schema of the 200 response: its name in the OpenAPI document, `stream`, `text`, `html` or `csv`. Absent: 204 or 202. */
   readonly response?: string;
-  /** When it answers 202, and when 204. */
+  /** The descriptions of the responses 202 and 204 in the OpenAPI document. */
   readonly accepted?: string;
   readonly no_content?: string;
-  /** When it answers 101. */
+  /** The description of the response 101. Set for routes that open a WebSocket. */
   readonly upgrades?: string;
-  /** Request headers that it reads, and headers of its answer. */
+  /** The descriptions of the request headers that the handler reads, and the names of the headers of its response. */
   readonly request_headers?: Readonly<Record<string, string>>;
   readonly response_headers?: readonly string[];
-  /** Statuses of errors, besides those that follow from access, body and query. */
+  /** The statuses of errors, in addition to those that follow from access, body and query. */
   readonly errors?: readonly number[];
-  /** The `WWW-Authenticate` header of errors 401 and 403. `base_url`: the start of the server's URLs. */
+  /** Returns the `WWW-Authenticate` header of errors 401 and 403. `base_url` is the URL of the mount. */
   challenge?(options: ServiceOptions, base_url: string, error: ServiceError): string | undefined;
-  /** Absent: not built yet, answers 501. */
+  /** Responds to a request. Absent: the route responds with 501. */
   handle?(context: RequestContext): Response | Promise<Response>;
 }
 
-/** Rows that are called seldom, or by few deployments. They are loaded with the first request below `path`. */
+/** Routes that are loaded with the first request below `path`. */
 export interface LazyRoutes {
   readonly path: Route["path"];
   load(): Promise<readonly Route[]>;
 }
 
-/** A row as it is written: what its section has in common is left out, and the handler knows what the schemas give. */
+/** A route definition in its group, which defines the common members. The types of the handler follow from the schemas. */
 interface RouteDefinition<Body, Query>
   extends Omit<Route, "method" | "path" | "tag" | "body" | "query" | "handle" | "summary"> {
   readonly summary: string;
@@ -110,89 +110,89 @@ type DefineRoute = <Body = unknown, Query = unknown>(
   definition: RouteDefinition<Body, Query>,
 ) => Route;
 
-/** Makes the rows of one section. */
+/** Returns a function that defines the routes of one group. */
 export const createRouteGroup =
   (section: Pick<Route, "tag" | "group" | "access" | keyof ErrorFormat>): DefineRoute =>
   (method, path, definition) => ({ ...section, method, path, ...definition });
 
-/** What all bodies of one handler share; `open` counts them. */
+/** The state that all streaming bodies of one handler share. `openCount` is their number. */
 export interface StreamingBodies {
   readonly environment: Environment;
   openCount: number;
-  /** What all of them and all WebSockets send, in chunks of 4 KiB. */
+  /** The budget of chunks of 4 KiB that all bodies and WebSockets send in one tick. */
   readonly tickBudget: TickBudget;
-  /** Large texts that several of them hold: each endpoint makes its own from the frames of a run. */
+  /** The large texts that several bodies share, because each endpoint creates texts of its own from the frames of a run. */
   sharedTexts?: WeakTextCache<Frame>;
 }
 
-/** What all WebSockets of one handler share. */
+/** The limits that all WebSockets of one handler share. */
 export interface SocketLimits {
   readonly commands: TickBudget;
   readonly whole: WeightedSemaphore;
 }
 
-/** What all requests to one handler share. */
+/** The state that all requests to one handler share. */
 export interface HandlerState {
-  /** The path of the mount, without a slash at the end. */
+  /** The path of the mount, without a trailing slash. */
   readonly base: string;
   readonly streamingBodies: StreamingBodies;
   readonly bodyBudget: BodyBudget;
   readonly socketLimits: SocketLimits;
   readonly copyHeaders: CopyHeaders;
   readonly messageParser: MessageParser;
-  /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
+  /** Throws `origin_refused` if a page of an origin that is not allowed opens a WebSocket. */
   checkUpgrade(request: Request): void;
-  /** Serves a page below `/studio`. */
+  /** True if the handler serves a page below `/studio`. */
   readonly hasStudio: boolean;
-  /** Logs the unknown keys of a body; undefined outside of development. */
+  /** Logs the unknown keys of a body. Undefined outside of development. */
   readonly logUnknownKeys:
     | ((route: Pick<Route, "method" | "path">, ...keys: Parameters<OnUnknownKeys>) => void)
     | undefined;
-  /** The page at `/docs`. */
+  /** Creates the page at `/docs`. */
   readonly docs: ((document: OpenApi) => Response) | undefined;
-  /** True for a path of the table whose route group is disabled. */
+  /** Resolves to true for a path whose route group is disabled. */
   isHiddenPath(path: string): Promise<boolean>;
-  /** The flags of `/info` without the disabled route groups. */
+  /** Returns the flags of `/info`, with false for disabled route groups. */
   filterFlags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;
 }
 
-/** `Body` and `Query` are what the schemas of the route give. */
+/** The context of one request. `Body` and `Query` are the outputs of the schemas of the route. */
 export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
-  /** The service without its nouns; feedback by a token has no caller. */
+  /** The service without its resources, except those for requests that have no caller: feedback and events by a token. */
   readonly service: Omit<ServiceInternals, keyof RequestResources | "directories"> & {
     readonly feedback: Pick<ServiceInternals["feedback"], "token" | "submit">;
     readonly calls: Pick<ServiceInternals["calls"], "deliver">;
   };
-  /** The nouns as the caller of the request may use them. */
+  /** The resources of the caller. Each call is authorized. */
   readonly resources: RequestResources;
   readonly handler: HandlerState;
   readonly host: HandlerHost;
-  /** The large bodies of the request: its responses take from the byte budget of the handler. */
+  /** Reserves bytes for the large bodies of the request in the budget of the handler. */
   readonly bodyBudget: RequestBodyBudget;
   readonly params: Readonly<Record<string, string | undefined>>;
-  /** The query as it was sent, by name. */
+  /** The unvalidated query by name. */
   readonly rawQuery: RawQuery;
-  /** The caller of a deployment route; on open and account routes without a user. */
+  /** The caller of a deployment route. On open and account routes it is the anonymous principal. */
   readonly principal: Principal;
-  /** Part of every log record of the request. */
+  /** The id of the request in log records. */
   readonly request_id: string;
-  /** The caller of an account route. Errors: as `Access.caller`. */
+  /** Resolves the caller of an account route. Throws as `Access.caller`. */
   accountCaller(): Promise<Caller>;
-  /** The body, which can be read once. Errors: too_large, too_slow. */
+  /** Reads the body. It can be read once. Throws `too_large` and `too_slow`. */
   bytes(): Promise<Uint8Array>;
-  /** The body, checked by the route's schema. Errors: as above, bad_request, invalid. */
+  /** Reads the body and validates it by the route's schema. Throws `too_large`, `too_slow`, `bad_request` and `invalid`. */
   body(): Promise<Body>;
-  /** Undefined except where the handler logs the unknown keys of bodies. */
+  /** Logs the unknown keys of a body. Undefined outside of development. */
   readonly onUnknownKeys: OnUnknownKeys | undefined;
-  /** The query, checked by the route's schema. Errors: invalid. */
+  /** Validates the query by the route's schema. Throws `invalid`. */
   query(): Query;
   /** Resolves in the next tick of the event loop. */
   waitForNextTick(): Promise<void>;
   guard: RequestAuthorizer["guardResponse"];
 }
 
-/** Lets other requests run between reading a large body and using it. */
+/** Waits for the next tick after a large body was parsed, so that other requests can run. */
 export async function yieldAfterLargeBody(
   context: Pick<RequestContext, "waitForNextTick">,
   bytes: Uint8Array,
@@ -208,7 +208,7 @@ export const readAssistantId = ({ params }: Params): string => parseAssistantId(
 export const readThreadId = ({ params }: Params): string => parseUuid(params.thread_id, "thread_id");
 export const readRunId = ({ params }: Params): string => parseUuid(params.run_id, "run_id");
 export const readCronId = ({ params }: Params): string => parseUuid(params.cron_id, "cron_id");
-/** Null on the routes of stateless runs. */
+/** Reads the thread id of the path. Returns null on the routes of stateless runs. */
 export const readOptionalThreadId = (context: Params): string | null =>
   context.params.thread_id === undefined ? null : readThreadId(context);
 export const readPathSegment = ({ params }: Params, field: string): string => parsePathSegment(params[field], field);
@@ -219,23 +219,23 @@ export const getSearchParams = ({ request }: Pick<RequestContext, "request">): U
 export interface HostSocket {
   readonly bufferedAmount: number;
   send(text: string): void;
-  /** Sends a part of a message; the next one continues it, up to the last. Without it a slow reader costs a large message each. */
+  /** Sends a part of a message. Without this function each slow reader costs a large message. */
   sendPart?(text: string, last: boolean): void;
   close(code?: number, reason?: string): void;
-  /** `message` events have `data`. */
+  /** Adds a listener. `message` events have `data`. */
   // biome-ignore lint/suspicious/noExplicitAny: the event types of the runtimes have no common parameter.
   addEventListener(type: "message" | "close" | "error", listener: (event: any) => void): void;
 }
 
-/** What a host can do for one request. */
+/** The functions of a host for one request. */
 export interface HandlerHost {
   /** The address of the connection, such as `192.0.2.1`. Limits per caller use it where requests have no credential. */
   readonly address?: string | null;
   /** Aborts when the client disconnects before the response is complete. Default: the signal of the request. */
   readonly signal?: AbortSignal;
   /**
-   * Accepts the request as a WebSocket, as `Deno.upgradeWebSocket` does. `response`: what the handler returns; without it a response
-   * of status 101 that the host ignores. Null: the handshake is not valid. Messages of more than `max_bytes` may close the socket.
+   * Accepts the request as a WebSocket, as `Deno.upgradeWebSocket` does. The handler returns `response`, or without it a response of
+   * status 101 that the host ignores. Null: the handshake is not valid. Messages of more than `max_bytes` may close the socket.
    */
   upgradeWebSocket?(options: {
     readonly max_bytes: number;

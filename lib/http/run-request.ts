@@ -1,4 +1,4 @@
-/** Requests that create runs: their schema, their origin, and what the host's authorization handlers see and may change of them. */
+/** Defines the schema of requests that create runs, and reads the origin of a run from the request. */
 import * as v from "valibot";
 import { STREAM_MODES, type StreamMode } from "../executor/contract.ts";
 import { CHOICES, type RunCreate, type RunOrigin } from "../runs/mod.ts";
@@ -8,12 +8,12 @@ import { readIdempotencyKey, readWebhookDepth } from "./request.ts";
 import type { RequestContext } from "./route.ts";
 
 const sendFields = parse.passthroughObject({ node: parse.name });
-/** Any value, null included. Undefined means that the list is too short. */
+/** A JSON value, which may be null. Undefined means that the list is too short. */
 const presentJson = v.pipe(
   parse.anyJson,
   v.check((value) => value !== undefined),
 );
-/** The most tasks of one step. */
+/** The maximum number of tasks of one step. */
 const MAX_GOTO_TARGETS = 100;
 const GOTO_MESSAGE = `must be a node name, a Send or a list of at most ${MAX_GOTO_TARGETS} of these`;
 const gotoTarget = v.union([parse.name, sendFields], GOTO_MESSAGE);
@@ -55,7 +55,7 @@ const feedbackKeys = v.union(
 );
 const webhook = v.pipe(v.string("must be a string"), v.metadata({ minLength: 1, maxLength: MAX_URL_LENGTH }));
 
-/** The body of every route that creates a run */
+/** The body of each route that creates a run. */
 export const runCreate: parse.FieldSchema<RunCreate> = v.object({
   assistant_id: parse.assistantId,
   input: v.optional(parse.anyJson),
@@ -110,14 +110,14 @@ export const runCreate: parse.FieldSchema<RunCreate> = v.object({
 export const revalidateRun = (run: RunCreate): RunCreate =>
   parse.readObject(new TextEncoder().encode(JSON.stringify(run)), runCreate);
 
-/** What the headers of the request add to a run. */
+/** Reads the parts of a run that come from the headers of the request. */
 export const readRunOriginFromHeaders = ({ request, handler }: RequestContext): RunOrigin => ({
   configurable: handler.copyHeaders(request.headers),
   webhook_depth: readWebhookDepth(request.headers),
   recheck: revalidateRun,
 });
 
-/** What the request adds to the body. An idempotency key counts per route. */
+/** Reads the parts of a run that come from the request. An idempotency key is scoped to `route`. */
 export async function readRunOrigin(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
   const idempotency = await readIdempotencyKey(context.request.headers, route, bytes);
   return { ...readRunOriginFromHeaders(context), ...(idempotency ? { idempotency } : {}) };

@@ -1,4 +1,4 @@
-/** Responses that stay open while a run executes, as server-sent events. */
+/** Responds with server-sent events while a run executes. */
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import { LARGE_TEXT_CHARS, WeakTextCache } from "../streams/shared-texts.ts";
@@ -7,12 +7,12 @@ import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";
 
 interface StreamOptions {
-  /** Part of the log records of the stream. */
+  /** Members of the log records of the stream. */
   readonly ids?: Readonly<Record<string, string>>;
   readonly headers?: HeaderValues;
   /**
-   * The stream outlives its runs. Its body begins with a heartbeat, because clients wait for the headers, and closes normally where other
-   * bodies fail: clients of such a stream reconnect after any end, and proxies such as Vite's pass on no failure.
+   * True for a stream that outlives its runs. Its body begins with a heartbeat, because clients wait for the headers, and closes normally
+   * where other bodies fail: clients of such a stream reconnect after any end, and proxies such as Vite's hide a failure.
    */
   readonly isEndless?: boolean;
 }
@@ -24,8 +24,9 @@ const EVENT_STREAM_HEADERS: HeaderValues = {
 };
 
 /**
- * Returns frames as server-sent events. The body closes normally only after an `end` frame, or after a frame with `last`. If the frames
- * stop earlier (server stop, storage failure, stalled reader) the body fails: only then clients reconnect with Last-Event-ID.
+ * Creates a response with frames as server-sent events. The body closes normally only after an `end` frame, or after a frame with
+ * `last`. If the frames stop earlier (server stop, storage failure, stalled reader) the body fails: only then clients reconnect with
+ * Last-Event-ID.
  */
 export function createEventStreamResponse(
   context: RequestContext,
@@ -38,13 +39,13 @@ export function createEventStreamResponse(
 }
 
 class FrameSource implements BodySource {
-  // Without a blank line after it: SDKs would emit an event without data.
+  // No blank line follows, because SDKs would emit an event without data.
   readonly heartbeat = ": heartbeat\n";
   readonly isEndless: boolean;
   readonly #bodies: StreamingBodies;
   readonly #frames: Reader<Frame>;
   readonly #logFields: Readonly<Record<string, string>>;
-  /** Frames that are not sent yet, the newest first. All readers of the run share the frame objects. */
+  /** The frames that are not sent, newest first. All readers of the run share the frame objects. */
   #ready: Frame[] = [];
 
   constructor(
@@ -65,7 +66,7 @@ class FrameSource implements BodySource {
     return this.#ready.length > 0;
   }
 
-  /** Takes frames for about one chunk. */
+  /** Returns frames for about one chunk. */
   takeText(): SourceText {
     const chunk = new ChunkBuilder();
     while (chunk.length < CHUNK_CHARS && !chunk.isLast) {
@@ -73,7 +74,7 @@ class FrameSource implements BodySource {
       if (!frame) break;
       chunk.add(frame);
     }
-    // The body does not call it after the last text: the log of the run and the guard of its thread would stay.
+    // The body does not release its source after the last text: the log of the run and the guard of its thread would stay.
     if (chunk.isLast) this.release();
     return chunk.toSourceText();
   }
@@ -87,11 +88,11 @@ class FrameSource implements BodySource {
   }
 }
 
-/** Frames as the text of a chunk. A long text is a piece of its own, because cutting a long string copies nothing. */
+/** Collects the text of frames for a chunk. A long text is a separate piece, because cutting a long string copies nothing. */
 class ChunkBuilder {
-  /** The length of the data. */
+  /** The length of the data in characters. */
   length = 0;
-  /** Nothing follows. */
+  /** True after the last frame of the stream. */
   isLast = false;
   readonly #pieces: string[] = [];
   readonly #longFrames: Frame[] = [];
@@ -116,14 +117,14 @@ class ChunkBuilder {
   }
 }
 
-/** Returns the fields before the data of a frame. The data itself is one line. */
+/** Returns the fields up to `data`. The data of a frame is one line. */
 function formatFields({ id, event }: Frame): string {
   const idField = id === null ? "" : `id: ${id}\n`;
   const eventField = event === "" ? "" : `event: ${event.replace(/[\r\n\0]/g, "")}\n`;
   return `${idField}${eventField}data: `;
 }
 
-/** Returns the frame, with the text of an equal frame that another reader has: without this, readers that stall would hold a copy each. */
+/** Returns the frame with the text of an equal frame of another reader. Otherwise each stalled reader would hold a copy. */
 function shareFrameText(bodies: StreamingBodies, frame: Frame): Frame {
   const { length } = frame.data;
   if (length < LARGE_TEXT_CHARS) return frame;

@@ -1,4 +1,4 @@
-/** Response bodies of text that are sent in pieces at the speed of their reader. */
+/** Creates response bodies of text, which are sent in pieces at the speed of their reader. */
 import type { Environment } from "../environment.ts";
 import { surrogateSafeEnd } from "../json.ts";
 
@@ -7,17 +7,17 @@ const PIECE_CHARS = 64 * 1024;
 
 interface TextBodyOptions {
   readonly environment: Pick<Environment, "timer">;
-  /** A reader that takes nothing for so many milliseconds is disconnected. */
+  /** The time after which a reader that pulls nothing is disconnected. */
   readonly stalled_ms: number;
   /** Called once when the body is complete, has failed, or was cancelled by its reader. */
   onEnd(): void;
 }
 
-/** A body that is made while it is read. */
+/** A body that is written while it is read. */
 export interface TextBody {
   readonly stream: ReadableStream<Uint8Array>;
   readonly isEnded: boolean;
-  /** Resolves when the reader has taken the text. Rejects if the body ends before. One call at a time. */
+  /** Sends a text. Resolves when the reader has read it, and rejects if the body ends before. One call at a time. */
   send(text: string): Promise<void>;
   close(): void;
   fail(error: unknown): void;
@@ -53,7 +53,7 @@ export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptio
     { highWaterMark: 1 },
   );
 
-  /** Resolves when the reader wants more, or the body has ended. */
+  /** Resolves when the reader pulls or the body has ended. */
   async function waitForPull(): Promise<void> {
     if (isEnded || (controller?.desiredSize ?? 0) > 0) return;
     await new Promise<void>((resolve) => {

@@ -1,14 +1,14 @@
-/** Logs the unknown keys of request bodies, for developers: requests ignore them. */
+/** Logs the unknown keys of request bodies for developers. Requests ignore such keys. */
 import type { Environment } from "../environment.ts";
 import { suggestName } from "../validation.ts";
 import type { HandlerState } from "./route.ts";
 
-/** What clients of LangGraph send and only LangGraph's servers use. */
+/** The keys that clients of LangGraph send and only LangGraph's servers use. */
 const IGNORED_CLIENT_KEYS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
-/** How many different warnings are remembered, so that each is logged once. */
+/** The maximum number of different warnings. Each is logged once. */
 const MAX_WARNINGS = 1_000;
 
-/** Warns once about the same keys at the same route: a client sends them with each request. */
+/** Returns a function that logs unknown keys once per route, because a client sends them with each request. */
 export function createUnknownKeyLog(
   environment: Pick<Environment, "log">,
 ): NonNullable<HandlerState["logUnknownKeys"]> {

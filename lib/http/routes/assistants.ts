@@ -1,4 +1,4 @@
-/** Assistants: requests and routes. */
+/** Defines the routes of assistants and the schemas of their requests. */
 import * as v from "valibot";
 import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch } from "../../assistants/mod.ts";
 import { invalidFieldError } from "../../errors.ts";
@@ -95,7 +95,7 @@ const subgraphSearch = v.object({ recurse: v.optional(parse.flag) });
 
 const defineRoute = createRouteGroup({ tag: "Assistants", group: "assistants" });
 
-/** The version to activate: clients send it in the body, the published description has it in the query. */
+/** Reads the version to activate from the body, where clients send it, or from the query, where the published API has it. */
 async function readVersion(context: RequestContext<{ version?: number }, { version?: number }>): Promise<number> {
   const versionNumber = (await context.body()).version ?? context.query().version;
   if (versionNumber === undefined) throw invalidFieldError("version", "is required");

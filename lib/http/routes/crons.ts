@@ -1,4 +1,4 @@
-/** Crons: requests and routes. */
+/** Defines the routes of crons and the schemas of their requests. */
 import * as v from "valibot";
 import { CRON_RUN_OPTIONS, type CronRunOptions } from "../../crons/cron-run.ts";
 import type { CronCreate, CronPatch, CronSearch } from "../../crons/mod.ts";
@@ -25,7 +25,7 @@ const CRON_FIELDS = [
   "enabled",
 ] as const;
 
-/** The options of its runs, validated as by the routes that create runs. */
+/** The options of the runs of a cron. They have the schemas of the routes that create runs. */
 const runFields = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
   keyof CronRunOptions,
   v.GenericSchema

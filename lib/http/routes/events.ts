@@ -1,4 +1,4 @@
-/** Events by the address that a `wait` has handed out: a client that knows it may send one, without a key. */
+/** Defines the route that accepts an event at the address of a `wait`. It needs no key, because the address is secret. */
 import type { Json } from "../../json.ts";
 import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import { readJson } from "../parse.ts";

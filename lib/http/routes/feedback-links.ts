@@ -1,4 +1,4 @@
-/** Feedback links: requests and routes. Everyone with a link may submit feedback; creating links needs a key. */
+/** Defines the routes of feedback links. Every client with a link may submit feedback. Creating links needs a key. */
 import * as v from "valibot";
 import { InputError, ServiceError } from "../../errors.ts";
 import type { Submission, TokenRequest } from "../../feedback/mod.ts";
@@ -24,12 +24,12 @@ import { type HeaderValues, jsonResponse } from "../respond.ts";
 import { createRouteGroup, getSearchParams, type PublicHeaders, type RequestContext, type Route } from "../route.ts";
 import { feedbackLink, type LinkInput, readSubmission, submission, toFeedbackConfig } from "./feedback-requests.ts";
 
-const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issues: "found" });
+const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issues: "exact" });
 
-/** Bodies of the token route, which needs no key, may have this many bytes. */
+/** The maximum size of a body of the token route, which needs no key. */
 const MAX_PUBLIC_BYTES: number = 256 * 1024;
 
-/** What a query submits to a token, in its text form. */
+/** Reads the feedback in a query. Throws an InputError with all findings. */
 function readTextSubmission(params: URLSearchParams): Submission {
   const input = validateWith((report) => {
     const readText = (name: string): string => readSingleParam(params, name, report) ?? "";
@@ -57,7 +57,7 @@ function parseJsonText(text: string, report: ReportFinding): Json {
   try {
     value = JSON.parse(text) as Json;
   } catch {
-    // Not JSON: the same refusal as of null.
+    // Text that is not JSON leads to the same finding as null.
   }
   if (value === null) report(["query", "correction"], "must be JSON, an object or a string", "json_invalid");
   return value;
@@ -73,7 +73,7 @@ function requireContent(input: Submission): Submission {
   });
 }
 
-/** The key under which a submission may be sent again, and a hash of what it says. */
+/** Reads the idempotency key of a submission, and hashes its content. Throws an InputError for an invalid key. */
 async function readSubmissionKey(
   headers: Headers,
   token_id: string,
@@ -88,7 +88,7 @@ async function readSubmissionKey(
   }
 }
 
-/** The same value for all orders of keys. */
+/** Returns the value with sorted keys, so that the hash does not depend on their order. */
 function sortKeys(value: Json): Json {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (!isObject(value)) return value;
@@ -106,7 +106,7 @@ const feedbackLinks = v.pipe(
   v.maxLength(MAX_TOKENS, encodeFinding("too_long", `must have at most ${MAX_TOKENS} items`)),
 );
 
-/** The body of a token creation: the requests, and whether they came as a list. */
+/** Reads the body of a token creation: one request or a list. Throws an InputError with all findings. */
 function readTokenRequests(
   bytes: Uint8Array,
   now: number,
@@ -153,7 +153,6 @@ function readExpiry(
   return now + lifetime_ms;
 }
 
-/** The query of a list of tokens. */
 function readTokenQuery(params: URLSearchParams): { readonly run_id: string } & Page {
   return validateWith((report) => ({
     run_id: readRequiredId(readSingleParam(params, "run_id", report), ["query", "run_id"], report),
@@ -161,7 +160,7 @@ function readTokenQuery(params: URLSearchParams): { readonly run_id: string } & 
   }));
 }
 
-/** Every web page may read the answers; no cache may keep them. */
+/** Headers with which every web page may read the responses, and no cache may store them. */
 const PUBLIC_RESPONSE_HEADERS: HeaderValues = { "access-control-allow-origin": "*", "cache-control": "no-store" };
 const PUBLIC_HEADERS: PublicHeaders = {
   all: PUBLIC_RESPONSE_HEADERS,
@@ -189,18 +188,18 @@ const THANK_YOU_HEADERS: HeaderValues = {
   "x-content-type-options": "nosniff",
 };
 
-// The order of the checks is a promise to clients: declared size, token, expiry, prefetch, then what was sent.
+// Clients rely on the order of the checks: declared size, token, expiry, prefetch, then the content.
 async function submitFeedback(context: RequestContext): Promise<Response> {
   const { request, service, params } = context;
   const { method, headers } = request;
   const isPost = method === "POST";
   if (isPost && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw bodyTooLargeError(MAX_PUBLIC_BYTES);
   const { token: segment = "" } = params;
-  // A segment that cannot be an id gets the answer of an unknown token.
+  // A segment that is no UUID gets the response of an unknown token.
   const token = await service.feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
   if (!isPost && isSubresourceOrPrefetch(request))
     return new Response(null, { status: 204, headers: PUBLIC_RESPONSE_HEADERS });
-  // Only the holder of a token may make the server wait for a body.
+  // The body is read last, so that only the holder of a token can make the server wait for it.
   const input = requireContent(
     isPost ? readSubmission(await context.bytes()) : readTextSubmission(getSearchParams(context)),
   );
@@ -256,7 +255,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
       ),
   }),
 ];
-/** True when an HTML page is wanted rather than JSON; of equal wishes the one that names its type, then the first counts. */
+/** Returns true if an `Accept` header prefers HTML to JSON. At equal quality the more specific range wins, then the first one. */
 export function prefersHtml(accept: string | null): boolean {
   const ranges = (accept ?? "").split(",").map((range) => {
     const [type = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());

@@ -1,4 +1,4 @@
-/** The bodies of requests about feedback: their schemas, and what the service gets of them. */
+/** Defines the schemas of feedback requests, and converts their bodies for the service. */
 import * as v from "valibot";
 import { findKeyProblem } from "../../feedback/links.ts";
 import type { FeedbackCreate, Submission } from "../../feedback/mod.ts";
@@ -19,11 +19,11 @@ type Nullish<Output> = v.GenericSchema<unknown, Output> & { readonly type: "null
 const UUID_MESSAGE = encodeFinding("uuid_parsing", "must be a UUID");
 const uuid = v.pipe(v.string(UUID_MESSAGE), v.regex(UUID, UUID_MESSAGE), v.toLowerCase());
 
-/** Numbers such as 1e999 are no JSON. */
+/** Returns a check that refuses numbers such as 1e999, which JSON cannot represent. */
 const checkFinite = <Value>(): v.CheckAction<Value, string> =>
   v.check<Value, string>(isFiniteJson, NUMBER_OUT_OF_RANGE);
 
-/** The key of a record or a link. */
+/** The feedback key of a record or a link. */
 const key: v.GenericSchema<string> = v.pipe(
   v.custom<string>(
     (input) => findKeyProblem(input) === null,
@@ -69,7 +69,7 @@ const correction: Nullish<Json> = v.nullish(
   null,
 ) as Nullish<Json>;
 
-/** An object of the client, which is stored as it came. */
+/** An object of the client, which is stored unchanged. */
 const anyObject = v.nullish(
   v.pipe(v.custom<JsonObject>(isObject, "must be an object"), checkFinite(), v.metadata({ type: "object" })),
   null,
@@ -83,7 +83,7 @@ interface SourceInput {
   readonly metadata?: JsonObject | null;
 }
 
-/** Who gave the feedback. */
+/** The source of the feedback. */
 const source: Nullish<SourceInput | null> = v.nullish(
   passthroughObject<SourceInput>({
     type: v.nullish(v.picklist(FEEDBACK_SOURCES, `must be one of ${FEEDBACK_SOURCES.join(", ")}`)),
@@ -94,7 +94,7 @@ const source: Nullish<SourceInput | null> = v.nullish(
 
 type Content = Pick<Submission, "score" | "value" | "comment" | "correction">;
 
-/** What a body submits to a link. */
+/** The body of a submission to a link. */
 export const submission: FieldSchema<Content & Pick<Submission, "metadata">> = withDescription(
   v.object({ ...contentFields, metadata: anyObject }),
   "Score, value, comment or correction must be given",
@@ -119,7 +119,7 @@ const feedbackFields = v.object({
   extra: anyObject,
 });
 
-/** A record to be made. */
+/** The body that creates a record. */
 export const feedbackCreate: FieldSchema<FeedbackInput> = v.pipe(
   feedbackFields,
   v.rawCheck(({ dataset, addIssue }) => {
@@ -131,7 +131,7 @@ export const feedbackCreate: FieldSchema<FeedbackInput> = v.pipe(
   v.description("`run_id` or `session_id` must be given"),
 );
 
-/** What a patch changes. */
+/** The body that changes a record. */
 export const feedbackPatch: FieldSchema<Content & { readonly feedback_source: SourceInput | null }> = withDescription(
   v.object({ ...contentFields, feedback_source: source }),
   "Present fields are changed, null clears",
@@ -163,7 +163,7 @@ export function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
   };
 }
 
-/** Members that are null are cleared. */
+/** Reads the body of a patch. Absent members stay, members that are null are cleared. Throws an InputError with all findings. */
 export function readFeedbackPatch(bytes: Uint8Array): FeedbackPatch {
   const body = readObjectBody(bytes);
   const { feedback_source, ...input } = parseWithSchema(feedbackPatch, body, ["body"]);
@@ -208,7 +208,7 @@ const config = v.pipe(
   }),
 );
 
-/** A link to be made. A null member counts as absent. */
+/** The input of a feedback link. A null member counts as absent. */
 export interface LinkInput {
   readonly run_id: string;
   readonly feedback_key: string;

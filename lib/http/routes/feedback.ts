@@ -1,4 +1,4 @@
-/** Feedback on runs and projects: requests and routes. Requests collect all findings, in the order of the fields. */
+/** Defines the routes of feedback on runs and projects. An error lists all findings in the order of the fields. */
 
 import type { FeedbackFilter } from "../../feedback/mod.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
@@ -17,11 +17,9 @@ import { jsonResponse } from "../respond.ts";
 import { createRouteGroup, getSearchParams, type RequestContext, type Route } from "../route.ts";
 import { FEEDBACK_SOURCES, readFeedbackCreate, readFeedbackPatch } from "./feedback-requests.ts";
 
-const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issues: "found" });
-/** The query of a list of records. */
+const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issues: "exact" });
 const readFeedbackQuery = (params: URLSearchParams): FeedbackFilter & Page =>
   validateWith((report) => ({ ...readFilter(params, report), ...readPage(params, report) }));
-/** The query of the numbers about records. */
 const readStatsQuery = (params: URLSearchParams): FeedbackFilter =>
   validateWith((report) => readFilter(params, report));
 

@@ -1,17 +1,17 @@
-/** The route table: every path the handler serves, with all that routing, authorization and the OpenAPI document need. */
+/** Lists all routes, with the data for routing, authorization and the OpenAPI document. */
 import { ENDPOINTS } from "../endpoints/list.ts";
 import type { LazyRoutes, Route } from "../route.ts";
 import { SERVER_ROUTES } from "./server.ts";
 
-/** Routes of the API that this version does not serve. */
+/** The routes of the API that this version does not serve. */
 const UNSUPPORTED_ROUTES: readonly Route[] = [
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
 ];
 
-/** The rows that every server needs at once. */
+/** The routes that are loaded with the handler. */
 export const ROUTES: readonly Route[] = [...UNSUPPORTED_ROUTES, ...SERVER_ROUTES];
 
-/** The rows of threads and runs. The first row that matches wins, so fixed words come before the ids they could be taken for. */
+/** Loads the routes of threads and runs. The first match wins, so a fixed segment precedes a parameter at the same position. */
 async function loadAgentRoutes(): Promise<readonly Route[]> {
   const [{ THREAD_ROUTES }, { PROTOCOL_ROUTES }, { CRON_ROUTES }, { RUN_ROUTES }] = await Promise.all([
     import("./threads.ts"),
@@ -27,7 +27,7 @@ const createLazyAgentRoutes = (pathPrefix: Route["path"]): LazyRoutes => ({
   load: async () => (await loadAgentRoutes()).filter(({ path }) => path.startsWith(pathPrefix)),
 });
 
-/** Rows that few deployments call. */
+/** The routes that few deployments need. */
 const LAZY_GROUPS: readonly LazyRoutes[] = [
   { path: "/assistants", load: async () => (await import("./assistants.ts")).ASSISTANT_ROUTES },
   { path: "/store/", load: async () => (await import("./store.ts")).STORE_ROUTES },
@@ -61,7 +61,7 @@ export const LAZY_ROUTES: readonly LazyRoutes[] = [
   ...LAZY_GROUPS,
 ];
 
-/** Every row, in the order in which they match. */
+/** Loads all routes, in the order in which they match. */
 export const loadAllRoutes = async (): Promise<readonly Route[]> => [
   ...UNSUPPORTED_ROUTES,
   ...(await loadAgentRoutes()),

@@ -1,4 +1,4 @@
-/** The deployment as a whole, over all threads: requests and routes. The studio is made of them. */
+/** Defines the routes of a deployment over all its threads, which the studio uses, and the schemas of their requests. */
 import * as v from "valibot";
 import type { JsonObject } from "../../json.ts";
 import type { DeliveryState } from "../../storage/mod.ts";
@@ -9,7 +9,7 @@ import { readRunOrigin } from "../run-request.ts";
 
 const OBJECT_MESSAGE = "must be a JSON object";
 
-/** An object as JSON text. */
+/** The schema of an object as JSON text. */
 const objectText = v.pipe(
   v.string(OBJECT_MESSAGE),
   v.transform((text): unknown => {

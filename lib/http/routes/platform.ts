@@ -1,4 +1,4 @@
-/** The platform: its description, workspaces and usage, as JSON and CSV. */
+/** Defines the routes of the platform: its description, workspaces, and usage as JSON and CSV. */
 import { formatRfc3339, parseRfc3339 } from "../../rfc3339.ts";
 import { type Service, VERSION } from "../../service.ts";
 import type { Page, UsageGroup } from "../../storage/mod.ts";
@@ -13,7 +13,7 @@ const MAX_RANGE_DAYS = 3660;
 const MAX_USAGE_WORKSPACES = 1000;
 const USAGE_GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
 
-/** `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError. */
+/** Reads the query parameter `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError. */
 export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
   return validateWith((report) => {
     const [quotes = "needed", ...extraQuotes] = params.getAll("quote");
@@ -25,8 +25,8 @@ export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
 }
 
 /**
- * The query of a usage report. Throws an InputError with all findings, in the order start_time, end_time, workspace_ids, group_by,
- * include.
+ * Reads the query of a usage report. Throws an InputError with all findings, in the order start_time, end_time, workspace_ids,
+ * group_by, include.
  * An empty time or id counts as absent. Types: `missing`, `datetime_parsing`, `uuid_parsing` (with the
  * index of the id), `value_error` (order and length of the range; a time, group_by or include given twice), `too_long` (too many
  * ids), `enum` (unknown or empty group_by or include).
@@ -50,7 +50,7 @@ function toUsageRequest(params: URLSearchParams, report: ReportFinding): UsageRe
   };
 }
 
-/** A required time; null where it is absent or malformed. */
+/** Reads a required time. Reports a finding and returns null if it is absent or malformed. */
 function readTime(params: URLSearchParams, name: string, report: ReportFinding): number | null {
   const [input = "", ...extraValues] = params.getAll(name);
   if (extraValues.length > 0) report([name], `${name} must be given once`);
@@ -63,7 +63,7 @@ function readTime(params: URLSearchParams, name: string, report: ReportFinding):
   return time;
 }
 
-/** Ids as repeated parameters, or as one list with commas. */
+/** Reads ids from repeated parameters, or from one list with commas. Reports at least one finding if there is none. */
 function readWorkspaceIds(params: URLSearchParams, report: ReportFinding): string[] {
   const inputs = params.getAll("workspace_ids");
   const idTexts = inputs.length === 1 ? (inputs[0] as string).split(",") : inputs;
@@ -87,7 +87,7 @@ function readUsageGroup(params: URLSearchParams, report: ReportFinding): UsageGr
   return group_by ?? "workspace";
 }
 
-/** True for `include=tokens`. */
+/** Returns true for `include=tokens`. Reports a finding for other values. */
 function includesTokens(params: URLSearchParams, report: ReportFinding): boolean {
   const [included, ...extraValues] = params.getAll("include");
   if (extraValues.length > 0) report(["include"], "include must be given once");
@@ -95,15 +95,15 @@ function includesTokens(params: URLSearchParams, report: ReportFinding): boolean
   return included === "tokens";
 }
 
-/** The most workspaces in one answer. */
+/** The maximum number of workspaces in one response. */
 export const MAX_WORKSPACES_PER_PAGE = 1000;
 
-/** The query of GET /api/v1/workspaces. Throws an InputError. */
+/** Reads the query of GET /api/v1/workspaces. Throws an InputError. */
 const readWorkspaceQuery = (params: URLSearchParams): Page =>
   validateWith((report) => readPage(params, report, MAX_WORKSPACES_PER_PAGE));
 
-const defineRoute = createRouteGroup({ tag: "Platform", access: "account", issues: "found" });
-const defineUsageRoute = createRouteGroup({ tag: "Usage", access: "account", issues: "found" });
+const defineRoute = createRouteGroup({ tag: "Platform", access: "account", issues: "exact" });
+const defineUsageRoute = createRouteGroup({ tag: "Usage", access: "account", issues: "exact" });
 
 async function createUsageReport(context: RequestContext): Promise<UsageReport> {
   const caller = await context.accountCaller();
@@ -159,10 +159,10 @@ export const PLATFORM_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** Records per chunk of a body. */
+/** The number of records in a chunk of a body. */
 const RECORDS_PER_CHUNK = 500;
 
-/** `{stride, usage}` as JSON. */
+/** Creates a response with `{stride, usage}` as JSON. */
 export function createUsageJsonResponse({ stride, usage }: UsageReport): Response {
   const chunk = (records: readonly UsageRecord[], position: number): string => {
     const idTexts = records.map((record) => JSON.stringify(record)).join(",");
@@ -189,7 +189,7 @@ const USAGE_COLUMNS = [
   ["Cost USD", "cost_usd"],
 ] as const;
 
-/** The same as a CSV file. It always has all columns of groupings; those of other groupings are empty. */
+/** Creates a response with a usage report as a CSV file. It has the columns of all groupings. Those of other groupings are empty. */
 export function createUsageCsvResponse({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
   const bucket_ms = toStrideMs(stride);
   const usageColumns = request.tokens ? USAGE_COLUMNS : [];
@@ -213,7 +213,7 @@ export function createUsageCsvResponse({ stride, usage, request }: UsageReport, 
   );
 }
 
-/** `head`, the records in chunks of text, and `tail`; each chunk is written when the reader pulls. */
+/** Returns a stream of `head`, the records in chunks of text, and `tail`. Each chunk is written when the reader pulls. */
 function createRecordStream(
   head: string,
   records: readonly UsageRecord[],
@@ -237,13 +237,13 @@ function createRecordStream(
   );
 }
 
-/** The start of text that spreadsheets run as a formula, or drop. */
+/** Matches the start of text that spreadsheets run as a formula, or drop. */
 const FORMULA_START = /^[=+\-@\t\r\n]/;
 
-/** Which cells are quoted: those for which RFC 4180 requires it, or all text. */
+/** The cells that are quoted: those for which RFC 4180 requires it, or all text. */
 type CsvQuotes = "needed" | "text";
 
-/** One row with its line end. Null is an empty cell. Text that starts like a formula gets a tab in front. */
+/** Formats a row with its line end. Null is an empty cell. Text that starts like a formula gets a leading tab. */
 export function formatCsvRow(cells: readonly (string | number | null)[], quotes: CsvQuotes = "needed"): string {
   return `${cells.map((cell) => formatCsvCell(cell, quotes)).join(",")}\r\n`;
 }

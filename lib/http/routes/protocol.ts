@@ -1,4 +1,4 @@
-/** The thread event protocol (v2): requests, routes and WebSockets. */
+/** Defines the routes of the thread event protocol (v2), the schemas of their requests, and its WebSocket. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { AuthorizedThreadStream } from "../../protocol/authorization.ts";
@@ -10,7 +10,7 @@ import { createRouteGroup, type RequestContext, type Route, readThreadId } from 
 import { readRunOriginFromHeaders, runCreate } from "../run-request.ts";
 import { createEventStreamResponse } from "../sse.ts";
 
-/** The most channels and namespaces of a filter, and segments of a namespace: each event is compared with them. */
+/** The maximum numbers of channels and namespaces of a filter and of segments of a namespace. Each event is compared with them. */
 const MAX_CHANNELS = 100;
 const MAX_NAMESPACES = 1_000;
 const MAX_NAMESPACE_SEGMENTS = 100;
@@ -102,7 +102,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
 
 type CallerRuns = RequestContext["resources"]["runs"];
 
-/** Permits the runs of commands. `runs`: returns the runs of the caller. */
+/** Returns a function that authorizes the run of a command. `getRuns` returns the runs of the caller. */
 const createRunAuthorizer =
   (context: RequestContext, getRuns = async (): Promise<CallerRuns> => context.resources.runs): CommandCaller["run"] =>
   async (thread_id, params) => {
@@ -111,8 +111,8 @@ const createRunAuthorizer =
   };
 
 /**
- * For a WebSocket, which was opened with the permission to read: its caller may run less, and on fewer threads. The user of custom
- * authentication has no other permission.
+ * Returns a function that returns the runs of the caller of a WebSocket. The socket was opened with access level `read`, so the caller
+ * is authenticated again with `run`. The user of custom authentication has the same permissions for both.
  */
 const createSocketRunsReader = (context: RequestContext) => async (): Promise<CallerRuns> => {
   const { access, authorizeRequest } = context.service;
@@ -121,14 +121,14 @@ const createSocketRunsReader = (context: RequestContext) => async (): Promise<Ca
   return authorizeRequest(() => principal).resources.runs;
 };
 
-/** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */
+/** Creates a response with status 101, which the constructor of a Response refuses. The host ignores it. */
 function switchingProtocolsResponse(): Response {
   const response = new Response(null);
   Object.defineProperty(response, "status", { value: 101 });
   return response;
 }
 
-/** Opens the WebSocket of a thread. Errors: not_built (the host cannot), bad_request (no valid handshake). */
+/** Opens the WebSocket of a thread. Throws `not_built` if the host cannot open one, and `bad_request` for an invalid handshake. */
 function openSocket(context: RequestContext, thread_id: string, thread: AuthorizedThreadStream): Response {
   const { host, handler, service, request_id } = context;
   if (typeof host.upgradeWebSocket !== "function") {

@@ -1,4 +1,4 @@
-/** Runs, on a thread and stateless: requests and routes. */
+/** Defines the routes of runs, on a thread and stateless, and the schemas of their requests. */
 import * as v from "valibot";
 import type { AccessLevel } from "../../auth/principal.ts";
 import { invalidFieldError } from "../../errors.ts";
@@ -55,7 +55,7 @@ interface RunsCancel {
   readonly run_ids?: readonly string[];
 }
 
-/** POST /runs/cancel, the body; `readTarget` turns it into one target */
+/** POST /runs/cancel, the body. `toCancelTarget` converts it. */
 export const cancelMany: parse.FieldSchema<RunsCancel> = v.object({
   status: v.optional(parse.oneOf(["pending", "running", "all"])),
   thread_id: v.optional(parse.uuid),
@@ -68,7 +68,7 @@ export const cancelMany: parse.FieldSchema<RunsCancel> = v.object({
   ),
 });
 
-/** The runs that a bulk cancel stops: those of a status, or some of a thread. */
+/** Returns the runs that a bulk cancel stops: those of a status, or some of a thread. Throws `invalid`. */
 function toCancelTarget({ status, thread_id, run_ids }: RunsCancel): CancelTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
     throw invalidFieldError("status", "not together with thread_id and run_ids. Send one or the other");
@@ -90,14 +90,14 @@ const joinQuery = v.object({ cancel_on_disconnect: v.optional(parse.flag) });
 
 const namespace = v.optional(parse.listSchema(parse.text));
 
-/** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
+/** Reads the namespaces of a stream after `namespace` was validated. Reads the URL, because an empty namespace is the root graph. */
 function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
   const input = new URL(url).searchParams.getAll("namespace");
   const namespaces = input.flatMap((value) => (value === "" ? [value] : (parse.parseListItems(value) as string[])));
   return namespaces.length === 0 ? {} : { namespaces };
 }
 
-/** POST …/runs/stream, the query; `readNamespaces` reads it */
+/** POST …/runs/stream, the query. `readNamespaces` reads the values. */
 const streamQuery = v.object({ namespace });
 
 /** GET …/runs/{run_id}/stream */
@@ -111,17 +111,17 @@ const joinStreamQuery = v.object({
 
 const defineRoute = createRouteGroup({ tag: "Runs", group: "runs" });
 
-/** The answer to an event, also to one that comes again. */
+/** The response to an event, also to a repeated one. */
 export const RECEIVED_RESPONSE: { readonly received: true } = { received: true };
 
-/** All runs of a batch are created in one transaction, which delays other requests. */
+/** The maximum number of runs of a batch. All are created in one transaction, which delays other requests. */
 const MAX_BATCH_RUNS = 100;
 
-/** The path of a run, relative to the mount: clients append it to the URL they know. */
+/** Returns the path of a run relative to the mount. Clients append it to their base URL. */
 const formatRunPath = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 
-/** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
+/** Reads the run that a request creates. `pathSuffix` is the end of its path: each route has its own idempotency keys. */
 async function readNewRun(context: RequestContext, pathSuffix: string): Promise<[string | null, RunCreate, RunOrigin]> {
   const thread_id = readOptionalThreadId(context);
   const bytes = await context.bytes();
@@ -166,7 +166,7 @@ async function waitForRun(context: RequestContext): Promise<Response> {
   );
 }
 
-/** Returns a function that reads the result of an ended run. It must not refer to the run, whose input may be large. */
+/** Returns a function that reads the result of an ended run. It does not refer to the run, whose input may be large. */
 const createResultReader =
   ({ resources }: RequestContext, thread_id: string, run_id: string) =>
   async (): Promise<Json> =>
@@ -204,14 +204,14 @@ async function createBatch(context: RequestContext): Promise<Response> {
   );
 }
 
-/** A HEAD request disconnects at once, and images and links of a page are no clients: they change nothing. */
+/** Returns the options without `cancel_on_disconnect` for HEAD, which disconnects at once, and for images and links of a page. */
 const toJoinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }>(
   { request }: RequestContext,
   options: Options,
 ): Options =>
   request.method === "HEAD" || !isScriptRequest(request) ? { ...options, cancel_on_disconnect: false } : options;
 
-/** A request with `cancel_on_disconnect` may cancel the run. */
+/** Returns the access level of a join request: `run` with `cancel_on_disconnect`, else `read`. */
 function resolveJoinAccess(request: Pick<Request, "method" | "url" | "headers">): AccessLevel {
   if (request.method === "HEAD" || !isScriptRequest(request)) return "read";
   const values = new URL(request.url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
@@ -220,7 +220,7 @@ function resolveJoinAccess(request: Pick<Request, "method" | "url" | "headers">)
 
 async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [readOptionalThreadId(context), readRunId(context)];
-  // The whole run is replayed, whichever checkpoint of it the caller knows.
+  // The whole run is replayed for every `checkpoint_id`.
   const { checkpoint_id: _, namespace: _read, ...query } = toJoinOptions(context, context.query());
   const { stream_mode: modes, ...joinOptions } = query;
   const options = { ...joinOptions, ...readNamespaces(context.request.url) };

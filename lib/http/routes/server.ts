@@ -1,4 +1,4 @@
-/** The server itself: its health, metrics and description. */
+/** Defines the routes of the server itself: health, metrics and description. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { Metrics } from "../../service.ts";
@@ -77,7 +77,7 @@ export const SERVER_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** The OpenAPI document of what the handler serves. The text is larger than the handler, so it is loaded when it is needed. */
+/** Creates the OpenAPI document of the routes that the handler serves. Its JSON is larger than the handler, so it is loaded here. */
 async function createOpenApiDocument({ isHiddenPath, base }: HandlerState): Promise<OpenApi> {
   const { default: openapi } = await import("../openapi.json", { with: { type: "json" } });
   const paths: Record<string, OpenApi["paths"][string]> = {};
@@ -90,10 +90,9 @@ interface ServerMetrics extends Metrics {
   readonly open_streams: number;
 }
 
-/** The content type of the text. */
 const PROMETHEUS_HEADERS: HeaderValues = { "content-type": "text/plain; version=0.0.4; charset=utf-8" };
 
-/** One family of samples; `by` names the label of a family that has several. */
+/** A family of samples. `labelName` is the label of a family with several samples. */
 type MetricFamily = readonly [
   name: string,
   kind: "gauge" | "counter",
@@ -102,7 +101,7 @@ type MetricFamily = readonly [
   by?: string,
 ];
 
-/** Prometheus text, version 0.0.4. */
+/** Formats metrics as Prometheus text, version 0.0.4. */
 function formatMetrics(metrics: ServerMetrics): string {
   const { worker, webhooks, crons } = metrics;
   const families: readonly MetricFamily[] = [

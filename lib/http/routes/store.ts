@@ -1,4 +1,4 @@
-/** The store: requests and routes. The limits of items are in lib/store/validation.ts. */
+/** Defines the routes of the store and the schemas of their requests. The limits of items are in lib/store/validation.ts. */
 import * as v from "valibot";
 import { invalidFieldError, ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
@@ -25,9 +25,9 @@ interface ItemAddress {
 
 interface ItemPut extends ItemAddress {
   readonly value: JsonObject;
-  /** Absent: the default of the store. */
+  /** The indexed fields. Default: those of the store. */
   readonly index?: false | readonly string[];
-  /** Minutes; null: never expires. Absent: the default of the store. */
+  /** The time to live in minutes. Null: never expires. Default: that of the store. */
   readonly ttl?: number | null;
 }
 
@@ -117,13 +117,13 @@ function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   return hasNullTtl(bytes) ? { ...item, ttl: null } : item;
 }
 
-/** True for a `ttl` of null, which differs from an absent one. */
+/** Returns true for a `ttl` of null, which differs from an absent one. */
 function hasNullTtl(bytes: Uint8Array): boolean {
   const text = new TextDecoder().decode(bytes);
   return /"ttl"\s*:\s*null/.test(text) && (JSON.parse(text) as JsonObject).ttl === null;
 }
 
-/** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
+/** Reads an item address from a query. The namespace is labels joined by dots, several values, or a JSON array. */
 function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_ttl?: boolean } {
   const labelTexts = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (labelTexts.length === 0) throw namespaceRequiredError();
@@ -137,7 +137,7 @@ function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_
   return { namespace, key: validateKey(key), ...parse.readQuery(query, refreshQuery) };
 }
 
-/** The item to delete, from the body, or from the query if there is no body. */
+/** Reads an item address from the body, or from the query if there is no body. */
 function readItemAddress(bytes: Uint8Array, context: BodyContext): ItemAddress {
   const query = context.rawQuery;
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {

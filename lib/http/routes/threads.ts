@@ -1,4 +1,4 @@
-/** Threads and their states: requests and routes. */
+/** Defines the routes of threads and their states, and the schemas of their requests. */
 import * as v from "valibot";
 import { isObject, type JsonObject } from "../../json.ts";
 import type { PruneStrategy, ThreadSort } from "../../storage/mod.ts";
@@ -116,7 +116,7 @@ const threadFilter = {
 /** POST /threads/count */
 export const threadCount: parse.FieldSchema<ThreadFilter> = v.object(threadFilter);
 
-/** POST /threads/search. The thread search validates the paths of `extract`. */
+/** POST /threads/search. The service validates the paths of `extract`. */
 export const threadSearch: parse.FieldSchema<ThreadSearch> = v.object({
   ...threadFilter,
   ids: v.optional(parse.listSchema(parse.uuid)),
@@ -167,7 +167,7 @@ export const statePatch: parse.FieldSchema<{ readonly metadata?: JsonObject }> =
   metadata: v.optional(parse.anyObject),
 });
 
-/** How a state is read, and which of its fields are in the answer; `values.<key>` selects one value. */
+/** The options of a read of a state. `select` names its fields in the response. `values.<key>` selects one value. */
 interface StateOptions {
   readonly subgraphs?: boolean;
   readonly select?: readonly string[];
@@ -181,7 +181,7 @@ export const checkpointStateQuery: parse.FieldSchema<{ readonly checkpoint: Chec
     select: stateSelect,
   });
 
-/** `before` is a checkpoint id, a checkpoint, or a config with one. */
+/** The schema of `before`: a checkpoint id, a checkpoint, or a config with one. Its output is the id. */
 const beforeCheckpoint = v.pipe(
   v.union(
     [
@@ -198,7 +198,7 @@ const beforeCheckpoint = v.pipe(
   }),
 );
 
-/** A checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
+/** The schema of a checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
 const historyCheckpoint = v.pipe(
   parse.passthroughObject<CheckpointSelector>({
     checkpoint_id: v.optional(parse.name),
@@ -255,11 +255,11 @@ async function respondWithHistory(
   );
 }
 
-/** The thread that a request has changed. While there is no room for a large one, it is dropped, and read later. */
+/** Responds with a changed thread. A large one that does not fit the byte budget is dropped and read again later. */
 const createThreadResponse = (context: RequestContext, thread: Thread): Response =>
   makeRepeatable(jsonResponse(thread), createThreadReader(context, thread.thread_id));
 
-// A function of its own: it must not refer to the thread that is dropped.
+// A separate function, because it must not refer to the dropped thread.
 const createThreadReader =
   ({ resources }: RequestContext, thread_id: string) =>
   async (): Promise<Response> =>

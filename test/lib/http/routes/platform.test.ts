@@ -165,7 +165,7 @@ async function ask(
     usage.admit(by);
     return write(await usage.report(by, readUsageQuery(new URLSearchParams(query))));
   } catch (error) {
-    return errorResponse(error, {}, { issues: "found" });
+    return errorResponse(error, {}, { issues: "exact" });
   }
 }
 
