@@ -160,7 +160,7 @@ export interface HandlerState {
 export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
   /** The service without its resources, except those for requests that have no caller: feedback and events by a token. */
-  readonly service: Omit<ServiceInternals, keyof RequestResources | "directories"> & {
+  readonly service: Omit<ServiceInternals, keyof RequestResources | "internalResources"> & {
     readonly feedback: Pick<ServiceInternals["feedback"], "token" | "submit">;
     readonly calls: Pick<ServiceInternals["calls"], "deliver">;
   };

@@ -237,7 +237,7 @@ export function fake(options: FakeOptions = {}): Fake {
       return read(...args, filter ? { filter } : NO_FILTER);
     },
     recordAll: async () => {},
-    kept: (_scope: Scope, ...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
+    readStored: (_scope: Scope, ...args: unknown[]) => known["protocol.readStored"]?.(...args) ?? (async function* () {})(),
     count: async (_scope: Scope, ...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
   };
   const directories = {
@@ -253,7 +253,7 @@ export function fake(options: FakeOptions = {}): Fake {
     feedback: noun("feedback"),
     usage: noun("usage"),
     calls: noun("calls"),
-    ...{ access, directories, bind },
+    ...{ access, internalResources: directories, authorizeRequest: bind },
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),
     } as ServiceOptions,
