@@ -32,7 +32,7 @@ async function world(options: FakeOptions = {}): Promise<World> {
     ...options,
     answers: {
       "protocol.subscribe": (thread_id, filter) => events.subscribe({}, thread_id as string, filter as never),
-      "protocol.kept": (thread_id, filter) => events.readStored({}, thread_id as string, filter as never),
+      "protocol.readStored": (thread_id, filter) => events.readStored({}, thread_id as string, filter as never),
       "protocol.count": (thread_id, filters) => events.count({}, thread_id as string, filters as never),
       "protocol.command": (_thread_id, command) => ({ type: "success", ...(command as object), result: {} }),
     },

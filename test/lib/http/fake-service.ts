@@ -237,7 +237,8 @@ export function fake(options: FakeOptions = {}): Fake {
       return read(...args, filter ? { filter } : NO_FILTER);
     },
     recordAll: async () => {},
-    readStored: (_scope: Scope, ...args: unknown[]) => known["protocol.readStored"]?.(...args) ?? (async function* () {})(),
+    readStored: (_scope: Scope, ...args: unknown[]) =>
+      known["protocol.readStored"]?.(...args) ?? (async function* () {})(),
     count: async (_scope: Scope, ...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
   };
   const directories = {

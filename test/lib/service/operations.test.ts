@@ -21,7 +21,7 @@ const INTERNAL: readonly string[] = [
     "assistants.resolve",
   ],
   ...["calls.resumeDueCalls", "crons.counters", "crons.stop"],
-  ...["protocol.count", "protocol.events", "protocol.kept", "protocol.recordAll"],
+  ...["protocol.count", "protocol.events", "protocol.readStored", "protocol.recordAll"],
   ...["runs.prepare", "runs.started", "threads.current", "threads.expire", "threads.visible"],
   ...["webhooks.counters", "webhooks.stop"],
 ];
