@@ -1,4 +1,4 @@
-/** The address of a wait, while saves take what is pending. */
+/** The address of a wait, while saves take what is unsaved. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { type OpenJournalOptions, openJournal, type UnsavedJournal } from "../../../lib/steps/journal.ts";
@@ -6,22 +6,22 @@ import { hashToken } from "../../../lib/steps/tokens.ts";
 
 it("an address is stored, also if a save takes what is pending while it is made", async () => {
   const saved: string[] = [];
-  let pending: UnsavedJournal = { entries: [], tokens: [] };
+  let unsaved: UnsavedJournal = { entries: [], tokens: [] };
   /** A save: what is added to the old object later is lost. */
   const save = (): void => {
-    saved.push(...pending.tokens.map(({ token_hash }) => token_hash));
-    pending = { entries: [], tokens: [] };
+    saved.push(...unsaved.tokens.map(({ token_hash }) => token_hash));
+    unsaved = { entries: [], tokens: [] };
   };
   const run = { thread_id: "t", graph_id: "g", run_id: "r", claims: 1, resumable: true };
   const journal = await openJournal({
     environment: { uuid: () => crypto.randomUUID(), now: () => 0 },
     attempt: { claimed: { run, thread: { interrupts: {} } }, retry: <Value>(ask: () => Promise<Value>) => ask() },
     call: null,
-    own: null,
+    assignedCallId: null,
     origin: () => ({ input: null, values: {}, context: {}, config: {}, metadata: {} }),
     limits: { entries: 10, result_bytes: 1_000, journal_bytes: 1_000, linger_ms: 0 },
     base_url: () => "http://127.0.0.1",
-    pending: () => pending,
+    unsaved: () => unsaved,
   } as unknown as OpenJournalOptions);
   assert.ok(journal);
   const { subtle } = crypto;
