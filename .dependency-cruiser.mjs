@@ -50,7 +50,7 @@ const ALLOWED = [
     path: "^lib/webhooks/system-transport\\.ts$",
     may: ["^lib/", node("http", "https", "dns/promises")],
   },
-  { name: "durable-context", path: "^lib/functions/work\\.ts$", may: ["^lib/", node("async_hooks")] },
+  { name: "durable-context", path: "^lib/functions/step-attempt\\.ts$", may: ["^lib/", node("async_hooks")] },
   { name: "crons", path: "^lib/crons/", may: ["^lib/", npm("croner")] },
   { name: "addresses", path: "^lib/webhooks/addresses\\.ts$", may: ["^lib/", npm("ipaddr\\.js")] },
   {
@@ -135,7 +135,7 @@ const ALLOWED = [
     may: [
       "^adapters/langgraph/",
       "^lib/executor/(?:contract|checkpoints|kwargs|content-blocks|journal|schema-check|schema-problems|step-names)\\.ts$",
-      "^lib/functions/verbs\\.ts$",
+      "^lib/functions/operations\\.ts$",
       inLib("environment", "errors", "json"),
       npm("@langchain/[^/]+"),
       node("module"),

@@ -14,6 +14,6 @@
  * ```
  * @module
  */
-export type { Duration, EventAddress, StepName, WaitOptions } from "../lib/functions/verbs.ts";
-export { ReplayMismatch, StepError } from "../lib/functions/verbs.ts";
-export { sleep, wait } from "./langgraph/step-verbs.ts";
+export type { Duration, EventAddress, StepName, WaitOptions } from "../lib/functions/operations.ts";
+export { ReplayMismatch, StepError } from "../lib/functions/operations.ts";
+export { sleep, wait } from "./langgraph/node-operations.ts";

@@ -7,6 +7,7 @@ import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";
 import { GraphChunkMapper } from "./graph-chunk-mapper.ts";
 import { collectResumeValues, NO_RESUME_VALUES } from "./graph-input.ts";
+import { GraphWaits } from "./graph-waits.ts";
 import { createInMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { JobSaver } from "./job-saver.ts";
 import { ModelUsageCollector } from "./model-usage.ts";
@@ -14,7 +15,6 @@ import { NodeTracker } from "./node-tracker.ts";
 import type { ResumeValues } from "./resume-values.ts";
 import { createSingleThreadAccess } from "./saver.ts";
 import type { Serde } from "./serde.ts";
-import { GraphWaits } from "./steps.ts";
 import { trackGraph } from "./tracked-graph.ts";
 
 /** The graphs and the serializer of an executor. */

@@ -2,7 +2,7 @@
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { Callbacks, Metadata, ToolStart } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
-import { omitWaitInterrupts } from "./step-marks.ts";
+import { omitWaitInterrupts } from "./wait-interrupts.ts";
 
 /** A chunk of a LangGraph stream. */
 export interface Chunk {

@@ -4,10 +4,10 @@ import { type AttemptEnvironment, type GraphAttempt, type Host, prepareAttempt }
 import { createRootConfig, readFinalState, readStoredState, toFinalEvent } from "./final-state.ts";
 import { requireKnownNodes } from "./graph.ts";
 import { finishOpenStep, toGraphInput } from "./graph-input.ts";
-import { WAITS_KEY } from "./step-marks.ts";
 import { JobStore } from "./store.ts";
 import { createStreamOptions, readFork } from "./stream-options.ts";
 import { TRACKER_KEY } from "./tracked-graph.ts";
+import { WAITS_KEY } from "./wait-interrupts.ts";
 
 type Events = AsyncGenerator<ExecutorEvent, void, undefined>;
 

@@ -6,7 +6,7 @@ import { type Chunk, isSubgraphOnly } from "./chunks.ts";
 import { isChunk, isMessage, type LangChainMessage } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
 import { serializeCheckpointChunk, serializeMessage, serializeMetadata, serializeValue } from "./serialize.ts";
-import { omitWaitsOfTask } from "./step-marks.ts";
+import { omitWaitsOfTask } from "./wait-interrupts.ts";
 
 export const hasProtocolEvents = ({ events = "none" }: Job): boolean => events !== "none";
 

@@ -3,10 +3,10 @@ import type { Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { withCommand } from "./command.ts";
 import type { Graph } from "./graph.ts";
+import type { GraphWaits } from "./graph-waits.ts";
 import type { JobSaver } from "./job-saver.ts";
 import { type ResumeValues, readResumeValues } from "./resume-values.ts";
 import { NULL_TASK, type ValueSerializer } from "./saver.ts";
-import type { GraphWaits } from "./steps.ts";
 
 export const NO_RESUME_VALUES: ResumeValues = { command: null, isAnswerConsumed: false };
 

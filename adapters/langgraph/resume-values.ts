@@ -18,7 +18,7 @@ import {
   readWrite,
   type ValueSerializer,
 } from "./saver.ts";
-import { omitWaitInterrupts } from "./step-marks.ts";
+import { omitWaitInterrupts } from "./wait-interrupts.ts";
 
 export interface ResumeValues {
   /** The part of the job's command that remains; null if the run only continues. */

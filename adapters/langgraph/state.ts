@@ -14,9 +14,9 @@ import { createReadOnlyHandle, createSingleThreadAccess, readAnswerCounts, Saver
 import { createGraphSchemas } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
 import { serializeMetadata, serializeValue, toTaskCheckpoint, toWireCheckpoint } from "./serialize.ts";
-import { omitWaitInterrupts } from "./step-marks.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import type { LoadModule } from "./version.ts";
+import { omitWaitInterrupts } from "./wait-interrupts.ts";
 
 /** Converts a state to its wire form. Returns null without a checkpoint. */
 export function toThreadState(

@@ -6,13 +6,13 @@ import { findResumeMismatch, toResumeMap } from "../executor/kwargs.ts";
 import { applyUpdates, getMessages } from "../executor/messages.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { type AgentDefinition, createTask, FunctionInvocation, InterruptSignal } from "./call.ts";
-import { FunctionDriver, type FunctionEvent, FunctionEventQueue } from "./drive.ts";
+import { copyJson } from "./copy-json.ts";
+import { FunctionDriver, type FunctionEvent, FunctionEventQueue } from "./driver.ts";
+import type { DurableOperationsRuntime } from "./durable-operations.ts";
 import { createFrames, createInterruptFrames } from "./frames.ts";
-import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./head.ts";
-import { copyJson } from "./plain.ts";
-import type { DurableOperationsRuntime } from "./steps.ts";
-import type { DurableOperations } from "./verbs.ts";
+import { type AgentDefinition, createTask, FunctionInvocation, InterruptSignal } from "./invocation.ts";
+import type { DurableOperations } from "./operations.ts";
+import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./thread-head.ts";
 
 const LOST_INTERRUPT =
   "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
@@ -35,7 +35,7 @@ export function* execute(
   if (!initialState.callsFunction) {
     const { call: pausedCall } = head;
     if (job.resumed && pausedCall)
-      yield import("./open-call.ts").then(({ restorePause }) => restorePause(job, pausedCall));
+      yield import("./open-durable-call.ts").then(({ restorePause }) => restorePause(job, pausedCall));
     return;
   }
   const call = new FunctionInvocation({
@@ -50,7 +50,7 @@ export function* execute(
   let functionJob = createFunctionJob(job, head, initialState.values, signal);
   /** Opens the durable call that the run continues, or a new one. Resolves to false if it no longer exists. */
   const startRuntime = async (continuedCall: ContinuedCall | null): Promise<boolean> => {
-    const { openDurableCall } = await import("./open-call.ts");
+    const { openDurableCall } = await import("./open-durable-call.ts");
     const hasStoredState = job.resumed || initialState.events.some(({ type }) => type === "state");
     const openedCall = await openDurableCall({
       job,

@@ -3,10 +3,10 @@ import { ConfigError } from "../errors.ts";
 import type { Executor } from "../executor/contract.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordCoroutine } from "../executor/state-recorder.ts";
-import type { AgentDefinition, AgentFunction } from "./call.ts";
+import type { AgentDefinition, AgentFunction } from "./invocation.ts";
 
-export type { AgentDefinition, AgentFunction, FunctionJob } from "./call.ts";
-export type * from "./verbs.ts";
+export type { AgentDefinition, AgentFunction, FunctionJob } from "./invocation.ts";
+export type * from "./operations.ts";
 
 type Execute = typeof import("./execute.ts").execute;
 let execute: Execute | undefined;

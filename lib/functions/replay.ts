@@ -2,9 +2,9 @@
 import type { Environment } from "../environment.ts";
 import type { ActiveJournal, JournalEntry, OutputPosition, StepKind } from "../executor/journal.ts";
 import { formatStepName } from "../executor/step-names.ts";
-import type { FunctionInvocation } from "./call.ts";
-import type { FunctionEventQueue } from "./drive.ts";
-import { ReplayMismatch, StepError } from "./verbs.ts";
+import type { FunctionInvocation } from "./invocation.ts";
+import type { FunctionEventQueue } from "./driver.ts";
+import { ReplayMismatch, StepError } from "./operations.ts";
 
 /** The journal entries of one use of a durable operation. */
 export interface RecordedOperation {

@@ -5,8 +5,8 @@
 import { createLazyModule } from "../environment.ts";
 import type { AttemptJournal, FeatureContext, FeatureOf, JournalAttempt } from "../features/mod.ts";
 import type { DurableCallProgress, NewRun, Suspension } from "../storage/mod.ts";
-import type { DurableCallOptions } from "./due.ts";
 import type { JournalContext, UnsavedJournal } from "./journal.ts";
+import type { DurableCallOptions } from "./resume-due-calls.ts";
 
 interface StepsContext extends FeatureContext {
   readonly settings: {

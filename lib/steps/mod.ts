@@ -8,8 +8,8 @@ import { formatIsoTime } from "../rfc3339.ts";
 import type { DurableCallRow, RunRow, Scope } from "../storage/mod.ts";
 import { isFiniteJson, NUMBER_OUT_OF_RANGE } from "../validation.ts";
 import { type InternalDurableCalls, MAX_EVENT_BYTES, type RunSteps, type StepRecord } from "./calls.ts";
-import { createDueCallResumer, type DurableCallOptions } from "./due.ts";
 import { isThreadWaiting, readEntryTexts } from "./journal.ts";
+import { createDueCallResumer, type DurableCallOptions } from "./resume-due-calls.ts";
 import { hashToken } from "./tokens.ts";
 
 /** The maximum length of a result in lists, in characters. Longer ones are omitted. */

@@ -18,7 +18,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "a step's result is not awaited in the store",
-    file: "lib/functions/entries.ts",
+    file: "lib/functions/journal-writer.ts",
     find: "      await this.rejectOnStop<void>((resolve, reject) => void committed.then(resolve, reject));\n",
     replace: "",
     durable: true,
@@ -68,7 +68,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "an event is used twice",
-    file: "lib/functions/waits.ts",
+    file: "lib/functions/pending-waits.ts",
     find: "      if (this.#usedEvents.has(event.seq)) continue;\n",
     replace: "",
     durable: true,
@@ -76,7 +76,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "a sleep begins anew with each attempt",
-    file: "lib/functions/steps.ts",
+    file: "lib/functions/durable-operations.ts",
     find: "const dueAt = startEntry?.until ?? resolveWakeTime(until, now, formatStepName(operation.name));",
     replace: "const dueAt = resolveWakeTime(until, now + 60_000, formatStepName(operation.name));",
     durable: true,
@@ -84,7 +84,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "answers are not stored",
-    file: "lib/functions/open-call.ts",
+    file: "lib/functions/open-durable-call.ts",
     find: "if (!Object.hasOwn(answers, id as string)) continue;",
     replace: "continue;",
     durable: true,
@@ -98,7 +98,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "a message of a step enters the state again",
-    file: "lib/functions/entries.ts",
+    file: "lib/functions/journal-writer.ts",
     find: "        if (message) yield* toAtomicEvents(call.addStepMessage(message));\n",
     replace:
       "        if (message) yield* toAtomicEvents(call.addStepMessage(message));\n        if (message) yield* call.addStepMessage({ ...message, id: `${message.id}2` });\n",
@@ -130,7 +130,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "an event that comes while a run is suspended counts as taken",
-    file: "lib/functions/ends.ts",
+    file: "lib/functions/end-attempt.ts",
     find: "      journal.stopListening();\n",
     replace: "",
     durable: true,
@@ -138,7 +138,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "the id of an ask is made beside a sleep that suspends the run",
-    file: "lib/functions/steps.ts",
+    file: "lib/functions/durable-operations.ts",
     find: 'this.#waits.trackWork(journal.createId("ask", operation.name, operation.occurrence))',
     replace: 'journal.createId("ask", operation.name, operation.occurrence)',
     durable: true,
@@ -146,7 +146,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "a step is tried again in a process that has stood still",
-    file: "lib/functions/work.ts",
+    file: "lib/functions/step-attempt.ts",
     find: "  await journal.ensureLease();\n",
     replace: "",
     durable: true,

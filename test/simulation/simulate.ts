@@ -4,7 +4,7 @@ import { loadSchedules } from "../../lib/crons/lazy-schedule.ts";
 import "../../lib/crons/mod.ts";
 import "../../lib/feedback/mod.ts";
 import "../../lib/functions/execute.ts";
-import "../../lib/functions/open-call.ts";
+import "../../lib/functions/open-durable-call.ts";
 import "../../lib/steps/journal.ts";
 import "../../lib/steps/mod.ts";
 import { loadClaimedDelivery } from "../../lib/webhooks/sender.ts";

@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
 // Loaded late otherwise: in real time, which moves the conversation's clock on some runtimes.
-import "../../../../lib/functions/open-call.ts";
+import "../../../../lib/functions/open-durable-call.ts";
 import "../../../../lib/steps/journal.ts";
 import "../../../../lib/steps/mod.ts";
 import type { Route } from "../../../../lib/http/route.ts";

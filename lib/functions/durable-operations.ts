@@ -16,14 +16,14 @@ import {
   type StepName,
 } from "../executor/step-names.ts";
 import type { Json, JsonObject } from "../json.ts";
-import { endAttempt } from "./ends.ts";
-import { JournalWriter } from "./entries.ts";
-import { copyJson } from "./plain.ts";
+import { copyJson } from "./copy-json.ts";
+import { endAttempt } from "./end-attempt.ts";
+import { JournalWriter } from "./journal-writer.ts";
+import type { AskOptions, EventAddress, StepContext, StepOptions, WaitOptions } from "./operations.ts";
+import { PendingWaits } from "./pending-waits.ts";
 import { type OperationUse, Replay } from "./replay.ts";
-import { StepRunner, type StepRunnerOptions } from "./tries.ts";
-import type { AskOptions, EventAddress, StepContext, StepOptions, WaitOptions } from "./verbs.ts";
-import { PendingWaits } from "./waits.ts";
-import { loadStepContextStorage, type StepContextStorage } from "./work.ts";
+import { loadStepContextStorage, type StepContextStorage } from "./step-attempt.ts";
+import { StepRunner, type StepRunnerOptions } from "./step-runner.ts";
 
 export interface DurableOperationsOptions extends StepRunnerOptions {
   readonly job: Job;

@@ -3,7 +3,7 @@ import type { Environment } from "../environment.ts";
 import type { ModelUsage } from "../executor/contract.ts";
 import type { ActiveJournal } from "../executor/journal.ts";
 import type { Json, JsonObject } from "../json.ts";
-import { copyJson } from "./plain.ts";
+import { copyJson } from "./copy-json.ts";
 import { findTextStream } from "./streams.ts";
 
 /** An AsyncLocalStorage with the label of the step that the caller runs in. Null in a runtime without one. */

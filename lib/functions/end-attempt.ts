@@ -1,7 +1,7 @@
 /** Ends an attempt whose function only waits. */
-import type { JournalWriterOptions } from "./entries.ts";
+import type { JournalWriterOptions } from "./journal-writer.ts";
+import type { PendingWaits } from "./pending-waits.ts";
 import type { Replay } from "./replay.ts";
-import type { PendingWaits } from "./waits.ts";
 
 /**
  * Suspends the run, or ends it with the interrupts of pending asks. Does nothing if an operation settles before the

@@ -22,7 +22,7 @@ import {
   type ValueSerializer,
 } from "./saver.ts";
 import type { GraphConfig } from "./serialize.ts";
-import { findWaitRequest, type GraphInterrupt, type WaitRequest, type WaitResult } from "./step-marks.ts";
+import { findWaitRequest, type GraphInterrupt, type WaitRequest, type WaitResult } from "./wait-interrupts.ts";
 
 type WaitsEnvironment = Pick<Environment, "now" | "log">;
 

@@ -6,10 +6,10 @@ import { toResumeMap } from "../executor/kwargs.ts";
 import { getMessages } from "../executor/messages.ts";
 import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { FunctionInvocation } from "./call.ts";
-import type { FunctionEventQueue } from "./drive.ts";
-import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./head.ts";
-import { DurableOperationsRuntime } from "./steps.ts";
+import type { FunctionEventQueue } from "./driver.ts";
+import { DurableOperationsRuntime } from "./durable-operations.ts";
+import type { FunctionInvocation } from "./invocation.ts";
+import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./thread-head.ts";
 
 interface DurableCallRequest {
   readonly job: Job;

@@ -11,10 +11,10 @@ import type {
 } from "../executor/contract.ts";
 import { applyUpdate } from "../executor/messages.ts";
 import type { Json, JsonObject } from "../json.ts";
+import { copyJson, describeType, isPlainObject } from "./copy-json.ts";
 import { createInterruptFrames, InvocationFrames } from "./frames.ts";
-import { copyJson, describeType, isPlainObject } from "./plain.ts";
+import type { DurableOperations } from "./operations.ts";
 import { MessageDelta } from "./streams.ts";
-import type { DurableOperations } from "./verbs.ts";
 
 /** The argument of an agent function: the job and a copy of the current state. The function may change the copy. */
 export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, DurableOperations {

@@ -4,10 +4,10 @@ import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { ActiveJournal, JournalEntry } from "../executor/journal.ts";
 import { formatStepName } from "../executor/step-names.ts";
 import type { JsonObject } from "../json.ts";
-import type { FunctionInvocation } from "./call.ts";
-import type { FunctionEventQueue } from "./drive.ts";
+import type { FunctionEventQueue } from "./driver.ts";
+import type { FunctionInvocation } from "./invocation.ts";
+import type { PendingWaits } from "./pending-waits.ts";
 import type { OperationUse, RecordedOperation, Replay } from "./replay.ts";
-import type { PendingWaits } from "./waits.ts";
 
 export interface JournalWriterOptions {
   readonly call: FunctionInvocation;

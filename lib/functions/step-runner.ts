@@ -2,11 +2,11 @@
 import type { Environment } from "../environment.ts";
 import { formatStepName, parseDuration } from "../executor/step-names.ts";
 import type { Json } from "../json.ts";
-import { emitStepStart, type JournalWriter, type JournalWriterOptions } from "./entries.ts";
+import { emitStepStart, type JournalWriter, type JournalWriterOptions } from "./journal-writer.ts";
+import { type StepContext, StepError, type StepOptions } from "./operations.ts";
+import type { PendingWaits } from "./pending-waits.ts";
 import type { OperationUse } from "./replay.ts";
-import { type StepContext, StepError, type StepOptions } from "./verbs.ts";
-import type { PendingWaits } from "./waits.ts";
-import { runStepAttempt, type StepAttemptResult, type StepContextStorage } from "./work.ts";
+import { runStepAttempt, type StepAttemptResult, type StepContextStorage } from "./step-attempt.ts";
 
 export interface StepRunnerOptions extends JournalWriterOptions {
   readonly environment: Environment;

@@ -2,8 +2,8 @@
 import type { ModelUsage } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
-import { type AgentFunction, type FunctionJob, InterruptSignal } from "./call.ts";
-import { copyJson } from "./plain.ts";
+import { copyJson } from "./copy-json.ts";
+import { type AgentFunction, type FunctionJob, InterruptSignal } from "./invocation.ts";
 import { findStream } from "./streams.ts";
 
 export type FunctionEvent =

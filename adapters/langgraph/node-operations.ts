@@ -8,10 +8,10 @@ import {
   resolveWakeTime,
   type StepName,
 } from "../../lib/executor/step-names.ts";
-import type { FromJsonSchema, WaitOptions } from "../../lib/functions/verbs.ts";
+import type { FromJsonSchema, WaitOptions } from "../../lib/functions/operations.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./step-marks.ts";
-import type { GraphWaits } from "./steps.ts";
+import type { GraphWaits } from "./graph-waits.ts";
+import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./wait-interrupts.ts";
 
 const raiseWait = async (request: WaitRequest): Promise<WaitResult> => {
   const { interrupt } = await import("@langchain/langgraph");
