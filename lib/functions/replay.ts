@@ -2,8 +2,8 @@
 import type { Environment } from "../environment.ts";
 import type { ActiveJournal, JournalEntry, OutputPosition, StepKind } from "../executor/journal.ts";
 import { formatStepName } from "../executor/step-names.ts";
-import type { FunctionInvocation } from "./invocation.ts";
 import type { FunctionEventQueue } from "./driver.ts";
+import type { FunctionInvocation } from "./invocation.ts";
 import { ReplayMismatch, StepError } from "./operations.ts";
 
 /** The journal entries of one use of a durable operation. */
