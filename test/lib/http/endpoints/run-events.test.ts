@@ -104,11 +104,11 @@ describe("run events", () => {
     assert.deepEqual(cut, ["The arguments are not a JSON object", "The call was cut off"]);
   });
 
-  it("name each question once, and no state for a frame that only shows it", () => {
+  it("name each interrupt once, and no state for a frame that only shows it", () => {
     const asked = { __interrupt__: [{ id: "i1", value: "Sure?" }] };
     const events = mapped(["updates|inner:t1", asked], ["values", asked], ["updates", asked], ["values", { n: 1 }]);
     assert.deepEqual(events, [
-      { type: "question", namespace: ["inner:t1"], id: "i1", value: "Sure?" },
+      { type: "interrupt", namespace: ["inner:t1"], id: "i1", value: "Sure?" },
       { type: "values", values: { n: 1 } },
     ]);
   });
