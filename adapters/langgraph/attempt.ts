@@ -1,7 +1,7 @@
 /** Prepares an attempt of a run on a compiled graph. */
 import type { Environment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
-import { createCheckpointMetadata } from "../../lib/executor/kwargs.ts";
+import { createCheckpointMetadata } from "../../lib/executor/job-request.ts";
 import { StreamBackpressure } from "./backpressure.ts";
 import { type CallbackManagerClass, createCallbackAdder } from "./callbacks.ts";
 import { type Graph, type GraphSource, withSaver } from "./graph.ts";

@@ -5,7 +5,7 @@
  */
 
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
-import { createInterruptGoneError, findResumeMismatch } from "../../lib/executor/kwargs.ts";
+import { createInterruptGoneError, findResumeMismatch } from "../../lib/executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import {
   INTERRUPT,

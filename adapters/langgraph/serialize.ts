@@ -1,6 +1,6 @@
 /** Converts values of graphs to the JSON that clients get: flat messages, never class instances. */
 import type { WireCheckpoint } from "../../lib/executor/contract.ts";
-import { omitSecrets } from "../../lib/executor/kwargs.ts";
+import { omitSecrets } from "../../lib/executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import {
   type ConvertInner,

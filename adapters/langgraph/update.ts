@@ -1,6 +1,6 @@
 /** Updates states without a run. */
 import type { Environment } from "../../lib/environment.ts";
-import { createCheckpointId } from "../../lib/executor/checkpoints.ts";
+import { createCheckpointId } from "../../lib/executor/job-checkpoints.ts";
 import {
   type CheckpointRef,
   type StateRef,

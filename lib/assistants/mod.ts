@@ -3,7 +3,7 @@ import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV5 } from "../environment.ts";
 import { notFoundError, nullIfNotFound, ServiceError } from "../errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
-import { createAssistantStateConfig } from "../executor/kwargs.ts";
+import { createAssistantStateConfig } from "../executor/job-request.ts";
 import { recordedGraphState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { UUID } from "../storage/identity.ts";

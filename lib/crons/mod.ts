@@ -3,7 +3,7 @@ import type { InternalAssistants, PageOf } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
 import { invalidFieldError, notFoundError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
-import { redactKwargs } from "../executor/kwargs.ts";
+import { redactKwargs } from "../executor/job-request.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { InternalRuns, RunCreate } from "../runs/mod.ts";

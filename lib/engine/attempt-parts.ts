@@ -1,7 +1,7 @@
 /** The parts of an attempt. Each gets the parts that it needs, and reaches the attempt by its control. */
-import { createJobCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
+import { createJobCheckpoints, type JobCheckpoints } from "../executor/job-checkpoints.ts";
 import type { AuthUser, GraphInfo, Job, StreamMode } from "../executor/contract.ts";
-import { createJobConfig, type JobRequest, mergeContext, readKwargs } from "../executor/kwargs.ts";
+import { createJobConfig, type JobRequest, mergeContext, readKwargs } from "../executor/job-request.ts";
 import type { WriteBarrier } from "../executor/write-barrier.ts";
 import type { AttemptJournal } from "../features/mod.ts";
 import type { ClaimedRun } from "../storage/mod.ts";

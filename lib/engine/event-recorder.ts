@@ -1,7 +1,7 @@
 /** Records the events of a run for the event protocol of threads: its lifecycle, and what its executor does. */
 import type { Environment } from "../environment.ts";
 import { type ExecutorEvent, type GraphInfo, type Job, ResumeError } from "../executor/contract.ts";
-import { getAnswerCount } from "../executor/kwargs.ts";
+import { getAnswerCount } from "../executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type ClaimedRun,

@@ -3,7 +3,7 @@
  * one at a time, and none runs beside the batch that ends the run.
  */
 import type { Environment } from "../environment.ts";
-import type { JobCheckpoints } from "../executor/checkpoints.ts";
+import type { JobCheckpoints } from "../executor/job-checkpoints.ts";
 import type { WriteBarrier } from "../executor/write-barrier.ts";
 import type { AttemptJournal } from "../features/mod.ts";
 import type { Lease, Progress, Scope, Storage, ThreadEvent } from "../storage/mod.ts";

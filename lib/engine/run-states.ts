@@ -1,8 +1,8 @@
 /** The states that an attempt reads at its end: those of its run, and the one before it. */
 import type { Environment } from "../environment.ts";
-import type { JobCheckpoints } from "../executor/checkpoints.ts";
+import type { JobCheckpoints } from "../executor/job-checkpoints.ts";
 import type { Executor, StateEvent, Task, ThreadState } from "../executor/contract.ts";
-import { createRunStateConfig } from "../executor/kwargs.ts";
+import { createRunStateConfig } from "../executor/job-request.ts";
 import { createReopenedCheckpoint, recordedGraphState } from "../executor/recorded-states.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
 

@@ -1,7 +1,7 @@
 /** The states of agents that put no checkpoints: how they are stored and read. `state-recorder.ts` puts them. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject, registerText } from "../json.ts";
-import { createCheckpointId } from "./checkpoints.ts";
+import { createCheckpointId } from "./job-checkpoints.ts";
 import {
   type ChannelValue,
   type CheckpointReader,

@@ -1,7 +1,7 @@
 /** Puts the states that an executor yields as checkpoints, and shows these in the modes `checkpoints` and `debug`. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { createCheckpointId } from "./checkpoints.ts";
+import { createCheckpointId } from "./job-checkpoints.ts";
 import type {
   Executor,
   ExecutorEvent,
@@ -12,7 +12,7 @@ import type {
   StreamEvent,
 } from "./contract.ts";
 import { CoroutineIterator, type EventCoroutine, type EventStage, toCoroutine } from "./coroutine.ts";
-import { createCheckpointMetadata, createInterruptGoneError } from "./kwargs.ts";
+import { createCheckpointMetadata, createInterruptGoneError } from "./job-request.ts";
 import {
   ANSWERED_CHANNEL,
   nextStepNumber,

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
-import { findResumeMismatch, toResumeMap } from "../executor/kwargs.ts";
+import { findResumeMismatch, toResumeMap } from "../executor/job-request.ts";
 import { applyUpdates, getMessages } from "../executor/messages.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
 import type { ActiveJournal, CallInput, JournalEntry } from "../executor/journal.ts";
-import { toResumeMap } from "../executor/kwargs.ts";
+import { toResumeMap } from "../executor/job-request.ts";
 import { getMessages } from "../executor/messages.ts";
 import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";

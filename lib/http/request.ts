@@ -1,7 +1,7 @@
 /** Reads the body of a request within limits of size and time, and its headers. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { isCredentialHeader } from "../executor/kwargs.ts";
+import { isCredentialHeader } from "../executor/job-request.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { HeaderChoice } from "../options/http.ts";
 import type { IdempotencyKey } from "../storage/mod.ts";

@@ -11,7 +11,7 @@ import type { RequestResources } from "../service/resources.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/frames.ts";
-import type { WeakTextCache } from "../streams/shared-texts.ts";
+import type { WeakTextCache } from "../streams/weak-text-cache.ts";
 import type { BodyBudget } from "./large-bodies.ts";
 import type { OpenApi } from "./options.ts";
 import {

@@ -1,7 +1,7 @@
 /** Responds with server-sent events while a run executes. */
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
-import { LARGE_TEXT_CHARS, WeakTextCache } from "../streams/shared-texts.ts";
+import { LARGE_TEXT_CHARS, WeakTextCache } from "../streams/weak-text-cache.ts";
 import { type BodySource, CHUNK_CHARS, createStreamingResponse, type SourceText } from "./open-body.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";

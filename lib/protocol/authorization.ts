@@ -6,7 +6,7 @@ import type { ServiceError } from "../errors.ts";
 import { authorizeNewRun, type RunEvent } from "../runs/authorization.ts";
 import type { Scope } from "../storage/mod.ts";
 import { createReader, type Reader } from "../streams/log.ts";
-import type { EventCounts, EventFilter, SerializedEvent } from "../streams/protocol.ts";
+import type { EventCounts, EventFilter, SerializedEvent } from "../streams/event-filter.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { Command, CommandCaller, CommandResponse, InternalProtocol, ThreadProtocol } from "./mod.ts";
 

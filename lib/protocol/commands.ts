@@ -5,7 +5,7 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { InternalRuns, Run, RunCreate } from "../runs/mod.ts";
 import type { AuthorizedRun } from "../runs/request.ts";
 import type { Scope, ThreadRow } from "../storage/mod.ts";
-import type { SerializedEvent, ThreadEvents } from "../streams/protocol.ts";
+import type { SerializedEvent, ThreadEvents } from "../streams/event-filter.ts";
 import { decodeSerializedEvent } from "../streams/thread-event.ts";
 import type { InternalThreads } from "../threads/mod.ts";
 

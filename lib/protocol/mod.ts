@@ -10,7 +10,7 @@ import {
   type SerializedEvent,
   type ThreadEvents,
   validateChannels,
-} from "../streams/protocol.ts";
+} from "../streams/event-filter.ts";
 import { decodeSerializedEvent } from "../streams/thread-event.ts";
 import {
   type Command,
@@ -22,7 +22,7 @@ import {
   toErrorResponse,
 } from "./commands.ts";
 
-export type { EventFilter, ProtocolEvent } from "../streams/protocol.ts";
+export type { EventFilter, ProtocolEvent } from "../streams/event-filter.ts";
 export type {
   Command,
   CommandCaller,

@@ -11,7 +11,7 @@ import {
   type EventPredicate,
   type SerializedEvent,
   validateChannels,
-} from "../streams/protocol.ts";
+} from "../streams/event-filter.ts";
 import type { AuthorizedThreadStream } from "./authorization.ts";
 import {
   type Command,

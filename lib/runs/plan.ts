@@ -1,7 +1,7 @@
 /** Converts a resolved request to the rows and the job of a run. */
 import { requireConsistentConfig } from "../assistants/mod.ts";
 import type { CheckpointRef, InterruptRef, RunConfig } from "../executor/contract.ts";
-import { IDENTITY_MEMBERS, type JobRequest, omitSecrets, toGotoList, writeKwargs } from "../executor/kwargs.ts";
+import { IDENTITY_MEMBERS, type JobRequest, omitSecrets, toGotoList, writeKwargs } from "../executor/job-request.ts";
 import { isObject, type JsonObject, sameJson } from "../json.ts";
 import type { AssistantRow, CreateRun, NewRun, NewThread, Scope, ThreadRow } from "../storage/mod.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";

@@ -1,7 +1,7 @@
 /** Run requests and their validation. */
 import { ServiceError } from "../errors.ts";
 import { type AuthUser, type CheckpointRef, type Send, STREAM_MODES, type StreamMode } from "../executor/contract.ts";
-import { unwrapAguiResume } from "../executor/kwargs.ts";
+import { unwrapAguiResume } from "../executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { IdempotencyKey, MultitaskStrategy, Scope } from "../storage/mod.ts";
 import { findUnknownKey } from "../validation.ts";

@@ -1,7 +1,7 @@
 /** Decides which pending interrupts a resume value is for. This happens when its run is created, with the state of that time. */
 import { ServiceError } from "../errors.ts";
 import type { CheckpointRef, Interrupt, InterruptRef } from "../executor/contract.ts";
-import { findAmbiguousResume, findResumeMismatch, getAnswerCount, toResumeMap } from "../executor/kwargs.ts";
+import { findAmbiguousResume, findResumeMismatch, getAnswerCount, toResumeMap } from "../executor/job-request.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { RunRow } from "../storage/mod.ts";
 import type { RunCreate } from "./request.ts";

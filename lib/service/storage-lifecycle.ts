@@ -1,7 +1,7 @@
 /** The storage of a service: opens it, places the deployment in it, probes it, and deletes from it what is no longer kept. */
-import { type DatabaseClock, startDatabaseClock } from "../engine/clock.ts";
+import { type DatabaseClock, startDatabaseClock } from "../engine/database-clock.ts";
 import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
-import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
+import { type RetentionJob, startRetentionJob } from "../engine/retention-job.ts";
 import { createSafeLog, type Environment, systemEnvironment, withTimeout } from "../environment.ts";
 import { ConfigError, isOutage } from "../errors.ts";
 import type { RunFeature } from "../features/mod.ts";

@@ -4,7 +4,7 @@
  */
 import { isObject, type Json, stringifyShared } from "../json.ts";
 import type { NewFrame } from "../storage/mod.ts";
-import { LARGE_TEXT_CHARS } from "./shared-texts.ts";
+import { LARGE_TEXT_CHARS } from "./weak-text-cache.ts";
 
 /** One event of a stream. */
 export interface Frame {

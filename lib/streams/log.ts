@@ -1,6 +1,6 @@
 /** What all streams are read from: the newest items of a run or a thread in memory, and behind them pages from the store. */
 import { coalesceCalls, createTickBudget, type Environment, type KeepAlive, type TickBudget } from "../environment.ts";
-import { WeakTextCache } from "./shared-texts.ts";
+import { WeakTextCache } from "./weak-text-cache.ts";
 
 /** A subscription. Call `next` again only after its answer. */
 export interface Reader<Item> extends AsyncIterable<Item> {

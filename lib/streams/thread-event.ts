@@ -2,7 +2,7 @@
 import type { ExecutorEvent } from "../executor/contract.ts";
 import { isObject, type Json } from "../json.ts";
 import type { StoredThreadEvent, ThreadEvent } from "../storage/mod.ts";
-import type { ProtocolEvent, SerializedEvent } from "./protocol.ts";
+import type { ProtocolEvent, SerializedEvent } from "./event-filter.ts";
 
 /** An event as a value: one of the executor, or of the engine itself. */
 export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;

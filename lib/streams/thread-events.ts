@@ -1,12 +1,12 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import type { EventMethod, Scope, StoredThreadEvent } from "../storage/mod.ts";
-import { findReplayStart, ThreadEventCursor } from "./event-cursor.ts";
+import { findReplayStart, ThreadEventCursor } from "./thread-event-cursor.ts";
 import { createReadLimit, PageReader } from "./log.ts";
-import { compileFilter, listMethods, type ThreadEvents } from "./protocol.ts";
-import { EventSerializer } from "./sent-events.ts";
+import { compileFilter, listMethods, type ThreadEvents } from "./event-filter.ts";
+import { EventSerializer } from "./event-serializer.ts";
 import type { StreamGuards } from "./stream-guard.ts";
 import { serializeEvent } from "./thread-event.ts";
-import { ThreadEventLog, type ThreadEventLogOptions } from "./thread-log.ts";
+import { ThreadEventLog, type ThreadEventLogOptions } from "./thread-event-log.ts";
 
 interface ThreadEventOptions extends ThreadEventLogOptions {
   readonly guards: StreamGuards;

@@ -9,7 +9,7 @@ import type {
   StoredCheckpoint,
   ThreadState,
 } from "../executor/contract.ts";
-import type { createStateConfigLookup } from "../executor/kwargs.ts";
+import type { createStateConfigLookup } from "../executor/job-request.ts";
 import { recordedGraphState } from "../executor/recorded-states.ts";
 
 /** A state with more characters gets one tick of the event loop for reading and one for parsing. */

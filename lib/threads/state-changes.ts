@@ -2,7 +2,7 @@
 import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { invalidFieldError, notFoundError, ServiceError } from "../errors.ts";
-import { createCheckpointCollector, type JobCheckpoints } from "../executor/checkpoints.ts";
+import { createCheckpointCollector, type JobCheckpoints } from "../executor/job-checkpoints.ts";
 import {
   type Command,
   type GraphState,
@@ -14,7 +14,7 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "../executor/contract.ts";
-import { createStateConfigLookup } from "../executor/kwargs.ts";
+import { createStateConfigLookup } from "../executor/job-request.ts";
 import { type Json, type JsonObject, pickScalars } from "../json.ts";
 import type { NewThreadState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { trackFailures } from "./checkpoint-state.ts";

@@ -2,7 +2,7 @@
 import { createSemaphore, type Environment, waitForNextTick } from "../environment.ts";
 import { notFoundError, ServiceError, StateReadError } from "../errors.ts";
 import type { Executor, GraphState, ThreadState } from "../executor/contract.ts";
-import { createStateConfigLookup } from "../executor/kwargs.ts";
+import { createStateConfigLookup } from "../executor/job-request.ts";
 import { recordedGraphState } from "../executor/recorded-states.ts";
 import { createStoredCheckpointReader } from "../executor/stored-checkpoints.ts";
 import { isObject, type Json, parseFirstItem } from "../json.ts";

@@ -1,7 +1,7 @@
 /** Makes one attempt of a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
 import { createPushNotification, type PushNotification } from "../a2a/status.ts";
 import type { Environment } from "../environment.ts";
-import { redactRunKwargs } from "../executor/kwargs.ts";
+import { redactRunKwargs } from "../executor/job-request.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";

@@ -18,7 +18,7 @@ export const LOGS: readonly PlantedFault[] = [
   },
   {
     name: "writes are stored before the events that show them",
-    file: "lib/executor/checkpoints.ts",
+    file: "lib/executor/job-checkpoints.ts",
     find: "buffer.addWrites({ ...at, task_id, writes }, barrier.positionForState);",
     replace: "buffer.addWrites({ ...at, task_id, writes }, 0);",
     also: [

@@ -2,7 +2,7 @@
 
 import type { ThreadAccess } from "../../../adapters/langgraph/saver.ts";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/checkpoints.ts";
+import { createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/job-checkpoints.ts";
 import type { CheckpointHandle } from "../../../lib/executor/contract.ts";
 import { createStoredCheckpointReader } from "../../../lib/executor/stored-checkpoints.ts";
 import { WriteBarrier } from "../../../lib/executor/write-barrier.ts";

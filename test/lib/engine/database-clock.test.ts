@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { type DatabaseClock, startDatabaseClock } from "../../../lib/engine/clock.ts";
+import { type DatabaseClock, startDatabaseClock } from "../../../lib/engine/database-clock.ts";
 import type { Environment } from "../../../lib/environment.ts";
 import { createService, fromFunctions } from "../../../lib/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";

@@ -8,7 +8,7 @@ import {
   type ProtocolEvent,
   type SerializedEvent,
   type ThreadEvents,
-} from "../../../lib/streams/protocol.ts";
+} from "../../../lib/streams/event-filter.ts";
 
 /** An event as the service sends it. */
 export function event(

@@ -5,7 +5,7 @@ import { createTickBudget } from "../../../lib/environment.ts";
 import { ServiceError } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { CommandResponse } from "../../../lib/protocol/mod.ts";
-import type { ProtocolEvent } from "../../../lib/streams/protocol.ts";
+import type { ProtocolEvent } from "../../../lib/streams/event-filter.ts";
 import { until } from "../../support/until.ts";
 import { event } from "./protocol.harness.ts";
 import { THREAD, world } from "./session.harness.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../../adapters/langgraph/mod.ts";
-import { mergeContext, omitSecrets } from "../../../lib/executor/kwargs.ts";
+import { mergeContext, omitSecrets } from "../../../lib/executor/job-request.ts";
 import type { FunctionJob, Json, JsonObject, RunCreate, Service } from "../../../lib/mod.ts";
 import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";

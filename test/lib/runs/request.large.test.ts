@@ -8,7 +8,7 @@ import { changeState } from "../../../lib/executor/state-changes.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import { buildRunTree } from "../../../lib/protocol/commands.ts";
 import { serviceInternals } from "../../../lib/service.ts";
-import type { SerializedEvent } from "../../../lib/streams/protocol.ts";
+import type { SerializedEvent } from "../../../lib/streams/event-filter.ts";
 import { testService } from "../../suite/kit.ts";
 
 const members = (count: number): JsonObject =>

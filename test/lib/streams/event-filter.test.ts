@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { EVENT_METHODS } from "../../../lib/storage/mod.ts";
-import { compileFilter, type EventFilter, isChannel, listMethods } from "../../../lib/streams/protocol.ts";
+import { compileFilter, type EventFilter, isChannel, listMethods } from "../../../lib/streams/event-filter.ts";
 
 const passes = (filter: EventFilter, namespace: readonly string[]): boolean =>
   compileFilter(filter)("values", namespace, undefined);

@@ -3,7 +3,7 @@
 import { type A2aTask, toTaskJson } from "../../../a2a/json.ts";
 import { uuidV7 } from "../../../environment.ts";
 import { nullIfNotFound, ServiceError } from "../../../errors.ts";
-import { isApproval } from "../../../executor/questions.ts";
+import { isApproval } from "../../../executor/approvals.ts";
 import type { Json, JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { validateFields } from "../../parse.ts";

@@ -1,5 +1,5 @@
 /** The tool calls of one message of a page: which of them have an output, wait for an approval, or were denied. */
-import type { Action } from "../../../executor/questions.ts";
+import type { Action } from "../../../executor/approvals.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import { toContentText } from "../states.ts";

@@ -6,7 +6,7 @@ import {
   describeInterrupt,
   parseApproval,
   toApprovalResumeValue,
-} from "../../../executor/questions.ts";
+} from "../../../executor/approvals.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { tryParseInput } from "../fields.ts";
 import { canElicit, type McpRequestHeader } from "./protocol.ts";

@@ -1,7 +1,7 @@
 /** The events of runs that the endpoints of other protocols are made from: each part is opened, grows and is closed once, also in a replay. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { describeInterrupt, parseApproval, toApprovalResumeValue } from "../../../../lib/executor/questions.ts";
+import { describeInterrupt, parseApproval, toApprovalResumeValue } from "../../../../lib/executor/approvals.ts";
 import { readProtocolRequest } from "../../../../lib/http/endpoints/protocol-requests.ts";
 import { RUN_EVENT_MODES, type RunEvent, RunEventMapper } from "../../../../lib/http/endpoints/run-events.ts";
 import type { Json } from "../../../../lib/json.ts";

@@ -2,11 +2,11 @@
 import type { Environment } from "../environment.ts";
 import { type EventMethod, type Scope, type StoredThreadEvent, toEventSeq } from "../storage/mod.ts";
 import { LogCursor, type Page } from "./log.ts";
-import { compileFilter, type EventFilter, type EventPredicate, listMethods, type SerializedEvent } from "./protocol.ts";
-import type { EventSerializer } from "./sent-events.ts";
+import { compileFilter, type EventFilter, type EventPredicate, listMethods, type SerializedEvent } from "./event-filter.ts";
+import type { EventSerializer } from "./event-serializer.ts";
 import type { StreamGuard, StreamGuards } from "./stream-guard.ts";
 import { serializeEvent } from "./thread-event.ts";
-import type { ThreadEventLog } from "./thread-log.ts";
+import type { ThreadEventLog } from "./thread-event-log.ts";
 
 /** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
 const MAX_REPLAYED_TURNS = 10;

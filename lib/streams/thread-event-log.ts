@@ -4,8 +4,8 @@ import type { EventBus } from "../storage/event-bus.ts";
 import type { Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
 import { RingLog } from "./log.ts";
 import { Poller } from "./poller.ts";
-import type { SerializedEvent } from "./protocol.ts";
-import type { EventSerializer, EventSerializerOptions } from "./sent-events.ts";
+import type { SerializedEvent } from "./event-filter.ts";
+import type { EventSerializer, EventSerializerOptions } from "./event-serializer.ts";
 
 export interface ThreadEventLogOptions extends EventSerializerOptions {
   readonly scope: Scope;

@@ -3,8 +3,8 @@ import type { Environment, TickBudget } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import { COST_PER_READ, type Page, type PageReader } from "./log.ts";
-import type { EventPredicate, SerializedEvent } from "./protocol.ts";
-import { LARGE_TEXT_CHARS, WeakTextCache } from "./shared-texts.ts";
+import type { EventPredicate, SerializedEvent } from "./event-filter.ts";
+import { LARGE_TEXT_CHARS, WeakTextCache } from "./weak-text-cache.ts";
 import { serializeEvent } from "./thread-event.ts";
 
 type EventQuery = Parameters<EventStorage["readEvents"]>[2];
