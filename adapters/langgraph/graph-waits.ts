@@ -4,8 +4,8 @@
  */
 import type { Environment } from "../../lib/environment.ts";
 import type { Command, Interrupt, Job, StateEvent, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import type { ActiveJournal, ExternalEvent, JournalEntry, WaitingFor } from "../../lib/executor/journal.ts";
 import { toResumeMap } from "../../lib/executor/job-request.ts";
+import type { ActiveJournal, ExternalEvent, JournalEntry, WaitingFor } from "../../lib/executor/journal.ts";
 import { findSchemaMismatch } from "../../lib/executor/schema-check.ts";
 import { formatStepName } from "../../lib/executor/step-names.ts";
 import type { Json } from "../../lib/json.ts";

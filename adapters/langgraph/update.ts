@@ -1,6 +1,5 @@
 /** Updates states without a run. */
 import type { Environment } from "../../lib/environment.ts";
-import { createCheckpointId } from "../../lib/executor/job-checkpoints.ts";
 import {
   type CheckpointRef,
   type StateRef,
@@ -8,6 +7,7 @@ import {
   StateUpdateError,
   type StoredCheckpoint,
 } from "../../lib/executor/contract.ts";
+import { createCheckpointId } from "../../lib/executor/job-checkpoints.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
 import { type Graph, requireKnownNodes } from "./graph.ts";

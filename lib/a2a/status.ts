@@ -1,6 +1,7 @@
 /** The message of a task's status, and the requests of its push notifications. */
-import type { Interrupt } from "../executor/contract.ts";
+
 import { describeInterrupt } from "../executor/approvals.ts";
+import type { Interrupt } from "../executor/contract.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";

@@ -1,4 +1,4 @@
-/** What the worker and its attempts know of each other. */
+/** The interfaces between the worker and its attempts. */
 import type { Environment } from "../environment.ts";
 import type { Executor, StoreHandle } from "../executor/contract.ts";
 import type { CombinedFeatures } from "../features/mod.ts";
@@ -26,31 +26,39 @@ export interface AttemptOptions {
   readonly run_timeout_ms: number;
   readonly prices: Prices;
   readonly features: CombinedFeatures;
-  /** The end of a run is stored. */
+  /** Called once the end of a run is stored. */
   readonly onFinished?: OnRunFinished;
 }
 
 /** The slot of the worker in which an attempt executes. */
 export interface WorkerSlot {
-  /** Executors of this process that are still at work on the thread, for leases that are lost. A claim sent before may be late. */
+  /**
+   * The running executors of this process on the thread, whose leases are lost. A claim that was sent earlier may bring the run
+   * again.
+   */
   readonly earlierExecutions: readonly Promise<void>[];
   readonly counters: AttemptCounters;
   readonly scheduleSave: ScheduleSave;
-  /** The event loop has not ticked for some time. */
+  /** Returns true if the event loop has not ticked for some time. */
   isLoopStalled(): boolean;
-  /** The run waits until this time. */
+  /** Schedules a claim at the time until which the run waits. */
   wakeAt(time: number): void;
-  /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
+  /**
+   * Creates a claim for the next run in this slot, to be sent with the end of this run. Returns null while no run is known to
+   * wait.
+   */
   nextClaim(): NextClaim | null;
-  /** Runs are known to wait, for a slot or for their threads. */
+  /** Returns true if runs are known to wait for a slot or for their threads. */
   hasWaitingRuns(): boolean;
-  /** The attempt has ended: its slot is free. Readers of its result may create the next run at once, which takes this slot. */
+  /**
+   * Frees the slot of an attempt that has ended. Readers of its result may create the next run at once, which takes this slot.
+   */
   release(): void;
 }
 
 export interface NextClaim {
   readonly request: ClaimRequest;
-  /** Takes the answer; undefined if the call failed. */
+  /** Called with the response to the claim; undefined if the call failed. */
   onResponse(outcome: FinishRunResult | undefined): void;
 }
 
@@ -61,7 +69,7 @@ interface AttemptCounters {
   readonly ended: Record<TerminalStatus, number>;
 }
 
-/** An attempt, as the worker sees it. */
+/** The interface of an attempt for the worker. */
 export interface Attempt extends LeasedAttempt {
   readonly run_id: string;
   readonly thread_id: string;
@@ -74,8 +82,8 @@ export interface Attempt extends LeasedAttempt {
   stop(reason: StopReason): boolean;
   /** Reads the run's cancel flag again: another process may have set it. */
   checkCancelled(): void;
-  /** Stores the recorded events within milliseconds: a client reads the events of the thread. */
+  /** Stores the recorded events within milliseconds, because a client reads the events of the thread. */
   scheduleSave(): void;
-  /** Resolves when what subscribers were shown is stored, or cannot be stored soon. */
+  /** Resolves when all emitted output is stored, or cannot be stored soon. */
   flushEmitted(): Promise<void>;
 }

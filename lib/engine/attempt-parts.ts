@@ -1,6 +1,7 @@
-/** The parts of an attempt. Each gets the parts that it needs, and reaches the attempt by its control. */
-import { createJobCheckpoints, type JobCheckpoints } from "../executor/job-checkpoints.ts";
+/** Creates the parts of an attempt. Each gets the parts that it needs, and calls the attempt through its control. */
+
 import type { AuthUser, GraphInfo, Job, StreamMode } from "../executor/contract.ts";
+import { createJobCheckpoints, type JobCheckpoints } from "../executor/job-checkpoints.ts";
 import { createJobConfig, type JobRequest, mergeContext, readKwargs } from "../executor/job-request.ts";
 import type { WriteBarrier } from "../executor/write-barrier.ts";
 import type { AttemptJournal } from "../features/mod.ts";
@@ -15,21 +16,27 @@ import { OutputBuffer } from "./output-buffer.ts";
 import { ProgressWriter } from "./progress-writer.ts";
 import { readState } from "./run-states.ts";
 
-/** The attempt as its parts see it: `on…` tells it an event and returns at once, the other methods are commands and questions. */
+/**
+ * The interface of an attempt for its parts. `on…` methods report an event and return at once; the others are commands and
+ * queries.
+ */
 export interface AttemptControl {
-  /** The run's cancel flag is set. */
+  /** Reports that the run's cancel flag is set. */
   onCancelled(): void;
-  /** The lease is lost, or the store does not recover. */
+  /** Reports that the lease is lost, or that the storage does not recover. */
   onLeaseLost(): void;
-  /** The executor has suspended the run: the signal of its job is aborted. */
+  /** Reports that the executor has suspended the run, whose job's signal is then aborted. */
   onSuspended(): void;
-  /** There is something to save. */
+  /** Reports progress to save. */
   onProgress(): void;
-  /** The executor waits for a commit. Resolves when everything that a save may take is committed, or when that failed. */
+  /**
+   * Saves everything that a save may take, because the executor waits for the commit. Resolves when it is committed, or when that
+   * failed.
+   */
   saveAll(): Promise<void>;
-  /** Renews a lease that ends, before something happens outside. Resolves when it holds, or when the attempt stops. */
+  /** Renews a lease that ends soon, before an external effect. Resolves when it is held, or when the attempt stops. */
   ensureLease(): Promise<void>;
-  /** What the executor still yields is not emitted, because the attempt stops. */
+  /** Returns true if further events of the executor are not emitted, because the attempt stops. */
   isOutputEnded(): boolean;
 }
 
@@ -104,7 +111,7 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
   return { ...basis, retry, heartbeat, checkpoints, journal, output, progress, job, recorder, mapper };
 }
 
-/** Which methods of events the attempt records. */
+/** Returns which methods of events the attempt records. */
 function recordedMethods(
   { events }: AttemptOptions,
   { run, thread }: ClaimedRun,
@@ -146,7 +153,10 @@ function createCheckpoints(
   });
 }
 
-/** Readers of other processes are not known here: with several processes all recorded events may have some. */
+/**
+ * Creates the output buffer. Readers in other processes are unknown: with several processes, all recorded events may have
+ * readers.
+ */
 function createOutput(
   { options, slot, claimed, runLog }: AttemptBasis,
   recorded: NonNullable<Job["events"]>,
@@ -178,9 +188,9 @@ function createJobMembers(
   const { run, resumed } = claimed;
   const { run_id, thread_id, assistant_id, graph_id, stateless, attempt } = run;
   const modes = new Set(stream_mode);
-  // The worker derives this mode from the other.
+  // The engine derives mode `messages` from `messages-tuple`.
   if (modes.delete("messages")) modes.add("messages-tuple");
-  // Without events of its own, the executor's frames are turned into events.
+  // Frames of executors without protocol events are converted to events.
   if (events === "all" && !graph.protocol_events) for (const mode of DERIVED_EVENT_MODES) modes.add(mode);
   const ids = { run_id, thread_id, assistant_id, graph_id };
   const user = run.auth_user as AuthUser | null;

@@ -15,15 +15,15 @@ const TRANSITIONS: Readonly<Record<AttemptPhase, readonly AttemptPhase[]>> = {
   ended: [],
 };
 
-/** The reason of the abort signal of a job that must stop. */
+/** The reasons for which a job's signal is aborted. */
 export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";
 
 interface StopRule {
-  /** A reason replaces another of lower precedence. Of the same precedence the first one counts. */
+  /** A reason replaces one of lower precedence. Of equal precedence, the first one counts. */
   readonly precedence: 1 | 2;
   /** The phases in which an attempt accepts the reason. */
   readonly phases: readonly AttemptPhase[];
-  /** Another process may have the run, or its row is gone: this one must write nothing more. */
+  /** True if this process must write nothing more: another process may execute the run, or its row was deleted. */
   readonly forbidsWrites: boolean;
 }
 
@@ -53,19 +53,19 @@ export class AttemptState {
     if (phase === "settled") this.#settled.resolve();
   }
 
-  /** Whether the attempt would accept this reason now, instead of the one that it has. */
+  /** Returns true if the attempt accepts this reason now, instead of its current one. */
   accepts(reason: StopReason): boolean {
     const { precedence, phases } = STOP_RULES[reason];
     const isHigher = this.#reason === null || precedence > STOP_RULES[this.#reason].precedence;
     return isHigher && phases.includes(this.#phase);
   }
 
-  /** Call it only with a reason that `accepts` allows. */
+  /** Sets the reason. Call it only if `accepts` returns true. */
   stop(reason: StopReason): void {
     this.#reason = reason;
   }
 
-  /** Why the attempt must stop; null while it need not. */
+  /** The reason for which the attempt must stop; null while it need not. */
   get reason(): StopReason | null {
     return this.#reason;
   }
@@ -79,12 +79,12 @@ export class AttemptState {
     return this.#reason === null || !forbidsWrites(this.#reason);
   }
 
-  /** The executor has not settled. */
+  /** True until the executor has settled. */
   get isAtWork(): boolean {
     return this.#phase === "claimed" || this.#phase === "executing";
   }
 
-  /** The end of the attempt is being stored, or it is over. */
+  /** True while the end of the attempt is being stored, and after it. */
   get isEnding(): boolean {
     return this.#phase === "ending" || this.#phase === "ended";
   }

@@ -1,4 +1,7 @@
-/** One attempt of a run, from its claim to its end. It owns the state; its parts reach it by `AttemptControl`. */
+/**
+ * Executes one attempt of a run, from its claim to its end. The attempt owns the state; its parts call it through
+ * `AttemptControl`.
+ */
 import { pause, waitForNextTick, withTimeout } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import { WriteBarrier } from "../executor/write-barrier.ts";
@@ -12,23 +15,26 @@ import { Execution } from "./execution.ts";
 import { RETRY_MS } from "./leases.ts";
 import { finishRun, type PublishEnd, requeueRun, suspendRun } from "./run-end.ts";
 
-/** How long an executor may ignore its signal, unless its graph says so. Shorter where no other process can execute the thread. */
+/**
+ * The time in milliseconds that an executor may ignore its signal, unless its graph sets one. Shorter where no other process can
+ * execute the thread.
+ */
 const ABANDON_MS = 5_000;
 const ABANDON_SINGLE_PROCESS_MS = 1_000;
-/** The limit of timers on all runtimes. */
+/** The maximum delay of a timer on all runtimes. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** A slow store delays a read by at most this long. The read then sees what is stored. */
+/** The maximum time that a slow storage delays a read. The read then gets what is stored. */
 const MAX_FLUSH_MS = 2_000;
-/** LangGraph puts a checkpoint within so many ticks of the event loop after it shows a frame. */
+/** The number of event loop ticks within which LangGraph puts a checkpoint after it has emitted a frame. */
 const FLUSH_TICKS = 2;
 /**
- * The limit of saves in one flush: after each, a graph may put another checkpoint. With durability `sync` an interrupt in a subgraph
- * takes a save for the subgraph, and then one for its parent.
+ * The maximum number of saves in one flush, because a graph may put another checkpoint after each. With durability `sync`, an
+ * interrupt in a subgraph takes a save for the subgraph and one for its parent.
  */
 const MAX_FLUSH_SAVES = 3;
 
-/** Starts in the next microtask, so that a stop which arrives first has no side effects. */
+/** Starts an attempt in the next microtask, so that a stop which arrives first has no side effects. */
 export const startAttempt = (
   options: AttemptOptions,
   slot: WorkerSlot,
@@ -44,9 +50,9 @@ class RunAttempt implements Attempt, AttemptControl {
   readonly #state = new AttemptState();
   readonly #abort = new AbortController();
   readonly #barrier = new WriteBarrier();
-  /** The newest barrier when the attempt was stopped: what was put before that is still stored, and its output emitted. */
+  /** The newest barrier when the attempt was stopped. What was put before it is still stored, and its output emitted. */
   #stopPosition = 0;
-  /** The run waits for a time or an event. A run that was stopped after its function had suspended ends instead. */
+  /** True if the run waits for a time or an event. A run that was stopped after its function had suspended ends instead. */
   #isSuspended = false;
   readonly #parts: AttemptParts;
   readonly #execution: Execution;
@@ -74,17 +80,17 @@ class RunAttempt implements Attempt, AttemptControl {
       await this.#settle();
       if (this.#state.mayWrite) publishEnd = await this.#end(failure);
     } catch {
-      // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
+      // The storage failed, and `retry` has logged that. The run is retried after its lease has expired.
     }
     this.#parts.heartbeat.stop();
     this.#publish(publishEnd);
-    // Nothing is awaited once a result is published: its reader may create the next run at once, which takes this slot.
+    // Nothing is awaited once a result is published, because its reader may create the next run at once, which takes this slot.
     if (this.#isRunContinued()) await this.#releaseRun();
     this.#state.enter("ended");
     this.#parts.slot.release();
   }
 
-  /** Claimed, then executing. Resolves with what the executor threw; undefined if it returned. */
+  /** Executes the job. Resolves with the error of the executor, or undefined if it returned. */
   async #execute(): Promise<unknown> {
     try {
       await this.#emitMetadataFrame();
@@ -152,7 +158,7 @@ class RunAttempt implements Attempt, AttemptControl {
   async #end(failure: unknown): Promise<PublishEnd | null> {
     this.#state.enter("ending");
     const publishEnd = await this.#storeEnd(failure);
-    // A refused end says that the lease is lost.
+    // The storage refuses the end if the lease is lost.
     if (!publishEnd) this.stop("lease_lost");
     return publishEnd;
   }
@@ -177,22 +183,25 @@ class RunAttempt implements Attempt, AttemptControl {
     }
   }
 
-  /** The attempt does not end its run: another attempt continues it, another process has it, or it is gone. */
+  /**
+   * Returns true if the attempt does not end its run: another attempt continues it, another process has it, or it was deleted.
+   */
   #isRunContinued(): boolean {
     return !this.#state.mayWrite || this.#state.reason === "shutting_down" || this.#isSuspended;
   }
 
-  /** Tells the features of the run, and frees the lock of its thread if the lease is lost. */
+  /** Calls `onAttemptReleased` of the features, and releases the thread lock if the lease is lost. */
   async #releaseRun(): Promise<void> {
     const { options, claimed, journal, mapper } = this.#parts;
     const { reason } = this.#state;
-    // What a suspended run has reported counts whole: its journal says how much that was, so its next attempt does not repeat it.
+    // The usage of a suspended run counts whole: its journal stores how much was reported, so its next attempt does not repeat
+    // it.
     const isRetried = reason === "shutting_down" || reason === "lease_lost";
     await options.features.onAttemptReleased(claimed.run, isRetried && journal?.isOpen ? mapper.retryReport : mapper);
     if (!this.#state.mayWrite) await this.#releaseThreadLock().catch(() => {});
   }
 
-  /** The lease is lost: frees the lock of the thread, because the executor has settled. */
+  /** Releases the thread lock after a lost lease, because the executor has settled. */
   async #releaseThreadLock(): Promise<void> {
     const { options, claimed, runLog, retry } = this.#parts;
     const { storage, scope, environment } = options;
@@ -222,7 +231,7 @@ class RunAttempt implements Attempt, AttemptControl {
     return true;
   }
 
-  /** An executor that ignores its signal must not hold its slot for ever. */
+  /** Abandons an executor that ignores its signal, so that it does not occupy its slot for ever. */
   #abandonLater(): void {
     const { options, checkpoints } = this.#parts;
     const cancel = options.environment.timer(this.#abandon_ms, () => {
@@ -237,7 +246,7 @@ class RunAttempt implements Attempt, AttemptControl {
   }
 
   onLeaseLost(): void {
-    // The answer to the end that is being stored says whether the lease was lost.
+    // The response to the end that is being stored tells whether the lease was lost.
     if (!this.#state.isEnding) this.stop("lease_lost");
   }
 
@@ -253,7 +262,7 @@ class RunAttempt implements Attempt, AttemptControl {
     return this.#parts.progress.save("all");
   }
 
-  /** Renews a lease that ends, until it holds or the attempt stops. */
+  /** Renews a lease that ends soon, until it is held or the attempt stops. */
   async ensureLease(): Promise<void> {
     const { options, heartbeat } = this.#parts;
     while (!this.#state.isStopped && heartbeat.isEnding()) {
@@ -281,10 +290,10 @@ class RunAttempt implements Attempt, AttemptControl {
     const state = this.#state;
     if (state.mayWrite && !(await this.#parts.heartbeat.renew()) && state.mayWrite) {
       if (!state.isEnding) throw new Error("A lease could not be renewed");
-      // The end may be stored already: then the run has no lease that could be renewed.
+      // The end may be stored already. The run then has no lease that could be renewed.
       await this.done;
     }
-    // The renewal may have found the lease lost, while the executor is still at work.
+    // The renewal may have detected a lost lease while the executor is still running.
     if (!state.mayWrite) await state.settled;
   }
 
@@ -297,7 +306,7 @@ class RunAttempt implements Attempt, AttemptControl {
     await withTimeout(this.#parts.options.environment, MAX_FLUSH_MS, flushing, undefined);
   }
 
-  /** Saves until nothing that subscribers may have seen is behind. While the end of the run is being stored, waits for that instead. */
+  /** Saves until everything that was emitted is stored. While the end of the run is being stored, waits for that instead. */
   async #flush(): Promise<void> {
     const { options, progress } = this.#parts;
     const state = this.#state;

@@ -1,25 +1,31 @@
-/** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
+/**
+ * Manages the slots of a worker, and decides when it claims runs for them: by a separate claim, or with the creation or the end
+ * of a run.
+ */
 import type { ClaimedRun, ClaimRequest, ClaimRunResult, FinishRunResult, LeaseTerms } from "../storage/mod.ts";
 import type { Attempt, AttemptOptions, NextClaim } from "./attempt-options.ts";
 import type { StopReason } from "./attempt-state.ts";
 import type { ClaimHealth } from "./health.ts";
 import type { LeaseGuard } from "./leases.ts";
 
-/** The limit of signals kept: without one, a claim that is never answered would let them grow. */
+/** The maximum number of stop signals. Without it, a claim without a response would let them grow. */
 const MAX_STOP_SIGNALS = 1_000;
 
-/** What executes in this process, how many claims may bring more, and stop signals that arrive before those are answered. */
+/**
+ * The attempts of this process, the number of claims that may bring more, and the stop signals that arrive before the responses
+ * to those.
+ */
 export class WorkerSlots {
   readonly attempts: Set<Attempt> = new Set();
-  /** This process executes runs, and does not stop. */
+  /** True if this process executes runs and is not stopping. */
   isOpen = false;
-  /** Slots kept for claims that are not answered. */
+  /** The number of slots reserved for claims without a response. */
   reserved = 0;
-  /** Ends of runs that carry a claim and are not answered. */
+  /** The number of ends of runs that contain a claim and have no response. */
   endsWithClaim = 0;
-  /** How many attempts have ended: a claim may not see those that end while it is under way. */
+  /** The number of attempts that have ended. A claim may not see attempts that end before its response. */
   freedCount = 0;
-  /** Called whenever nothing executes and no slot is reserved. */
+  /** Called whenever no attempt executes and no slot is reserved. */
   onIdle: (() => void) | undefined;
   readonly #concurrency: number;
   readonly #reasons = new Map<string, StopReason>();
@@ -33,7 +39,7 @@ export class WorkerSlots {
     return this.isOpen ? this.#concurrency - this.attempts.size - this.reserved : 0;
   }
 
-  /** A claim is under way: its answer may bring any run. */
+  /** Returns true if a claim is in flight. Its response may bring any run. */
   isClaiming(): boolean {
     return this.reserved + this.endsWithClaim > 0;
   }
@@ -46,7 +52,7 @@ export class WorkerSlots {
     if (this.isIdle()) this.onIdle?.();
   }
 
-  /** The executors that are at work on a thread. */
+  /** Returns the executions of a thread. */
   listExecutions(thread_id: string): Promise<void>[] {
     const working: Promise<void>[] = [];
     for (const attempt of this.attempts) {
@@ -56,7 +62,9 @@ export class WorkerSlots {
     return working;
   }
 
-  /** A run that was claimed again after its lease was lost has two attempts until the first one has settled. */
+  /**
+   * Returns the attempts of a run. A run that was claimed again after its lease was lost has two until the first one has settled.
+   */
   findAttempts(run_id: string): Attempt[] {
     const matches: Attempt[] = [];
     for (const attempt of this.attempts) if (attempt.run_id === run_id) matches.push(attempt);
@@ -67,33 +75,33 @@ export class WorkerSlots {
     for (const attempt of this.attempts) if (attempt.thread_id === thread_id) attempt.scheduleSave();
   }
 
-  /** False if the run does not execute here. Otherwise resolves when everything that was shown to subscribers is stored. */
+  /** Resolves to false if the run does not execute here, else to true when all its emitted output is stored. */
   async flushEmitted(run_id: string): Promise<boolean> {
     return (await Promise.all(this.findAttempts(run_id).map((attempt) => attempt.flushEmitted()))).length > 0;
   }
 
-  /** Stop this run if a claim under way brings it. */
+  /** Stops this run if a claim in flight brings it. */
   stopLater(run_id: string, reason: StopReason): void {
     if (!this.isClaiming()) return;
     if (this.#reasons.size >= MAX_STOP_SIGNALS) this.#reasons.clear();
     this.#reasons.set(run_id, reason);
   }
 
-  /** Read the cancel flag of this run if a claim under way brings it. */
+  /** Reads the cancel flag of this run if a claim in flight brings it. */
   checkLater(run_id: string): void {
     if (!this.isClaiming()) return;
     if (this.#checks.size >= MAX_STOP_SIGNALS) this.#checks.clear();
     this.#checks.add(run_id);
   }
 
-  /** Removes and returns what was kept for a run. */
+  /** Removes and returns the signals of a run. */
   drainStopSignals(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean } {
     const reason = this.#reasons.get(run_id);
     this.#reasons.delete(run_id);
     return { reason, check: this.#checks.delete(run_id) };
   }
 
-  /** A claim was answered: forgets all signals, unless another claim is under way. */
+  /** Drops all signals, unless a claim is in flight. */
   clearSignals(): void {
     if (this.isClaiming()) return;
     this.#reasons.clear();
@@ -102,13 +110,13 @@ export class WorkerSlots {
 }
 
 export interface ClaimOptions extends AttemptOptions {
-  /** The name of this process in the runs' `claim_log`. */
+  /** The name of this process in the `claim_log` of runs. */
   readonly worker: string;
 }
 
 const MAX_ATTEMPTS = 3;
 
-/** A fresh token for each claim: it identifies the lease. */
+/** Creates the terms of a claim, with a new token that identifies the lease. */
 function createClaimTerms({ environment, lease_ms, worker, features }: ClaimOptions, now: number): LeaseTerms {
   return {
     token: environment.uuid(),
@@ -118,7 +126,7 @@ function createClaimTerms({ environment, lease_ms, worker, features }: ClaimOpti
   };
 }
 
-/** Builds claims for any run that this process can execute. */
+/** Returns a function that creates claims for any run that this process can execute. */
 function createClaimRequestBuilder(options: ClaimOptions): (now: number) => ClaimRequest {
   const graphs = options.executor.graphs();
   const limits = {
@@ -126,7 +134,7 @@ function createClaimRequestBuilder(options: ClaimOptions): (now: number) => Clai
     max_attempts: Object.fromEntries(
       graphs.map(({ graph_id, max_attempts }) => [graph_id, max_attempts ?? MAX_ATTEMPTS]),
     ),
-    // Without a limit, an agent that starts anew each time would make progress for ever.
+    // Without a limit, an agent that starts again each time would make progress for ever.
     progress_ms: Object.fromEntries(
       graphs
         .filter(({ resumes_on_retry }) => resumes_on_retry)
@@ -143,25 +151,24 @@ interface ClaimParts {
   readonly slots: WorkerSlots;
   readonly leases: LeaseGuard;
   readonly health: ClaimHealth;
-  /** Starts an attempt. */
   start(claimed: ClaimedRun): void;
 }
 
-/** Decides when the worker claims runs by a call of its own, and makes the claims that go along with the ends of runs. */
+/** Decides when the worker sends separate claims, and creates the claims that are sent with the ends of runs. */
 export class Claims {
   readonly #options: ClaimOptions;
   readonly #parts: ClaimParts;
   readonly #createRequest: (now: number) => ClaimRequest;
   #sentCount = 0;
-  /** No claim has come back empty since the last wake-up: runs may wait. */
+  /** True if runs may wait: no claim has come back empty since the last wake-up. */
   #hasBacklog = true;
   #wakeUps = 0;
-  /** Some runs wait for the end of another run of their thread. */
+  /** True if some runs wait for the end of another run of their thread. */
   #isBlocked = false;
-  /** Runs created here that may wait, and of which other processes do not know. */
+  /** The number of runs created here that may wait and that were not announced to other processes. */
   #unannounced = 0;
   #isClaiming = false;
-  /** A claim by itself looks for expired leases of dead processes first. */
+  /** The time of the last separate claim, which first looks for expired leases of dead processes. */
   #claimedAt = Number.NEGATIVE_INFINITY;
   #cancelRetry = (): void => {};
 
@@ -171,12 +178,12 @@ export class Claims {
     this.#createRequest = createClaimRequestBuilder(options);
   }
 
-  /** The number of claims sent by themselves. */
+  /** Returns the number of separate claims. */
   countSent(): number {
     return this.#sentCount;
   }
 
-  /** The number of waiting runs that were created here. */
+  /** Returns the number of waiting runs that were created here. */
   countUnannounced(): number {
     return this.#unannounced;
   }
@@ -185,19 +192,19 @@ export class Claims {
     return this.#hasBacklog;
   }
 
-  /** Runs are known to wait, for a slot or for their threads. */
+  /** Returns true if runs are known to wait for a slot or for their threads. */
   hasWaitingRuns(): boolean {
     return this.#hasBacklog || this.#isBlocked;
   }
 
-  /** Runs may wait: claims now, if a slot is free. */
+  /** Records that runs may wait, and sends a claim if a slot is free. */
   wake(): void {
     this.#hasBacklog = true;
     this.#wakeUps++;
     if (!this.#isClaiming && this.#parts.slots.countFree() > 0) this.#claim();
   }
 
-  /** A run that is due was created. `busy`: its thread was busy. */
+  /** Called after a due run was created. `busy` tells whether its thread was busy. */
   offer(busy: boolean): void {
     this.#unannounced++;
     this.wake();
@@ -205,12 +212,18 @@ export class Claims {
     else this.#announceBacklog();
   }
 
-  /** An attempt has ended. `claimed`: its end carried a claim, which looked for runs that its thread held up. */
+  /**
+   * Called when an attempt has ended. `claimed` tells whether its end contained a claim, which looked for runs that its thread
+   * blocked.
+   */
   onSlotFreed(claimed: boolean): void {
     if (this.#hasBacklog || (this.#isBlocked && !claimed)) this.wake();
   }
 
-  /** The claim for the end of a run. Null while no run is known to wait, and once per POLL_MS, for the sake of dead processes. */
+  /**
+   * Creates the claim for the end of a run. Returns null while no run is known to wait, and once per `POLL_MS`, so that a
+   * separate claim finds the runs of dead processes.
+   */
   createNextClaim(): NextClaim | null {
     const { slots, leases } = this.#parts;
     const now = this.#options.environment.now();
@@ -235,7 +248,7 @@ export class Claims {
     if (outcome?.next) this.#parts.start(outcome.next);
     else if (!outcome) this.#hasBacklog = true;
     else if (this.#wakeUps === wakeUpsBefore) {
-      // The queue is empty, apart from runs that wait for their thread.
+      // The queue is empty, except for runs that wait for their thread.
       this.#hasBacklog = false;
       this.#isBlocked = outcome.blocked ?? true;
     }
@@ -285,7 +298,7 @@ export class Claims {
     const now = await this.#parts.leases.settleExpiredLeases();
     this.#sentCount++;
     this.#claimedAt = now;
-    // The time of the last check: if the process stands still in between, no further lease looks expired to the claim.
+    // The time of the last check. If the process stalls in between, the claim regards no further lease as expired.
     return storage.claimRun(scope, this.#createRequest(now));
   }
 
@@ -295,23 +308,26 @@ export class Claims {
     this.#cancelRetry = this.#options.environment.timer(RETRY_MS, () => this.wake());
   }
 
-  /** Tells other processes about waiting runs, except those this process has a free slot for. */
+  /** Announces waiting runs to other processes, except those for which this process has a free slot. */
   #announceBacklog(): void {
     if (this.#unannounced <= this.#parts.slots.countFree()) return;
     this.#unannounced = 0;
     this.#publishWork();
   }
 
-  /** Runs wait for which this process has no slot, or whose thread another process may have to free. */
+  /** Announces runs for which this process has no slot, or whose thread another process may have to free. */
   #publishWork(): void {
     const { bus, scope } = this.#options;
     bus.publish("work", scope.deployment, "elsewhere");
   }
 }
 
-/** Slots for runs that start with their creation: the claim goes along with `createRun`. */
+/** Reserves slots for runs that start with their creation. Their claim is sent with `createRun`. */
 export interface Reservations {
-  /** The claim for a run that is about to be created; null without a free slot. Ends with `start` or `release`. */
+  /**
+   * Reserves a slot and returns the claim for a run that is about to be created, or null without a free slot. Call `start` or
+   * `release` after it.
+   */
   reserve(): LeaseTerms | null;
   start(claimed: ClaimedRun): void;
   release(terms: LeaseTerms): void;
@@ -325,7 +341,7 @@ export function createReservations(
   return {
     reserve() {
       const now = options.environment.now();
-      // Waiting runs are older: a new run starts at once only if a slot is left for each of those made here.
+      // Waiting runs are older. A new run starts at once only if a slot remains for each of those created here.
       if (slots.countFree() <= claims.countUnannounced() || leases.isBehind(now)) return null;
       const terms = createClaimTerms(options, now);
       slots.reserved++;

@@ -1,45 +1,48 @@
-/** The database's clock, for processes that share a database and whose own clocks differ. */
+/** Measures the database's clock, for processes that share a database and whose clocks differ. */
 import type { Environment } from "../environment.ts";
 
 interface DatabaseClockOptions {
   readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
-  /** Milliseconds since 1970 by the clock of the database. */
+  /** Reads the clock of the database, in milliseconds since 1970. */
   now(): Promise<number>;
 }
 
 export interface DatabaseClock {
   /**
-   * Whole milliseconds since 1970 by the database's clock, within half of the shortest round trip. A step back of less than a second
-   * makes it stand still until the time has caught up; a larger one takes effect at once.
+   * Returns whole milliseconds since 1970 by the database's clock, within half of the shortest round trip. A step back of less
+   * than a second makes it stand still until the time has caught up; a larger one takes effect at once.
    */
   readonly now: Environment["now"];
   /** Stops the measurements; `now` continues with the last offset. */
   stop(): void;
 }
 
-/** What to add to the monotonic time, the possible error, and the monotonic time of the measurement. */
+/** The difference from the monotonic time, the maximum error, and the monotonic time of the measurement. */
 interface Offset {
   readonly offset: number;
   readonly error: number;
   readonly at: number;
 }
 
-/** Round trips per measurement: the shortest one counts. */
+/** The number of round trips per measurement, of which the shortest one counts. */
 const ROUNDS = 4;
 const MEASURE_INTERVAL_MS = 10_000;
-/** The interval of the checks whether the process stood still, and the delay or clock difference that proves it. */
+/** The interval of the checks for stalls, and the delay or clock difference that proves one. */
 const CHECK_INTERVAL_MS = 1_000;
 const STALL_THRESHOLD_MS = 500;
 const MAX_BACKWARD_STEP_MS = 1_000;
 /** The drift of a process's clock, as a share of the elapsed time. */
 const DRIFT = 0.0005;
 
-/** Resolves after the first measurement and rejects if it fails. Later failures are logged, and the measurement is repeated. */
+/**
+ * Starts the clock. Resolves after the first measurement, and rejects if it fails. Later failures are logged, and the measurement
+ * is repeated.
+ */
 export async function startDatabaseClock({ environment, now }: DatabaseClockOptions): Promise<DatabaseClock> {
   const monotonic = environment.monotonic ?? environment.now;
   let current = await measureOffset();
   let latest = Number.NEGATIVE_INFINITY;
-  let lastTimes = { monotonic: monotonic(), own: environment.now() };
+  let lastTimes = { monotonic: monotonic(), local: environment.now() };
   let measuredAt = lastTimes.monotonic;
   let isMeasuring = false;
   let isStopped = false;
@@ -63,7 +66,7 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
     return best as Offset;
   }
 
-  /** A less precise measurement counts only if it contradicts the known offset. */
+  /** Adopts a measurement if it is more precise than the current offset or contradicts it. */
   function adoptIfBetter(measured: Offset): void {
     const error = current.error + (measured.at - current.at) * DRIFT;
     const difference = Math.abs(measured.offset - current.offset);
@@ -85,12 +88,12 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
 
   function check(): void {
     const before = lastTimes;
-    lastTimes = { monotonic: monotonic(), own: environment.now() };
+    lastTimes = { monotonic: monotonic(), local: environment.now() };
     const passed = lastTimes.monotonic - before.monotonic;
-    const difference = Math.abs(lastTimes.own - before.own - passed);
+    const difference = Math.abs(lastTimes.local - before.local - passed);
     const hasStalled = passed > CHECK_INTERVAL_MS + STALL_THRESHOLD_MS || difference > STALL_THRESHOLD_MS;
     const isDue = lastTimes.monotonic - measuredAt >= MEASURE_INTERVAL_MS;
-    // A measurement that takes this long will not be answered any more.
+    // A measurement that takes this long gets no response any more.
     if (isDue || (hasStalled && !isMeasuring)) startMeasurement();
     cancel = environment.timer(CHECK_INTERVAL_MS, check);
   }

@@ -1,9 +1,8 @@
-/** Makes events of the event protocol from what simple executors yield: those of the root graph. */
+/** Derives events of the event protocol from the output of simple executors: those of the root graph. */
 import { ContentBlocks, type MessageEvent } from "../executor/content-blocks.ts";
 import type { ExecutorEvent, StateEvent, StreamEvent } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
-/** An event as executors yield it. */
 export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
 export class EventDeriver {
@@ -11,7 +10,10 @@ export class EventDeriver {
   readonly #areStatesStored: boolean;
   readonly #blocks: ContentBlocks | null;
 
-  /** `all`: every method, otherwise only states and interrupts. `stored`: the checkpoint of every state is stored, with its values. */
+  /**
+   * `all` derives every method, otherwise only states and interrupts. `stored` means that the checkpoint of every state is stored
+   * with its values.
+   */
   constructor(all: boolean, stored: boolean) {
     this.#derivesAll = all;
     this.#areStatesStored = stored;
@@ -45,7 +47,7 @@ export class EventDeriver {
   }
 
   #deriveFromState({ values, tasks, checkpoint }: StateEvent): YieldedEvent[] {
-    // LangGraph does not show the state before the input either.
+    // LangGraph does not emit the state before the input either.
     if (!checkpoint || checkpoint.source === "input") return [];
     const { ns: _ns, checkpoint_id, ...details } = checkpoint;
     const { messages = null } = isObject(values) ? values : {};

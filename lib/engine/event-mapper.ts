@@ -1,4 +1,4 @@
-/** What the engine makes of an executor's events: frames of the requested stream modes, events of the thread, and usage. */
+/** Maps the events of an executor to frames of the requested stream modes, events of the thread, and usage. */
 import type { ExecutorEvent, StateEvent, StreamEvent, StreamMode } from "../executor/contract.ts";
 import { type MessageFrame, MessageFrames } from "../executor/message-frames.ts";
 import type { AttemptReport } from "../features/mod.ts";
@@ -11,15 +11,15 @@ import type { OutputBuffer } from "./output-buffer.ts";
 export type Prices = Readonly<Record<string, { readonly tokens_in: number; readonly tokens_out: number }>>;
 
 interface EventMapperOptions {
-  /** The modes of the request. */
+  /** The stream modes of the request. */
   readonly requested: ReadonlySet<StreamMode>;
-  /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
+  /** Reads the state that a retry continues from; null if subscribers of `values` need not get it first. */
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
-  /** Pauses the frames of a subgraph's interrupt until the state that they describe. */
+  /** The output, which is paused from a subgraph's interrupt until its state. */
   readonly output: Pick<OutputBuffer, "emitFrame" | "pauseOutput" | "resumeOutput">;
   readonly recorder: EventRecorder | null;
   readonly prices: Prices;
-  /** The attempt stops: events that still arrive are not emitted. */
+  /** Returns true if the attempt stops. Later events are not emitted. */
   isOutputEnded(): boolean;
 }
 
@@ -37,22 +37,22 @@ export class EventMapper implements AttemptReport {
     this.#resumedValues = options.resumedValues;
   }
 
-  /** The last state, with its checkpoint. */
+  /** Returns the last state, with its checkpoint. */
   getLastState(): StateEvent | null {
     return this.#lastState;
   }
 
-  /** The sum of all usage events; null without any. */
+  /** Returns the sum of all usage events; null without any. */
   usage(): TraceUsage | null {
     return this.#usage.total;
   }
 
-  /** What an attempt has reported that another attempt of its open journal does not repeat. */
+  /** The report without usage that another attempt of its active journal repeats. */
   get retryReport(): AttemptReport {
     return { usage: () => this.#usage.lasting };
   }
 
-  /** Returns no promise where there is nothing to wait for: there is one event per token. */
+  /** Handles one event. Returns a promise only if it must wait, because there is one event per token. */
   handle(event: ExecutorEvent): Promise<void> | undefined {
     switch (event.type) {
       case "stream":
@@ -92,7 +92,7 @@ export class EventMapper implements AttemptReport {
     else if (!this.#options.isOutputEnded()) this.#emitStreamWithPause(event);
   }
 
-  /** The interrupt of a subgraph waits for that of the root graph, or for the next state. */
+  /** Pauses output at the interrupt of a subgraph, until that of the root graph or the next state. */
   #emitStreamWithPause(event: StreamEvent): void {
     const { output } = this.#options;
     const isInner = (event.namespace ?? []).length > 0;
@@ -123,7 +123,7 @@ export class EventMapper implements AttemptReport {
     recorder?.record(event);
   }
 
-  /** A message or chunk with its metadata: as it is for one mode of messages, as the message so far for the other. */
+  /** Emits a message or chunk: unchanged for mode `messages-tuple`, assembled for mode `messages`. */
   #emitTuple(data: Json, namespace: readonly string[]): void {
     const { requested, output } = this.#options;
     if (requested.has("messages-tuple")) output.emitFrame("messages", data, namespace);
@@ -137,25 +137,28 @@ export class EventMapper implements AttemptReport {
   }
 }
 
-/** Returns whether an event shows the state of the root graph. */
+/** Returns true if an event contains the state of the root graph. */
 function showsValues(event: StreamEvent | StateEvent): boolean {
   const frames = event.type === "state" ? (event.frames ?? []) : [event];
   return frames.some(({ mode, namespace = [] }) => mode === "values" && namespace.length === 0);
 }
 
-/** Returns whether an event shows an interrupt. LangGraph has stored its own before, but that of a subgraph only for the subgraph. */
+/**
+ * Returns true if an event contains an interrupt. LangGraph has stored its own before, but that of a subgraph only for the
+ * subgraph.
+ */
 function showsInterrupt({ mode, data }: StreamEvent): boolean {
   return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
 }
 
-/** The maximum of tokens and of US dollars that count of an attempt: numbers in reports stay finite. */
+/** The maximum number of tokens and of US dollars that count for an attempt, so that numbers in reports stay finite. */
 const MAX_USAGE = 1e12;
 
-/** Adds the usage that an attempt reports. */
+/** Sums the usage that an attempt reports. */
 class UsageSum {
   readonly #prices: Prices;
   total: TraceUsage | null = null;
-  /** The usage that another attempt does not report again. */
+  /** The usage that no other attempt reports again. */
   lasting: TraceUsage | null = null;
 
   constructor(prices: Prices) {

@@ -1,4 +1,4 @@
-/** Records the events of a run for the event protocol of threads: its lifecycle, and what its executor does. */
+/** Records the events of a run for the event protocol of threads: its lifecycle, and the events of its executor. */
 import type { Environment } from "../environment.ts";
 import { type ExecutorEvent, type GraphInfo, type Job, ResumeError } from "../executor/contract.ts";
 import { getAnswerCount } from "../executor/job-request.ts";
@@ -26,21 +26,20 @@ interface EventRecorderOptions {
   readonly claimed: ClaimedRun;
   readonly job: Job;
   record(event: Omit<ThreadEvent, "seq">, isEnd?: boolean): void;
-  /** Repeats a call of the store while it fails, for a limited time. */
+  /** Repeats a failing storage call for a limited time. */
   retry<Result>(call: () => Promise<Result>): Promise<Result>;
 }
 
-/** How a run ends. */
 interface RecordedEnd {
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
-  /** The run stopped at interrupts or a breakpoint. */
+  /** True if the run stopped at interrupts or a breakpoint. */
   readonly isWaiting: boolean;
-  /** What the executor threw. */
+  /** The error of the executor; undefined if it returned. */
   readonly failure: unknown;
 }
 
-/** How many turns back the events of earlier attempts are read. */
+/** The number of turns of the thread in which events of earlier attempts are read. */
 const MAX_RECOVERED_TURNS = 100;
 const RECOVERED_METHODS: ReadonlySet<EventMethod> = new Set(["lifecycle", "messages", "input.requested"]);
 
@@ -50,14 +49,14 @@ export const createEventRecorder = (options: EventRecorderOptions): EventRecorde
 
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
-  /** Null for executors that yield events themselves. */
+  /** Null for executors that yield events. */
   readonly #deriver: EventDeriver | null;
   readonly #open = new OpenEvents();
-  /** The ids of interrupts that were recorded. */
+  /** The ids of recorded interrupts. */
   readonly #requested = new Set<Json>();
-  /** The start of the run is recorded. */
+  /** True if the start of the run is recorded. */
   #hasStarted = false;
-  /** The events of earlier attempts are known. */
+  /** True if the events of earlier attempts were read. */
   #hasReadEarlier: boolean;
 
   constructor(options: EventRecorderOptions) {
@@ -67,12 +66,15 @@ export class EventRecorder {
     this.#hasReadEarlier = claimed.run.claims === 1;
   }
 
-  /** Records that the run has started; after a crash, closes what earlier attempts have left open. A promise only if it must read. */
+  /**
+   * Records the start of the run. After a crash, closes events that earlier attempts have left open. Returns a promise only if it
+   * must read.
+   */
   recordStart(): Promise<void> | undefined {
     return this.#afterEarlier(() => this.#appendStart());
   }
 
-  /** Records what an event of the executor shows. */
+  /** Records the events that follow from an event of the executor. */
   record(event: ExecutorEvent): void {
     if (event.type === "event") this.#recordYielded(event);
     else for (const derived of this.#deriver?.derive(event) ?? []) this.#recordYielded(derived);
@@ -86,7 +88,7 @@ export class EventRecorder {
     }
   }
 
-  /** Records the end of the run: the last event. */
+  /** Records the end of the run, which is its last event. */
   recordEnd(end: RecordedEnd): Promise<void> | undefined {
     // Nothing was read if the run was stopped before this attempt began.
     return this.#afterEarlier(() => this.#appendEnd(end));
@@ -98,7 +100,6 @@ export class EventRecorder {
     return undefined;
   }
 
-  /** Reads what earlier attempts of this run have recorded. */
   async #readEarlier(): Promise<void> {
     const { storage, scope, claimed, retry } = this.#options;
     const { thread_id, claim_number } = claimed.run;
@@ -114,7 +115,7 @@ export class EventRecorder {
       }
       after = page.has_more ? page.read_to : null;
     }
-    // A read that failed is made again before the end.
+    // A failed read is repeated before the end.
     this.#hasReadEarlier = true;
   }
 

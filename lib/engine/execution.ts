@@ -1,28 +1,31 @@
-/** The execution of a job: pulls the events of its executor, and passes them on at the pace of the store. */
+/** Executes a job: pulls the events of its executor, and handles them at the pace of the storage. */
 import { pause, waitForNextTick, withTimeout } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import { CoroutineIterator } from "../executor/coroutine.ts";
 import type { AttemptParts } from "./attempt-parts.ts";
 
-/** For how many events of an attempt the event loop may go without a tick. */
+/** The maximum number of events of an attempt without a tick of the event loop. */
 const MAX_EVENTS_PER_TICK = 256;
-/** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
+/**
+ * The pause before an interrupt of a subgraph is emitted without its parent's, in milliseconds, and the maximum number of pauses
+ * while a save is running.
+ */
 const INTERRUPT_PAUSE_MS = 50;
 const MAX_INTERRUPT_PAUSES = 20;
 
 type Events = AsyncIterator<ExecutorEvent, void>;
 type PullResult = IteratorResult<ExecutorEvent, void>;
 
-/** An executor that was abandoned yields nothing more. */
+/** The result of an abandoned executor. */
 const ABANDONED: PullResult = { done: true, value: undefined };
 
 export class Execution {
   readonly #parts: AttemptParts;
   readonly #abort: AbortController;
-  /** How long the executor may ignore its signal. */
+  /** The time that the executor may ignore its signal. */
   readonly #abandon_ms: number;
   #isAbandoned = false;
-  /** Stops waiting for the next event. */
+  /** Ends the wait for the next event. */
   #abandonWait: (() => void) | undefined;
   #isResumeScheduled = false;
 
@@ -32,7 +35,7 @@ export class Execution {
     this.#abandon_ms = abandon_ms;
   }
 
-  /** Throws what the executor throws. Returns early once it was abandoned. */
+  /** Executes the job. Throws the error of the executor. Returns early once it was abandoned. */
   async run(): Promise<void> {
     const { options, slot, job, checkpoints, journal, output, mapper } = this.#parts;
     const { executor, environment } = options;
@@ -52,12 +55,12 @@ export class Execution {
         throw error;
       }
       if (checkpoints.isFull() || output.isFull()) await this.#waitForSaves();
-      // Bytes leave only when the event loop ticks.
+      // Bytes are sent only when the event loop ticks.
       if (++count % MAX_EVENTS_PER_TICK === 0 || slot.isLoopStalled()) await waitForNextTick(environment);
     }
   }
 
-  /** The executor has ignored its signal for too long: it is left alone. */
+  /** Stops waiting for an executor that has ignored its signal for too long. */
   abandon(): void {
     this.#isAbandoned = true;
     this.#abandonWait?.();
@@ -81,17 +84,17 @@ export class Execution {
     });
   }
 
-  /** Back-pressure. */
+  /** Waits for saves while too much is unsaved. */
   async #waitForSaves(): Promise<void> {
     const { options, checkpoints, output, progress } = this.#parts;
     if (checkpoints.isFull()) await progress.save("all");
     if (!output.isFull()) return;
-    // A graph may put the state of a frame later in the same tick of the event loop: they are stored together.
+    // A graph may put the state of a frame later in the same tick of the event loop. They are stored together.
     await waitForNextTick(options.environment);
     await progress.save("due");
   }
 
-  /** Emits the paused interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
+  /** Emits the paused interrupt of a subgraph after a while. Its parent's follows, unless another branch is running. */
   #scheduleResume(): void {
     if (!this.#parts.output.hasPausedOutput() || this.#isResumeScheduled) return;
     this.#isResumeScheduled = true;

@@ -1,10 +1,10 @@
-/** The hook of the host that is called when a run has ended, and what it gets. */
+/** Calls the host's hook for finished runs. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import type { RunRow, TerminalStatus } from "../storage/mod.ts";
 
-/** A run that has ended; times are ISO 8601, UTC. */
+/** A run that has ended. Times are ISO 8601, UTC. */
 export interface FinishedRun {
   readonly run_id: string;
   readonly thread_id: string;
@@ -12,11 +12,11 @@ export interface FinishedRun {
   readonly graph_id: string;
   readonly status: TerminalStatus;
   readonly metadata: JsonObject;
-  /** The number of attempts; 0 for a run cancelled before it started. */
+  /** The number of attempts; 0 for a run that was cancelled before it started. */
   readonly attempt: number;
   readonly started_at: string | null;
   readonly ended_at: string;
-  /** `{error, message}` if the run failed. */
+  /** The error, `{error, message}`, if the run failed. */
   readonly error?: JsonObject;
 }
 
@@ -25,7 +25,7 @@ type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalSt
 /** Calls the hook in a later tick of the event loop. Never throws. */
 export type OnRunFinished = (run: RunRow, end: RunEnd) => void;
 
-/** `onCall` receives the promise of each call; it never rejects. */
+/** Creates the hook. `onCall` receives the promise of each call, which never rejects. */
 export function createRunFinishedHook(
   environment: Environment,
   hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
@@ -47,7 +47,7 @@ export function createRunFinishedHook(
       ...(error ? { error } : {}),
     };
     onCall(
-      // In a later tick: a hook that blocks must not delay the subscribers of the run.
+      // In a later tick, because a hook that blocks must not delay the subscribers of the run.
       waitForNextTick(environment)
         .then(() => hook(finished))
         .catch((thrown: unknown) => {

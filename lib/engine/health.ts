@@ -1,22 +1,25 @@
-/** The health of the store, by its errors and by probes, and the health of claiming. */
+/** Watches the health of the storage, by its errors and by probes, and the health of claiming. */
 import type { Environment } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 
 interface StorageHealthOptions {
   readonly environment: Environment;
-  /** Rejects with an outage while the store cannot be reached. */
+  /** Rejects with an outage while the storage cannot be reached. */
   probe(): Promise<unknown>;
-  /** Looks at the files of the store, if it has any; rejects when they are damaged. */
+  /** Checks the files of the storage, if it has any. Rejects when they are damaged. */
   check?(): Promise<unknown>;
   onRecovered(): void;
 }
 
 export interface StorageHealth {
-  /** The log for everything that uses the store. During an outage it keeps the first record of each message. */
+  /** The log for all users of the storage. During an outage it writes only the first record of each message. */
   readonly log: Environment["log"];
-  /** Why the store is down, for callers; null while it is not. */
+  /** Returns the reason of an outage, for callers; null without one. */
   problem(): string | null;
-  /** Calls `lost` once in each outage in which the files of the store are lost, and `recovered` after that outage. */
+  /**
+   * Sets the callbacks for lost files: the first is called once in each outage in which the files of the storage are lost, the
+   * second after that outage.
+   */
   onLost(onFilesLost: (message: string) => void, onFilesRecovered: () => void): void;
   stop(): void;
 }
@@ -24,7 +27,7 @@ export interface StorageHealth {
 const PROBE_INTERVAL_MS = 500;
 const CHECK_INTERVAL_MS = 1_000;
 
-/** An outage starts with the first record whose error is one. */
+/** Watches the storage. An outage starts with the first record whose error is one. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function watchStorageHealth({ environment, probe, check, onRecovered }: StorageHealthOptions): StorageHealth {
   // The messages logged in this outage; empty without an outage.
@@ -45,7 +48,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
       return false;
     } catch (error) {
       noteLoss(error);
-      // Any other error is an answer of the store.
+      // Any other error is a response of the storage.
       return isOutage(error);
     }
   }
@@ -126,14 +129,14 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   };
 }
 
-/** Whether calls of the store fail or hang, and whether the timers of the worker still run. */
+/** The health of claiming: whether storage calls fail or hang, and whether the timers of the worker run. */
 export interface ClaimHealth {
-  /** Calls the store; undefined if that failed, which is logged. */
+  /** Calls the storage. Resolves to undefined if the call failed, and logs the error. */
   call<Result>(request: () => Promise<Result>): Promise<Result | undefined>;
   isFailing(): boolean;
-  /** The poll timer has fired. */
+  /** Records that the poll timer has fired. */
   recordPoll(): void;
-  /** False if claiming has failed, or has not been answered, for some time. An outage of the store does not count. */
+  /** Returns false if claiming has failed or has had no response for some time. An outage of the storage does not count. */
   isHealthy(longest_poll_ms: number): boolean;
 }
 
@@ -141,7 +144,7 @@ const UNHEALTHY_MS = 10_000;
 
 export function createClaimHealth(environment: Environment): ClaimHealth {
   let failingSince: number | null = null;
-  // A restart of this process would not help.
+  // An outage does not count, because a restart of this process would not help.
   let isStorageDown = false;
   let calledAt: number | null = null;
   let polledAt = environment.now();

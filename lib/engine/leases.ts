@@ -1,4 +1,7 @@
-/** The leases of a process: the heartbeat of each attempt, and the guard that keeps the process from claiming its own runs again. */
+/**
+ * Manages the leases of a process: the heartbeat of each attempt, and the guard that keeps the process from claiming its own runs
+ * again.
+ */
 import { type Environment, pause } from "../environment.ts";
 import type { Lease, LeaseTerms, Scope, Storage } from "../storage/mod.ts";
 import type { AttemptState } from "./attempt-state.ts";
@@ -9,18 +12,18 @@ interface HeartbeatOptions {
   readonly environment: Environment;
   readonly lease: Lease;
   readonly lease_ms: number;
-  /** When the lease expires without a renewal. */
+  /** The time at which the lease expires without a renewal. */
   readonly until: number;
-  /** The run's cancel flag is set. */
+  /** Called when the run's cancel flag is set. */
   onCancelled(): void;
-  /** Another process has the run, or may have it: this one must write nothing more. */
+  /** Called when another process has claimed the run or may have. This process must write nothing more then. */
   onLost(): void;
 }
 
 /**
- * Renews the lease of an attempt. The lease is lost when the store refuses a renewal. Where another process could claim the run, it is
- * also lost shortly before it expires, if renewals have failed for a quarter of the lease while this process was running: a process
- * that stood still knows nothing about the store.
+ * Renews the lease of an attempt. The lease is lost when the storage refuses a renewal. Where another process could claim the
+ * run, it is also lost shortly before it expires, if renewals have failed for a quarter of the lease without a stall of this
+ * process: after a stall, the state of the storage is unknown.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
@@ -38,18 +41,21 @@ export class Heartbeat {
     this.#schedule(until - environment.now() - (2 * lease_ms) / 3);
   }
 
-  /** An expired lease can still be renewed until another process claims the run. */
+  /** Returns true if the lease has expired. It can still be renewed until another process claims the run. */
   isExpired(now: number): boolean {
     return now >= this.#until;
   }
 
-  /** Nothing may begin in the last quarter of a lease: a process that stood still could not lose it in time. */
+  /**
+   * Returns true in the last quarter of a lease, in which nothing may begin: after a stall, the process could not give the lease
+   * up in time.
+   */
   isEnding(): boolean {
     const { environment, lease_ms } = this.#options;
     return environment.now() >= this.#until - lease_ms / 4;
   }
 
-  /** True if the lease was renewed. */
+  /** Renews the lease. Resolves to true if it was renewed. */
   async renew(): Promise<boolean> {
     const { storage, scope, environment, lease, lease_ms } = this.#options;
     const sentAt = environment.now();
@@ -94,14 +100,14 @@ export class Heartbeat {
       this.#lose();
       return;
     }
-    // The answer of an earlier renewal can arrive last: renew again, because the store may hold the earlier time.
+    // The response to an earlier renewal can arrive last. Renew again, because the storage may hold the earlier time.
     this.#schedule(until < this.#until ? 0 : this.#options.lease_ms / 3);
     this.#until = until;
     this.#failingSince = null;
     if (renewed.cancelled) this.#options.onCancelled();
   }
 
-  /** `late_ms`: the delay with which the process noticed the failure, because it stood still. */
+  /** Records a failed renewal. `late_ms` is the delay after a stall with which the process noticed the failure. */
   #fail(error: unknown, late_ms: number): void {
     if (this.#isStopped) return;
     const { storage, environment, lease, lease_ms } = this.#options;
@@ -111,7 +117,7 @@ export class Heartbeat {
       environment.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
     }
     const now = environment.now();
-    // A process that stands still again and again leaves no time for an answer.
+    // A process that stalls repeatedly leaves no time for a response.
     const since = late_ms > lease_ms / 20 ? now : (this.#failingSince ?? now);
     this.#failingSince = since;
     const isLost = now >= this.#until - lease_ms / 10 && now - since >= lease_ms / 4;
@@ -125,12 +131,12 @@ export class Heartbeat {
   }
 }
 
-/** Repeats a failing call of the store for as long as a lease lasts. */
+/** Repeats a failing storage call for as long as a lease lasts. */
 export type LeaseRetry = <Result>(call: () => Promise<Result>) => Promise<Result>;
 
-/** The pause between two tries of a failing call. */
+/** The pause between two attempts of a failing call, in milliseconds. */
 export const RETRY_MS = 500;
-/** The time limit of retries while the process shuts down. */
+/** The time limit of retries during the shutdown of the process, in milliseconds. */
 const SHUTDOWN_RETRY_MS = 1_000;
 
 export function createLeaseRetry(
@@ -146,7 +152,7 @@ export function createLeaseRetry(
       } catch (error) {
         environment.log({ level: "error", message: "a storage call of a run failed", run_id, thread_id, error });
         const limit = state.reason === "shutting_down" ? Math.min(lease_ms, SHUTDOWN_RETRY_MS) : lease_ms;
-        // Tries are counted, because a process that stood still knows nothing about the store.
+        // Attempts are counted instead of time, because after a stall the state of the storage is unknown.
         if (state.mayWrite !== mayWrite || (failures - 1) * RETRY_MS >= limit) throw error;
         await pause(environment, RETRY_MS);
       }
@@ -158,42 +164,44 @@ export function createLeaseRetry(
 interface InFlightClaim {
   readonly token: string;
   readonly until: number;
-  /** Those that wait for its answer. */
+  /** The callbacks that wait for its response. */
   readonly waiters: (() => void)[];
 }
 
-/** An attempt of this process, as the guard sees it. */
+/** The interface of an attempt for the lease guard. */
 export interface LeasedAttempt {
-  /** The lease, or the slot of the thread, has expired while the executor is at work: a claim could take the run. */
+  /**
+   * Returns true if the lease or the thread lock has expired while the executor is running, so that a claim could take the run.
+   */
   isExpired(now: number): boolean;
-  /** Resolves when a claim can no longer take this run while its executor is at work. Rejects while that is uncertain. */
+  /** Resolves when a claim can no longer take this run while its executor is running. Rejects while that is uncertain. */
   beforeClaim(): Promise<void>;
 }
 
 /**
- * Keeps this process from claiming its own runs a second time: after it stood still, its leases have expired while their
- * executors are still at work.
+ * Keeps this process from claiming its own runs a second time: after a stall, its leases have expired while their executors are
+ * still running.
  */
 export interface LeaseGuard {
   trackClaim(terms: LeaseTerms): void;
   settleClaim(token: string): void;
   /**
-   * A lease or slot that this process held has expired: no claim may be sent. A run that was rolled back or taken over leaves a slot,
-   * and the store does not know that its executor is still at work.
+   * Returns true if a lease or thread lock of this process has expired, so that no claim may be sent. A run that was rolled back
+   * or taken over leaves a lock, and the storage does not know that its executor is still running.
    */
   isBehind(now: number): boolean;
   /**
-   * Settles expired leases: waits for late answers, renews leases, waits for executors. Resolves with a time at which none of
+   * Settles expired leases: waits for late responses, renews leases, waits for executors. Resolves with a time at which none of
    * them has expired. Rejects if a renewal fails.
    */
   settleExpiredLeases(): Promise<number>;
 }
 
-/** How long to wait for a late answer, and how often again if the process stands still meanwhile. */
+/** The time to wait for the response to a claim, in milliseconds, and how often to extend the wait after an event loop stall. */
 const CLAIM_RESPONSE_TIMEOUT_MS = 100;
 const MAX_STALL_EXTENSIONS = 8;
 
-/** `single_process`: no other process could retry a run whose claim is not answered. */
+/** Creates the guard. `single_process` means that no other process could retry a run whose claim has no response. */
 export function createLeaseGuard(
   environment: Environment,
   attempts: ReadonlySet<LeasedAttempt>,
@@ -201,7 +209,7 @@ export function createLeaseGuard(
 ): LeaseGuard {
   const claims = new Map<string, InFlightClaim>();
 
-  /** Leases of this process that have expired. Claiming now could start such a run a second time. */
+  /** Returns the expired leases of this process. A claim could start such a run a second time. */
   function findExpiredLeases(now: number): {
     readonly claims: readonly InFlightClaim[];
     readonly attempts: readonly LeasedAttempt[];
@@ -212,13 +220,15 @@ export function createLeaseGuard(
     };
   }
 
-  /** Waits for the answer of a late claim. A slow store must not delay the rest, unless no other process could retry the run. */
+  /**
+   * Waits for the response to a late claim. A slow storage must not delay the rest, unless no other process could retry the run.
+   */
   async function waitForResponse({ token, waiters }: InFlightClaim): Promise<void> {
     let cancel = (): void => {};
     const wait = (remainingWaits: number): void => {
       const until = environment.now() + CLAIM_RESPONSE_TIMEOUT_MS;
       cancel = environment.timer(CLAIM_RESPONSE_TIMEOUT_MS, () => {
-        // A late timer means that the process stood still: the store had no chance to answer.
+        // A late timer means a stall: the storage had no chance to respond.
         if (remainingWaits > 1 && environment.now() - until > CLAIM_RESPONSE_TIMEOUT_MS / 10)
           return wait(remainingWaits - 1);
         settleClaim(token);
@@ -249,7 +259,7 @@ export function createLeaseGuard(
     settleClaim,
     async settleExpiredLeases() {
       let now = environment.now();
-      // More leases may expire while the store answers.
+      // More leases may expire during the storage calls.
       while (isBehind(now)) {
         const expired = findExpiredLeases(now);
         await Promise.all([

@@ -1,13 +1,15 @@
-/** What the events of a run have started and not ended: subgraphs, nodes and messages. Their ends are made when the run stops. */
+/**
+ * Tracks the subgraphs, nodes and messages that the events of a run have started and not ended, and ends them when the run stops.
+ */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { NewEvent } from "../streams/thread-event.ts";
 
 export class OpenEvents {
-  /** Namespaces of subgraphs and nodes, with the names of their graphs. */
+  /** The namespaces of subgraphs and nodes, with the names of their graphs. */
   readonly #graphs = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
   readonly #messages = new Map<string, Pick<NewEvent, "namespace" | "node"> & { readonly run_id: Json }>();
 
-  /** Takes an event in its order; only starts and ends count. */
+  /** Tracks an event. Events must come in order; only starts and ends count. */
   follow(event: NewEvent): void {
     if (!isObject(event.data)) return;
     if (event.method === "lifecycle") this.#followGraph(event.namespace, event.data);
@@ -28,7 +30,7 @@ export class OpenEvents {
     else this.#messages.delete(key);
   }
 
-  /** Ends everything, inner parts first. Some clients wait for the end of a message. */
+  /** Returns the ends of everything, inner parts first. Some clients wait for the end of a message. */
   close(data: JsonObject, message: string): readonly NewEvent[] {
     const messages = [...this.#messages.values()].map(
       ({ run_id, ...source }): NewEvent => ({

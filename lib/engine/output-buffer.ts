@@ -1,4 +1,4 @@
-/** The frames and events of an attempt: numbered as they are emitted, and buffered until a save has stored them. */
+/** Numbers the frames and events of an attempt as they are emitted, and buffers them until a save has stored them. */
 import { BarrierQueue, type WriteBarrier } from "../executor/write-barrier.ts";
 import type { Json } from "../json.ts";
 import {
@@ -18,23 +18,26 @@ export interface OutputBufferOptions {
   readonly claimed: ClaimedRun;
   readonly runLog: RunLog;
   readonly counters: { frames_emitted: number; frames_stored: number };
-  /** The same barrier as that of the checkpoints which the output shows. */
+  /** The barrier that the checkpoints of this output share. */
   readonly barrier: WriteBarrier;
-  /** The events of the thread have readers that wait for them. */
+  /** Returns true if readers wait for the events of the thread. */
   hasEventReaders(): boolean;
-  /** Gives stored events to their readers. `before`: the `seq` before the first one. */
+  /** Publishes stored events to their readers. `before` is the `seq` before the first one. */
   publishEvents(before: number, events: readonly ThreadEvent[]): void;
-  /** Output was added for which subscribers wait. */
+  /** Called when output was added for which subscribers wait. */
   onAwaitedOutput(): void;
 }
 
 type Output = NewFrame | ThreadEvent;
 type StoredOutput = Pick<Progress, "frames" | "events">;
 
-/** The limit of output that is not stored, in characters. It is published in one go, so the rings must be able to hold it. */
+/** The maximum of output that is not stored, in characters. It is published at once, so the rings must be able to hold it. */
 const MAX_UNSTORED_CHARS = 512 * 1024;
 const OVERHEAD_CHARS = 64;
-/** The limit of paused frames and events. One more ends the pause: all are emitted, without the state that they wait for. */
+/**
+ * The maximum number of paused frames and events. One more ends the pause: all are emitted, without the state for which they
+ * wait.
+ */
 const MAX_PAUSED_OUTPUT = 256;
 
 const getSize = ({ data }: Output): number => (data?.length ?? 0) + OVERHEAD_CHARS;
@@ -44,12 +47,12 @@ export class OutputBuffer {
   readonly #options: OutputBufferOptions;
   readonly #frames: BarrierQueue<NewFrame>;
   readonly #events: BarrierQueue<ThreadEvent>;
-  /** Output that waits for `resumeOutput` or `dropPausedOutput`; null while output is not paused. */
+  /** The output that waits for `resumeOutput` or `dropPausedOutput`; null while output is not paused. */
   #paused: Output[] | null = null;
   #nextFrameId: number;
   #nextSeq: number;
   #publishedSeq: number;
-  /** The size of what is not stored, with what a save under way has drained. */
+  /** The size of output that is not stored, including what a running save has drained. */
   #size = 0;
 
   constructor(options: OutputBufferOptions) {
@@ -67,12 +70,12 @@ export class OutputBuffer {
     return this.#nextFrameId;
   }
 
-  /** Emits a frame. `namespace`: that of its graph. */
+  /** Emits a frame. `namespace` is that of its graph. */
   emitFrame(event: string, data: Json, namespace: readonly string[] = []): void {
     this.#emit(encodeFrame({ event, namespace, data }));
   }
 
-  /** Emits an event of the thread; `isEnd`: the last one of the run. */
+  /** Emits an event of the thread. `isEnd` marks the last one of the run. */
   emitEvent(event: Omit<ThreadEvent, "seq">, isEnd = false): void {
     const seq = isEnd ? toEventSeq(this.#options.claimed.run.claim_number, END_EVENT_NUMBER) : this.#nextSeq++;
     this.#emit({ ...event, seq });
@@ -87,7 +90,7 @@ export class OutputBuffer {
     }
   }
 
-  /** Frames that are not stored are published at once, all other output once it is stored. */
+  /** Publishes frames that are not stored at once; other output is published once it is stored. */
   #append(output: Output): void {
     const { claimed, runLog, counters, barrier, hasEventReaders, onAwaitedOutput } = this.#options;
     if (isEvent(output)) {
@@ -108,8 +111,8 @@ export class OutputBuffer {
   }
 
   /**
-   * Frames and events wait from now on. LangGraph shows the interrupt of a subgraph before the root graph has stored its own, so that
-   * a client could answer too early: the interrupt waits for that of the root graph, or for the next state.
+   * Pauses output. LangGraph emits the interrupt of a subgraph before the root graph has stored its own, so that a client could
+   * answer too early. The interrupt therefore waits for that of the root graph, or for the next state.
    */
   pauseOutput(): void {
     this.#paused ??= [];
@@ -119,39 +122,38 @@ export class OutputBuffer {
     return this.#paused !== null && this.#paused.length > 0;
   }
 
-  /** Ends the pause, and emits what has waited. */
+  /** Ends the pause, and emits the paused output. */
   resumeOutput(): void {
     const paused = this.#paused ?? [];
     this.#paused = null;
     for (const output of paused) this.#append(output);
   }
 
-  /** Ends the pause, and drops what has waited except the lifecycle of subgraphs: every start gets one end. */
+  /** Ends the pause, and drops the paused output except the lifecycle of subgraphs, because every start needs an end. */
   dropPausedOutput(): void {
     this.#paused = this.#paused?.filter((output) => isEvent(output) && output.method === "lifecycle") ?? null;
     this.resumeOutput();
   }
 
-  /** Back-pressure: the executor must wait. Never for output behind a barrier, because only more output closes it. */
+  /** Returns true if the executor must wait for a save. Never for output behind a barrier, because only more output closes it. */
   isFull(): boolean {
     return this.#size > MAX_UNSTORED_CHARS && (!this.#options.barrier.isOpen || this.hasReady());
   }
 
-  /** A save may take output. */
   hasReady(): boolean {
     return this.#frames.hasReady() || this.#events.hasReady();
   }
 
   /**
-   * Output is a reason to save now: it is ready, and somebody waits for it or there is too much of it. Frames that are stored always
-   * count as awaited, because they are published only after that.
+   * Returns true if output is a reason to save now: it is ready, and subscribers wait for it or there is too much of it. Frames
+   * that are stored always count as awaited, because they are published only after that.
    */
   isSaveDue(): boolean {
     if (this.#frames.hasReady()) return true;
     return this.#events.hasReady() && (this.#size > MAX_UNSTORED_CHARS || this.#options.hasEventReaders());
   }
 
-  /** Subscribers wait for output that is not stored yet. */
+  /** Returns true if subscribers wait for output that is not stored. */
   isAwaited(): boolean {
     const { claimed, hasEventReaders } = this.#options;
     return claimed.run.resumable || (this.#events.length > 0 && hasEventReaders());
@@ -159,7 +161,7 @@ export class OutputBuffer {
 
   /** Removes and returns what a save may take. The caller stores it, and calls `publish` once it is committed. */
   drain(): StoredOutput {
-    // The size still counts what is drained: a save that is slow must slow the executor too.
+    // The size still includes what is drained, because a slow save must slow the executor too.
     const first_id = this.#nextFrameId - this.#frames.length;
     const [frames, events] = [this.#frames.drain(), this.#events.drain()];
     return {
@@ -168,7 +170,7 @@ export class OutputBuffer {
     };
   }
 
-  /** Publishes what `drain` returned to its subscribers, and no longer counts its size. */
+  /** Publishes what `drain` returned, and subtracts its size. */
   publish({ frames, events = [] }: StoredOutput): void {
     const { counters, runLog, publishEvents } = this.#options;
     const newest = events.at(-1);
@@ -186,7 +188,7 @@ export class OutputBuffer {
   }
 }
 
-/** Continues the log behind the earlier attempts. Returns the id of the first frame. */
+/** Continues the log after the earlier attempts. Returns the id of the first frame. */
 function resumeFrameIds({ run, last_frame }: ClaimedRun, runLog: RunLog): number {
   const { resumable } = run;
   const nextId = resumable ? last_frame + 1 : firstFrameId(run.claims - 1);

@@ -1,6 +1,6 @@
 /**
- * Saves the progress of an attempt: checkpoints, frames, events and journal entries, in the order in which they were made. Saves run
- * one at a time, and none runs beside the batch that ends the run.
+ * Saves the progress of an attempt: checkpoints, frames, events and journal entries, in the order in which they were created.
+ * Saves run one at a time, and none runs beside the batch that ends the run.
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/job-checkpoints.ts";
@@ -20,53 +20,52 @@ interface ProgressWriterOptions {
   readonly output: OutputBuffer;
   readonly journal: Pick<AttemptJournal, "hasUnsaved" | "drain" | "isOpen"> | undefined;
   readonly scheduleSave: ScheduleSave;
-  /** Durability `exit`: checkpoints wait for the end of the run, unless a journal is open. */
+  /** True if checkpoints wait for the end of the run (durability `exit`), unless a journal is active. */
   readonly onlyAtEnd: boolean;
-  /** Repeats a call of the store while it fails, for a limited time. */
+  /** Repeats a failing storage call for a limited time. */
   retry<Result>(call: () => Promise<Result>): Promise<Result>;
-  /** The lease is lost, or the run was rolled back: nothing may be written. */
+  /** Returns true if nothing may be written, because the lease is lost or the run was rolled back. */
   mayNotWrite(): boolean;
-  /** A save failed: the lease is lost, or the store does not recover. */
+  /** Called when a save failed: the lease is lost, or the storage does not recover. */
   onLost(): void;
 }
 
 /**
- * `all`: everything that a save may take. `due`: without checkpoints that wait for the end of the run. Events that nobody waits for are no
- * reason for a save that is due, but such a save takes them too.
+ * `all` takes everything that a save may take, `due` leaves out checkpoints that wait for the end of the run. Events without
+ * readers do not make a save due, but a due save takes them too.
  */
 export type SaveExtent = "all" | "due";
 
-/** What is not saved when the run ends: it belongs to the batch that ends the run. */
+/** The progress that is not saved when the run ends. The batch that ends the run stores it. */
 export interface UnsavedProgress {
   readonly progress: Progress;
-  /** Call it once the batch is committed. */
+  /** Publishes the output. Call it once the batch is committed. */
   publish(): void;
 }
 
 export class ProgressWriter {
   readonly #options: ProgressWriterOptions;
   #hasSavedState = false;
-  /** The save under way. */
+  /** The running save. */
   #saving: Promise<void> | null = null;
   #cancelTimer: (() => void) | null = null;
-  /** `failed`: nothing may be stored without the save that failed. `closed`: the end of the run stores what is left. */
+  /** `failed`: nothing may be stored without the save that failed. `closed`: the end of the run stores the rest. */
   #state: "open" | "failed" | "closed" = "open";
 
   constructor(options: ProgressWriterOptions) {
     this.#options = options;
   }
 
-  /** Some checkpoints or writes were saved. */
   hasSavedState(): boolean {
     return this.#hasSavedState;
   }
 
-  /** A checkpoint that subscribers may have seen is not stored yet, or a save is under way. */
+  /** Returns true if a checkpoint whose output may be emitted is not stored yet, or a save is running. */
   hasUnsavedState(): boolean {
     return !this.#waitsForEnd() && (this.#saving !== null || !this.#options.checkpoints.isEmpty());
   }
 
-  /** Saves in a few milliseconds, together with what arrives until then. */
+  /** Schedules a save in a few milliseconds, together with what is added until then. */
   scheduleSave(): void {
     const { environment, output, scheduleSave } = this.#options;
     if (this.#cancelTimer || this.#saving || this.#state !== "open" || !this.#hasReady("due")) return;
@@ -74,10 +73,10 @@ export class ProgressWriter {
     this.#cancelTimer = output.isAwaited() ? scheduleSave(saveNow) : environment.timer(SAVE_MS, saveNow);
   }
 
-  /** Resolves when everything that a save may take is committed, or when that failed. */
+  /** Saves. Resolves when everything that the save may take is committed, or when that failed. */
   save(extent: SaveExtent): Promise<void> {
     if (this.#state !== "open") return Promise.resolve();
-    // The save under way has drained before this call: another one takes what was added since.
+    // The running save has drained before this call. Another one takes what was added since.
     if (this.#saving) return this.#saving.then(() => (this.#options.mayNotWrite() ? undefined : this.save(extent)));
     this.#stopTimer();
     if (!this.#hasReady(extent)) return Promise.resolve();
@@ -88,7 +87,7 @@ export class ProgressWriter {
     return this.#saving;
   }
 
-  /** Refuses saves from now on, after a last one if `savesFirst`. Resolves when none is under way. */
+  /** Refuses later saves, after a last one if `savesFirst`. Resolves when none is running. */
   async close(savesFirst: boolean): Promise<void> {
     this.#options.barrier.closeAll();
     if (savesFirst) await this.save("all");
@@ -97,7 +96,7 @@ export class ProgressWriter {
     await this.#saving;
   }
 
-  /** Removes and returns what was not saved. Call it once closed. */
+  /** Removes and returns the unsaved progress. Call it after `close`. */
   drainUnsaved(): UnsavedProgress {
     const progress = this.#drain("all");
     return { progress: omitLargeValues(progress), publish: () => this.#options.output.publish(progress) };
@@ -130,7 +129,7 @@ export class ProgressWriter {
     this.#cancelTimer = null;
   }
 
-  /** Publishes the output once it is committed. After a failure another claim retries the run. */
+  /** Stores progress and publishes its output once it is committed. After a failure, another claim retries the run. */
   async #store(progress: Progress): Promise<void> {
     const { storage, scope, environment, lease, output, retry, onLost } = this.#options;
     try {
@@ -146,7 +145,7 @@ export class ProgressWriter {
   }
 }
 
-/** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
+/** The length above which values are not stored a second time with their event, which names their checkpoint. */
 const MAX_INLINE_VALUES_CHARS = 16 * 1024;
 
 /** Returns the progress without event values above `MAX_INLINE_VALUES_LENGTH`. Their checkpoints hold them. */

@@ -6,7 +6,7 @@ interface RetentionJobOptions {
   readonly interval_ms: number;
   /** The log message when the job fails. */
   readonly failure: string;
-  /** One batch of the job; it is called again until it returns 0. */
+  /** Runs one batch of the job. It is called again until it returns 0. */
   step(): Promise<number>;
 }
 
@@ -15,7 +15,10 @@ export interface RetentionJob {
   stop(): Promise<void>;
 }
 
-/** Waits `every_ms` before the first pass and between passes. A failed pass is logged; the next one does its work. */
+/**
+ * Starts a job. It waits `interval_ms` before the first pass and between passes. A failed pass is logged, and the next one does
+ * its work.
+ */
 export function startRetentionJob({ environment, interval_ms, failure, step }: RetentionJobOptions): RetentionJob {
   let stopped = false;
   let pass: Promise<void> = Promise.resolve();

@@ -1,4 +1,4 @@
-/** The end of an attempt in the store: its run ends, waits, or goes back to the queue. */
+/** Stores the end of an attempt: its run ends, waits, or returns to the queue. */
 import { ResumeError, type StateEvent, type Task } from "../executor/contract.ts";
 import { type Json, type JsonObject, pickScalars } from "../json.ts";
 import type { FinishRun, FinishRunResult, Suspension, TerminalStatus } from "../storage/mod.ts";
@@ -18,16 +18,22 @@ import {
   reopenInterrupts,
 } from "./run-states.ts";
 
-/** Tells subscribers and the host how the attempt has ended. */
+/** Publishes the end of an attempt to subscribers and the host. */
 export type PublishEnd = () => void;
 
-/** Another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. False: the lease is lost. */
+/**
+ * Returns the run to the queue, from which any process retries it. Its log stays open, so that subscribers reconnect. Resolves to
+ * false if the lease is lost.
+ */
 export async function requeueRun({ options, claimed, retry }: AttemptParts): Promise<boolean> {
   const { storage, scope, environment } = options;
   return await retry(() => storage.requeueRun(scope, claimed.lease, environment.now()));
 }
 
-/** The run waits for a time or an event, without a slot: its next attempt continues the call. Null: the lease is lost. */
+/**
+ * Suspends the run without a slot until a time or an event. Its next attempt continues the call. Resolves to null if the lease is
+ * lost.
+ */
 export async function suspendRun(parts: AttemptParts, suspension: Suspension): Promise<PublishEnd | null> {
   const { options, slot, claimed, progress, retry } = parts;
   const { storage, scope, environment } = options;
@@ -41,7 +47,7 @@ export async function suspendRun(parts: AttemptParts, suspension: Suspension): P
   };
 }
 
-/** Ends the run. `failure`: what the executor threw; undefined if it returned. Null: the lease is lost. */
+/** Ends the run. `failure` is the error of the executor, undefined if it returned. Resolves to null if the lease is lost. */
 export async function finishRun(parts: AttemptParts, failure: unknown): Promise<PublishEnd | null> {
   const { options, claimed, recorder, journal, progress, output, mapper, slot } = parts;
   const { run } = claimed;
@@ -63,7 +69,7 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
     ...options.features.finish(run, last?.values, mapper),
     ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
     has_waiting_runs: slot.hasWaitingRuns(),
-    // The same time in every try: it identifies a try that took effect without an answer.
+    // The time is equal in every try, so that it identifies one that took effect without a response.
     now: options.environment.now(),
   };
   if (!(await storeEnd(parts, end))) return null;
@@ -78,15 +84,14 @@ export async function finishRun(parts: AttemptParts, failure: unknown): Promise<
 
 const MAX_STACK_CHARS = 16_000;
 
-/** How the run ends. */
 interface AttemptResult {
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
   /** The last state; null if the run reached none. */
   readonly last: StateEvent | null;
-  /** The nodes that the last state leaves to be executed. */
+  /** The nodes that remain to be executed after the last state. */
   readonly next: readonly string[];
-  /** The run was cancelled, and has a state of its own. */
+  /** True if the run was cancelled after it had reached a state. */
   readonly stoppedMidway: boolean;
 }
 
@@ -107,21 +112,21 @@ async function createAttemptResult(parts: AttemptParts, failure: unknown): Promi
   return { ...common, status: error ? "error" : "success", error };
 }
 
-/** The interrupts that the run leaves. */
+/** The interrupts that are pending after the run. */
 interface Interrupts {
   readonly byTask: readonly (readonly [task_id: string, interrupts: Json])[];
   readonly list: readonly JsonObject[];
-  /** A task that had an answer has raised an interrupt and failed: it waits for another answer. */
+  /** True if a resumed task has raised an interrupt and failed, so that the interrupt waits for another resume value. */
   readonly isPendingAgain: boolean;
 }
 
-/** `hasAnswered`: the run has answered interrupts. */
+/** Finds the pending interrupts. `resumesInterrupts` tells whether the run has resumed interrupts. */
 async function findInterrupts(
   parts: AttemptParts,
   { error, last }: AttemptResult,
   resumesInterrupts: boolean,
 ): Promise<Interrupts> {
-  // A task that failed after its answer waits for another one. The last state is older: only a read shows its interrupt again.
+  // A task that failed after its answer waits for another one. The last state is older, so only a read finds its interrupt.
   const tasks: readonly Task[] = resumesInterrupts && error ? await readPendingTasks(parts) : (last?.tasks ?? []);
   const interrupted = tasks.filter(({ interrupts }) => interrupts.length > 0);
   const list = interrupted.flatMap(({ interrupts }): readonly JsonObject[] => interrupts);
@@ -151,13 +156,13 @@ async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd
   return { result, interrupts, head };
 }
 
-/** The answer of wait and join. */
+/** Returns the result of wait and join. */
 function createRunResult({ result, interrupts }: RunEnd): Json {
   const { error, last, next, stoppedMidway } = result;
   return error ? { __error__: error } : toWaitResult(last?.values ?? {}, next, interrupts.list, stoppedMidway);
 }
 
-/** What the run leaves to its thread. */
+/** Returns the changes of the thread at the end of the run. */
 function createThreadEnd(
   { result, interrupts, head }: RunEnd,
   failure: unknown,
@@ -174,7 +179,7 @@ function createThreadEnd(
   };
 }
 
-/** Null: a refused answer leaves the thread as it was. */
+/** Returns the new status of the thread, or null if it does not change because the resume value was refused. */
 function findThreadStatus(
   { error, next }: AttemptResult,
   { isPendingAgain }: Interrupts,
@@ -185,7 +190,7 @@ function findThreadStatus(
   return next.length > 0 || isPendingAgain ? "interrupted" : "idle";
 }
 
-/** Stores the end, with a claim for the next run in this slot. False: another process has the run. */
+/** Stores the end, with a claim for the next run in this slot. Resolves to false if another process has the run. */
 async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: FinishRun): Promise<boolean> {
   const { storage, scope } = options;
   let tries = 0;
@@ -201,7 +206,7 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: Fi
     return outcome;
   });
   if (finished || tries === 1) return finished !== null;
-  // An earlier try may have taken effect although the store reported a failure.
+  // An earlier try may have taken effect although the storage reported a failure.
   const row = await retry(() => storage.getRun(scope, claimed.run.run_id));
   const { claims, status, end_frame, now } = end;
   return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;

@@ -1,7 +1,7 @@
-/** The states that an attempt reads at its end: those of its run, and the one before it. */
+/** Reads the states that an attempt needs at its end: those of its run, and the one before it. */
 import type { Environment } from "../environment.ts";
-import type { JobCheckpoints } from "../executor/job-checkpoints.ts";
 import type { Executor, StateEvent, Task, ThreadState } from "../executor/contract.ts";
+import type { JobCheckpoints } from "../executor/job-checkpoints.ts";
 import { createRunStateConfig } from "../executor/job-request.ts";
 import { createReopenedCheckpoint, recordedGraphState } from "../executor/recorded-states.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
@@ -12,7 +12,7 @@ interface RunContext {
   readonly checkpoints: JobCheckpoints;
 }
 
-/** The state at a checkpoint, or the newest one of the run; null if it cannot be read. */
+/** Reads the state at a checkpoint, or the newest one of the run. Returns null if it cannot be read. */
 export async function readState(
   { options, claimed, checkpoints }: RunContext,
   checkpoint_id?: string,
@@ -27,14 +27,14 @@ export async function readState(
   }
 }
 
-/** The newest root checkpoint of the run, from this attempt or an earlier one. */
+/** Finds the newest root checkpoint of the run, from this attempt or an earlier one. */
 export async function findNewestRunCheckpoint({ claimed, checkpoints }: RunContext): Promise<string | null> {
   const newest = checkpoints.findNewestRootId();
   if (newest !== null || !claimed.resumed) return newest;
   return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
 }
 
-/** The last state of a stopped run: the one that it reported, unless it has stored a newer one. */
+/** Reads the last state of a stopped run: the state that it reported, unless it has stored a newer one. */
 export async function readLastState(context: RunContext, reported: StateEvent | null): Promise<StateEvent | null> {
   const checkpoint_id = await findNewestRunCheckpoint(context);
   // With durability `exit` a cancelled run has put none.
@@ -44,7 +44,7 @@ export async function readLastState(context: RunContext, reported: StateEvent | 
   return state ? { ...state, type: "state", checkpoint: { ns: "", checkpoint_id } } : reported;
 }
 
-/** The state of the thread before the run: it stays the thread's state if the run reached none. */
+/** Reads the state of the thread before the run. It stays the thread's state if the run reached none. */
 export async function readStateBefore(context: RunContext): Promise<StateEvent | null> {
   const { run, thread } = context.claimed;
   if (thread.head === null || run.stateless) return null;
@@ -52,14 +52,14 @@ export async function readStateBefore(context: RunContext): Promise<StateEvent |
   return state && { type: "state", values: state.values, next: state.next, tasks: state.tasks };
 }
 
-/** The tasks of the state that the run leaves. */
+/** Reads the tasks of the run's last state. */
 export async function readPendingTasks(context: RunContext): Promise<readonly Task[]> {
   return (await readState(context))?.tasks ?? [];
 }
 
 /**
- * The run has failed or was stopped, and had answered interrupts: they are pending again. States of graphs say so themselves, because
- * the tasks that raised them have no result.
+ * Makes the interrupts that a failed or stopped run had resumed pending again. States of graphs need nothing, because the tasks
+ * that raised them have no result.
  */
 export async function reopenInterrupts({ options, claimed, checkpoints }: RunContext): Promise<void> {
   const { run_id, graph_id } = claimed.run;

@@ -1,14 +1,17 @@
-/** Saves of concurrent streams begin together, because a commit costs as much as ten saves. */
+/** Starts the saves of concurrent streams together, because a commit costs as much as ten saves. */
 import type { Environment } from "../environment.ts";
 
-/** Calls `save` with the next round of saves; the result prevents that. */
+/** Calls `save` with the next round of saves. The returned function cancels that. */
 export type ScheduleSave = (save: () => void) => () => void;
 
-/** A save without subscribers waits so long for more to store. A round waits at most as long. */
+/** The delay of a save without subscribers, in milliseconds, and the maximum delay of a round. */
 export const SAVE_MS = 50;
-/** A round waits so long, because subscribers wait for it, */
+/** The delay of a round, in milliseconds, because subscribers wait for it. */
 const ROUND_MS = 10;
-/** but so much for each run of the round before: otherwise saves take most of the CPU with many streams. */
+/**
+ * The delay of a round for each run that the round before saved, in milliseconds, if that is longer than `ROUND_MS`. Without it, many
+ * concurrent streams spend most of the CPU on saves.
+ */
 const ROUND_MS_PER_RUN = 1.5;
 
 export function createSaveScheduler(environment: Pick<Environment, "timer">): ScheduleSave {

@@ -1,6 +1,6 @@
 /**
- * The worker of a process: executes runs in its slots. claims.ts decides when it claims, attempt.ts executes what it has claimed.
- * A run starts because it was created, because it is due, or because another one ended; the poll is a safety net.
+ * Executes runs in the slots of a process. claims.ts decides when it claims, attempt.ts executes what it has claimed. A run
+ * starts because it was created, because it is due, or because another one ended; the poll is a safety net.
  */
 import { createLoopStallDetector, type Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
@@ -23,20 +23,23 @@ import { createLeaseGuard } from "./leases.ts";
 import { createSaveScheduler } from "./save-scheduler.ts";
 
 interface WorkerOptions extends ClaimOptions {
-  /** The number of slots; 0: this process executes no runs. */
+  /** The number of slots; 0 if this process executes no runs. */
   readonly concurrency: number;
   readonly slots: WorkerSlots;
-  /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. With its log, so no read. */
+  /**
+   * Called when an attempt ended here and its run did not. Subscribers then follow the process that retries it. It gets the log,
+   * so that no read is needed.
+   */
   onAttemptReleased(run: Pick<RunRow, "run_id" | "thread_id">, runLog: RunLog): void;
 }
 
-/** What the worker has done since it was created. */
+/** The counters of the worker since it was created. */
 export interface WorkerCounters {
   readonly executing: number;
-  /** Claims by themselves, without those sent with the creation or the end of a run. */
+  /** The number of separate claims, without those sent with the creation or the end of a run. */
   readonly claims: number;
   readonly started: number;
-  /** Started again, because an earlier attempt did not reach its end. */
+  /** The number of attempts that repeat an earlier one, which did not reach its end. */
   readonly retried: number;
   readonly leases_lost: number;
   readonly ended: Readonly<Record<TerminalStatus, number>>;
@@ -45,24 +48,24 @@ export interface WorkerCounters {
 }
 
 export interface Worker extends Reservations {
-  /** A run that is due was created: claim it, or announce it to other processes. `busy`: its thread was busy. */
+  /** Claims a run that was created and is due, or announces it to other processes. `busy` tells whether its thread was busy. */
   offer(busy: boolean): void;
-  /** A run is due at this time: claim then. */
+  /** Schedules a claim at the time at which a run is due. */
   wakeAt(time: number): void;
-  /** Stops a run that executes here or is about to. False if it does not, or stops for another reason. */
+  /** Stops a run that executes here or is about to. Returns false if it does not, or stops for another reason. */
   cancel(run_id: string, reason: StopReason): boolean;
   /** Resolves when no attempt of the run executes here, and its end is stored. */
   whenDone(run_id: string): Promise<void>;
-  /** False if claiming has failed, or has not been answered, for some time. */
+  /** Returns false if claiming has failed or has had no response for some time. */
   isHealthy(): boolean;
   counters(): WorkerCounters;
-  /** Claims no more runs, waits `grace_ms` for those that execute, then returns the rest to the queue. */
+  /** Stops claiming, waits `grace_ms` for running attempts, then returns the others to the queue. */
   stop(grace_ms: number): Promise<void>;
 }
 
-/** Half of the time that events may keep the event loop from ticking. */
+/** Half of the time in milliseconds for which events may keep the event loop from ticking. */
 const MAX_LOOP_BUSY_MS = 2;
-/** The time for executors and store to finish after the grace period. */
+/** The time for executors and storage to finish after the grace period, in milliseconds. */
 const SHUTDOWN_MARGIN_MS = 20_000;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
@@ -95,7 +98,7 @@ export function createWorker(options: WorkerOptions): Worker {
       earlierExecutions: slots.listExecutions(thread_id),
       hasWaitingRuns: () => claims.hasWaitingRuns(),
       wakeAt(time) {
-        // Later times are found by the poll: thousands of runs may wait.
+        // The poll finds later times: thousands of runs may wait.
         if (time - environment.now() < MAX_TIMER_AHEAD_MS) dueTimer.add(time);
       },
       nextClaim() {
@@ -125,7 +128,7 @@ export function createWorker(options: WorkerOptions): Worker {
     if (signal.check) attempt.checkCancelled();
   }
 
-  /** Why an attempt stops before it begins; null if it need not. */
+  /** Returns the reason to stop an attempt before it begins, or null. */
   function findInitialStop(claimed: ClaimedRun): StopReason | null {
     if (claimed.cancelled) return "cancelled";
     return isStopping ? "shutting_down" : null;
@@ -139,7 +142,10 @@ export function createWorker(options: WorkerOptions): Worker {
     });
   }
 
-  /** Other processes may have set the cancel flag. Stops of this one come by `cancel`, with their reason and without a read. */
+  /**
+   * Makes matching attempts read their cancel flag, because other processes may have set it. Stops of this process come by
+   * `cancel`, with their reason and without a read.
+   */
   function checkCancelled(from: ChangeOrigin, matches: (attempt: Attempt) => boolean): void {
     if (from === "here") return;
     for (const attempt of slots.attempts) if (matches(attempt)) attempt.checkCancelled();
@@ -154,7 +160,7 @@ export function createWorker(options: WorkerOptions): Worker {
     checkCancelled(from, (attempt) => thread_id === attempt.thread_id),
   );
 
-  // Webhooks wait for this, too: the deliveries of a dead worker are free only once this process takes over from it.
+  // Webhooks wait for this too: the deliveries of a dead worker are free only once this process takes over from it.
   if (concurrency === 0) bus.notifyAll();
   else {
     const onAcquired = (): void => {
@@ -191,7 +197,7 @@ export function createWorker(options: WorkerOptions): Worker {
   };
 }
 
-/** Waits for the attempts and claims under way, and stops the attempts after the grace period. */
+/** Waits for the running attempts and claims, and stops the attempts after the grace period. */
 async function waitForAttempts(slots: WorkerSlots, environment: Environment, grace_ms: number): Promise<void> {
   if (slots.isIdle()) return;
   const cancels: (() => void)[] = [];
@@ -201,20 +207,20 @@ async function waitForAttempts(slots: WorkerSlots, environment: Environment, gra
       environment.timer(grace_ms, () => {
         for (const attempt of slots.attempts) attempt.stop("shutting_down");
       }),
-      // A store that never answers must not keep the process alive.
+      // A storage that never responds must not keep the process alive.
       environment.timer(grace_ms + SHUTDOWN_MARGIN_MS, resolve),
     );
   });
   for (const cancel of cancels) cancel();
 }
 
-/** A timer for a suspended run is worth its memory if it is due within this time. */
+/** The time within which a suspended run must be due to get a timer, in milliseconds. Other timers are not worth their memory. */
 const MAX_TIMER_AHEAD_MS = 60_000;
 
-/** Timers have a limit: longer waits are split. */
+/** The maximum delay of a timer, in milliseconds. Longer waits are split. */
 const MAX_TIMER_MS = 3_600_000;
 
-/** One timer for all times at which runs become due. */
+/** Creates one timer for all times at which runs become due. */
 function createDueTimer(environment: Environment, onDue: () => void): { add(time: number): void; stop(): void } {
   const times: number[] = [];
   let isStopped = false;
@@ -244,12 +250,12 @@ function createDueTimer(environment: Environment, onDue: () => void): { add(time
   };
 }
 
-/** How often a standby tries to become the worker. */
+/** The interval in milliseconds at which a standby tries to become the worker. */
 const STANDBY_RETRY_MS = 250;
 
 /**
- * One process at a time executes the runs of an embedded database, and the others stand by. Tries until this process has the
- * lock; `onStandby` is called once. The result stops that.
+ * Tries until this process has the worker lock: one process at a time executes the runs of an embedded database, and the others
+ * stand by. Calls `onStandby` once. The returned function stops the attempts.
  */
 function acquireWorkerLock(
   { storage, environment }: WorkerOptions,

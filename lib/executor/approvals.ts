@@ -1,4 +1,7 @@
-/** The questions of interrupted runs, and their answers: LangChain's approvals in the spellings of npm's and Python's package, and any other value. */
+/**
+ * Parses and answers the interrupts of runs: approvals in the spellings of LangChain's packages for npm and Python, and any other
+ * value.
+ */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 const DECISIONS = ["approve", "edit", "reject", "respond"] as const;
@@ -10,31 +13,31 @@ export interface Action {
   readonly args: Json;
   readonly description: string | null;
   readonly allowed: readonly DecisionType[];
-  /** Its review configuration as it was sent; null without one. */
+  /** The review configuration of the action; null without one. */
   readonly config: JsonObject | null;
 }
 
 /** The value of an interrupt of LangChain's human-in-the-loop middleware. */
 export interface Approval {
   readonly actions: readonly Action[];
-  /** The member of an `edit` that has the changed action. */
+  /** The member of an `edit` decision that holds the changed action. */
   readonly editMember: "editedAction" | "edited_action";
 }
 
-/** What a person decides on one action. `args` of `edit`: the changed arguments. */
+/** The decision of a person on one action. `args` of `edit` are the changed arguments. */
 export type Decision =
   | { readonly type: "approve" }
   | { readonly type: "reject"; readonly message?: string }
   | { readonly type: "respond"; readonly message: string }
   | { readonly type: "edit"; readonly args: JsonObject };
 
-/** The members of the middleware's values, of npm's `langchain` and of Python's. */
+/** The member names of the middleware's values, in npm's and in Python's `langchain`. */
 const SPELLINGS = [
   ["actionRequests", "reviewConfigs", "actionName", "allowedDecisions", "editedAction"],
   ["action_requests", "review_configs", "action_name", "allowed_decisions", "edited_action"],
 ] as const;
 
-/** The approval that the value of an interrupt asks for; null for any other value. */
+/** Parses the value of an interrupt as an approval. Returns null for any other value. */
 export function parseApproval(value: Json): Approval | null {
   if (!isObject(value)) return null;
   const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));
@@ -63,21 +66,21 @@ export function parseApproval(value: Json): Approval | null {
     : null;
 }
 
-/** True for the members by which Agent Inbox and LangChain ask for decisions on actions, however those are spelled inside. */
+/** Returns true if a value has a member by which Agent Inbox or LangChain request decisions on actions, in any form. */
 const hasActionRequest = (value: Json): boolean =>
   isObject(value) &&
   ["action_request", ...SPELLINGS.map(([requests]) => requests)].some((name) => Object.hasOwn(value, name));
 
 /**
- * True if an interrupt asks for the approval of an action: in LangChain's or Agent Inbox's form, or as its author marked it with
- * `approval: true`. A form that cannot be read counts too.
+ * Returns true if an interrupt requests the approval of an action: in LangChain's or Agent Inbox's form, or marked by its author
+ * with `approval: true`. A form that cannot be parsed counts too.
  */
 export const isApproval = (value: Json): boolean =>
   (Array.isArray(value) ? value : [value]).some(
     (item: Json) => hasActionRequest(item) || (isObject(item) && item.approval === true),
   );
 
-/** The answer to an approval: one decision for each of its actions, in their order. */
+/** Returns the resume value of an approval, with one decision for each of its actions, in their order. */
 export function toApprovalResumeValue({ actions, editMember }: Approval, decisions: readonly Decision[]): Json {
   return {
     decisions: decisions.map((decision, index) => {
@@ -89,7 +92,10 @@ export function toApprovalResumeValue({ actions, editMember }: Approval, decisio
 
 const TEXT_MEMBERS = ["message", "question", "prompt"];
 
-/** What a question says: a text, or `message`, `question`, `prompt` or the descriptions of an approval; else its JSON. */
+/**
+ * Returns the text of an interrupt: a string itself, else `message`, `question`, `prompt` or the descriptions of an approval,
+ * else JSON.
+ */
 export function describeInterrupt(value: Json): string {
   if (typeof value === "string") return value;
   if (!isObject(value)) return JSON.stringify(value);

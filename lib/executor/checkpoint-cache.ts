@@ -1,4 +1,4 @@
-/** The checkpoints that a job has read or put. */
+/** Caches the checkpoints that a job has read or put. */
 import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "../storage/mod.ts";
 import type {
   ChannelValue,
@@ -13,31 +13,30 @@ export interface CheckpointCacheOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
-  /** Null: the checkpoints belong to no run. */
+  /** The run that the checkpoints belong to; null outside a run. */
   readonly run_id: string | null;
-  /** The thread's head when the job started. */
+  /** The head of the thread when the job started. */
   readonly head: string | null;
-  /** The run has stored root checkpoints: it continues from the newest one. */
+  /** True if the run has stored root checkpoints. It continues from the newest one then. */
   readonly resumed: boolean;
-  /** Repeats a call of the store while it fails, for a limited time. */
+  /** Repeats a failing storage call for a limited time. */
   retry<Result>(call: () => Promise<Result>): Promise<Result>;
 }
 
 type CheckpointQuery = Parameters<CheckpointReader["get"]>[0];
 
-/** Names a checkpoint within its thread. */
 export const createCheckpointKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
 
 export class CheckpointCache {
   readonly #options: CheckpointCacheOptions;
-  /** Saved ones are dropped later, except the newest of each namespace. */
+  /** Cached checkpoints by key. `dropSaved` removes saved ones, except the newest of each namespace. */
   readonly #cached = new Map<string, StoredCheckpoint>();
   readonly #newest = new Map<string, string>();
-  /** The writes of this job by checkpoint, stored or not: they override those in the store. */
+  /** The writes of this job by checkpoint key, stored or not. They override stored writes. */
   readonly #jobWrites = new Map<string, readonly StoredWrite[]>();
-  /** What no save has drained, in the order in which it was put. */
+  /** The keys of checkpoints that no save has drained, in the order in which they were put. */
   readonly #unsavedKeys: string[] = [];
-  /** Drained by the last save, which may be under way: only this job can read these checkpoints. */
+  /** The keys that the last save has drained. It may still be running, so only this job can read these checkpoints. */
   #savingKeys: string[] = [];
   #isSavedDropped = false;
 
@@ -45,7 +44,7 @@ export class CheckpointCache {
     this.#options = options;
   }
 
-  /** Undefined: the store must be asked. */
+  /** Returns a checkpoint without reading the storage, or undefined if the storage must be read for it. */
   getCached({ ns, checkpoint_id }: CheckpointQuery): StoredCheckpoint | null | undefined {
     const id = this.#findId(ns, checkpoint_id);
     if (id === null) return null;
@@ -69,7 +68,7 @@ export class CheckpointCache {
     return newest || ns !== "" || head === null ? newest : await this.#load({ ns, checkpoint_id: head });
   }
 
-  /** Undefined: it has no id, and the store must be asked. */
+  /** Returns the id of the requested checkpoint, or undefined if the storage must be read for it. */
   #findId(ns: string, checkpoint_id: string | undefined): string | null | undefined {
     const { resumed, head } = this.#options;
     return checkpoint_id ?? this.#newest.get(ns) ?? (ns === "" && !resumed ? head : undefined);
@@ -87,17 +86,17 @@ export class CheckpointCache {
     return writes ? { ...checkpoint, writes: mergeWrites(checkpoint.writes, writes) } : checkpoint;
   }
 
-  /** The newest root checkpoint that this job has put. */
+  /** Returns the id of the newest root checkpoint that this job has put, or null. */
   findNewestRootId(): string | null {
     return this.#newest.get("") ?? null;
   }
 
-  /** The checkpoints that no save has drained, oldest first. */
+  /** Returns the checkpoints that no save has drained, oldest first. */
   listUnsaved(): StoredCheckpoint[] {
     return this.#unsavedKeys.map((key) => this.#cached.get(key)).filter((checkpoint) => checkpoint !== undefined);
   }
 
-  /** Returns the checkpoint as it is stored. */
+  /** Caches a checkpoint and returns its stored form, in which lists are reduced to their new elements. */
   add(checkpoint: NewCheckpoint, created_at: number): SavedCheckpoint {
     const { ns, checkpoint_id, parent_id } = checkpoint;
     const { run_id } = this.#options;
@@ -117,11 +116,11 @@ export class CheckpointCache {
     this.#jobWrites.set(key, mergeWrites(this.#jobWrites.get(key) ?? [], taskWrites));
   }
 
-  /** Forgets what the last save has stored: saves run one after another. Checkpoints with `unsavedWrites` stay. */
+  /** Drops what the last save has stored, because saves run one after another. Checkpoints with `unsavedWrites` stay cached. */
   dropSaved(drained: Pick<Progress, "checkpoints" | "writes">, unsavedWrites: readonly NewWrites[]): void {
     const { checkpoints, writes } = drained;
     const isEmpty = checkpoints.length + writes.length === 0;
-    // Saves of frames alone: the last one has dropped what was stored.
+    // Saves of frames alone have nothing to drop: the last one has dropped what was stored.
     if (isEmpty && this.#isSavedDropped) return;
     this.#isSavedDropped = isEmpty;
     const neededKeys = new Set([...this.#newest].map(([ns, id]) => createCheckpointKey(ns, id)));
@@ -136,7 +135,7 @@ export class CheckpointCache {
   }
 }
 
-/** All values of a new checkpoint, its own and inherited ones; null if only the store can put them together. */
+/** Returns all values of a new checkpoint, also the inherited ones, or null if only the storage can resolve them. */
 function resolveInheritedValues(
   checkpoint: NewCheckpoint,
   parent: StoredCheckpoint | undefined,
@@ -150,7 +149,7 @@ function resolveInheritedValues(
     maps.set(candidate, map);
     return map.get(channel);
   };
-  /** Another checkpoint with this version of the channel has all that exists of its value, perhaps nothing. */
+  /** Finds another checkpoint with this version of the channel. It has all that exists of the value, perhaps nothing. */
   const findWithVersion = (channel: string, version: string): StoredCheckpoint | undefined =>
     [...cached.values()].find((candidate) => candidate.ns === checkpoint.ns && candidate.versions[channel] === version);
   const values: ChannelValue[] = [];
@@ -169,7 +168,7 @@ function resolveInheritedValues(
   return values;
 }
 
-/** Shorter lists are stored whole, in characters. */
+/** The length below which lists are stored whole. */
 const MIN_DELTA_CHARS = 1024;
 const indexByChannel = (checkpoint: StoredCheckpoint | undefined): ReadonlyMap<string, ChannelValue> =>
   new Map(checkpoint?.values.map((value) => [value.channel, value]));
@@ -185,8 +184,8 @@ function compareWrites(first: StoredWrite, second: StoredWrite): number {
 }
 
 /**
- * Replaces lists that only grew by their new tail, so that a run does not cost as much as the whole conversation. The list is
- * written whole again once the tails are larger than the last whole copy.
+ * Replaces lists that only grew by their new elements, so that a run does not cost as much as the whole conversation. A list is
+ * written whole again once its deltas are larger than the last whole copy.
  */
 function toListDeltas(
   checkpoint: NewCheckpoint,

@@ -1,12 +1,15 @@
-/** How an executor reads and writes the checkpoints of a thread. */
+/** The interfaces by which an executor reads and writes the checkpoints of a thread. */
 import type { JsonObject } from "../json.ts";
 import type { NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
 
-/** Reads checkpoints of one thread. A job's reader includes what the job has put but not stored yet. */
+/** Reads checkpoints of one thread. A job's reader includes checkpoints that the job has put and that are not stored yet. */
 export interface CheckpointReader {
-  /** Without `checkpoint_id`: in the root namespace the state that the job continues from, else the newest. */
+  /**
+   * Returns a checkpoint, or null if it does not exist. Without `checkpoint_id` it is the newest of the namespace; in the root
+   * namespace it is the state that the job continues from.
+   */
   get(at: { readonly ns: string; readonly checkpoint_id?: string }): Promise<StoredCheckpoint | null>;
-  /** Newest first. Without `ns`: all namespaces. */
+  /** Lists checkpoints, newest first. Without `ns` it lists all namespaces. */
   list(at: {
     readonly ns?: string;
     readonly before?: string;
@@ -15,11 +18,11 @@ export interface CheckpointReader {
   }): AsyncIterable<StoredCheckpoint>;
 }
 
-/** A job's checkpoints. Both writes throw LeaseLost after the lease was lost. */
+/** The checkpoints of a job. Both writes throw `LeaseLost` after the lease was lost. */
 export interface CheckpointHandle extends CheckpointReader {
-  /** The answer of `get`, unless the store must be read for it: then undefined. */
+  /** Returns the result of `get` without reading the storage, or undefined if the storage must be read for it. */
   getCached?(at: { readonly ns: string; readonly checkpoint_id?: string }): StoredCheckpoint | null | undefined;
-  /** Queues a checkpoint. Resolves when it is queued; with durability `sync` when it is committed. */
+  /** Queues a checkpoint. Resolves when it is queued, with durability `sync` when it is committed. */
   put(checkpoint: NewCheckpoint): Promise<void>;
   putWrites(
     at: { readonly ns: string; readonly checkpoint_id: string },
@@ -27,8 +30,9 @@ export interface CheckpointHandle extends CheckpointReader {
     writes: readonly PendingWrite[],
   ): Promise<void>;
   /**
-   * Opens a write barrier, and returns what closes it. What is put after that is stored in one save with all that the executor has shown
-   * until it closes the barrier. For executors that put at another time than they show. With durability `sync`, writes wait for that.
+   * Opens a write barrier and returns a function that closes it. What is put after that is stored in one save with all output
+   * that the executor emits until it closes the barrier. Executors need it if they put states at another time than they emit
+   * them. With durability `sync`, writes wait for the barrier.
    */
   openBarrier?(): () => void;
 }

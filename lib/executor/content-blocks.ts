@@ -1,15 +1,15 @@
-/** Makes `messages` events of the thread event protocol from chunks of messages and from whole messages, whatever provider they come from. */
+/** Creates `messages` events of the thread event protocol from chunks of messages and from whole messages of any provider. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { addNumbers, mergePart } from "./message-merge.ts";
 import { parseArguments, toMessageType } from "./messages.ts";
 
-/** One `messages` event. */
+/** A `messages` event. */
 export interface MessageEvent {
-  /** Of the task that the message comes from. */
+  /** The namespace of the task that the message comes from. */
   readonly namespace: readonly string[];
   readonly node?: string;
   readonly data: JsonObject;
-  /** Of a `content-block-finish`: the arguments of the call as the model wrote them. */
+  /** The arguments of the call as the model wrote them. Only in `content-block-finish`. */
   readonly args?: string;
 }
 
@@ -29,12 +29,11 @@ export class ContentBlocks {
   readonly #openMessages = new Map<string, OpenMessage>();
   readonly #endedIds = new Set<string>();
 
-  /** Some messages have not ended. */
   get hasOpenMessages(): boolean {
     return this.#openMessages.size > 0;
   }
 
-  /** Takes one tuple: a chunk (`…MessageChunk`), or a whole message. Messages without an id are ignored. */
+  /** Adds a chunk (`…MessageChunk`) or a whole message, and returns its events. Ignores messages without an id. */
   addMessage(message: JsonObject, metadata: JsonObject): MessageEvent[] {
     const { id, type } = message;
     if (typeof id !== "string" || typeof type !== "string" || type === "remove" || this.#endedIds.has(id)) return [];
@@ -48,7 +47,7 @@ export class ContentBlocks {
     return isWhole ? [...events, ...this.#end(id, openMessage.finish())] : events;
   }
 
-  /** Takes a list of whole messages, and ends those that have started. */
+  /** Ends the messages of the list that have started, and returns their events. */
   finish(messages: Json | undefined): MessageEvent[] {
     if (!this.hasOpenMessages || !Array.isArray(messages)) return [];
     return messages.flatMap((message) => {
@@ -58,7 +57,7 @@ export class ContentBlocks {
     });
   }
 
-  /** Ends the messages of a task, and of what it has called. With an error if they have failed. */
+  /** Ends the messages of a task and of its subgraphs. With `error` they end as failed. */
   close(namespace: readonly string[], error?: string): MessageEvent[] {
     const isInside = ({ namespace: messageNamespace }: OpenMessage): boolean =>
       namespace.every((segment, depth) => messageNamespace[depth] === segment);
@@ -78,12 +77,12 @@ export class ContentBlocks {
 interface Block {
   readonly index: number;
   content: JsonObject;
-  /** How long the arguments were that subscribers have seen. */
+  /** The length of the arguments in the last snapshot that was emitted. */
   emittedChars: number;
   isOpen: boolean;
 }
 
-/** The member of a block that grows by deltas. */
+/** The member of each block type to which deltas append. */
 const DELTA_MEMBERS: Readonly<Record<string, string>> = {
   text: "text",
   reasoning: "reasoning",
@@ -96,7 +95,7 @@ const DELTA_MEMBERS: Readonly<Record<string, string>> = {
 
 const ROLES: ReadonlySet<string> = new Set(["human", "system", "tool"]);
 
-/** A message that has started, and not ended. */
+/** A message that has started and not ended. */
 class OpenMessage {
   readonly namespace: readonly string[];
   readonly #id: string;
@@ -137,7 +136,7 @@ class OpenMessage {
     });
   }
 
-  /** Takes the content of a chunk, or of the whole message. */
+  /** Adds the content of a chunk or of a whole message. */
   add(chunk: JsonObject): MessageEvent[] {
     if (chunk.usage_metadata) this.#usage = addNumbers(this.#usage, chunk.usage_metadata);
     if (isObject(chunk.response_metadata ?? null)) {
@@ -146,7 +145,7 @@ class OpenMessage {
     return toStandardBlocks(chunk).flatMap((part) => this.#addPart(part));
   }
 
-  /** `whole`: the final form of the message, whose usage counts. */
+  /** `whole` is the final form of the message. Its usage replaces that of the chunks. */
   finish(whole: JsonObject = {}): MessageEvent[] {
     const usage = whole.usage_metadata ?? this.#usage;
     const response = {
@@ -174,7 +173,7 @@ class OpenMessage {
     }
     const { index: _index, ...content } = part;
     const deltaMember = DELTA_MEMBERS[String(part.type)];
-    // Providers begin with a text of no length, and end with one.
+    // Providers begin with an empty text, and end with one.
     if (
       (deltaMember === "text" || deltaMember === "reasoning") &&
       !content[deltaMember] &&
@@ -188,7 +187,7 @@ class OpenMessage {
     return [...events, ...this.#createDeltas(block, content)];
   }
 
-  /** The block that a piece continues. */
+  /** Finds the block that a part continues. */
   #findContinuedBlock(part: JsonObject): Block | undefined {
     const { type, index = null, id = null } = part;
     const last = this.#blocks.at(-1);
@@ -231,7 +230,10 @@ class OpenMessage {
     return createDelta({ type: "data-delta", data: addedText, encoding: "base64" });
   }
 
-  /** Snapshots, which all clients read. Long arguments are shown less often, because each snapshot repeats them. */
+  /**
+   * Creates a snapshot of the arguments, which all clients can read. Snapshots of long arguments are less frequent, because each
+   * repeats all of them.
+   */
   #createToolDeltas(block: Block): MessageEvent[] {
     const { id = null, name = null, args } = block.content;
     const text = typeof args === "string" ? args : "";
@@ -260,12 +262,12 @@ class OpenMessage {
   }
 }
 
-/** A block and its continuation. Strings concatenate, but names and addresses are repeated. */
+/** Appends a part to its block. Strings are concatenated, except names and addresses, which providers repeat. */
 function mergeBlock(block: JsonObject, part: JsonObject): JsonObject {
   const { type = null } = block;
   const deltaMember = DELTA_MEMBERS[String(type)] ?? "";
   const [before, addedText] = [block[deltaMember], part[deltaMember]];
-  // Most pieces are nothing but text.
+  // Most parts have only text.
   const isText = Object.keys(part).length === ("index" in part ? 3 : 2);
   if (isText && typeof before === "string" && typeof addedText === "string") {
     return { ...block, [deltaMember]: before + addedText };
@@ -277,7 +279,7 @@ function mergeBlock(block: JsonObject, part: JsonObject): JsonObject {
   return { ...(mergePart(block, part) as JsonObject), ...Object.fromEntries(fixed), type };
 }
 
-/** A block before its first delta. */
+/** Returns the block as it is before its first delta. */
 function toOpeningBlock(content: JsonObject): JsonObject {
   const { type } = content;
   if (type === "text") return { type, text: "" };
@@ -291,7 +293,7 @@ function toOpeningBlock(content: JsonObject): JsonObject {
   return start;
 }
 
-/** The whole block. Arguments of tool calls are parsed. */
+/** Returns the whole block. Arguments of tool calls are parsed. */
 function toFinalBlock({ index: _index, ...content }: JsonObject): JsonObject {
   const { type, id = null, name = null, args = "" } = content;
   if (type === "tool_call") return { type, id, name, args };
@@ -305,13 +307,13 @@ function toFinalBlock({ index: _index, ...content }: JsonObject): JsonObject {
   return { type: "invalid_tool_call", id, name, args, error: "The arguments are not a JSON object" };
 }
 
-const REASONS: readonly (readonly [reason: string, said: RegExp])[] = [
+const REASONS: readonly (readonly [reason: string, pattern: RegExp])[] = [
   ["length", /length|max_tokens/i],
   ["tool_use", /tool|function_call/i],
   ["content_filter", /filter|safety|refusal|prohibited|blocklist/i],
 ];
 
-/** Why the model has stopped, in the words of the protocol. */
+/** Returns the reason of the model's end as the protocol names it. */
 function toFinishReason(response: JsonObject, hasToolCalls: boolean): string {
   const reason = response.finish_reason ?? response.finishReason ?? response.stop_reason ?? response.stopReason;
   const match = typeof reason === "string" ? REASONS.find(([, pattern]) => pattern.test(reason)) : undefined;
@@ -319,14 +321,15 @@ function toFinishReason(response: JsonObject, hasToolCalls: boolean): string {
 }
 
 /**
- * The content of a message or of one chunk of it: blocks of type `text`, `reasoning`, `tool_call`, `tool_call_chunk`,
- * `invalid_tool_call`, `image`, `audio`, `video` or `file`. Others keep the provider's form. In chunks, `index` says which block continues.
+ * Converts the content of a message or chunk to blocks of type `text`, `reasoning`, `tool_call`, `tool_call_chunk`,
+ * `invalid_tool_call`, `image`, `audio`, `video` or `file`. Other blocks keep the provider's form. In chunks, `index` identifies
+ * the block to continue.
  */
 function toStandardBlocks(message: JsonObject): JsonObject[] {
   const { content = "" } = message;
   const kwargs = isObject(message.additional_kwargs) ? message.additional_kwargs : {};
   const calls = listToolCalls(message);
-  // Most chunks are nothing but text.
+  // Most chunks have only text.
   if (typeof content === "string" && calls.length === 0 && Object.keys(kwargs).length === 0) {
     return [{ type: "text", text: content }];
   }
@@ -339,7 +342,7 @@ function toStandardBlocks(message: JsonObject): JsonObject[] {
 
 const filterObjects = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
 
-/** Chunks have their calls twice: read so far, and as text. Providers repeat them in the content. */
+/** Returns the tool calls of a message. Chunks have them twice, parsed and as text, and providers repeat them in the content. */
 function listToolCalls(message: JsonObject): JsonObject[] {
   const chunks = filterObjects(message.tool_call_chunks);
   if (chunks.length > 0) return chunks.map((chunk) => ({ ...chunk, type: "tool_call_chunk" }));
@@ -393,7 +396,9 @@ const joinSummary = ({ summary }: JsonObject): string =>
     .map(({ text }) => (typeof text === "string" ? text : ""))
     .join("");
 
-/** DeepSeek and others give a text, Groq too, OpenAI's Responses a list of summaries. */
+/**
+ * Reads reasoning outside the content: a text of DeepSeek, Groq and others, or the list of summaries of OpenAI's Responses API.
+ */
 function readReasoning({ reasoning_content, reasoning: reasoningMember }: JsonObject): JsonObject[] {
   const text = isObject(reasoningMember) ? joinSummary(reasoningMember) : (reasoningMember ?? reasoning_content);
   if (typeof text !== "string" || text === "") return [];
@@ -417,7 +422,10 @@ const MEDIA: Readonly<Record<string, string>> = {
   fileData: "",
 };
 
-/** Null for other blocks. What it holds is beside its type, or in a member of that name or `source`. */
+/**
+ * Converts a media block, or returns null for other blocks. The content is in the block, or in a member named like its type or
+ * `source`.
+ */
 function toMediaBlock(part: JsonObject): JsonObject | null {
   const type = String(part.type);
   if (!Object.hasOwn(MEDIA, type)) return null;
@@ -440,7 +448,7 @@ function toMediaBlock(part: JsonObject): JsonObject | null {
   };
 }
 
-/** OpenAI's spoken answers and generated images. */
+/** Reads spoken answers and generated images of OpenAI. */
 function readGeneratedMedia({ audio, tool_outputs }: JsonObject): JsonObject[] {
   const blocks = filterObjects(tool_outputs)
     .filter(({ type, result }) => type === "image_generation_call" && typeof result === "string")

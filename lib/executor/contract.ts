@@ -21,8 +21,9 @@ export type * from "./checkpoint-handle.ts";
 export type * from "./store-handle.ts";
 
 /**
- * All stream modes. `messages-tuple` frames are named `messages` on the wire; mode `messages` is derived from them. With `messages-tuple`
- * an executor may report complete messages before the next state, by an event of mode `messages` with a list of them.
+ * All stream modes. `messages-tuple` frames are named `messages` on the wire, and mode `messages` is derived from them. With
+ * `messages-tuple` an executor may report complete messages before the next state, by an event of mode `messages` with a list of
+ * them.
  */
 export const STREAM_MODES = [
   "values",
@@ -37,7 +38,7 @@ export const STREAM_MODES = [
   "tools",
   "lifecycle",
 ] as const;
-/** One of the stream modes. */
+/** A stream mode. */
 export type StreamMode = (typeof STREAM_MODES)[number];
 
 /** A `goto` to one node with an input for it. */
@@ -48,9 +49,9 @@ export interface Send {
 
 /** A command, which replaces the input of a run. */
 export interface Command {
-  /** The answer to pending interrupts: a value (null too), or a map interrupt id → value. */
+  /** The resume value of the pending interrupt, null too, or a map from interrupt id to value. */
   readonly resume?: Json;
-  /** Written to the state first: an object, or a list of [channel, value]. */
+  /** The update that is written to the state first: an object, or a list of [channel, value]. */
   readonly update?: Json;
   readonly goto?: readonly (string | Send)[];
 }
@@ -69,56 +70,59 @@ export interface CheckpointRef {
 }
 
 /**
- * A pending interrupt that a run answers. With LangGraph before 1.7.0, interrupts of one task share an id: the number of answers tells
- * them apart.
+ * A pending interrupt that a run resumes. With LangGraph before 1.7.0, interrupts of one task share an id, and only the number of
+ * answers tells them apart.
  */
 export interface InterruptRef {
   readonly checkpoint_ns: string;
   readonly checkpoint_id: string;
-  /** Null: a stop at a breakpoint. */
+  /** Null for a stop at a breakpoint. */
   readonly interrupt_id: string | null;
-  /** How many answers the task had consumed when it raised the interrupt. */
+  /** The number of answers that the task had consumed when it raised the interrupt. */
   readonly answered: number;
 }
 
-/** One attempt of a run, as an executor gets it. */
+/** An attempt of a run, as the executor gets it. */
 export interface Job {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
   readonly graph_id: string;
-  /** A stateless run: its thread is deleted after the run. */
+  /** True if the run is stateless. Its thread is deleted after the run. */
   readonly stateless: boolean;
-  /** 1 for the first attempt. */
+  /** The number of the attempt, from 1. */
   readonly attempt: number;
-  /** An earlier attempt has stored a checkpoint: continue from `checkpoints`, ignore `input` and `command`. */
+  /** True if an earlier attempt has stored a checkpoint. Continue from `checkpoints` then, and ignore `input` and `command`. */
   readonly resumed: boolean;
-  /** Undefined: continue from the state. */
+  /** The input; undefined to continue from the state. */
   readonly input: Json | undefined;
   readonly command: Command | null;
-  /** Fail before the first write if `command.resume` matches no open interrupt. By default it is ignored then. */
+  /**
+   * True to fail before the first write if `command.resume` matches no pending interrupt. By default such a value is ignored.
+   */
   readonly strict_resume?: boolean;
   /**
-   * The interrupts that `command.resume` answers. Throw `ResumeRefused` of `interruptGone` before anything is written if one of them is
-   * not pending in the state that the attempt starts from, unless an earlier attempt of this run has consumed its answer. Executors in
-   * `recordStates` need not.
+   * The interrupts that `command.resume` answers. Throw `ResumeError` before anything is written if one of them is not pending in
+   * the state that the attempt starts from, unless an earlier attempt of this run has consumed its answer. `recordStates` checks
+   * this.
    */
   readonly resume_targets?: readonly InterruptRef[];
-  /** The checkpoint to fork from; null: the thread's head. The same in every attempt. */
+  /** The checkpoint to fork from; null for the thread's head. It is equal in every attempt. */
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
   readonly context: JsonObject;
   readonly metadata: JsonObject;
-  /** Yield `stream` events of these modes only. Either messages mode of the request is `messages-tuple` here. */
+  /** The modes whose `stream` events to yield. Either messages mode of the request is `messages-tuple` here. */
   readonly modes: ReadonlySet<StreamMode>;
-  /** Yield the `stream` events of subgraphs too, with a namespace. */
+  /** True to yield the `stream` events of subgraphs too, with a namespace. */
   readonly subgraphs: boolean;
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
   /**
-   * Which `event`s of the thread event protocol to yield. `state`: `values`, `checkpoints` and `input.requested` of the root graph, with `data` null for `values` that name their checkpoint.
-   * `all`: every method, of subgraphs too. Default `none`. Ignored by executors without `GraphInfo.protocol_events`.
+   * The `event`s of the thread event protocol to yield. `state`: `values`, `checkpoints` and `input.requested` of the root graph,
+   * with `data` null for `values` that name their checkpoint. `all`: every method, also of subgraphs. Default `none`. Ignored by
+   * executors without `GraphInfo.protocol_events`.
    */
   readonly events?: "none" | "state" | "all";
   /** The user from custom authentication; also in `config.configurable` as `langgraph_auth_user`. */
@@ -126,13 +130,13 @@ export interface Job {
   readonly checkpoints: CheckpointHandle;
   /** The store that all threads share. */
   readonly store: StoreHandle;
-  /** The steps of durable functions. */
+  /** The journal of durable functions. */
   readonly journal?: Journal;
 }
 
 /**
- * A pending interrupt. Its `id` is stable while it is pending. In states and threads `answered` is how many answers its task had
- * consumed when it raised it; it is absent for none.
+ * A pending interrupt. Its `id` is stable while it is pending. In states and threads, `answered` is the number of answers that
+ * its task had consumed when it raised the interrupt; it is absent for none.
  */
 export interface Interrupt {
   readonly id: string;
@@ -140,7 +144,7 @@ export interface Interrupt {
   readonly [extra: string]: Json;
 }
 
-/** One task of a state, in wire form. */
+/** A task of a state, in wire form. */
 export interface Task {
   readonly id: string;
   readonly name: string;
@@ -152,23 +156,23 @@ export interface Task {
   readonly result: Json;
 }
 
-/** Sent to subscribers. `data` is plain JSON in wire form (flat messages, no class instances). */
+/** An event for subscribers. `data` is plain JSON in wire form (flat messages, no class instances). */
 export interface StreamEvent {
   readonly type: "stream";
   readonly mode: StreamMode;
   readonly namespace?: readonly string[];
   readonly data: Json;
-  /** Of a durable function: how far it is once this is shown. */
+  /** The position of a durable function once this event is emitted. */
   readonly position?: OutputPosition;
 }
 
-/** What an executor yields while a run is executed. */
+/** An event that an executor yields while it executes a run. */
 export type ExecutorEvent =
   | StreamEvent
   /**
-   * The root graph's state after a step, with the checkpoint that holds it: the executor has put it (`Job.checkpoints`), or
-   * `recordStates` does. The last state is the run's result and the thread's new head, so an attempt must yield at least one. A `next`
-   * that is not empty means that the run stopped at an interrupt or a breakpoint.
+   * The state of the root graph after a step, with the checkpoint that holds it. The executor has put that checkpoint
+   * (`Job.checkpoints`), or `recordStates` does. The last state is the run's result and the thread's new head, so an attempt must
+   * yield at least one. A `next` that is not empty means that the run stopped at an interrupt or a breakpoint.
    */
   | {
       readonly type: "state";
@@ -180,20 +184,22 @@ export type ExecutorEvent =
         readonly step?: number;
         readonly source?: string;
       };
-      /** The stream events that show this state. Subscribers get them with it, not before its checkpoint is put. */
+      /** The stream events of this state. Subscribers get them with it, not before its checkpoint is put. */
       readonly frames?: readonly StreamEvent[];
-      /** For `recordStates`: `input` is the state before the input. Default `loop`. */
+      /** The source, for `recordStates`: `input` is the state before the input. Default `loop`. */
       readonly source?: "input" | "loop";
-      /** For `recordStates`: the open call, with its number of entries and of yielded values. */
+      /** The active durable call, for `recordStates`, with its number of entries and of yielded values. */
       readonly call?: { readonly call_id: string; readonly at: number; readonly yielded: number };
-      /** For `recordStates`: the tasks whose interrupts the run answers. They are pending again if the run does not reach its end. */
+      /**
+       * The tasks, for `recordStates`, whose interrupts the run answers. They are pending again if the run does not reach its end.
+       */
       readonly resumed_tasks?: readonly Task[];
-      /** For `recordStates`: put although the run is told to stop meanwhile, because an entry of a journal belongs to it. */
+      /** Set for `recordStates` to put the state although the run is being stopped, because a journal entry belongs to it. */
       readonly atomic?: true;
     }
   /**
-   * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the
-   * root graph itself. Do not repeat as `event`s what `stream` events show: both are separate.
+   * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and creates the lifecycle
+   * of the root graph. `event`s and `stream` events are separate, so do not yield one for the other.
    */
   | {
       readonly type: "event";
@@ -211,20 +217,20 @@ export type ExecutorEvent =
       readonly namespace: readonly string[];
       readonly node?: string;
       readonly data: Json;
-      /** Of `values`: the checkpoint that holds them, if the executor stores one. */
+      /** The checkpoint that holds the values, if the executor stores one. Only with `values`. */
       readonly checkpoint_id?: string;
     }
   /**
-   * Tokens and cost. They are summed over the attempt and stored with the run's trace. `repeats`: while a journal is open, another attempt
-   * reports this again unless this one ends or suspends the run.
+   * Model usage. It is summed over the attempt and stored with the run's trace. `repeats` means that another attempt reports this
+   * usage again while a journal is active, unless this attempt ends or suspends the run.
    */
   | ({ readonly type: "usage"; readonly repeats?: boolean } & ModelUsage);
 
-/** What a call of a model has used. */
+/** The tokens and the cost of model calls. */
 export interface ModelUsage {
   readonly tokens_in?: number;
   readonly tokens_out?: number;
-  /** Default: the cost of the tokens by the price of `model` in `usage.prices`. */
+  /** The cost in US dollars. Default: the cost of the tokens by the price of `model` in `usage.prices`. */
   readonly cost_usd?: number;
   /** The name of the model. */
   readonly model?: string;
@@ -233,22 +239,22 @@ export interface ModelUsage {
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
-/** What an executor declares about a graph. */
+/** The declaration of a graph by its executor. */
 export interface GraphInfo extends AgentSettings {
   readonly graph_id: string;
   /**
-   * A retry continues where the attempt before stopped: from the newest root checkpoint, so an attempt that has stored one has made
-   * progress. Default false: a retry starts the agent again, on the state that was stored last.
+   * True if a retry continues from the newest root checkpoint, so that an attempt that has stored one has made progress. Default
+   * false: a retry starts the agent again, on the state that was stored last.
    */
   readonly resumes_on_retry?: boolean;
   /**
-   * The executor yields `event`s when the job asks for them. Default false: the service makes events of the root graph from `stream`
-   * and `state` events.
+   * True if the executor yields `event`s if `Job.events` requests them. Default false: the service creates events of the root
+   * graph from `stream` and `state` events.
    */
   readonly protocol_events?: boolean;
 }
 
-/** Versions of libraries that `GET /info` shows. */
+/** Versions of libraries in the response of `GET /info`. */
 export interface LibraryVersions {
   readonly langgraph_js_version?: string;
 }
@@ -257,13 +263,13 @@ export interface LibraryVersions {
 export interface Executor {
   graphs(): readonly GraphInfo[];
   /**
-   * Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. An executor that puts no
-   * checkpoints wraps this method in `recordStates`.
+   * Executes one attempt. Stops soon after `signal` aborts. Throws to fail the run, and returns to finish it. An executor that
+   * puts no checkpoints wraps this method in `recordStates`.
    */
   execute(job: Job, signal: AbortSignal, environment: Environment): AsyncIterable<ExecutorEvent>;
-  /** The versions of the libraries of the graphs, for `GET /info`. */
+  /** Returns the versions of the libraries of the graphs, for `GET /info`. */
   versions?(): Promise<LibraryVersions>;
-  /** Reads the states of a graph; null (or no method) for graphs whose states `recordStates` records. */
+  /** Returns an object that reads the states of a graph; null (or no method) for graphs whose states `recordStates` records. */
   state?(graph_id: string): GraphState | null;
 }
 
@@ -295,7 +301,7 @@ export interface StateRef {
   readonly checkpoint_id?: string;
 }
 
-/** The configuration from which a graph factory builds a graph to read or draw it. */
+/** The configuration from which a graph factory builds a graph, to read its states or to draw it. */
 export interface StateConfig {
   readonly configurable: JsonObject;
   readonly metadata: JsonObject;
@@ -328,22 +334,24 @@ export interface DrawnGraph {
   }[];
 }
 
-/** One update of a state, as a node would make it. */
+/** An update of a state, as a node would make it. */
 export interface StateUpdate {
-  /** Null: no values, only the effect of `as_node`. */
+  /** The values; null for the effect of `as_node` alone. */
   readonly values: Json;
   readonly as_node?: string;
   readonly command?: Command;
 }
 
-/** The state cannot be updated: an unknown node, or values that the graph refuses. The caller gets `message`. */
+/**
+ * The error of a state that cannot be updated: the node is unknown, or the graph refuses the values. The caller gets `message`.
+ */
 export class StateUpdateError extends Error {
   override readonly name = "StateRefused";
 }
 
 /**
- * A strict resume (`Job.strict_resume`) was refused: an interrupt id is not pending, the map of answers is empty, or one answer
- * stands for several pending interrupts. The run ends as `error`; subscribers get the ids.
+ * The error of a refused resume value: an interrupt id is not pending, the map of values is empty, or one value stands for
+ * several pending interrupts. The run ends as `error`, and subscribers get the ids.
  */
 export class ResumeError extends Error {
   override readonly name: string = "ResumeRefused";
@@ -363,18 +371,23 @@ export class ResumeError extends Error {
   }
 }
 
-/** Reads the states of a graph, and updates them outside runs. One of them serves one request: it may keep what it has read. */
+/**
+ * Reads the states of a graph, and updates them outside runs. Each object serves one request, so it may cache what it has read.
+ */
 export interface GraphState {
-  /** A state that this graph has written; null if it does not exist. `config`: that of the run that wrote it. */
+  /**
+   * Returns a state that this graph has written, or null if it does not exist. `config` loads the configuration of the run that
+   * wrote it.
+   */
   get(
     at: StateRef,
     checkpoints: CheckpointReader,
     options: { readonly subgraphs: boolean; readonly config?: () => Promise<StateConfig> },
   ): Promise<ThreadState | null>;
   /**
-   * Applies steps in order to the state at `at`, the updates of a step at once. The caller stores all checkpoints it puts, or none;
-   * each of them carries `metadata`. Returns the last root checkpoint and its state. Errors: StateRefused. Absent: only runs can
-   * change the states of this graph.
+   * Applies steps in order to the state at `at`, and the updates of a step at once. The caller stores all checkpoints that are
+   * put, or none; each of them carries `metadata`. Returns the last root checkpoint and its state. Throws `StateUpdateError`.
+   * Absent if only runs can change the states of this graph.
    */
   update?(
     at: StateRef,
@@ -387,10 +400,10 @@ export interface GraphState {
       readonly config?: () => Promise<StateConfig>;
     },
   ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;
-  /** `config` here and below: that of the assistant. */
+  /** Returns the schemas of the graph. `config` is the configuration of the assistant, here and below. */
   schemas(graph_id: string, config?: StateConfig): Promise<GraphSchemas>;
   graph(graph_id: string, xray: boolean | number, config?: StateConfig): Promise<DrawnGraph>;
-  /** Namespace → schemas of the subgraphs. */
+  /** Returns the schemas of the subgraphs by namespace. */
   subgraphs(
     graph_id: string,
     namespace: string | null,

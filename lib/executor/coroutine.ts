@@ -1,26 +1,26 @@
-/** Executors as coroutines: an event that is ready takes no promise, and a run has few that are not. */
+/** Coroutines of executor events. An event that is ready needs no promise, and few events of a run are not ready. */
 import type { ExecutorEvent } from "./contract.ts";
 
-/** Yields events, and promises: it goes on with the value of each. */
+/** A generator of events and promises. It resumes with the value of each promise. */
 export type EventCoroutine<Result = void> = Generator<ExecutorEvent | Promise<unknown>, Result, unknown>;
 
 type EmittedEvents = ExecutorEvent | readonly ExecutorEvent[];
 type PullResult = IteratorResult<ExecutorEvent, void>;
 
-/** What becomes of the events of a coroutine. */
+/** Handles the events of a coroutine before they reach the engine. */
 export interface EventStage {
-  /** What is shown of an event. */
+  /** Returns the events to emit for one event of the coroutine. */
   handle(event: ExecutorEvent): EmittedEvents | Promise<EmittedEvents>;
-  /** The engine has taken all that was shown. */
+  /** Called once the engine has handled all emitted events. */
   onEmitted(): void;
-  /** The coroutine has ended. */
+  /** Called when the coroutine has ended. */
   close(): Promise<void> | undefined;
 }
 
 const NO_EVENTS: readonly ExecutorEvent[] = [];
 const DONE: PullResult = { done: true, value: undefined };
 
-/** The events of a coroutine after their stage. Call it again only after its answer. */
+/** Iterates over the events of a coroutine after their stage. Call it again only after it has returned. */
 export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, void> {
   readonly #coroutine: EventCoroutine;
   readonly #stage: EventStage;
@@ -33,7 +33,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     this.#stage = stage;
   }
 
-  /** The next event; a promise only where it must be awaited. */
+  /** Returns the next event. The result is a promise only if it must be awaited. */
   pull(): PullResult | Promise<PullResult> {
     const value = this.#ready[this.#index++];
     if (value) return { done: false, value };
@@ -45,7 +45,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     return this.pull();
   }
 
-  /** Its clean-up begins once what is under way has settled. */
+  /** Ends the coroutine. Its clean-up begins once the pending promise has settled. */
   async return(): Promise<PullResult> {
     await this.#pending?.catch(() => {});
     this.#ready = NO_EVENTS;
@@ -91,7 +91,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     return this.pull();
   };
 
-  /** The stage has failed: the coroutine cleans up first. */
+  /** Ends the coroutine after an error of the stage, then rethrows the error. */
   readonly #closeAfterError = async (error: unknown): Promise<PullResult> => {
     await this.#resume("return");
     throw error;
@@ -108,7 +108,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
   }
 }
 
-/** The events of an iterable, as a coroutine. */
+/** Converts an iterable to a coroutine of its events. */
 export function* toCoroutine(iterable: AsyncIterable<ExecutorEvent>): EventCoroutine {
   const iterator = iterable[Symbol.asyncIterator]();
   let isOpen = false;

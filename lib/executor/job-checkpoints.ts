@@ -1,4 +1,4 @@
-/** The checkpoints of a thread as a job sees them: with what it has put, although that waits for the next save. */
+/** The checkpoints of a job. Reads include what the job has put and no save has stored yet. */
 import type { Environment } from "../environment.ts";
 import { LeaseLost } from "../errors.ts";
 import { contains } from "../json.ts";
@@ -13,10 +13,10 @@ const EPOCH_HIGH = 29_832_257_812_500;
 const LOW_RANGE = 4096;
 const TICKS_PER_MS = 10_000;
 
-/** A UUID version 6, which sorts as text by time. It is above `above`, even if the clock was set back. */
+/** Creates a UUID version 6, which sorts as text by time. It sorts after `above` even if the clock was set back. */
 export function createCheckpointId(environment: Pick<Environment, "now" | "uuid">, above: string | null): string {
   const now = Math.floor(environment.now());
-  // Their product has more bits than a number.
+  // The product of the two has more bits than a number.
   const ticks = (now % LOW_RANGE) * TICKS_PER_MS;
   let high = Math.floor(now / LOW_RANGE) * TICKS_PER_MS + Math.floor(ticks / LOW_RANGE) + EPOCH_HIGH;
   let low = ticks % LOW_RANGE;
@@ -34,45 +34,44 @@ export function createCheckpointId(environment: Pick<Environment, "now" | "uuid"
   return `${time.slice(0, 8)}-${time.slice(8)}-6${low.toString(16).padStart(3, "0")}-${suffix}`;
 }
 
-/** The limit of unsaved data, in characters: above it the executor waits for a save. */
+/** The maximum of unsaved data, in characters. Above it the executor waits for a save. */
 const MAX_UNSAVED_CHARS = 4 * 1024 * 1024;
 
 export interface JobCheckpoints extends CheckpointHandle {
-  /** Opens a write barrier in front of what is put from now on, and returns what closes it. */
+  /** Opens a write barrier before the next put and returns a function that closes it. */
   openBarrier(): () => void;
-  /** Removes and returns what a save may take; the caller must store it. */
+  /** Removes and returns what a save may take. The caller must store it. */
   drain(): Pick<Progress, "checkpoints" | "writes">;
-  /** A save may take something. */
   hasReady(): boolean;
-  /** Nothing was put that no save has taken. */
+  /** Returns true if every checkpoint and write has been drained by a save. */
   isEmpty(): boolean;
-  /** Back-pressure: the executor must wait for a save. `put` itself does not wait, so that frames keep their order. */
+  /** Returns true if the executor must wait for a save. `put` does not wait, so that frames keep their order. */
   isFull(): boolean;
-  /** The newest root checkpoint that this job has put. */
+  /** Returns the id of the newest root checkpoint that this job has put, or null. */
   findNewestRootId(): string | null;
-  /** From now on every write of the executor throws LeaseLost. */
+  /** Makes every later write of the executor throw `LeaseLost`, and closes all write barriers. */
   refuseWrites(): void;
-  /** Puts a checkpoint for the attempt itself, also after `refuseWrites`. */
+  /** Puts a checkpoint for the engine, also after `refuseWrites`. */
   append(checkpoint: NewCheckpoint): void;
 }
 
 interface CheckpointOptions extends CheckpointCacheOptions {
-  /** `put` and `putWrites` resolve only when their data is stored. */
+  /** True if `put` and `putWrites` resolve only when their data is stored. */
   readonly sync: boolean;
   now(): number;
-  /** The same barrier as that of the output which shows these checkpoints. */
+  /** The barrier that the output of these checkpoints shares. */
   readonly barrier: WriteBarrier;
-  /** Something was put, or a barrier was closed. */
+  /** Called after a put and after a barrier was closed. */
   onAdded(): void;
-  /** Saves everything; resolves when it is committed. */
+  /** Saves everything. Resolves when it is committed. */
   save(): Promise<void>;
 }
 
-/** Checkpoints and writes that no save has taken. */
+/** Buffers checkpoints and writes between saves. */
 class CheckpointBuffer {
   readonly #checkpoints: BarrierQueue<SavedCheckpoint>;
   readonly #writes: BarrierQueue<NewWrites>;
-  /** In characters, with what waits for a barrier. */
+  /** The size in characters, including items that wait for a barrier. */
   #size = 0;
 
   constructor(barrier: WriteBarrier) {
@@ -123,7 +122,7 @@ export function createJobCheckpoints(options: CheckpointOptions): JobCheckpoints
   const buffer = new CheckpointBuffer(barrier);
   let areWritesRefused = false;
 
-  /** Resolves once the executor may go on: with durability `sync` when what it has put is committed. */
+  /** Resolves once the executor may continue: with durability `sync` when its writes are committed. Throws `LeaseLost`. */
   async function waitForSave(): Promise<void> {
     options.onAdded();
     if (options.sync) {
@@ -185,7 +184,7 @@ export function createJobCheckpoints(options: CheckpointOptions): JobCheckpoints
 
 type ListQuery = Parameters<CheckpointReader["list"]>[0];
 
-/** Unsaved checkpoints, then stored ones; newest first. */
+/** Lists unsaved checkpoints, then stored ones, newest first. */
 async function* listAll(
   options: CheckpointOptions,
   at: ListQuery,
@@ -213,7 +212,7 @@ async function* listAll(
   }
 }
 
-/** Checkpoints outside a run: reads see what was put, and `drain` returns it for one batch. */
+/** Creates checkpoints outside a run. Reads include what was put, and `drain` returns it for one batch. */
 export function createCheckpointCollector(
   options: Pick<CheckpointOptions, "storage" | "scope" | "thread_id" | "head" | "now">,
 ): JobCheckpoints {

@@ -1,4 +1,4 @@
-/** The stored request of a run: its options, the configuration that graphs read, and the answers that it resumes with. */
+/** The stored request of a run: its options, the configuration that graphs read, and its resume values. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { AssistantRow, RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import {
@@ -14,7 +14,7 @@ import {
   type StreamMode,
 } from "./contract.ts";
 
-/** The request of a run, resolved. */
+/** The request of a run after its defaults were applied. */
 export interface JobRequest {
   readonly input: Json | undefined;
   readonly command: Command | null;
@@ -27,14 +27,14 @@ export interface JobRequest {
   readonly stream_mode: readonly StreamMode[];
   readonly subgraphs: boolean;
   readonly resumable: boolean;
-  /** A client of the event protocol has created the run: it records events of all methods. */
+  /** True if the run records events of all methods, because a client of the event protocol has created it. */
   readonly records_all: boolean;
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
 }
 
-/** Leaves out options at their default, as clients expect in `run.kwargs`. */
+/** Converts a request to its stored form. Omits options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject {
   const { input, command, strict_resume, resume_targets, from, interrupt_before, interrupt_after, records_all } =
     request;
@@ -59,7 +59,7 @@ export function writeKwargs(request: JobRequest, stateless: boolean): JsonObject
 
 const toStoredNodes = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
-/** What `writeKwargs` leaves out. */
+/** The members that `writeKwargs` omits. */
 type OmittedMember = "input" | "command" | "strict_resume" | "resume_targets" | "interrupt_before" | "interrupt_after";
 
 interface StoredKwargs
@@ -90,7 +90,6 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
   };
 }
 
-/** `goto` of a request as a list. */
 export function toGotoList(
   goto: string | Send | readonly (string | Send)[] | null | undefined,
 ): readonly (string | Send)[] {
@@ -98,13 +97,13 @@ export function toGotoList(
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
 }
 
-/** The stored request without credentials, with the run's metadata in `config`, where graphs read them. */
+/** Returns the stored request without credentials, with the run's metadata in `config`, where graphs read them. */
 export function redactRunKwargs(kwargs: JsonObject, metadata: JsonObject): JsonObject {
   const redacted = redactKwargs(kwargs);
   return { ...redacted, config: { ...(isObject(redacted.config) ? redacted.config : {}), metadata } };
 }
 
-/** The stored request without the credentials in `config` and `context`. The input is not changed. */
+/** Returns the stored request without the credentials in `config` and `context`. The input is not changed. */
 export function redactKwargs(kwargs: JsonObject): JsonObject {
   const entries = Object.entries(kwargs).filter(([name]) => !isSecretName(name));
   return Object.fromEntries(
@@ -112,7 +111,7 @@ export function redactKwargs(kwargs: JsonObject): JsonObject {
   );
 }
 
-/** A copy without members, at any depth, whose names mark API keys, credentials or the authenticated user. */
+/** Returns a copy without members, at any depth, whose names mark API keys, credentials or the authenticated user. */
 export function omitSecrets<Value extends Json>(value: Value): Value {
   if (Array.isArray(value)) return value.map(omitSecrets) as Value;
   if (!isObject(value)) return value;
@@ -123,7 +122,7 @@ export function omitSecrets<Value extends Json>(value: Value): Value {
   return Object.fromEntries(entries) as Value;
 }
 
-/** What `marksSecret` said of the names of the last runs: most runs have the same. */
+/** The results of `matchesSecretName` for the names of the last runs, because most runs have the same names. */
 const secretNameCache = new Map<string, boolean>();
 const MAX_CACHED_NAMES = 1_000;
 
@@ -141,8 +140,8 @@ function isSecretName(name: string): boolean {
 const MAX_CACHED_NAME_CHARS = 100;
 
 /**
- * Names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
- * `langgraph_auth_user`, and headers with credentials.
+ * Returns true for names that end in key, token, secret, password, jwt and the like, in any notation (`OPENAI_API_KEY`,
+ * `openaiKey`, `github-token`), for `langgraph_auth_user`, and for headers with credentials.
  */
 function matchesSecretName(name: string): boolean {
   const header = name.toLowerCase();
@@ -154,14 +153,14 @@ function matchesSecretName(name: string): boolean {
   return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?|jwts?|bearer)$/.test(plain);
 }
 
-/** Whether a header, by its name in lower case, carries a credential. `x-auth-scheme` only names a scheme. */
+/** Returns true if a header of this lower-case name holds a credential. `x-auth-scheme` only names a scheme. */
 export function isCredentialHeader(header: string): boolean {
   return (
     header !== "x-auth-scheme" && /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header)
   );
 }
 
-/** Members that identify a run or a state, and are not configuration. */
+/** The members that identify a run or a state, and are not configuration. */
 export const IDENTITY_MEMBERS: ReadonlySet<string> = new Set([
   "checkpoint_id",
   "checkpoint_ns",
@@ -172,7 +171,7 @@ export const IDENTITY_MEMBERS: ReadonlySet<string> = new Set([
   "assistant_id",
 ]);
 
-/** The copies of headers in `config.configurable` without credentials, because checkpoints store them. */
+/** Returns the copies of headers in `config.configurable` without credentials, because checkpoints store them. */
 const pickSafeHeaders = (configurable: JsonObject): JsonObject =>
   Object.fromEntries(
     Object.entries(configurable).filter(
@@ -181,12 +180,12 @@ const pickSafeHeaders = (configurable: JsonObject): JsonObject =>
     ),
   );
 
-/** Longer texts are left out of the metadata of checkpoints: each checkpoint would store them. */
+/** The maximum length of texts in the metadata of checkpoints, because each checkpoint stores them. */
 const MAX_SCALAR_CHARS = 1_000;
 
 /**
- * What the checkpoints of a run say of it: its metadata, and the scalars in `config.configurable`, as checkpointers of LangGraph do,
- * without credentials.
+ * Returns the metadata of a run's checkpoints: the metadata of the run, and the scalars in `config.configurable` without
+ * credentials, as checkpointers of LangGraph store them.
  */
 export function createCheckpointMetadata({ config, metadata }: Pick<Job, "config" | "metadata">): JsonObject {
   const scalars = Object.entries(config.configurable as JsonObject).filter(
@@ -199,13 +198,13 @@ export function createCheckpointMetadata({ config, metadata }: Pick<Job, "config
   return { ...Object.fromEntries(scalars), ...metadata };
 }
 
-/** Members that the server or LangGraph adds to a configuration. */
+/** Returns true for members that the server or LangGraph adds to a configuration. */
 export const isReservedMember = (name: string): boolean =>
   IDENTITY_MEMBERS.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
 
 /**
- * Graphs read their configuration in `config.configurable` or in `context`, so each gets the missing members of the other. A member
- * in both keeps its two values.
+ * Adds to `config.configurable` the missing members of `context`, and the reverse, because graphs read either. A member in both
+ * keeps its two values.
  */
 export function mergeContext<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
@@ -221,7 +220,7 @@ function omitReservedMembers(members: JsonObject): JsonObject | undefined {
   return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, members[name] as Json]));
 }
 
-/** Adds the user, where graphs and their tools read it. */
+/** Adds the user where graphs and their tools read it. */
 const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
@@ -232,7 +231,7 @@ const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   },
 });
 
-/** The configuration and the metadata that the graph gets in this run. `config`: that of its request. */
+/** Returns the configuration and the metadata of a graph in this run. `config` is that of the request. */
 export function createJobConfig(
   run: RunRow,
   config: RunConfig,
@@ -245,14 +244,14 @@ export function createJobConfig(
   };
 }
 
-/** The configuration that the graph got in this run. */
+/** Returns the configuration of a graph in this run. */
 export function createRunStateConfig(run: RunRow): StateConfig {
   const { config: requestConfig, context } = mergeContext(readKwargs(run.kwargs));
   const { config, metadata } = createJobConfig(run, requestConfig);
   return { configurable: config.configurable, metadata, context };
 }
 
-/** The assistant's configuration, overridden by the thread's. */
+/** Returns the assistant's configuration, overridden by the thread's. */
 export function createAssistantStateConfig(assistant: AssistantRow | null, threadConfig: JsonObject = {}): StateConfig {
   const { config = {}, context = {}, metadata = {} } = assistant ?? {};
   const members = [config["configurable"], threadConfig["configurable"]].filter(
@@ -265,8 +264,8 @@ export function createAssistantStateConfig(assistant: AssistantRow | null, threa
 }
 
 /**
- * The configuration of the run that wrote a checkpoint. Without such a run: that of the thread's newest run of this graph, else that
- * of the assistant and the thread. It is read lazily, and once.
+ * Returns a look-up of the configuration of the run that wrote a checkpoint. It is loaded on first use, and once per run. Without such
+ * a run it is that of the thread's newest run of this graph, else that of the assistant and the thread.
  */
 export function createStateConfigLookup(
   storage: Storage,
@@ -294,8 +293,8 @@ export function createStateConfigLookup(
 }
 
 /**
- * The answers by interrupt id; null for a single answer. An object is a map of answers if one of its keys is the id of an open
- * interrupt, or if all of them look like ids. Members with other keys are ignored.
+ * Returns the resume values by interrupt id, or null for a single value. An object is a map if one of its keys is the id of a
+ * pending interrupt, or if all of them look like ids. Members with other keys are ignored.
  */
 export function toResumeMap(resume: Json, open: ReadonlySet<string>): JsonObject | null {
   if (!isObject(resume)) return null;
@@ -305,8 +304,8 @@ export function toResumeMap(resume: Json, open: ReadonlySet<string>): JsonObject
 }
 
 /**
- * Answers as the AG-UI bridge of LangGraph sends several of them: `{"__agui_resume_map__": {<interrupt id>: {status, payload}}}`. The
- * map of answers for it, and any other value as it is. A cancelled interrupt gets what the bridge sends for a single one.
+ * Unwraps several resume values as the AG-UI bridge of LangGraph sends them: `{"__agui_resume_map__": {<interrupt id>: {status,
+ * payload}}}`. Returns any other value unchanged. A cancelled interrupt gets what the bridge sends for a single one.
  */
 export function unwrapAguiResume(resume: Json): Json {
   const { __agui_resume_map__: resumeMap = null, ...otherMembers } = isObject(resume) ? resume : {};
@@ -321,9 +320,12 @@ export function unwrapAguiResume(resume: Json): Json {
   );
 }
 
-/** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
+/**
+ * The error of a resume value that matches no pending interrupt. Nothing was written, so the pending interrupts can still be
+ * resumed.
+ */
 class UnknownInterruptError extends ResumeError {
-  // The name that clients of the API know.
+  // Clients of the API get this name.
   override readonly name = "UnknownInterruptError";
 
   constructor(
@@ -343,7 +345,7 @@ class UnknownInterruptError extends ResumeError {
   }
 }
 
-/** The error of a run whose interrupts were answered or dropped before it started. */
+/** Creates the error of a run whose interrupts were answered or dropped before it started. */
 export const createInterruptGoneError = (missing: readonly InterruptRef[], pending: readonly string[]): ResumeError =>
   new UnknownInterruptError(
     "not_pending",
@@ -352,7 +354,7 @@ export const createInterruptGoneError = (missing: readonly InterruptRef[], pendi
     "interrupt_gone",
   );
 
-/** The error of an answer with `strict_resume`; null if it matches these open interrupts. */
+/** Returns the error of a resume value with `strict_resume`, or null if it matches the pending interrupts. */
 export function findResumeMismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
   const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : toResumeMap(resume, new Set(open));
@@ -362,10 +364,10 @@ export function findResumeMismatch(resume: Json, open: readonly string[]): Unkno
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
 }
 
-/** How many answers the task of an interrupt had consumed when it raised it. */
+/** Returns the number of answers that the task of an interrupt had consumed when it raised it. */
 export const getAnswerCount = ({ answered }: JsonObject): number => (typeof answered === "number" ? answered : 0);
 
-/** A single answer cannot be assigned if several interrupts are open. */
+/** Returns an error if several interrupts are pending, because a single resume value fits any of them; else null. */
 export const findAmbiguousResume = (pending: readonly string[]): UnknownInterruptError | null =>
   pending.length > 1 ? new UnknownInterruptError("ambiguous", [], pending) : null;
 

@@ -1,46 +1,46 @@
-/** The journal of a call, as the executor of durable functions gets it. lib/steps connects it to the storage. */
+/** The journal of a durable call, as executors get it. lib/steps connects it to the storage. */
 import type { Json, JsonObject } from "../json.ts";
 
-/** The verbs whose calls are numbered by name. */
+/** The durable operations, whose uses are numbered by name. */
 export type StepKind = "step" | "sleep" | "wait" | "ask";
 
-/** How far the function was: values yielded, and the reply that was being written. */
+/** The progress of a function's output: the number of values yielded, and the reply that was being written. */
 export interface OutputPosition {
   readonly yielded: number;
   readonly reply: { readonly id: string; readonly text: string; readonly more?: JsonObject } | null;
 }
 
-/** One entry of a journal. Its place in the list is its number. */
+/** An entry of a journal. Its index in the list is its number. It is stored as JSON, so its members keep their names. */
 export interface JournalEntry {
   readonly kind: StepKind | "begin" | "pause";
   readonly name: string;
-  /** The n-th use of this name, from 1. */
+  /** The number of this use of the name, from 1. */
   readonly occurrence: number;
   /**
-   * `begun`: a sleep, wait or ask waits until `until`. `failed`: a try has failed, the next one is at `until`. `dropped`: an event did
-   * not fit. The others settle the verb.
+   * `begun`: a sleep, wait or ask waits until `until`. `failed`: an attempt has failed, and the next one is at `until`.
+   * `dropped`: an event did not match. The others settle the operation.
    */
   readonly phase: "begun" | "failed" | "dropped" | "done" | "error" | "timeout";
-  /** The place of the verb among all calls of verbs, from 1. */
+  /** The number of the operation among all durable operations of the call, from 1. */
   readonly call: number;
   readonly value?: Json;
   readonly error?: { readonly name: string; readonly message: string };
-  /** The number of this try. */
+  /** The number of the step's attempt. */
   readonly attempt?: number;
   readonly until?: number | null;
   /** The `seq` of the event. */
   readonly event?: number;
   readonly schema?: JsonObject;
-  /** Of a pause: how many calls of `spend` outside of steps were reported so far. */
+  /** The number of calls of `spend` outside steps that were reported so far. Only in a pause. */
   readonly spent?: number;
-  /** When the step began, and when it was settled. */
+  /** When the step began. `at` is when it was settled. */
   readonly began?: number;
   readonly at: number;
   readonly position: OutputPosition;
   readonly run_id: string;
 }
 
-/** An event from outside. `occurrence`: that of the wait whose token it came with; null for any wait of its name. */
+/** An event from outside the call. `occurrence` is that of the wait whose token it came with; null for any wait of its name. */
 export interface ExternalEvent {
   readonly seq: number;
   readonly name: string;
@@ -48,15 +48,15 @@ export interface ExternalEvent {
   readonly payload: Json;
 }
 
-/** What a run waits for. */
+/** An operation that a run waits for. */
 export interface WaitingFor {
   readonly kind: StepKind;
   readonly name: string;
-  /** ISO 8601; null: only an event or an answer ends it. */
+  /** When the wait ends, as ISO 8601; null if only an event or an answer ends it. */
   readonly until: string | null;
 }
 
-/** What the function gets in every attempt of a call. */
+/** The input that a function gets in every attempt of a call. */
 export interface CallInput {
   readonly input: Json;
   readonly values: JsonObject;
@@ -70,57 +70,59 @@ export interface JournalLimits {
   readonly entries: number;
   readonly result_bytes: number;
   readonly journal_bytes: number;
-  /** Longer waits free the worker. */
+  /** The maximum time that a wait keeps its worker slot, in milliseconds. */
   readonly linger_ms: number;
 }
 
-/** An open call. */
+/** The journal of an active durable call. */
 export interface ActiveJournal {
   readonly call_id: string;
   readonly origin: CallInput;
   readonly entries: readonly JournalEntry[];
   readonly limits: JournalLimits;
-  /** How far the function was with what is stored as shown since the newest entry; null: no further than that. */
+  /** The position of output that was stored since the newest entry; null if none was. */
   readonly emittedPosition: OutputPosition | null;
-  /** What an earlier attempt has shown is stored. */
+  /** True if the output of earlier attempts is stored. */
   readonly isOutputStored: boolean;
-  /** The run that shows the call: its id is in every entry. */
+  /** The run that executes the call. Every entry has its id. */
   readonly run_id: string;
-  /** Events that have come so far, once they are watched. */
+  /** Returns the events received since `listen` was called. */
   getEvents(): readonly ExternalEvent[];
-  /** Reads the events, and calls `listener` then and when others come. */
+  /** Reads the events, and calls `listener` after that and whenever others arrive. */
   listen(listener: () => void): Promise<void>;
-  /** The attempt ends and takes no more events: one that comes from now on wakes the run. */
+  /** Stops receiving events. One that arrives from now on wakes the run. */
   stopListening(): void;
-  /** Adds an entry: it is stored with the next save, after all that the executor has shown. Errors: a limit. */
+  /**
+   * Adds an entry, which is stored with the next save, after all output that the executor has emitted. Throws if a limit is
+   * exceeded.
+   */
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry;
   /** Resolves when everything is committed. Rejects when the attempt stops. */
   commit(): Promise<void>;
-  /** Another process may have the run if this one stood still: rejects then. */
+  /** Renews an expired lease. Rejects if another process may have claimed the run. */
   ensureLease(): Promise<void>;
-  /** A new address for the event of a wait. It is committed with the next save. Errors: public_base_url is not set. */
+  /** Creates an address for the event of a wait. It is committed with the next save. Throws if `public_base_url` is not set. */
   createEventAddress(name: string, occurrence: number): Promise<{ readonly url: string; readonly token: string }>;
-  /** UUID version 5 of the call and these names. */
+  /** Returns a UUID version 5 of the call and these names. */
   createId(...names: readonly (string | number)[]): Promise<string>;
-  /** The call stays open after this run. `due_at`: when the service continues it. */
+  /** Keeps the call active after this run. The service continues it at `due_at`. */
   pause(due_at: number | null): Promise<void>;
-  /** The call stays open as an earlier attempt of the run has left it. */
+  /** Keeps the call active as an earlier attempt of the run has left it. */
   restorePause(): Promise<void>;
-  /** The attempt ends, and the run waits. Rejects if too many runs do. */
+  /** Ends the attempt and suspends the run. Rejects if too many runs are suspended. */
   suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void>;
 }
 
-/** The way to the journal. No code is loaded and nothing is read until a call is opened. */
+/** Opens the journal of a run. It loads no code and reads nothing until a call is opened. */
 export interface Journal {
-  /** The call that the run belongs to already. */
+  /** The call that the run already belongs to, or null. */
   readonly call_id: string | null;
-  /** A call is open. */
   readonly isOpen: boolean;
-  /** Aborts the signal of the job with the reason `suspended`: the function is left alone. */
+  /** Aborts the signal of the job with the reason `suspended`. The function is not awaited any more. */
   abortSuspended(): void;
   /**
-   * Opens the call of the run, or the one that it continues: null if that is gone or has ended. `at`: the journal as it was with so
-   * many entries. Without both, a new call.
+   * Opens the call of the run, or the call that it continues. Returns null if that call was deleted or has ended. `at` opens the
+   * journal with only that number of entries. With neither call it creates one.
    */
   open(
     call: { readonly call_id: string; readonly at?: number } | null,

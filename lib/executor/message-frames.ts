@@ -1,9 +1,8 @@
-/** The events of stream mode `messages`, with messages that are assembled from their chunks. */
+/** Creates the events of stream mode `messages` by assembling messages from their chunks. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { addNumbers, mergePart } from "./message-merge.ts";
 import { parseArguments, toMessageType } from "./messages.ts";
 
-/** One event of stream mode `messages`. */
 export interface MessageFrame {
   readonly event: "messages/metadata" | "messages/partial" | "messages/complete";
   /** The namespace of the graph; empty for the root graph. */
@@ -16,8 +15,8 @@ export class MessageFrames {
   readonly #incomplete = new Map<string, { readonly namespace: readonly string[]; readonly message: JsonObject }>();
 
   /**
-   * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
-   * is complete. Messages without an id are ignored.
+   * Adds one tuple. A chunk (`…MessageChunk`) returns the message so far, preceded by its metadata for the first chunk. A whole
+   * message is complete. Messages without an id are ignored.
    */
   addMessage(message: JsonObject, metadata: JsonObject, eventNamespace: readonly string[] = []): MessageFrame[] {
     const { id, type } = message;
@@ -34,7 +33,7 @@ export class MessageFrames {
     return started ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
   }
 
-  /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
+  /** Completes the messages of the list that were streamed in chunks, each once and in its namespace. */
   finish(messages: Json | undefined): MessageFrame[] {
     const incomplete = this.#incomplete;
     if (incomplete.size === 0 || !Array.isArray(messages)) return [];
@@ -51,7 +50,7 @@ export class MessageFrames {
   }
 }
 
-/** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
+/** Converts an incomplete message to wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
 function toWireMessage(message: JsonObject): JsonObject {
   const { tool_call_chunks: chunks, ...members } = message;
   if (!Array.isArray(chunks) || chunks.length === 0) return members;

@@ -1,10 +1,10 @@
-/** Merges what streams send in chunks: parts of messages, and the numbers of their usage. */
+/** Merges chunks of streams: parts of messages, and the numbers of their usage. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
-/** Members that identify a part: they are replaced, not concatenated. */
+/** The members that identify a part. They are replaced, not concatenated. */
 const IDENTIFYING: ReadonlySet<string> = new Set(["type", "id", "index", "name"]);
 
-/** Merges a part with its next chunk: strings concatenate, list elements merge by `index`, other values are replaced. */
+/** Merges a part with its next chunk: strings are concatenated, list elements merged by `index`, other values replaced. */
 export function mergePart(part: Json | undefined, delta: Json): Json {
   if (part === undefined || part === null) return delta;
   if (delta === null) return part;
@@ -18,7 +18,7 @@ export function mergePart(part: Json | undefined, delta: Json): Json {
   return { ...part, ...Object.fromEntries(merged) };
 }
 
-/** An empty value says nothing, such as the name of a tool in later chunks of its call. An index of 0 is a value. */
+/** Ignores an empty value, such as the name of a tool in later chunks of its call. An index of 0 is a value. */
 function mergeIdentity(previous: Json | undefined, value: Json): Json {
   if (value || value === 0) return value;
   return previous ?? value;
@@ -32,7 +32,10 @@ function mergeElement(list: Json[], piece: Json): Json[] {
   return index < 0 ? [...list, piece] : list.with(index, mergePart(list[index], piece));
 }
 
-/** Chunks of one element have its index; text without an index continues the last block. */
+/**
+ * Returns true if the part continues the block: chunks of one element have its index, and text without an index continues the
+ * last block.
+ */
 function isSameBlock(block: JsonObject, piece: JsonObject, isLast: boolean): boolean {
   if (piece.index !== undefined && piece.index !== null) return block.index === piece.index;
   return (

@@ -1,4 +1,4 @@
-/** Messages in wire form (flat JSON): which forms are accepted, and how a state takes new ones. */
+/** Parses messages to wire form (flat JSON), and adds them to a state. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 /** The id of a `remove` message that clears the list. */
@@ -17,9 +17,9 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * One message in wire form: `{type, content, id, additional_kwargs, response_metadata, …}`. Takes a string (a message of
+ * Parses one message to wire form: `{type, content, id, additional_kwargs, response_metadata, …}`. Accepts a string (a message of
  * type `fallback`), an object with `role` or `type`, `[role, content]`, and a LangChain message serialized by `JSON.stringify`.
- * A missing id is made with `uuid`; OpenAI tool calls become `{name, args, id, type}`. Throws for any other value.
+ * Creates a missing id with `uuid`; OpenAI tool calls become `{name, args, id, type}`. Throws for any other value.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each form in which clients send a message
 export function coerceMessage(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject {
@@ -60,7 +60,7 @@ export function coerceMessage(value: Json, uuid: () => string, fallback: "human"
   };
 }
 
-/** Coerces one message or a list. An element `{messages: […]}` is replaced by its messages. */
+/** Parses one message or a list. An element `{messages: […]}` is replaced by its messages. */
 export function coerceMessages(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject[] {
   if (value === null) return [];
   const items = Array.isArray(value) ? value : [value];
@@ -72,13 +72,14 @@ export function coerceMessages(value: Json, uuid: () => string, fallback: "human
 }
 
 /**
- * Applies the coerced messages of `right` to `left` in order: a known id replaces the message, `remove` deletes it (throws for an
- * unknown id), `remove` of `__remove_all__` clears everything before it, others are appended. The messages are shared, not copied.
+ * Applies the parsed messages of `updates` to `current` in order: an existing id replaces the message, `remove` deletes it, `remove`
+ * of `__remove_all__` deletes everything before it, others are appended. Throws for the removal of an unknown id. The messages
+ * are shared, not copied.
  */
-export function reduceMessages(left: readonly Json[], right: readonly JsonObject[]): Json[] {
-  const clearIndex = right.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
-  const merged: (Json | undefined)[] = clearIndex < 0 ? [...left] : [];
-  const changes = right.slice(clearIndex + 1);
+export function reduceMessages(current: readonly Json[], updates: readonly JsonObject[]): Json[] {
+  const clearIndex = updates.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
+  const merged: (Json | undefined)[] = clearIndex < 0 ? [...current] : [];
+  const changes = updates.slice(clearIndex + 1);
   // Only these ids are indexed: an index of the whole conversation would cost more than the run.
   const changedIds = new Set(changes.map((message) => message.id));
   const indexes = new Map<Json | undefined, number>();
@@ -100,12 +101,12 @@ export function reduceMessages(left: readonly Json[], right: readonly JsonObject
   return merged.filter((message) => message !== undefined);
 }
 
-/** `AIMessageChunk` → `ai`. */
+/** Converts a class name to a message type: `AIMessageChunk` → `ai`. */
 export function toMessageType(type: string): string {
   return type.replace(/Message(Chunk)?$/, "").toLowerCase();
 }
 
-/** OpenAI's `{id, function: {name, arguments}}` in wire form. Invalid arguments go to `invalid_tool_calls`. */
+/** Converts OpenAI's `{id, function: {name, arguments}}` to wire form. Invalid arguments go to `invalid_tool_calls`. */
 function toWireToolCalls(calls: readonly Json[]): JsonObject {
   const valid: Json[] = [];
   const invalid: Json[] = [];
@@ -124,7 +125,7 @@ function toWireToolCalls(calls: readonly Json[]): JsonObject {
   return { tool_calls: valid, ...(invalid.length > 0 ? { invalid_tool_calls: invalid } : {}) };
 }
 
-/** Tool arguments as an object; null while they are incomplete. */
+/** Parses tool arguments. Returns null while they are incomplete. */
 export function parseArguments(text: Json): JsonObject | null {
   // Incomplete arguments rarely end in a brace, so most need no parsing.
   if (typeof text !== "string" || !text.trimEnd().endsWith("}")) return null;
@@ -136,7 +137,10 @@ export function parseArguments(text: Json): JsonObject | null {
   }
 }
 
-/** The state after a change, and the change with its messages coerced. The lists and objects of `state` are shared, never changed. */
+/**
+ * Returns the state after a change, and the change with its messages parsed. The lists and objects of `state` are shared, never
+ * changed.
+ */
 export function applyUpdate(
   state: JsonObject,
   change: JsonObject,
@@ -149,7 +153,7 @@ export function applyUpdate(
   return { values: { ...state, ...update, messages: reduceMessages(getMessages(state), messages) }, update };
 }
 
-/** Many changes at the cost of one: the state is copied once, and its messages are merged once. */
+/** Returns the state after many changes. The state is copied once, and its messages are merged once. */
 export function applyUpdates(
   state: JsonObject,
   changes: readonly (readonly [change: JsonObject, fallback: "human" | "ai"])[],

@@ -1,5 +1,5 @@
 /**
- * What an agent runtime implements.
+ * The interfaces that an agent runtime implements.
  * @module
  */
 export * from "./contract.ts";

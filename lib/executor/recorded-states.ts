@@ -1,7 +1,6 @@
-/** The states of agents that put no checkpoints: how they are stored and read. `state-recorder.ts` puts them. */
+/** The stored form of states of agents that put no checkpoints. `state-recorder.ts` puts them. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject, registerText } from "../json.ts";
-import { createCheckpointId } from "./job-checkpoints.ts";
 import {
   type ChannelValue,
   type CheckpointReader,
@@ -17,21 +16,22 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "./contract.ts";
+import { createCheckpointId } from "./job-checkpoints.ts";
 import { changeState, END, START } from "./state-changes.ts";
 
-/** The error of an agent that finds the state of another runtime. */
+/** The error message of an agent that finds the state of another runtime. */
 export const FOREIGN_STATE_MESSAGE = "The thread's state was written by another kind of graph";
 
 /** The state before the one that is put. */
 export interface PreviousState extends Pick<StoredCheckpoint, "checkpoint_id" | "values"> {
-  /** Its long strings by channel. */
+  /** The long strings of the state by channel. */
   readonly strings?: ReadonlyMap<string, string>;
 }
 
-/** Shorter strings of states are written again, in characters. */
+/** The length above which unchanged strings of states are not serialized again. */
 const MIN_LONG_STRING_CHARS = 64 * 1024;
 
-/** The long strings among the values of a state. An executor may change the object later, but no string. */
+/** Returns the long strings among the values of a state. An executor may change the object later, but no string. */
 export const pickLongStrings = (values: Json): ReadonlyMap<string, string> =>
   new Map(
     Object.entries(isObject(values) ? values : {}).filter(
@@ -41,7 +41,7 @@ export const pickLongStrings = (values: Json): ReadonlyMap<string, string> =>
 
 type CheckpointContent = Pick<StateEvent, "values" | "next" | "tasks" | "call" | "resumed_tasks">;
 
-/** The checkpoint of a state that follows another. An unchanged value keeps its version. */
+/** Creates the checkpoint of a state that follows another. An unchanged value keeps its version. */
 export function toCheckpoint(
   state: CheckpointContent,
   checkpoint_id: string,
@@ -52,7 +52,7 @@ export function toCheckpoint(
   const isSingleValue = !isObject(state.values) || members.length > MAX_CHANNELS;
   const channels: readonly ChannelEntry[] = isSingleValue ? [[ROOT_CHANNEL, state.values]] : members;
   const { versions, values, text } = diffChannels(channels, checkpoint_id, previous);
-  // Frames and the result of the run show the same text. Put together in this way it shares the parts.
+  // Frames and the result of the run contain the same text. The concatenation shares its parts with the stored values.
   if (!isSingleValue && text.length > MIN_LONG_STRING_CHARS) registerText(state.values as JsonObject, `{${text}}`);
   const { next, tasks, call, resumed_tasks } = state;
   const parts = {
@@ -74,7 +74,7 @@ export function toCheckpoint(
 
 type ChannelEntry = readonly [channel: string, value: Json | undefined];
 
-/** The version of each channel, the values that have changed, and the members of the state as JSON. */
+/** Returns the version of each channel, the values that have changed, and the members of the state as JSON. */
 function diffChannels(
   channels: readonly ChannelEntry[],
   checkpoint_id: string,
@@ -85,10 +85,10 @@ function diffChannels(
   const values: ChannelValue[] = [];
   let text = "";
   for (const [channel, value] of channels) {
-    // The store would refuse it in every retry.
+    // The storage would reject it in every retry.
     if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
     const previousValue = previousValues.get(channel);
-    // To compare a long string is cheaper than to serialize it.
+    // Comparing a long string is cheaper than serializing it.
     const isSame = previousValue !== undefined && previous?.strings?.get(channel) === value;
     const data = isSame ? (previousValue.data as string) : JSON.stringify(value);
     text += `${text === "" ? "" : ","}${JSON.stringify(channel)}:${data}`;
@@ -102,22 +102,22 @@ function diffChannels(
   return { versions: Object.fromEntries(versions), values, text };
 }
 
-/** Whether a run that stops at this state leaves the interrupts that it has answered pending again. */
+/** Returns true if a run that stops at this state leaves the interrupts that it has resumed pending again. */
 const restoresInterrupts = ({ next, tasks, resumed_tasks = [] }: CheckpointContent): boolean =>
   resumed_tasks.length > 0 && next.length > 0 && tasks.every(({ interrupts }) => interrupts.length === 0);
 
-/** The number of the state after this one; the first one has −1. */
+/** Returns the step number of the state after `previous`; −1 for the first state. */
 export function nextStepNumber(previous: Pick<StoredCheckpoint, "metadata"> | null): number {
   const last = previous?.metadata["step"];
   return typeof last === "number" ? last + 1 : -1;
 }
 
-/** The channel for a state that is stored as one value. */
+/** The channel of a state that is stored as one value. */
 const ROOT_CHANNEL = "__root__";
-/** The limit of channels, because each one is a row: larger states are stored as one value. */
+/** The maximum number of channels, because each one is a row. Larger states are stored as one value. */
 const MAX_CHANNELS = 1_000;
 
-/** The values of a recorded state. `other`: for a value that is not JSON. */
+/** Returns the values of a recorded state. `readOther` replaces a value that is not JSON. */
 export function readValues(
   { values }: StoredCheckpoint,
   isSingleValue: boolean,
@@ -135,13 +135,13 @@ export function toWireCheckpoint(thread_id: string, checkpoint_ns: string, check
 }
 
 interface RecordedState extends Pick<StateEvent, "next" | "tasks" | "call"> {
-  /** The state is stored as one value. */
+  /** True if the state is stored as one value: `whole` in the stored JSON. */
   readonly isSingleValue: boolean;
-  /** The tasks whose interrupts the run has answered. */
+  /** The tasks whose interrupts the run has resumed. */
   readonly asked?: readonly Task[];
 }
 
-/** What a recorded checkpoint has beside its values; null if another kind of graph has put it. */
+/** Parses the members of a recorded checkpoint beside its values. Returns null if another kind of graph has put it. */
 export function parseRecordedState({ payload: { type, data }, writes }: StoredCheckpoint): RecordedState | null {
   const parsed: unknown = type === "json" && typeof data === "string" ? JSON.parse(data) : null;
   if (!isObject(parsed) || !Array.isArray(parsed.next)) return null;
@@ -160,12 +160,15 @@ export function parseRecordedState({ payload: { type, data }, writes }: StoredCh
 }
 
 /**
- * The channel of a write on a checkpoint whose interrupts a run has answered. It is stored with the first state of that run, so
- * that no other run answers them from this checkpoint.
+ * The channel of a write on a checkpoint whose interrupts a run has resumed. It is stored with the first state of that run, so
+ * that no other run resumes them from this checkpoint.
  */
 export const ANSWERED_CHANNEL = "__answered__";
 
-/** The last checkpoint of a run that failed or was stopped, with the interrupts that it had answered; null without such. */
+/**
+ * Creates the last checkpoint of a run that failed or was stopped, with the interrupts that it had resumed. Returns null without
+ * such interrupts.
+ */
 export function createReopenedCheckpoint(stored: StoredCheckpoint, environment: Environment): NewCheckpoint | null {
   const { asked, ...parts } = parseRecordedState(stored) ?? { next: [], tasks: [], isSingleValue: false };
   if (!asked) return null;
@@ -188,7 +191,7 @@ function toThreadState(thread_id: string, stored: StoredCheckpoint): ThreadState
   };
 }
 
-/** The checkpoint that the one of an update follows. A copy has the same parent as its original. */
+/** Finds the parent of an update's checkpoint. A copy has the parent of its original. */
 async function findParentOfUpdate(
   checkpoints: CheckpointReader,
   stored: StoredCheckpoint | null,
@@ -199,7 +202,7 @@ async function findParentOfUpdate(
   return parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: parent_id });
 }
 
-/** The states of graphs of one node, named like the graph. */
+/** Reads and updates the states of graphs that have one node, named like the graph. */
 export const recordedGraphState: GraphState = {
   async get(at, checkpoints) {
     const stored = await checkpoints.get(at);

@@ -1,6 +1,6 @@
 /**
- * Whether a value fits a JSON Schema. It knows the keywords that describe answers, events and arguments of tools, and ignores all
- * others, such as `format`.
+ * Validates values against a JSON Schema. Supports the keywords that describe resume values, events and arguments of tools, and
+ * ignores all others, such as `format`.
  */
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 
@@ -14,19 +14,19 @@ const TYPES: Readonly<Record<string, (value: Json) => boolean>> = {
   object: (value) => isObject(value),
 };
 
-/** Deeper schemas and values are not checked. */
+/** The depth below which schemas and values are not checked. */
 const MAX_DEPTH = 32;
-/** Comparisons of one check: overlapping forms of a recursive schema would take exponential time. */
+/** The maximum number of comparisons per check. Overlapping forms of a recursive schema would take exponential time. */
 const MAX_COMPARISONS = 200_000;
 
-/** The findings about a value, each with its path. `label` names the value. At most `limit` of them. */
+/** Validates a value. Returns at most `limit` mismatches, each with its path. `label` names the value. */
 export function findSchemaMismatches(schema: Json, value: Json, label: string, limit: number): readonly string[] {
   const check = new SchemaCheck(schema, limit);
   check.visit(schema, value, label, 0);
   return check.findings;
 }
 
-/** The first finding about a value; null if it fits. */
+/** Validates `value` against a JSON Schema. Returns a description of the first mismatch, or null. */
 export const findSchemaMismatch = (schema: Json, value: Json): string | null =>
   findSchemaMismatches(schema, value, "value", 1)[0] ?? null;
 
@@ -63,7 +63,7 @@ class SchemaCheck {
       this.visit(part, member, path, depth + 1);
     }
     for (const part of this.#listAppliedSchemas(schema, value, depth)) this.visit(part, value, at, depth + 1);
-    // A value that fits several forms of `oneOf` passes: keywords that are ignored may tell them apart.
+    // A value that matches several forms of `oneOf` passes, because ignored keywords may distinguish them.
     for (const forms of [schema.anyOf, schema.oneOf]) {
       if (!Array.isArray(forms) || forms.some((form) => this.#fits(form, value, depth))) continue;
       this.#add(`${at} fits none of the allowed forms`);
@@ -79,14 +79,14 @@ class SchemaCheck {
     return length === 0;
   }
 
-  /** Further schemas that apply to the same value. */
+  /** Yields further schemas that apply to the same value. */
   *#listAppliedSchemas({ $ref, allOf, if: test, ...schema }: JsonObject, value: Json, depth: number): Generator<Json> {
     if (typeof $ref === "string") yield this.#resolve($ref);
     if (Array.isArray(allOf)) yield* allOf;
     if (test !== undefined) yield (this.#fits(test, value, depth) ? schema.then : schema.else) ?? true;
   }
 
-  /** The part of the schema that a reference names. Without one, all values fit. */
+  /** Returns the part of the schema that a reference names. All values match an unknown one. */
   #resolve(reference: string): Json {
     let part: Json | undefined = reference.startsWith("#") ? this.#root : true;
     for (const name of reference.split("/").slice(1)) {
@@ -139,7 +139,7 @@ function findPatternMismatch(pattern: Json | undefined, value: string, path: str
   try {
     return new RegExp(pattern, "u").test(value) ? [] : [`${path} must match the pattern ${JSON.stringify(pattern)}`];
   } catch {
-    // Other languages have patterns that JavaScript does not know.
+    // Other languages have patterns that JavaScript does not support.
     return [];
   }
 }
@@ -151,7 +151,7 @@ function findMissingMembers({ required }: JsonObject, value: Json, path: string)
 
 type Part = readonly [schema: Json, value: Json, at: string];
 
-/** The members or items of a value that have a schema. */
+/** Yields the members or items of a value with their schemas. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one branch for each keyword of JSON Schema
 function* listInnerSchemas(schema: JsonObject, value: Json, path: string): Generator<Part> {
   if (Array.isArray(value)) {

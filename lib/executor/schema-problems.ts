@@ -19,7 +19,7 @@ const schemas = [createListCheck(isSchema), "must be a list of schemas"] as cons
 const members = [areSchemas, "must be an object of schemas"] as const;
 const number = [isNumber, "must be a number"] as const;
 
-/** The keywords that restrict values, and what each must be. */
+/** The keywords that restrict values, with a check of each. */
 const KEYWORDS: Readonly<Record<string, readonly [isValid: (value: Json) => boolean, text: string]>> = {
   type: [(value) => isType(value) || createListCheck(isType)(value), ""],
   const: [anyValue, ""],
@@ -49,17 +49,17 @@ const OTHER_KEYWORDS: ReadonlySet<string> = new Set([
   ...["unevaluatedItems", "unevaluatedProperties", "contentEncoding", "contentMediaType", "contentSchema", "id"],
 ]);
 
-/** Deeper schemas are not checked. */
+/** The depth below which schemas are not checked. */
 const MAX_DEPTH = 32;
 
-/** A schema as it is stored. `label` begins the error. Throws a TypeError for a schema that cannot validate. */
+/** Returns a copy of a schema as it is stored. Throws a TypeError that begins with `label` for a schema that cannot validate. */
 export function parseSchema(value: unknown, label: string): JsonObject {
   const problem = findSchemaProblem(value);
   if (problem !== undefined) throw new TypeError(`${label}: ${problem}`);
   return JSON.parse(JSON.stringify(value)) as JsonObject;
 }
 
-/** The first mistake in a schema, with its path; undefined if there is none. */
+/** Returns the first mistake in a schema with its path, or undefined. */
 function findSchemaProblem(value: unknown, path = "schema", depth = 0): string | undefined {
   if ((typeof value === "boolean" && depth > 0) || depth > MAX_DEPTH) return undefined;
   if (typeof value === "object" && value !== null && "~standard" in value && !isPlainObject(value)) {

@@ -1,4 +1,4 @@
-/** How a client's updates change the state of a graph of one node: its values, its tasks and whether the node is next. */
+/** Applies a client's updates to the state of a graph of one node: its values, its tasks and whether the node is next. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { type StateUpdate, StateUpdateError, type ThreadState } from "./contract.ts";
 import { applyUpdates } from "./messages.ts";
@@ -17,7 +17,8 @@ interface ChangedState extends Pick<ThreadState, "next" | "tasks"> {
 
 /**
  * Applies updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph, `__start__` and
- * `__input__` make the node next, `__end__` nothing. Without `as_node` open interrupts stay open. Errors: StateRefused.
+ * `__input__` make the node next, `__end__` nothing. Without `as_node`, pending interrupts stay pending. Throws
+ * `StateUpdateError`.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the updates, which decide values, next nodes and source together
 export function changeState(
@@ -61,7 +62,7 @@ function copyState(
   return { next, tasks, values, source: "fork" };
 }
 
-/** Null: `next` does not change. */
+/** Returns the next nodes after an update, or null if it does not change them. */
 function findNextNodes({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
   const targets = (command?.goto ?? []).map((target) => (typeof target === "string" ? target : target.node));
   const unknownNode = targets.find((target) => target !== name && target !== END);

@@ -1,7 +1,6 @@
-/** Puts the states that an executor yields as checkpoints, and shows these in the modes `checkpoints` and `debug`. */
+/** Puts the states that an executor yields as checkpoints, and emits these in the modes `checkpoints` and `debug`. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { createCheckpointId } from "./job-checkpoints.ts";
 import type {
   Executor,
   ExecutorEvent,
@@ -12,6 +11,7 @@ import type {
   StreamEvent,
 } from "./contract.ts";
 import { CoroutineIterator, type EventCoroutine, type EventStage, toCoroutine } from "./coroutine.ts";
+import { createCheckpointId } from "./job-checkpoints.ts";
 import { createCheckpointMetadata, createInterruptGoneError } from "./job-request.ts";
 import {
   ANSWERED_CHANNEL,
@@ -44,7 +44,7 @@ export function recordStates(execute: Executor["execute"]): Executor["execute"] 
     recordCoroutine(job, signal, environment, (recordedJob) => toCoroutine(execute(recordedJob, signal, environment)));
 }
 
-/** The same for a coroutine. `start`: with the job as the coroutine gets it. */
+/** Records the states of a coroutine. `start` creates it from the job with the modes that it must yield. */
 export function recordCoroutine(
   job: Job,
   signal: AbortSignal,
@@ -57,7 +57,7 @@ export function recordCoroutine(
   return new CoroutineIterator(coroutine, new StateRecorder(job, signal, environment, isDebug));
 }
 
-/** Starts the coroutine if the interrupts that the run answers are pending. Errors: ResumeRefused. */
+/** Starts the coroutine if the interrupts that the run resumes are pending. Throws `ResumeError`. */
 function* startAfterResumeCheck(job: Job, signal: AbortSignal, start: (job: Job) => EventCoroutine): EventCoroutine {
   const { checkpoints, from, resumed, resume_targets = [] } = job;
   if (!resumed) {
@@ -78,25 +78,25 @@ function* startAfterResumeCheck(job: Job, signal: AbortSignal, start: (job: Job)
 }
 
 /**
- * Puts the states of a run as checkpoints. What it remembers of them:
+ * Puts the states of a run as checkpoints. Its fields:
  *
- * | field          | meaning                                                                                     |
- * |----------------|---------------------------------------------------------------------------------------------|
- * | `newest`       | the newest state that was yielded, at first the one before the run: parent and step         |
- * | `putBefore`    | the newest state that was put: the next checkpoint follows it and shares unchanged values   |
- * | `deferred`     | makes the checkpoint of a state that is put at the end, if no other state comes             |
- * | `answered`     | the state whose interrupts the run answers, until the first state is put                    |
- * | `baseMetadata` | what the metadata of all checkpoints of the run have in common                              |
+ * | field            | meaning                                                                                     |
+ * |------------------|---------------------------------------------------------------------------------------------|
+ * | `newest`         | the newest state that was yielded, at first the one before the run: parent and step         |
+ * | `previousPut`    | the newest state that was put: the next checkpoint follows it and shares unchanged values   |
+ * | `createDeferred` | creates the checkpoint of a state that is put at the end, if no other state follows         |
+ * | `answeredState`  | the state whose interrupts the run answers, until the first state is put                    |
+ * | `baseMetadata`   | the metadata that all checkpoints of the run have in common                                 |
  */
 class StateRecorder implements EventStage {
   readonly #job: Job;
   readonly #signal: AbortSignal;
   readonly #environment: Environment;
   readonly #isDebug: boolean;
-  /** Only the last state is put; of a stateless run none, unless the run stops before its end. */
+  /** True if only the last state is put. Of a stateless run it is put only if the run stops before its end. */
   readonly #onlyLast: boolean;
   #baseMetadata: JsonObject | undefined;
-  /** Undefined until the first state, null on a thread without one. */
+  /** Undefined before the first state, null on a thread without a state. */
   #newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
   #previousPut: PreviousState | null = null;
   #answeredState: StoredCheckpoint | null = null;
@@ -112,7 +112,7 @@ class StateRecorder implements EventStage {
     signal.addEventListener("abort", this);
   }
 
-  /** An executor that ignores its signal may be abandoned before it ends. */
+  /** Puts the last state when the signal aborts, because an executor that ignores it may be abandoned before it ends. */
   handleEvent(): void {
     this.#putEnd()?.catch(() => {});
   }
@@ -124,7 +124,7 @@ class StateRecorder implements EventStage {
     if (this.#signal.aborted && !event.atomic) return [];
     if (this.#newest !== undefined) return this.#record(event, this.#newest?.checkpoint_id ?? null);
     const { checkpoints, resumed, from } = this.#job;
-    // A retry continues from the run's own newest state, not from the one it forked from.
+    // A retry continues from the newest state of the run, not from the state that it forked from.
     const ref = resumed || !from ? { ns: "" } : from;
     const [start, head] = [checkpoints.getCached?.(ref), checkpoints.getCached?.({ ns: "" })];
     if (start !== undefined && head !== undefined) return this.#recordFirst(event, start, head);
@@ -146,7 +146,7 @@ class StateRecorder implements EventStage {
     return this.#record(event, head?.checkpoint_id ?? null);
   }
 
-  /** The id of its checkpoint is above `idFloor`. */
+  /** Records a state. The id of its checkpoint sorts after `idFloor`. */
   #record(event: StateEvent, idFloor: string | null): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
     const job = this.#job;
     const parent = this.#newest ?? null;
@@ -159,7 +159,7 @@ class StateRecorder implements EventStage {
       ? event.frames?.flatMap((frame) => [frame, ...this.#createTaskFrames(frame)])
       : event.frames;
     this.#newest = { checkpoint_id, metadata: { step } };
-    // With durability `sync` a state is stored before it is shown.
+    // With durability `sync` a state is stored before it is emitted.
     if (job.durability !== "sync") this.#closeBarrier = job.checkpoints.openBarrier?.();
     const ids = { checkpoint_id, ...(parent ? { parent_id: parent.checkpoint_id } : {}) };
     const toEvents = (): readonly ExecutorEvent[] => [
@@ -209,10 +209,10 @@ class StateRecorder implements EventStage {
     return this.#putEnd();
   }
 
-  /** Puts the last state, where only that one is put and something may read it. */
+  /** Puts the last state if only that one is put and something can read it. */
   #putEnd(): Promise<void> | undefined {
     const { aborted, reason } = this.#signal;
-    // Nothing reads the state of a stateless run, but the next attempt of one that was stopped before its end.
+    // Only the next attempt of a stateless run that was stopped before its end reads its state.
     const hasReader = !this.#job.stateless || aborted;
     // Durability `exit` keeps no state of a cancelled run on a thread.
     const isDropped = !this.#job.stateless && reason === "cancelled";
@@ -251,7 +251,7 @@ class StateRecorder implements EventStage {
     return modes.has("debug") ? [...frames, this.#createDebugFrame("checkpoint", data)] : frames;
   }
 
-  /** A frame of mode `tasks`, as mode `debug` shows it. */
+  /** Converts a frame of mode `tasks` to one of mode `debug`. */
   #createTaskFrames({ mode, data }: StreamEvent): StreamEvent[] {
     if (mode !== "tasks" || !isObject(data)) return [];
     return [this.#createDebugFrame("input" in data ? "task" : "task_result", data)];

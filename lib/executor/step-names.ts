@@ -1,6 +1,6 @@
-/** Names of steps, durations and times. */
+/** Parses the names of steps, durations and times. */
 
-/** Milliseconds, or a text such as `"30s"`, `"2d"` or `"1h 30m"`. */
+/** A number of milliseconds, or a text such as `"30s"`, `"2d"` or `"1h 30m"`. */
 export type Duration = number | string;
 
 /** A text of 1 to 200 characters, or a list such as `["pay", item.id]`. */
@@ -8,7 +8,7 @@ export type StepName = string | readonly (string | number)[];
 
 const MAX_NAME_CHARS = 200;
 
-/** A name as the journal has it: a list as JSON. Throws for a name that cannot be stored. */
+/** Returns the stored form of a name: a list as JSON. Throws for a name that cannot be stored. */
 export function encodeStepName(stepName: StepName): string {
   const parts: readonly unknown[] = Array.isArray(stepName) ? stepName : [stepName];
   const valid = parts.every((part) =>
@@ -25,7 +25,7 @@ export function encodeStepName(stepName: StepName): string {
   return name;
 }
 
-/** A name as people see it. */
+/** Formats a stored name for people. */
 export function formatStepName(name: string): string {
   if (!name.startsWith("[")) return name;
   try {
@@ -44,7 +44,7 @@ const UNITS: Readonly<Record<string, number>> = {
   d: 86_400_000,
   w: 604_800_000,
 };
-/** Times stay below the last one that a date can have. */
+/** The maximum duration. It keeps times below the last one that a date can have. */
 const MAX_DURATION_MS = 4_000_000_000_000;
 
 /** Returns the milliseconds of a text such as `1h 30m`; NaN for another text. */
@@ -54,7 +54,7 @@ function parseDurationText(text: string): number {
   return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (UNITS[unit as string] as number), 0);
 }
 
-/** Milliseconds of a duration. `what` begins the error. */
+/** Returns the milliseconds of a duration. Throws a TypeError that begins with `subject`. */
 export function parseDuration(duration: Duration, subject: string): number {
   const total =
     typeof duration === "number" ? duration : parseDurationText(typeof duration === "string" ? duration.trim() : "");
@@ -62,7 +62,7 @@ export function parseDuration(duration: Duration, subject: string): number {
   throw new TypeError(`${subject} must be milliseconds or a duration such as "30s", "2d" or "1h 30m"`);
 }
 
-/** The time at which a sleep ends. */
+/** Returns the time at which a sleep ends, in milliseconds since 1970. */
 export function resolveWakeTime(until: Duration | Date, now: number, label: string): number {
   if (!(until instanceof Date)) return now + parseDuration(until, `${label}: the time`);
   if (Number.isNaN(until.getTime())) throw new TypeError(`${label}: the date is invalid`);

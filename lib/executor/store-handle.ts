@@ -1,7 +1,7 @@
-/** The store as executors and agents use it. */
+/** The interface by which executors and agents use the store. */
 import type { JsonObject } from "../json.ts";
 
-/** One item of the store. Times are ISO 8601, UTC. */
+/** An item of the store. Times are ISO 8601, UTC. */
 export interface StoreItem {
   readonly namespace: readonly string[];
   readonly key: string;
@@ -14,9 +14,9 @@ export interface StoreItem {
 export interface StoreSearch {
   /** Conditions on members of the value: a value, or `{$eq, $ne, $gt, $gte, $lt, $lte}`. */
   readonly filter?: JsonObject;
-  /** Semantic search. Needs `store.index`. */
+  /** The text of a semantic search. Requires `store.index`. */
   readonly query?: string;
-  /** Default 10. */
+  /** The maximum number of items. Default 10. */
   readonly limit?: number;
   readonly offset?: number;
   readonly refresh_ttl?: boolean;
@@ -24,16 +24,16 @@ export interface StoreSearch {
 
 /** Filters and page of a search for namespaces. */
 export interface StoreNamespaceSearch {
-  /** Labels; `*` matches any one label. */
+  /** The first labels; `*` matches any one label. */
   readonly prefix?: readonly string[];
   readonly suffix?: readonly string[];
   readonly max_depth?: number;
-  /** Default 100. */
+  /** The maximum number of namespaces. Default 100. */
   readonly limit?: number;
   readonly offset?: number;
 }
 
-/** One write: as `put`, or with the value null as `delete`. */
+/** A write: the arguments of `put`, or of `delete` with the value null. */
 export interface StorePut {
   readonly namespace: readonly string[];
   readonly key: string;
@@ -42,15 +42,21 @@ export interface StorePut {
   readonly ttl?: number | null;
 }
 
-/** Items in namespaces, shared by all threads of a deployment. Errors: invalid (a namespace, key or value out of bounds). */
+/**
+ * The items of a deployment in namespaces, which all its threads share. Throws `invalid` for a namespace, key or value out of
+ * bounds.
+ */
 export interface StoreHandle {
-  /** Null if the item does not exist. */
+  /** Returns an item, or null if it does not exist. */
   get(
     namespace: readonly string[],
     key: string,
     options?: { readonly refresh_ttl?: boolean },
   ): Promise<StoreItem | null>;
-  /** `index` false: no semantic search; a list: only these fields. `ttl` in minutes; null: no expiry. */
+  /**
+   * Writes an item. `index` false excludes it from semantic search, a list includes only these fields. `ttl` is in minutes, null
+   * for no expiry.
+   */
   put(
     namespace: readonly string[],
     key: string,
@@ -59,7 +65,7 @@ export interface StoreHandle {
   ): Promise<void>;
   /** Writes all items in order, or none. */
   putMany(items: readonly StorePut[]): Promise<void>;
-  /** Deleting a missing item is no error. */
+  /** Deletes an item. A missing item is no error. */
   delete(namespace: readonly string[], key: string): Promise<void>;
   search(
     namespace_prefix: readonly string[],

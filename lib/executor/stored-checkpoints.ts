@@ -3,7 +3,7 @@ import type { JsonObject } from "../json.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 import type { CheckpointReader, StoredCheckpoint } from "./contract.ts";
 
-/** The first page, while the size of checkpoints is unknown, and the size limit of later pages. */
+/** The rows of the first page, while the size of checkpoints is unknown, and the size of later pages. */
 const FIRST_PAGE_ROWS = 2;
 const MAX_PAGE_CHARS = 4 * 1024 * 1024;
 
@@ -11,11 +11,11 @@ interface StoredThread {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
-  /** Makes a call of the store. */
+  /** Calls the storage. */
   retry<Result>(call: () => Promise<Result>): Promise<Result>;
 }
 
-/** Stored checkpoints, newest first, read in pages. */
+/** Yields stored checkpoints, newest first. Reads them in pages. */
 export async function* listStoredCheckpoints(
   { storage, scope, thread_id, retry }: StoredThread,
   at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
@@ -28,7 +28,7 @@ export async function* listStoredCheckpoints(
     const query = { ...at, before, limit };
     const page = [...(await retry(() => storage.listCheckpoints(scope, thread_id, query)))].reverse();
     const { length, 0: last } = page;
-    // Large states make small pages, because a page is kept in memory. What a stem is the beginning of is kept anyway.
+    // Large states need small pages, because a page stays in memory. A value with a base shares the text of that base.
     const baseValues = page.flatMap(({ values }) => values).filter(({ base }) => base === undefined);
     const size = baseValues.reduce((sum, { data }) => sum + data.length, 1);
     for (let next = page.pop(); next; next = page.pop()) yield next;
@@ -41,7 +41,7 @@ export async function* listStoredCheckpoints(
 
 const createCacheKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
 
-/** A reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
+/** Creates a reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
 export function createStoredCheckpointReader(
   storage: Storage,
   scope: Scope,
@@ -68,7 +68,7 @@ export function createStoredCheckpointReader(
         const key = createCacheKey(stored.ns, stored.checkpoint_id);
         cached.set(key, stored);
         yield stored;
-        // Each has its text of the whole conversation.
+        // Each checkpoint has a text of the whole conversation.
         cached.delete(key);
       }
     },

@@ -1,15 +1,15 @@
 /**
- * Write barriers decide which save takes an item, so that a state is stored together with the frames that show it. An example:
- * 1. `open` returns 1: an agent is about to put a state and to show it.
+ * Write barriers decide which save takes an item, so that a state is stored together with the frames of it. An example:
+ * 1. `open` returns 1: an agent is about to put a state and to emit it.
  * 2. It puts the state, with `positionForState` 1. No save takes it yet.
  * 3. It emits a frame, with `positionForOutput` 1. No save takes it yet.
- * 4. `close(1)`: the agent has shown the state.
+ * 4. `close(1)`: the agent has emitted the state.
  * 5. The next save takes both.
  */
 
 /**
- * Barriers are numbered from 1 in the order in which they open, and they close in that order. The position of an item is the number
- * of the barrier that must be closed before a save may take it; 0: none.
+ * Numbers barriers from 1 in the order in which they open. They close in that order. The position of an item is the number of the
+ * barrier that must be closed before a save may take it, or 0 for none.
  */
 export class WriteBarrier {
   #opened = 0;
@@ -24,13 +24,13 @@ export class WriteBarrier {
   close(position: number): void {
     this.#closed = Math.max(this.#closed, position);
     const waiting = this.#waiting;
-    // There is a barrier for each token.
+    // Agents open a barrier for each token.
     if (waiting.length === 0) return;
     this.#waiting = waiting.filter((waiter) => !this.isPassed(waiter.position));
     for (const waiter of waiting) if (this.isPassed(waiter.position)) waiter.resolve();
   }
 
-  /** Closes all barriers, also those that open later: nothing more is emitted. */
+  /** Closes all barriers, also those that open later, because nothing more is emitted. */
   closeAll(): void {
     this.close(Number.POSITIVE_INFINITY);
   }
@@ -39,14 +39,17 @@ export class WriteBarrier {
     return this.#opened > this.#closed;
   }
 
-  /** The position of a state that is put now: it waits for the newest barrier, because the output that shows it is still to come. */
+  /** The position of a state that is put now. It waits for the newest barrier, because its output is still to come. */
   get positionForState(): number {
     return this.#opened;
   }
 
-  /** The position of output that is emitted now: it waits for the oldest open barrier, whose save stores all output until it closes. */
+  /**
+   * The position of output that is emitted now. It waits for the oldest open barrier, whose save stores all output until it
+   * closes.
+   */
   get positionForOutput(): number {
-    // If none is open, this is the barrier that was opened last: it is closed, so that the next save takes the output.
+    // If none is open, this is the last barrier, which is closed, so that the next save takes the output.
     return Math.min(this.#closed + 1, this.#opened);
   }
 
@@ -60,7 +63,7 @@ export class WriteBarrier {
   }
 }
 
-/** Items between two saves, in the order in which they were added, which is also the order of their positions. */
+/** Queues items between two saves, in the order of their positions. */
 export class BarrierQueue<Item> {
   readonly #barrier: WriteBarrier;
   readonly #queued: { readonly item: Item; readonly position: number }[] = [];
@@ -79,7 +82,6 @@ export class BarrierQueue<Item> {
     return this.#queued.splice(0, firstBlocked < 0 ? this.#queued.length : firstBlocked).map(({ item }) => item);
   }
 
-  /** A save may take at least one item. */
   hasReady(): boolean {
     const [oldest] = this.#queued;
     return oldest !== undefined && this.#barrier.isPassed(oldest.position);

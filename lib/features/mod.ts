@@ -1,4 +1,4 @@
-/** What a feature adds to the life of a run: its half in lib. lib/storage/features.ts has the list of features. */
+/** The half of features in lib: what a feature adds to the life of a run. lib/storage/features.ts lists the features. */
 import type { Environment } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import type { Journal } from "../executor/journal.ts";
@@ -20,7 +20,7 @@ import type {
   TraceUsage,
 } from "../storage/mod.ts";
 
-/** What `lib/service/features.ts` passes to each feature. */
+/** The arguments that `lib/service/features.ts` passes to each feature. */
 export interface FeatureContext {
   readonly storage: Storage;
   readonly bus: EventBus;
@@ -29,34 +29,34 @@ export interface FeatureContext {
   readonly environment: Environment;
   readonly deployment: DeploymentRow;
   readonly user_agent: string;
-  /** The start of URLs that leave the process; undefined while it is unknown. */
+  /** Returns the base of public URLs; undefined while it is unknown. */
   base_url(): string | undefined;
 }
 
-/** What the executor has reported during an attempt. */
+/** The usage that the executor has reported during an attempt. */
 export interface AttemptReport {
   usage(): TraceUsage | null;
 }
 
-/** A task at intervals. */
+/** A job that runs at intervals. */
 export interface FeatureJob {
   readonly interval_ms: number;
   /** The log message when the job fails. */
   readonly failure: string;
-  /** One batch; it is called again until it returns 0. `nouns`: those of the service. */
+  /** Runs one batch. It is called again until it returns 0. `parts` are those of the service. */
   step(parts: object): Promise<number>;
 }
 
 /** The attempt that a journal belongs to. */
 export interface JournalAttempt {
   readonly claimed: ClaimedRun;
-  /** Repeats a failing call of the store for as long as a lease lasts. */
+  /** Repeats a failing storage call for as long as a lease lasts. */
   retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
-  /** Saves what the executor has shown and what the journal has; resolves when that is committed, or when it failed. */
+  /** Saves the emitted output and the journal. Resolves when that is committed, or when it failed. */
   save(): Promise<void>;
-  /** The attempt stops, and what the executor shows from now on is dropped. True after a cancel too, when writes are still allowed. */
+  /** Returns true if the attempt stops and further output is dropped. After a cancel, writes may still be allowed then. */
   isOutputEnded(): boolean;
-  /** Renews the lease if it has expired. Resolves when it holds, or when the attempt stops. */
+  /** Renews the lease if it has expired. Resolves when it is held, or when the attempt stops. */
   ensureLease(): Promise<void>;
   /** Aborts the signal of the job with the reason `suspended`. */
   abortSuspended(): void;
@@ -65,51 +65,54 @@ export interface JournalAttempt {
 /** The journal of an attempt, as the engine uses it. */
 export interface AttemptJournal extends Journal {
   hasUnsaved(): boolean;
-  /** The attempt has shown this. */
+  /** Called once an event of the executor was handled. */
   onEmitted(event: ExecutorEvent): void;
-  /** Takes what is not saved yet. */
+  /** Removes and returns the unsaved entries. */
   drain(): Pick<Progress, "call">;
-  /** The executor has settled, whatever becomes of the run: nothing is watched any more. */
+  /** Called when the executor has settled: stops watching events. */
   close(): void;
-  /** The attempt ends: so does the call, unless its executor has paused it. */
+  /** Called when the attempt ends its run: ends the call, unless the executor has paused it. */
   end(): void;
-  /** The run waits: set when the executor has suspended it. */
+  /** The suspension of the run; null unless the executor has suspended it. */
   readonly suspension: Suspension | null;
 }
 
-/** Every member is optional. Methods on runs are called for each run, so they must cost nothing for runs that do not use the feature. */
+/**
+ * The members of a feature, all optional. Methods are called for each run, so they must cost nothing for runs that do not use the
+ * feature.
+ */
 interface FeatureMembers {
-  /** Its nouns, by their names in the service. */
+  /** Its internal resources, by their names in the service. */
   readonly resources?: object;
-  /** The nouns of the service are made. */
+  /** Called once the parts of the service are created. */
   connect?(parts: object): void;
-  /** Members of a new run's row. A `request` is a `RunCreate`, an `origin` a `RunOrigin`. Errors: invalid. */
+  /** Returns members of a new run's row. `request` is a `RunCreate`, `origin` a `RunOrigin`. Throws `invalid`. */
   prepare?(request: object, origin: object): Partial<NewRun>;
   /** Members of each thread that a run creates and keeps. */
   readonly thread?: Partial<NewThread>;
   /** Members of each claim. */
   readonly claim?: Partial<LeaseTerms>;
-  /** Whether statements of the feature belong to the end of the run. */
+  /** Returns true if statements of the feature belong to the end of the run. */
   isUsedBy?(run: RunRow): boolean;
-  /** A frame right before the end of a run; null for a run without one. Results of `wait` have it as `__event__`. */
+  /** The frame before the end of a run. `data` returns null for a run without it. Results of `wait` have it as `__event__`. */
   readonly trailer?: { readonly event: string; data(run: RunRow): JsonObject | null };
-  /** What is stored with the end of an attempt. `values`: the last state. */
+  /** Returns what is stored with the end of an attempt. `values` is the last state. */
   finish?(run: RunRow, values: Json | undefined, report: AttemptReport): Partial<FinishRun>;
-  /** The end is stored. */
+  /** Called once the end of the run is stored. */
   onFinishStored?(run: RunRow): void;
   /**
-   * An attempt leaves its run without ending it: the run is retried, waits, or was taken away. `report`: what no other attempt reports.
-   * Must not reject.
+   * Called when an attempt ends and its run does not: the run is retried, waits, or was taken over. `report` has only what no
+   * other attempt reports. Must not reject.
    */
   onAttemptReleased?(run: RunRow, report: AttemptReport): Promise<void>;
-  /** The way to the steps of a durable function. */
+  /** Creates the journal of an attempt. */
   journal?(attempt: JournalAttempt): AttemptJournal;
-  /** How long retention keeps the rows that the SQL half of the feature names. */
+  /** The age in milliseconds above which retention deletes the rows that the SQL half of the feature names. */
   readonly keep_ms?: number;
   readonly job?: FeatureJob;
 }
 
-/** The half in lib of one feature, with the members that its line in `Features` asks for. */
+/** The half in lib of one feature, with the members that its line in `Features` requires. */
 export type FeatureOf<Name extends FeatureName> = Omit<FeatureMembers, "trailer" | "keep_ms"> &
   MembersFor<Name, "end_frame", Pick<FeatureMembers, "trailer">> &
   MembersFor<Name, "swept", Pick<FeatureMembers, "keep_ms">>;
@@ -119,10 +122,10 @@ export interface RunFeature extends FeatureMembers {
   readonly name: FeatureName;
 }
 
-/** The frames that features put right before the end of a run. */
+/** The frames that features emit before the end of a run. */
 export type TrailerFrames = readonly (readonly [event: string, data: JsonObject])[];
 
-/** The features of a service as one. */
+/** The features of a service, combined. */
 export interface CombinedFeatures
   extends Required<
     Pick<RunFeature, "thread" | "claim" | "prepare" | "finish" | "onFinishStored" | "onAttemptReleased">
@@ -132,7 +135,7 @@ export interface CombinedFeatures
   isTrailer(event: string): boolean;
 }
 
-/** The features that have a member: others cost a run nothing. */
+/** Returns the features that have a member. Others cost a run nothing. */
 const featuresWith = <Name extends keyof RunFeature>(
   features: readonly RunFeature[],
   name: Name,

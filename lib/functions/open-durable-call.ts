@@ -1,8 +1,8 @@
 /** Opens the durable call of a function. Loaded when a function first uses a durable operation, or continues a call. */
 import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
-import type { ActiveJournal, CallInput, JournalEntry } from "../executor/journal.ts";
 import { toResumeMap } from "../executor/job-request.ts";
+import type { ActiveJournal, CallInput, JournalEntry } from "../executor/journal.ts";
 import { getMessages } from "../executor/messages.ts";
 import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";

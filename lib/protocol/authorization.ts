@@ -5,8 +5,8 @@ import type { AuthorizedCall, Authorizer } from "../auth/authorizer.ts";
 import type { ServiceError } from "../errors.ts";
 import { authorizeNewRun, type RunEvent } from "../runs/authorization.ts";
 import type { Scope } from "../storage/mod.ts";
-import { createReader, type Reader } from "../streams/log.ts";
 import type { EventCounts, EventFilter, SerializedEvent } from "../streams/event-filter.ts";
+import { createReader, type Reader } from "../streams/log.ts";
 import type { StreamGuard } from "../streams/stream-guard.ts";
 import type { Command, CommandCaller, CommandResponse, InternalProtocol, ThreadProtocol } from "./mod.ts";
 

@@ -2,7 +2,6 @@
 import type { Environment } from "../environment.ts";
 import { invalidFieldError } from "../errors.ts";
 import type { Scope } from "../storage/mod.ts";
-import { createReader, type Reader } from "../streams/log.ts";
 import {
   type EventCounts,
   type EventFilter,
@@ -11,6 +10,7 @@ import {
   type ThreadEvents,
   validateChannels,
 } from "../streams/event-filter.ts";
+import { createReader, type Reader } from "../streams/log.ts";
 import { decodeSerializedEvent } from "../streams/thread-event.ts";
 import {
   type Command,

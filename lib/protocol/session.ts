@@ -3,7 +3,6 @@ import { pause, type TickBudget } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
 import { END_EVENT_NUMBER } from "../storage/mod.ts";
-import type { Reader } from "../streams/log.ts";
 import {
   compileFilter,
   type EventCounts,
@@ -12,6 +11,7 @@ import {
   type SerializedEvent,
   validateChannels,
 } from "../streams/event-filter.ts";
+import type { Reader } from "../streams/log.ts";
 import type { AuthorizedThreadStream } from "./authorization.ts";
 import {
   type Command,

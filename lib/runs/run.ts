@@ -1,6 +1,7 @@
 /** Converts runs to their JSON form. */
-import type { WaitingFor } from "../executor/journal.ts";
+
 import { redactRunKwargs } from "../executor/job-request.ts";
+import type { WaitingFor } from "../executor/journal.ts";
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, RunRow, RunStatus } from "../storage/mod.ts";
 import { redactUrl } from "../webhooks/policy.ts";

@@ -2,8 +2,8 @@
 import type { InternalResource } from "../auth/authorizer.ts";
 import { waitForNextTick } from "../environment.ts";
 import { invalidFieldError, notFoundError } from "../errors.ts";
-import type { WaitingFor } from "../executor/journal.ts";
 import { isReservedMember, omitSecrets, readKwargs } from "../executor/job-request.ts";
+import type { WaitingFor } from "../executor/journal.ts";
 import type { IsoTime, Json, JsonObject, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import { type CursorPage, type CursorQuery, decodeCursor, encodeCursor, parseTime } from "../storage/cursor.ts";

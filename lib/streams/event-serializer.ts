@@ -1,18 +1,18 @@
-/** The stored events of threads as they are sent, read for many readers at once. */
+/** Reads and serializes the stored events of threads for many readers at once. */
 import type { Environment, TickBudget } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { EventStorage, Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
-import { COST_PER_READ, type Page, type PageReader } from "./log.ts";
 import type { EventPredicate, SerializedEvent } from "./event-filter.ts";
-import { LARGE_TEXT_CHARS, WeakTextCache } from "./weak-text-cache.ts";
+import { COST_PER_READ, type Page, type PageReader } from "./log.ts";
 import { serializeEvent } from "./thread-event.ts";
+import { LARGE_TEXT_CHARS, WeakTextCache } from "./weak-text-cache.ts";
 
 type EventQuery = Parameters<EventStorage["readEvents"]>[2];
 
 export interface EventSerializerOptions {
   readonly storage: Storage;
   readonly environment: Environment;
-  /** The values at a checkpoint; undefined if it is gone. */
+  /** Reads the values at a checkpoint; undefined if it was deleted. */
   readValues(
     thread_id: string,
     checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
@@ -21,19 +21,19 @@ export interface EventSerializerOptions {
 
 /** The fixed cost of an event, in characters. */
 const COST_PER_EVENT = 256;
-/** How much of the values that were read last is kept, in characters. */
+/** The maximum size of cached values, in characters. */
 const MAX_CACHED_VALUES_CHARS = 4 * 1024 * 1024;
 
 interface ValuesEntry {
   readonly event: Promise<SerializedEvent | null>;
-  /** 0 while it is under way. */
+  /** The size in characters; 0 while the values are being read. */
   size: number;
 }
 
-/** Makes stored events those that are sent. Readers that replay a thread at the same time share what is read. */
+/** Serializes stored events. Readers that replay a thread at the same time share what is read. */
 export class EventSerializer {
   readonly #options: EventSerializerOptions;
-  /** The oldest first. */
+  /** The values that were read last, oldest first. */
   readonly #values = new Map<string, ValuesEntry>();
   readonly #limit: TickBudget;
   readonly #serialized = new WeakTextCache<SerializedEvent>();
@@ -44,7 +44,7 @@ export class EventSerializer {
     this.#limit = limit;
   }
 
-  /** A page of stored events; `pages`: those of the thread. */
+  /** Reads a page of stored events. `pages` are those of the thread. */
   readPage(
     pages: PageReader<StoredThreadEvent>,
     scope: Scope,
@@ -58,7 +58,7 @@ export class EventSerializer {
     });
   }
 
-  /** The event as it is sent; null if it does not pass, or its values can no longer be read. */
+  /** Serializes an event. Returns null if it is not included, or if its values can no longer be read. */
   serialize(
     thread_id: string,
     event: StoredThreadEvent,

@@ -1,20 +1,20 @@
-/** The frames of a run that a subscriber asks for: those of some stream modes, or of some namespaces. */
+/** Filters the frames of a run by stream modes and namespaces. */
 import type { StreamMode } from "../executor/contract.ts";
 import type { CombinedFeatures } from "../features/mod.ts";
 import { encodeFrame, type Frame } from "./frames.ts";
 import type { RunLog } from "./hub.ts";
 import { createReader, type Reader } from "./log.ts";
 
-/** An empty or missing list lets all modes or namespaces pass. */
+/** The filter of a subscriber. An empty or missing list includes all modes or namespaces. */
 interface FrameFilter {
   readonly modes?: readonly StreamMode[];
   readonly namespaces?: readonly string[];
 }
 
-/** Events that pass every filter, beside those of features. */
+/** The events that every filter includes, beside those of features. */
 const UNFILTERED: ReadonlySet<string> = new Set(["metadata", "error", "end"]);
 
-/** Reads the matching frames, and always an `end`: clients treat an empty stream as a broken one. */
+/** Reads the matching frames, and always an `end`, because clients treat an empty stream as a broken one. */
 export function filterFrames(
   frames: Reader<Frame>,
   runLog: RunLog,
@@ -31,7 +31,7 @@ export function filterFrames(
     return isUnfiltered || modes.length === 0 || modes.includes(toMode(name));
   }
 
-  /** Returns the end of a run that was over before the first frame of this reader. */
+  /** Returns the end of a run that had ended before the first frame of this reader. */
   function createMissingEnd(): readonly Frame[] {
     const status = hasEnded ? undefined : runLog.completion?.status;
     if (status === undefined || status === "gone") return [];
@@ -51,7 +51,7 @@ export function filterFrames(
   }, frames.leave);
 }
 
-/** Returns the namespace as text; null for a frame without one. */
+/** Splits an event name. The namespace is null for a frame without one. */
 function splitName(event: string): readonly [name: string, namespace: string | null] {
   const bar = event.indexOf("|");
   return bar < 0 ? [event, null] : [event.slice(0, bar), event.slice(bar + 1)];
@@ -62,7 +62,7 @@ function toMode(name: string): StreamMode {
   return name === "messages" ? "messages-tuple" : (name as StreamMode);
 }
 
-/** Returns whether a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
+/** Returns true if a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
 function isWithin(namespace: string, namespaces: readonly string[]): boolean {
   return namespaces.some((prefix) => {
     if (namespace === prefix) return true;

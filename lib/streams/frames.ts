@@ -6,36 +6,35 @@ import { isObject, type Json, stringifyShared } from "../json.ts";
 import type { NewFrame } from "../storage/mod.ts";
 import { LARGE_TEXT_CHARS } from "./weak-text-cache.ts";
 
-/** One event of a stream. */
+/** An event of a stream. */
 export interface Frame {
-  /** Increases within the run; null for frames outside the log. A string only in the stream of a thread. */
+  /** The id, which increases within the run; null for frames outside the log. A string only in the stream of a thread. */
   readonly id: number | string | null;
-  /** `metadata`, `values`, `updates`, `messages`, `updates|<namespace>`, `error`, `end` … */
+  /** The name: `metadata`, `values`, `updates`, `messages`, `updates|<namespace>`, `error`, `end` … */
   readonly event: string;
-  /** One JSON text. */
+  /** The JSON text of the content. */
   readonly data: string;
-  /** Nothing follows it, although it is no `end`. */
+  /** Set if nothing follows this frame although it is no `end`. */
   readonly last?: true;
-  /** The frame whose `data` this one has. It stays alive with this one, so that other readers can share its text. */
+  /** The frame whose `data` this one shares. It stays alive with this one, so that other readers can share its text. */
   readonly sharedFrom?: Frame;
 }
 
-/** What a frame contains, as a value. */
+/** The decoded content of a frame. */
 export interface FrameContent {
-  /** The name without the namespace. */
+  /** The event name without the namespace. */
   readonly event: string;
-  /** `<node>:<task id>` of each level; empty for the root graph. */
+  /** The segments `<node>:<task id>` of each level; empty for the root graph. */
   readonly namespace: readonly string[];
   readonly data: Json;
 }
 
-/** The texts of the metadata of messages: each token of a message has the same. */
+/** The texts of the metadata of messages, because each token of a message has the same metadata. */
 const metadataTexts = new WeakMap<object, string>();
 
-/** The values of large frames, while a reader has them. */
+/** The values of large frames, while a reader holds them. */
 const decodedValues = new WeakMap<object, WeakRef<object>>();
 
-/** Returns a frame as text. */
 export function encodeFrame({ event, namespace, data }: FrameContent): NewFrame {
   const name = namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
   return { event: name, data: encodeData(event, namespace, data) };
@@ -55,7 +54,7 @@ function metadataText(metadata: object): string {
   return text;
 }
 
-/** Returns what a frame contains. The readers of a large frame share its value, so they must not change it. */
+/** Decodes a frame. The readers of a large frame share its value, so they must not change it. */
 export function decodeFrame(frame: Pick<Frame, "event" | "data">): FrameContent {
   const [event = "", ...namespace] = frame.event.split("|");
   return { event, namespace, data: decodeData(frame) };

@@ -8,26 +8,32 @@ import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 import type { Frame } from "./frames.ts";
 import { createReadLimit, LogCursor, type Page, type Reader, RingLog } from "./log.ts";
 
-/** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops or lost its database. */
+/**
+ * The end of a run. `result` is the response of wait and join. `gone` means that its row was deleted, or that this process stops
+ * or lost its database.
+ */
 export interface RunCompletion {
   readonly status: TerminalStatus | "gone";
   readonly result: Json;
 }
 
 export interface StreamHubOptions {
-  /** One page of a run's stored frames with ids above `after`; empty if there are none. */
+  /** Loads one page of a run's stored frames with ids above `after`; empty if there are none. */
   readonly load?: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
-  /** The size limit of one ring, in characters; a quarter of it for runs with stored frames. Default 4 Mi. */
+  /** The maximum size of one ring, in characters; a quarter of it for runs with stored frames. Default 4 Mi. */
   readonly ring_size?: number;
-  /** How long an ended run is kept for late subscribers. Default 60,000. */
+  /** The time for which an ended run is retained for late subscribers, in milliseconds. Default 60,000. */
   readonly keep_ms?: number;
-  /** The approximate size limit of all ended runs together, in bytes. Default 2 Mi. */
+  /** The approximate maximum size of all ended runs together, in bytes. Default 2 Mi. */
   readonly keep_size?: number;
 }
 
 /** The size of an ended log without its frames and its result. */
 const LOG_OVERHEAD_CHARS = 1024;
-/** How many pages a log keeps for subscribers behind the ring. They hold none, and slow ones are at many places. */
+/**
+ * The number of pages that a log caches for subscribers behind the ring. Subscribers hold none, and slow ones are at many
+ * positions.
+ */
 const MAX_CACHED_PAGES = 4;
 
 /** The logs of runs. */
@@ -52,7 +58,7 @@ export class StreamHub {
     this.#environment = environment;
   }
 
-  /** The log of a run; creates it if needed. */
+  /** Returns the log of a run. Creates it if needed. */
   getLog(run_id: string): RunLog {
     return this.find(run_id) ?? this.addLog(new RunLog(run_id, this));
   }
@@ -73,7 +79,7 @@ export class StreamHub {
     if (this.find(runLog.run_id) === runLog) this.#logs.delete(runLog.run_id);
   }
 
-  /** An ended log is kept for late subscribers. */
+  /** Retains an ended log for late subscribers, within the limits of age and size. */
   retain(runLog: RunLog, size: number): void {
     const now = this.#environment.now();
     const { keep_ms, keep_size } = this.options;
@@ -93,12 +99,12 @@ export class StreamHub {
     this.#endAll("ServerStopping", "The server is stopping; the run goes on later");
   }
 
-  /** Ends every open log, and each new one until `recover`, as `gone`: what runs do cannot be stored any more. */
+  /** Ends every open log, and each new one until `recover`, as `gone`, because nothing that runs do can be stored. */
   lose(message: string): void {
     this.#lostCompletion = this.#endAll("DatabaseLost", message);
   }
 
-  /** The database is back. Logs that were ended are read from it again. */
+  /** Drops all logs once the database is available again. They are read from it again. */
   recover(): void {
     this.#lostCompletion = undefined;
     this.#logs.clear();
@@ -112,26 +118,32 @@ export class StreamHub {
   }
 }
 
-/** The event log of one run. A class, because hundreds of ended logs are kept and closures would take several times the memory. */
+/**
+ * The log of one run's frames. A class, because hundreds of ended logs are retained and closures would take several times the
+ * memory.
+ */
 export class RunLog extends RingLog<Frame, StoredFrame> {
   readonly run_id: string;
-  /** An attempt in this process writes the log. */
+  /** True if an attempt in this process writes the log. */
   isLive = false;
-  /** The log has or had a subscriber, or will get one. */
+  /** True if the log has or had a subscriber, or will get one. */
   isWatched = false;
-  /** The run's frames are stored: subscribers behind the ring read them from the store. Set it before the first frame. */
+  /**
+   * True if the run's frames are stored, so that subscribers behind the ring read them from the storage. Set it before the first
+   * frame.
+   */
   hasStoredFrames = false;
   /** The attempt that a gap frame names; 0 while it is unknown. */
   attempt = 0;
-  /** The highest id that a subscriber says it has seen elsewhere. The end of a deleted run gets ids above it. */
+  /** The highest id that a subscriber has received elsewhere. The end of a deleted run gets ids above it. */
   lastSeenId = 0;
-  /** Why there are no frames yet, as JSON. */
+  /** The reason why there are no frames yet, as JSON. */
   waiting_for: string | undefined;
-  /** Undefined until the run has ended; then the log accepts no more frames. */
+  /** The end of the run; undefined before it. After it the log accepts no frames. */
   completion: RunCompletion | undefined;
   readonly #hub: StreamHub;
   #isReleased = false;
-  /** The newest first. */
+  /** Cached pages, newest first. */
   #recent: (readonly StoredFrame[])[] = [];
   #endWaiters: ((completion: RunCompletion) => void)[] = [];
 
@@ -153,22 +165,22 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     return this.#hub.keepAlive;
   }
 
-  /** The highest id so far; 0 before the first. */
+  /** The highest id so far; 0 before the first frame. */
   get lastId(): number {
     return this.last;
   }
 
-  /** The log has a subscriber now, or a caller that waits for its end. */
+  /** True if the log has a subscriber now, or a caller that waits for its end. */
   get hasSubscribers(): boolean {
     return this.readers > 0 || this.#endWaiters.length > 0;
   }
 
-  /** The next frame gets at least this id, without a gap before it. */
+  /** Gives the next frame at least this id, without a gap before it. */
   startAt(id: number): void {
     this.last = Math.max(this.last, id - 1);
   }
 
-  /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
+  /** Skips frames up to this id, which exist but not in this ring. Has no effect if the log is already past that id. */
   skipTo(id: number): void {
     if (id <= this.last || this.completion) return;
     this.clear(id);
@@ -181,7 +193,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.change.notify();
   }
 
-  /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
+  /** Emits a `metadata` frame without an id to subscribers while there are no frames yet. It contains the reason. */
   noteWaiting(data: string): void {
     if (this.isLive || this.completion || this.last > 0) return;
     this.waiting_for = data;
@@ -197,7 +209,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.#hub.retain(this, this.size + stringifyShared(completion.result).json.length + LOG_OVERHEAD_CHARS);
   }
 
-  /** It is kept for its readers alone: another log of the run would read and hold the same frames again. */
+  /**
+   * Drops the log once it has no readers. With readers it stays, because another log of the run would read and hold its frames
+   * again.
+   */
   release(): void {
     this.#isReleased = true;
     if (this.readers === 0) this.#hub.forget(this);
@@ -209,7 +224,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     if (this.#isReleased) this.release();
   }
 
-  /** The page with the stored frames after this id; empty if there are none. */
+  /** Reads the page of stored frames after this id; empty if there are none. */
   async readPage(after: number): Promise<readonly StoredFrame[]> {
     const covers = (page: readonly StoredFrame[]): boolean =>
       (page[0] as StoredFrame).id <= after + 1 && (page.at(-1) as StoredFrame).id > after;
@@ -231,9 +246,9 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
   }
 
   /**
-   * Frames with an id above `after`, then live ones until the end. Frames behind the ring are loaded from the store; missing ones
-   * are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once if the
-   * subscriber leaves before the end.
+   * Reads the frames with an id above `after`, then live ones until the end. Frames behind the ring are loaded from the storage;
+   * missing ones are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once
+   * if the subscriber leaves before the end.
    */
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.isWatched = true;
@@ -245,7 +260,7 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
 class FrameCursor extends LogCursor<Frame, StoredFrame> {
   readonly #log: RunLog;
   readonly #onLeave: (() => void) | undefined;
-  /** Frames up to this id are neither in the ring nor in the store. */
+  /** Frames up to this id are neither in the ring nor in the storage. */
   #missing = 0;
   #hasNoted = false;
   protected override keepsPage = false;

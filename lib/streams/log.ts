@@ -1,8 +1,11 @@
-/** What all streams are read from: the newest items of a run or a thread in memory, and behind them pages from the store. */
+/**
+ * The logs from which all streams are read: the newest items of a run or a thread in memory, and older ones in pages from the
+ * storage.
+ */
 import { coalesceCalls, createTickBudget, type Environment, type KeepAlive, type TickBudget } from "../environment.ts";
 import { WeakTextCache } from "./weak-text-cache.ts";
 
-/** A subscription. Call `next` again only after its answer. */
+/** A subscription. Call `next` again only after it has resolved. */
 export interface Reader<Item> extends AsyncIterable<Item> {
   /** Waits until an item is ready. Returns all that are ready, up to a limit; none once the stream has ended or was left. */
   next(): Promise<readonly Item[]>;
@@ -12,7 +15,7 @@ export interface Reader<Item> extends AsyncIterable<Item> {
 
 const END = { done: true, value: undefined } as const;
 
-/** Not a generator: `return` of a generator waits for the next item. */
+/** Creates a reader. It is no generator, because `return` of a generator waits for the next item. */
 export function createReader<Item>(next: Reader<Item>["next"], leave: () => void): Reader<Item> {
   return {
     next,
@@ -34,9 +37,9 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
   };
 }
 
-/** Wakes the readers that wait for a change. Each waits by itself: one that leaves must not wake the others. */
+/** Wakes the readers that wait for a change. Each waits separately, because one that leaves must not wake the others. */
 export class ChangeNotifier {
-  /** Absent until one waits: hundreds of ended logs are kept. */
+  /** Created by the first wait, because hundreds of ended logs are retained. */
   #waiting: Map<object, PromiseWithResolvers<void>> | undefined;
 
   /** Resolves with the next `notify`, or `wake` of this reader. */
@@ -60,16 +63,16 @@ export class ChangeNotifier {
   }
 }
 
-/** The size limit of one batch, in characters: a reader holds no more than that. */
+/** The maximum size of one batch, in characters. A reader holds no more than that. */
 const MAX_BATCH_CHARS = 64 * 1024;
-/** What an item costs in memory beside its text. */
+/** The memory of an item beside its text, in characters. */
 const ITEM_OVERHEAD_CHARS = 64;
-/** How much may be read in one tick of the event loop, in characters, and the fixed costs of a read and an item. */
+/** The maximum that is read in one tick of the event loop, in characters, and the fixed costs of a read and an item. */
 const MAX_CHARS_PER_TICK = 256 * 1024;
 export const COST_PER_READ: number = 4 * 1024;
 const COST_PER_STORED_ITEM = 256;
 
-/** Stores that answer at once must not let the readers of much block the event loop. */
+/** Creates the limit that keeps readers of much data from blocking the event loop where the storage responds at once. */
 export const createReadLimit = (environment: Pick<Environment, "defer">): TickBudget =>
   createTickBudget(environment, MAX_CHARS_PER_TICK);
 
@@ -78,13 +81,13 @@ type Item = { readonly data: string | null };
 const getSize = ({ data }: Item): number => (data?.length ?? 0) + ITEM_OVERHEAD_CHARS;
 
 export interface Page<Stored> {
-  /** By rising place. */
+  /** The items by ascending position. */
   readonly items: readonly Stored[];
-  /** Later items have a higher place; null when the page is empty. */
+  /** The position up to which the page reaches; null when the page is empty. */
   readonly read_to: number | null;
 }
 
-/** Pages of one log. One read at a time, and calls for the same page share a read that has not begun. */
+/** Reads the pages of one log, one at a time. Calls for a page share a read that has not begun. */
 export class PageReader<Stored extends Item> {
   readonly #limit: TickBudget;
   readonly #getPosition: (item: Stored) => number;
@@ -117,16 +120,16 @@ export class PageReader<Stored extends Item> {
 
 /** The newest items of a run or a thread, shared by all its readers in this process. */
 export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitted> {
-  /** By rising place. */
+  /** The items by ascending position. */
   items: Emitted[] = [];
-  /** All items above this place are in `items`. */
+  /** The position above which all items are in `items`. */
   startsAfter = 0;
-  /** The highest place so far; 0 before the first. */
+  /** The highest position so far; 0 before the first item. */
   last = 0;
   readers = 0;
-  /** The service stops: readers end without an error. */
+  /** True if the service stops. Readers then end without an error. */
   isClosed = false;
-  /** Readers may find something new, or have to end. */
+  /** Notifies readers of new items and of the end. */
   readonly change: ChangeNotifier = new ChangeNotifier();
   protected size = 0;
   readonly #limit: TickBudget;
@@ -136,13 +139,13 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
     this.#limit = limit;
   }
 
-  /** Where an item is in the log. */
+  /** Returns the position of an item in the log. */
   abstract getPosition(item: Emitted | Stored): number;
-  /** The size limit of `items`, in characters. */
+  /** The maximum size of `items`, in characters. */
   protected abstract get maxChars(): number;
   /**
-   * Returns what to wait for before a large batch is shown, if there is no room for it in this tick: many readers get it at the same
-   * time, and some make a text of their own from it.
+   * Returns a promise to await before a large batch is emitted if this tick has no room for it: many readers get it at the same
+   * time, and some create a text from it.
    */
   waitForTick(batch: readonly Emitted[]): Promise<void> | undefined {
     const size = batch.reduce((sum, item) => sum + getSize(item), 0);
@@ -154,18 +157,21 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
     return undefined;
   }
 
-  /** Hundreds of ended logs are kept, and few have readers behind their items. */
+  /** The page reader, created on first use, because few ended logs have readers behind their items. */
   get pages(): PageReader<Stored> {
     if (!this.#pages) this.#pages = new PageReader<Stored>(this.#limit, this.getPosition);
     return this.#pages;
   }
 
-  /** A reader has left. */
+  /** Called when a reader has left. */
   onReaderLeft(): void {
     this.readers--;
   }
 
-  /** Adds an item without waking readers. Above the limit it drops the oldest quarter, but never the newest, which may be large. */
+  /**
+   * Adds an item without waking readers. Above the limit it drops the oldest quarter, but never the newest item, which may be
+   * large.
+   */
   protected append(item: Emitted): void {
     this.items.push(item);
     this.last = this.getPosition(item);
@@ -180,7 +186,7 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
     this.items = this.items.slice(count);
   }
 
-  /** Items up to this place are not here. */
+  /** Drops all items and continues after this position. */
   protected clear(position: number): void {
     this.items = [];
     this.size = 0;
@@ -189,7 +195,7 @@ export abstract class RingLog<Emitted extends Item, Stored extends Item = Emitte
   }
 }
 
-/** The index of the first item whose place is above this one. */
+/** Returns the index of the first item above this position. */
 function findIndexAfter<Stored>(
   items: readonly Stored[],
   position: number,
@@ -205,18 +211,18 @@ function findIndexAfter<Stored>(
   return low;
 }
 
-/** The place of a reader in a log. It reads items that are not in memory from the store. */
+/** The position of a reader in a log. Reads items that are not in memory from the storage. */
 export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emitted> {
-  /** Of the last item that it has seen. */
+  /** The position of the last item that was handled. */
   protected position: number;
   protected hasLeft = false;
-  /** There is something to read. */
+  /** True if there is something to read. */
   protected isAttached = true;
-  /** It keeps the rest of a page for its next batch. */
+  /** True if the reader keeps the rest of a page for its next batch. */
   protected keepsPage = true;
   readonly #log: RingLog<Emitted, Stored>;
   #page: readonly Stored[] = [];
-  /** Up to where the page goes. */
+  /** The position up to which the page reaches. */
   #readTo = 0;
 
   constructor(log: RingLog<Emitted, Stored>, position: number) {
@@ -225,30 +231,30 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     log.readers++;
   }
 
-  /** Up to here it reads from the store. */
+  /** The position up to which items are read from the storage. */
   protected get floor(): number {
     return this.#log.startsAfter;
   }
 
-  /** Nothing more may be shown. */
+  /** Returns true if nothing more may be emitted. */
   protected isRevoked(): boolean {
     return false;
   }
 
-  /** The stream has ended: no item follows. */
+  /** Returns true if the stream has ended. */
   protected isAtEnd(): boolean {
     return this.#log.isClosed;
   }
 
-  /** Sets `attached` once there is something to read; false if it has to wait for a change. */
+  /** Sets `isAttached` once there is something to read. Resolves to false if the reader has to wait for a change. */
   protected attach?(): Promise<boolean>;
-  /** Something to show that is not in the log. */
+  /** Returns an item to emit that is not in the log. */
   protected takeNotice?(): Emitted | undefined;
-  /** Reads the page after `place`. */
+  /** Reads the page after `position`. */
   protected abstract load(): Promise<Page<Stored>>;
-  /** An item as it is shown; null if it is not for this reader. */
+  /** Converts an item to its emitted form; null if this reader does not get it. */
   protected abstract toEmitted(item: Emitted | Stored): Emitted | null | Promise<Emitted | null>;
-  /** Called before something is shown. */
+  /** Called before a batch is emitted. */
   protected checkBeforeEmit?(): Promise<unknown> | undefined;
 
   toReader(): Reader<Emitted> {
@@ -277,7 +283,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
           if (this.isAtEnd()) return this.end();
           await this.#waitForItems();
         }
-        // Else this reader gets none of what was taken. More may follow it in the page, or in the log behind the page.
+        // Otherwise this reader gets none of the items. More may follow in the page, or in the log after the page.
       } catch (error) {
         this.#failWith(error);
       }
@@ -305,7 +311,10 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     if (!isExpected) throw error;
   }
 
-  /** Takes a batch of the log or of the page. An item that must be read first ends it: then the result resolves once it is taken. */
+  /**
+   * Collects a batch from the log or the page. An item that must be read first ends the batch, and the result resolves once it
+   * was added.
+   */
   #collectBatch(ready: Emitted[]): Promise<void> | undefined {
     const takeNotice = this.takeNotice?.();
     if (takeNotice) return void ready.push(takeNotice);
@@ -322,7 +331,8 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
       ready.push(emitted);
       maxChars -= getSize(emitted);
     }
-    // What was taken is not held: it may be large. The rest of a page is read again by a reader that keeps none or has left its place.
+    // Emitted items are not held, because they may be large. A reader that keeps no pages or has left its position reads the rest
+    // of a page again.
     if (list === items || (i < list.length && !this.keepsPage)) {
       this.#page = [];
       this.#readTo = this.position;
@@ -342,7 +352,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     this.#readTo = read_to ?? Math.max(this.position, floor);
   }
 
-  /** The last items of a reader that does not leave by itself. */
+  /** Returns the last items of a reader whose stream ends. */
   protected end(): readonly Emitted[] {
     this.close();
     return [];

@@ -1,24 +1,24 @@
 /** Repeats a read while a subscriber waits for its result. */
 import type { Environment } from "../environment.ts";
 
-/** The interval between two reads; it grows while nothing changes. */
+/** The minimum and maximum interval between two reads, in milliseconds. It grows while nothing changes. */
 const MIN_POLL_MS = 250;
 const MAX_POLL_MS = 1_000;
-/** The interval where signals announce changes: a signal may be lost. */
+/** The interval where signals announce changes, in milliseconds, because a signal may be lost. */
 const POLL_WITH_SIGNALS_MS = 800;
 
-/** The longest time that a change stays unseen. */
+/** Returns the maximum time in milliseconds until a change is noticed. */
 export const getMaxPollMs = (hasSignals: boolean): number => (hasSignals ? POLL_WITH_SIGNALS_MS : MAX_POLL_MS);
 
 interface PollerOptions {
   readonly environment: Pick<Environment, "timer">;
   readonly hasSignals: boolean;
-  /** Never rejects. `timed`: nothing has announced a change. */
+  /** Reads. Must not reject. `isTimed` means that no signal has announced a change. */
   read(isTimed: boolean): Promise<void>;
-  /** Grows with what is found, by reads or otherwise. */
+  /** Returns a position that increases with new items, by reads or otherwise. */
   getPosition(): number;
   isNeeded(): boolean;
-  /** Called when polling ends because `isNeeded` is false. */
+  /** Called when polling ends because `isNeeded` returns false. */
   onIdle?(): void;
 }
 
@@ -32,14 +32,14 @@ export class Poller {
     this.#options = options;
   }
 
-  /** Reads now, or once more after the read under way, which may have begun before the last change. */
+  /** Reads now, or once more after the running read, which may have begun before the last change. */
   read(): Promise<void> {
     this.#readsAgain = true;
     this.#reading ??= this.#readAll(MIN_POLL_MS, false);
     return this.#reading;
   }
 
-  /** Reads after a while. */
+  /** Starts polling after `ms`. */
   start(ms: number = MIN_POLL_MS): void {
     const { environment, hasSignals, getPosition } = this.#options;
     const before = getPosition();

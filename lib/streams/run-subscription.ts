@@ -1,4 +1,4 @@
-/** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
+/** Subscribes to the frames and the results of runs, in whichever process they are executed, and ends the logs of runs. */
 import { type Environment, waitForNextTick } from "../environment.ts";
 import { StateReadError } from "../errors.ts";
 import { ResumeError, type StateEvent, type ThreadState } from "../executor/contract.ts";
@@ -11,31 +11,33 @@ import type { RunCompletion, RunLog, StreamHub } from "./hub.ts";
 import type { Reader } from "./log.ts";
 import { Poller } from "./poller.ts";
 
-/** What comes before the `end`: the frames of features, and the error. */
+/** The frames before the `end`: those of features, and the error. */
 export interface Trailer {
   readonly frames: TrailerFrames;
   readonly error: JsonObject | null;
 }
 
-/** How many frames come right before the `end`. */
 export function countTrailerFrames({ frames, error }: Trailer): number {
   return frames.length + (error === null ? 0 : 1);
 }
 
 const IDS_PER_CLAIM = 2 ** 32;
 
-/** The first frame id after so many claims, for a run without stored frames: above the ids of all earlier attempts. */
+/**
+ * Returns the first frame id after this number of claims, for a run without stored frames. It is above the ids of all earlier
+ * attempts.
+ */
 export function firstFrameId(claims: number): number {
   return claims * IDS_PER_CLAIM + 1;
 }
 
-/** Whether a frame that is not stored may be one of a later claim than the newest frame here. */
+/** Returns true if a frame that is not stored may belong to a later claim than the newest frame here. */
 const isFrameOfLaterClaim = (id: number, newest: number, { claims }: RunRow): boolean =>
   claims > Math.floor(newest / IDS_PER_CLAIM) + 1 && id < firstFrameId(claims);
 
 /**
- * Ends the log with the frames of the tail, an `error` frame if it has one, and the `end`. `end_frame` is the one in the run's
- * row; null when the row was deleted. No effect on a log that has ended.
+ * Ends the log with the frames of the trailer, an `error` frame if it has an error, and the `end`. `end_frame` is that of the
+ * run's row; null when the row was deleted. Has no effect on a log that has ended.
  */
 export function closeRunLog(
   runLog: RunLog,
@@ -72,7 +74,10 @@ export function endDeletedRunLog(runLog: RunLog | undefined, name: keyof typeof 
   closeRunLog(runLog, { status: "gone", result: { __error__: error } }, { frames: [], error }, null);
 }
 
-/** What wait and join answer for a run that did not fail. `stopped`: it was interrupted, so remaining nodes are no breakpoint. */
+/**
+ * Returns the result of wait and join for a run that did not fail. `isStopped` means that it was interrupted, so remaining nodes
+ * are no breakpoint.
+ */
 export function toWaitResult(
   values: Json,
   next: readonly string[],
@@ -83,13 +88,15 @@ export function toWaitResult(
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
-/** The result of wait and join, with the members that callers would otherwise get from events. */
+/** Adds the trailer to the result of wait and join, because these callers get no events. */
 const addTrailerToResult = (result: Json, frames: TrailerFrames): Json =>
   isObject(result) && frames.length > 0
     ? { ...result, ...Object.fromEntries(frames.map(([event, data]) => [`__${event}__`, data])) }
     : result;
 
-/** The error of an attempt; null if it succeeded, which takes at least one state. */
+/**
+ * Converts the error of an attempt to its wire form. Returns null if the attempt succeeded, which requires at least one state.
+ */
 export function toErrorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
   if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
   const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
@@ -103,7 +110,7 @@ export function toErrorBody(failure: unknown, last: StateEvent | null): JsonObje
   };
 }
 
-/** Why an answer was refused, for programs. */
+/** Returns the reason of a refused resume value, for programs. */
 export const toRefusedResume = ({ code, reason, interrupt_ids, pending_ids }: ResumeError): JsonObject => ({
   ...(code ? { code } : {}),
   reason,
@@ -117,12 +124,12 @@ interface RunSubscriptionOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly hub: StreamHub;
-  /** The state at a thread's head; null before the first run. Errors: StateUnreadable. */
+  /** Reads the state at a thread's head; null before the first run. Throws `StateUnreadable`. */
   currentState(thread: ThreadRow): Promise<ThreadState | null>;
   readonly features: Pick<CombinedFeatures, "trailer">;
 }
 
-/** What wait and join answer for a run that ended before the call. */
+/** Reads the result of wait and join for a run that ended before the call. */
 async function readStoredResult(options: RunSubscriptionOptions, run: RunRow): Promise<Json> {
   const { storage, scope, environment } = options;
   const { run_id, thread_id } = run;
@@ -148,13 +155,15 @@ async function readStoredResult(options: RunSubscriptionOptions, run: RunRow): P
   }
 }
 
-/** The log of this run accepts frames, and no attempt here writes them. */
+/** Returns true if the log accepts frames and no attempt of this process writes them. */
 const acceptsRemoteFrames = (runLog: RunLog): boolean => !runLog.completion && !runLog.isLive;
 
 export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
-/** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
+/**
+ * Subscribes to runs that another process executes: copies their stored frames, and ends their log when the run's row has ended.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createRemoteRuns(options: RunSubscriptionOptions) {
   const { storage, bus, scope, environment, hub } = options;
@@ -167,7 +176,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   function watch({ thread_id }: Pick<RunRow, "thread_id">, runLog: RunLog): void {
     if (!acceptsRemoteFrames(runLog)) return;
     let poller = remoteRuns.get(runLog)?.poller;
-    // Signals sent before this moment did not reach this process.
+    // Signals that were sent before this moment did not reach this process.
     if (poller && !hasSignals) return;
     if (!poller) {
       poller = new Poller({
@@ -188,7 +197,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   }
 
   async function read(runLog: RunLog): Promise<void> {
-    // The first check of a run tells whether its frames are stored.
+    // The first check of a run reads whether its frames are stored.
     const wasStored = runLog.hasStoredFrames;
     if (acceptsRemoteFrames(runLog) && wasStored) await copyFrames(runLog);
     await closeIfEnded(runLog);
@@ -229,7 +238,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     closeRunLog(runLog, { status: row.status as TerminalStatus, result }, trailer, end_frame);
   }
 
-  /** Reads a run again that is not executed here. */
+  /** Reads a run again if this process does not execute it. */
   function checkRun(run_id: string): void {
     const runLog = hub.find(run_id);
     if (!runLog) return;
@@ -258,8 +267,8 @@ export interface RunSubscriptions {
   /** Follows the run while it has subscribers here, unless this process executes it. */
   watch(run: Pick<RunRow, "thread_id">, runLog: RunLog): void;
   /**
-   * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
-   * the run, so a store that fails now must not fail the call.
+   * Reads the frames of a run with ids above `after`, or all of them if the run has no such id. `isNew` means that the caller has
+   * just created the run, so a failure of the storage must not fail the call.
    */
   read(
     run: RunRow,
@@ -267,7 +276,7 @@ export interface RunSubscriptions {
     onLeave?: () => void,
     isNew?: boolean,
   ): Promise<{ readonly runLog: RunLog; readonly frames: Reader<Frame> }>;
-  /** What wait and join answer. */
+  /** Returns the result of wait and join. */
   result(run: RunRow, isNew?: boolean): RunResult | Promise<RunResult>;
 }
 
@@ -276,7 +285,7 @@ interface RunResult {
   readonly result: Promise<Json>;
 }
 
-/** Clients may send any number as the last id they have seen. */
+/** The maximum id, because clients may send any number as the last id that they have received. */
 const MAX_FRAME_ID = 2 ** 52;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
@@ -284,12 +293,12 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
 
-  /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
+  /** Returns the log of a run, which has ended if the run has. The caller subscribes and then calls `watch`. */
   function openLog(run: RunRow, after: number, isNew: boolean): RunLog | Promise<RunLog> {
     const { run_id } = run;
     const lastSeenId = Math.min(after, MAX_FRAME_ID);
     const existing = hub.find(run_id);
-    // The end of a deleted run needs ids above those that this subscriber has seen.
+    // The end of a deleted run needs ids above those that this subscriber has received.
     const hasTooLowIds = existing?.completion?.status === "gone" && lastSeenId > existing.lastId - 2;
     if (existing && !hasTooLowIds) {
       existing.lastSeenId = Math.max(existing.lastSeenId, lastSeenId);
@@ -301,7 +310,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return closeOrKeepLog(run, runLog, isNew);
   }
 
-  /** The row may be older than the end of the run: it is read again once the log exists. */
+  /** Ends the log if the run has ended: the row may be older than that end, so it is read again once the log exists. */
   async function closeOrKeepLog({ run_id, thread_id }: RunRow, runLog: RunLog, isNew: boolean): Promise<RunLog> {
     try {
       await closeIfEnded(runLog);
@@ -315,24 +324,24 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return runLog;
   }
 
-  /** The id to read after: `seen` if the run has that id, else 0. */
+  /** Returns the id to read after: `lastSeenId` if the run has that id, else 0. */
   async function findPosition(runLog: RunLog, lastSeenId: number): Promise<number> {
     const after = Math.min(lastSeenId, MAX_FRAME_ID);
     if (after > runLog.lastId && (await isFrameOfOtherProcess(runLog, after))) return after;
     return after <= runLog.lastId ? after : 0;
   }
 
-  /** Whether another process has shown a frame above those that are here. Ends the log if the run has ended there. */
+  /** Returns true if another process has emitted a frame above those of this process. Ends the log if the run has ended there. */
   async function isFrameOfOtherProcess(runLog: RunLog, id: number): Promise<boolean> {
     const isUnknown = (): boolean => id > runLog.lastId;
-    // It may have shown the end, which is not a stored frame.
+    // It may have emitted the end, which is not a stored frame.
     if (acceptsRemoteFrames(runLog)) {
       storage.refresh?.();
       await closeIfEnded(runLog);
     }
     if (isUnknown() && runLog.hasStoredFrames && !runLog.completion) {
       if (await isStoredFrame(runLog, id)) return true;
-      // A rollback deletes the frames: the subscriber must not get any of them again.
+      // A rollback deletes the frames, and the subscriber must not get any of them again.
       await closeIfEnded(runLog);
     }
     return isUnknown() && runLog.isLive && (await isFrameOfOtherAttempt(runLog, id));
@@ -345,14 +354,17 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return true;
   }
 
-  /** The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped. */
+  /**
+   * Returns true if another attempt has emitted the frame, because the attempt here may have lost its lease. The log then gets
+   * the end of the run once the attempt has stopped.
+   */
   async function isFrameOfOtherAttempt(runLog: RunLog, id: number): Promise<boolean> {
     const row = await storage.getRun(scope, runLog.run_id);
     if (!row || (hasEnded(row) && id <= (row.end_frame ?? 0))) return true;
     return !runLog.hasStoredFrames && isFrameOfLaterClaim(id, runLog.lastId, row);
   }
 
-  /** The result of a run that has not ended, or whose log has ended as `gone`. */
+  /** Returns the result of a run that has not ended, or whose log has ended as `gone`. */
   function awaitResult(run: RunRow, runLog: RunLog): RunResult {
     const frames = options.features.trailer(run);
     const result = runLog
@@ -364,7 +376,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return { runLog, result };
   }
 
-  /** The same for any run. The state of one that has ended is read now, because later runs change it. */
+  /** Returns the result of any run. The state of an ended run is read now, because later runs change it. */
   async function readOrAwaitResult(run: RunRow, runLog: RunLog): Promise<RunResult> {
     if (!hasEnded(run) || runLog.completion?.status === "gone") return awaitResult(run, runLog);
     try {
@@ -382,7 +394,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
       try {
         return { runLog, frames: runLog.read(await findPosition(runLog, after), onLeave) };
       } finally {
-        // After an error too: it forgets a log without subscribers.
+        // After an error too, so that a log without subscribers is dropped.
         watch(run, runLog);
       }
     },

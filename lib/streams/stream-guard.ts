@@ -1,4 +1,4 @@
-/** Decides whether a response that stays open may go on: its caller still has access, and still sees the thread that it reads. */
+/** Decides whether a response that stays open may continue: its caller must still have access and see the thread. */
 import type { Environment } from "../environment.ts";
 import { notFoundError, type ServiceError } from "../errors.ts";
 import type { EventBus } from "../storage/event-bus.ts";
@@ -7,35 +7,38 @@ import { createReader, type Reader } from "./log.ts";
 
 /** The authorization of a response that stays open. */
 export interface AccessGrant {
-  /** The rows that the caller sees. */
+  /** The scope of the rows that the caller sees. */
   readonly scope: Scope;
-  /** Resolves to the reason once the caller has lost the access, else to null. Absent: the access cannot change. */
+  /** Resolves to the reason once the caller has lost access, else to null. Absent if the access cannot change. */
   findRevocation?(): Promise<ServiceError | null>;
 }
 
 /** The thread that a response reads. */
 export interface GuardedThread {
   readonly thread_id: string;
-  /** The caller may have created the thread just now, with metadata that excludes it. Such a response goes on. */
+  /** True if the caller has just created the thread, perhaps with metadata that excludes it. Such a response continues. */
   readonly is_new?: boolean;
 }
 
 /** Guards one open response. */
 export interface StreamGuard {
-  /** Resolves to false once the response may not go on. Await it before each emit. Throws if the thread cannot be read. */
+  /** Resolves to false once the response must end. Await it before each emit. Throws if the thread cannot be read. */
   mayContinue(): Promise<boolean>;
   /** Stops the checks. */
   close(): void;
 }
 
-/** A result that a caller waits for. */
+/** A result that is awaited. */
 interface PendingResult {
   readonly run: { readonly run_id: string };
   readonly result: Promise<unknown>;
   leave(): void;
 }
 
-/** Is called once, within 3 s of the loss. Null: the filter excludes the thread now. A deleted thread ends its streams itself. */
+/**
+ * Called once, within 3 s of the loss. Null means that the filter excludes the thread now. A deleted thread ends its streams
+ * separately.
+ */
 type OnLost = (revocation: ServiceError | null) => void;
 
 export interface StreamGuards {
@@ -53,16 +56,19 @@ interface StreamGuardOptions {
   readonly environment: Pick<Environment, "now" | "timer">;
 }
 
-/** The time between two checks. A stream ends within 3 s: lookups of one key are shared for half a second. */
+/**
+ * The interval between two checks, in milliseconds. A stream ends within 3 s, because look-ups of one key are shared for half a
+ * second.
+ */
 const RECHECK_INTERVAL_MS = 2_000;
-/** A thread was seen at most this long before something of it is emitted. */
+/** The maximum age of a check when something of the thread is emitted, in milliseconds. */
 const MAX_CHECK_AGE_MS = 1_000;
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
   const watches = new Map<string, VisibilityWatch>();
 
-  /** All responses with one filter share the watch of a thread. */
+  /** Returns the watch of a thread, which all responses with one filter share. */
   function watchVisibility(scope: Scope, thread_id: string): VisibilityWatch {
     const key = JSON.stringify([thread_id, scope.filter]);
     const existing = watches.get(key);
@@ -112,7 +118,7 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
       }, leave);
     },
     result(grant, pending, thread) {
-      // What waits must not refer to the run: its input may be large.
+      // A waiting caller must not refer to the run, because its input may be large.
       const { result: unguarded, leave: leaveUnguarded } = pending;
       const { run_id } = pending.run;
       const loss = Promise.withResolvers<never>();
@@ -197,7 +203,7 @@ class VisibilityWatch {
   readonly #onClose: () => void;
   readonly #unsubscribe: () => void;
   #checkedAt: number;
-  /** Counts the changes of the thread: a check that began before the last one does not count. */
+  /** The number of changes of the thread. A check that began before the last one does not count. */
   #changes = 0;
   #checking: Promise<void> | undefined;
   #cancelTimer = (): void => {};
@@ -216,9 +222,9 @@ class VisibilityWatch {
     this.#scheduleCheck();
   }
 
-  /** Resolves once the thread was seen lately, or the listeners have been called. Throws if it cannot be read. */
+  /** Resolves once the thread was checked recently, or the listeners have been called. Throws if it cannot be read. */
   async check(): Promise<void> {
-    // A check that is under way may have read the thread before its last change.
+    // A running check may have read the thread before its last change.
     if (this.#isDue()) await this.#checking;
     if (this.#isDue()) await this.#readOnce();
   }
@@ -232,7 +238,7 @@ class VisibilityWatch {
     return !this.#isClosed && Math.abs(this.#options.environment.now() - this.#checkedAt) >= MAX_CHECK_AGE_MS;
   }
 
-  /** Responses share a read. */
+  /** Reads the thread. Concurrent calls share a read. */
   #readOnce(): Promise<void> {
     this.#checking ??= this.#read().finally(() => {
       this.#checking = undefined;
@@ -257,7 +263,7 @@ class VisibilityWatch {
 
   #scheduleCheck(): void {
     this.#cancelTimer = this.#options.environment.timer(RECHECK_INTERVAL_MS, () => {
-      // A storage failure says nothing about the thread.
+      // A storage failure reveals nothing about the thread.
       void this.#readOnce()
         .catch(() => {})
         .then(() => !this.#isClosed && this.#scheduleCheck());

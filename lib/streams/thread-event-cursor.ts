@@ -1,17 +1,23 @@
-/** A reader's place in the events of a thread. */
+/** Reads the events of a thread for one reader, from its position on. */
 import type { Environment } from "../environment.ts";
 import { type EventMethod, type Scope, type StoredThreadEvent, toEventSeq } from "../storage/mod.ts";
-import { LogCursor, type Page } from "./log.ts";
-import { compileFilter, type EventFilter, type EventPredicate, listMethods, type SerializedEvent } from "./event-filter.ts";
+import {
+  compileFilter,
+  type EventFilter,
+  type EventPredicate,
+  listMethods,
+  type SerializedEvent,
+} from "./event-filter.ts";
 import type { EventSerializer } from "./event-serializer.ts";
+import { LogCursor, type Page } from "./log.ts";
 import type { StreamGuard, StreamGuards } from "./stream-guard.ts";
 import { serializeEvent } from "./thread-event.ts";
 import type { ThreadEventLog } from "./thread-event-log.ts";
 
-/** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
+/** The number of turns that a replay from the beginning contains. Clients take older content from the state of the thread. */
 const MAX_REPLAYED_TURNS = 10;
 
-/** Where a replay from the beginning begins. `last`: the newest event. */
+/** Returns the `seq` after which a replay from the beginning starts. `last` is that of the newest event. */
 export const findReplayStart = (last: number): number =>
   Math.max(0, toEventSeq(Math.floor(last / toEventSeq(1, 0)) - MAX_REPLAYED_TURNS + 1, 0) - 1);
 
@@ -25,20 +31,20 @@ interface ThreadEventCursorOptions {
   readonly serializer: EventSerializer;
 }
 
-/** Reads events from the store that are older than the reader, or that the log of the thread has dropped. */
+/** Reads events from the storage that are older than the reader, or that the log of the thread has dropped. */
 export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEvent> {
   readonly #options: ThreadEventCursorOptions;
   readonly #isIncluded: EventPredicate;
   readonly #methods: ReadonlySet<EventMethod>;
-  /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
+  /** The last event of the log when this reader opened. The log may contain events of runs that were rolled back since. */
   #openedAt = 0;
   protected override isAttached = false;
-  /** The log is shared with readers who see more. */
+  /** The guard of the visibility, because the log is shared with readers who see more. */
   #guard: StreamGuard | undefined;
   #isExcluded = false;
-  /** The changes of the thread when it looked for it. */
+  /** The number of changes of the thread at the last look-up. */
   #checkedChanges = -1;
-  /** The deletions of the thread before this reader saw it. */
+  /** The number of deletions of the thread before this reader found it. */
   #deletions = 0;
 
   constructor(options: ThreadEventCursorOptions) {
@@ -49,25 +55,27 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
     this.#methods = listMethods(filter);
   }
 
-  /** The thread that it saw was hidden from it, or deleted. */
+  /** Returns true if the thread that the reader has found is excluded now or was deleted. */
   protected override isRevoked(): boolean {
     return this.#isExcluded || (this.isAttached && this.#deletions !== this.#options.log.deletions);
   }
 
-  /** Ends of the runs of a thread that was deleted or hidden. Clients wait for them, and their rows are gone. */
+  /**
+   * Returns the end of the runs of a thread that was deleted or is excluded. Clients wait for it, and the rows no longer exist.
+   */
   protected override end(): readonly SerializedEvent[] {
     const { log, environment } = this.#options;
     const isRevoked = this.isRevoked();
     super.end();
     if (!isRevoked || !log.isBusy) return [];
-    // Its id names no run, because it is the end of all of them, and is no other event's.
+    // Its id names no run, because it is the end of all of them, and differs from that of every other event.
     const header = { seq: this.position + 1, run_id: "", method: "lifecycle", namespace: [] } as const;
     const event = { ...header, timestamp: environment.now(), data: null };
     const end = serializeEvent(event, '{"event":"interrupted"}', `gone:${environment.uuid()}`);
     return [{ ...end, last: true }];
   }
 
-  /** The thread may not exist yet. */
+  /** Looks for the thread, which may not exist yet. */
   protected override async attach(): Promise<boolean> {
     const { scope, thread_id, log, guards } = this.#options;
     await log.ready;

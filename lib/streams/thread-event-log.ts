@@ -1,45 +1,46 @@
-/** The newest events of a thread in memory, for all its readers in this process. */
+/** Holds the newest events of a thread in memory, for all its readers in this process. */
 import { coalesceCalls, type KeepAlive, type TickBudget, waitForNextTick } from "../environment.ts";
 import type { EventBus } from "../storage/event-bus.ts";
 import type { Scope, StoredThreadEvent, ThreadRow } from "../storage/mod.ts";
-import { RingLog } from "./log.ts";
-import { Poller } from "./poller.ts";
 import type { SerializedEvent } from "./event-filter.ts";
 import type { EventSerializer, EventSerializerOptions } from "./event-serializer.ts";
+import { RingLog } from "./log.ts";
+import { Poller } from "./poller.ts";
 
 export interface ThreadEventLogOptions extends EventSerializerOptions {
   readonly scope: Scope;
   readonly bus: EventBus;
 }
 
-/** The size limit of what is in memory, in characters. */
+/** The maximum size of the events in memory, in characters. */
 const MAX_RING_CHARS = 1024 * 1024;
 
 /**
- * The attempt that executes here appends what it has stored; events of other processes are read from the store.
+ * The log of a thread's events. An attempt of this process appends what it has stored; events of other processes are read from
+ * the storage.
  */
 export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> {
-  /** A reader has seen the thread. If a later read does not find it, it was deleted. */
+  /** True if a reader has found the thread. If a later read does not find it, it was deleted. */
   hasSeenThread = false;
-  /** It had pending or running runs when it was last read. */
+  /** True if it had pending or running runs at the last read. */
   isBusy = false;
-  /** How often the thread was deleted. That ends readers who saw the thread. Others must not learn that it existed. */
+  /** The number of deletions of the thread. A deletion ends readers who saw the thread. Others must not learn that it existed. */
   deletions = 0;
-  /** Counts changes of the thread: readers that do not see it then read it again. */
+  /** The number of changes of the thread. Readers that do not see it then read it again. */
   changes = 0;
-  /** Resolves when `from` and `last` are known. */
+  /** Resolves when `startsAfter` and `last` are known. */
   readonly ready: Promise<void>;
   readonly #thread_id: string;
   readonly #options: ThreadEventLogOptions;
   readonly #serializer: EventSerializer;
-  /** Published, and not in `items` before the store was read. */
+  /** Published events that are not in `items` until the storage was read. */
   readonly #early = new Map<number, SerializedEvent>();
   readonly #poller: Poller;
   readonly #onClose: () => void;
   #mustCheckThread = false;
   readonly #findShared = coalesceCalls();
 
-  /** `onClose`: its last reader has left, or the service stops. */
+  /** `onClose` is called when the last reader has left or the service stops. */
   // biome-ignore lint/complexity/useMaxParams: the log of a thread is made at one place
   constructor(
     thread_id: string,
@@ -87,7 +88,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     if (!this.isClosed) this.#poller.start();
   }
 
-  /** The thread, if it is visible. From now on its runs record all events. */
+  /** Returns the thread if it is visible, and makes its runs record all events from now on. */
   findThread(scope: Scope): Promise<ThreadRow | null> {
     return this.#findShared(JSON.stringify(scope), 0, async () => {
       const { storage } = this.#options;
@@ -100,10 +101,10 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     });
   }
 
-  /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
+  /** Adds events that an attempt of this process has stored. `before` is the `seq` before the first one. */
   publish(before: number, events: readonly SerializedEvent[]): void {
     if (this.last < before || this.last === 0) {
-      // The store has others before them, but perhaps not their large values.
+      // The storage has others before them, but perhaps not their large values.
       for (const event of events) this.#early.set(event.seq, event);
       this.read();
       return;
@@ -112,7 +113,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     this.change.notify();
   }
 
-  /** Reads what other processes have stored. `changed`: the thread was made, changed or deleted. */
+  /** Reads what other processes have stored. `hasChanged` means that the thread was created, changed or deleted. */
   read(hasChanged = false): void {
     if (this.isClosed) return;
     this.#noteChange(hasChanged);
@@ -158,7 +159,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     if (event.seq > this.last) this.append(event);
   }
 
-  /** The thread was deleted. A new thread may get its id, so nothing of the old one is kept. */
+  /** Drops everything of a deleted thread, because a new thread may get its id. */
   #forget(): void {
     this.deletions++;
     this.hasSeenThread = false;

@@ -1,13 +1,13 @@
-/** The events of threads: as values, as they are stored, and as the JSON that all subscribers get. */
+/** Converts the events of threads between values, their stored form and the JSON that all subscribers share. */
 import type { ExecutorEvent } from "../executor/contract.ts";
 import { isObject, type Json } from "../json.ts";
 import type { StoredThreadEvent, ThreadEvent } from "../storage/mod.ts";
 import type { ProtocolEvent, SerializedEvent } from "./event-filter.ts";
 
-/** An event as a value: one of the executor, or of the engine itself. */
+/** An event as a value, of the executor or of the engine. */
 export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;
 
-/** Returns what is stored of an event. */
+/** Converts an event to its stored form. */
 export function encodeEvent(event: NewEvent, timestamp: number): Omit<ThreadEvent, "seq"> {
   const { method, namespace, data, node, checkpoint_id } = event;
   const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
@@ -15,7 +15,7 @@ export function encodeEvent(event: NewEvent, timestamp: number): Omit<ThreadEven
   return { method, namespace, timestamp, node, data: text, checkpoint_id, name };
 }
 
-/** Returns a stored event as a value. Its data is null where only its checkpoint has them. */
+/** Decodes a stored event. Its data is null where only its checkpoint has them. */
 export function decodeStoredEvent({ method, namespace, node, data }: ThreadEvent): NewEvent {
   return { method, namespace, node, data: JSON.parse(data ?? "null") as Json };
 }
@@ -23,7 +23,7 @@ export function decodeStoredEvent({ method, namespace, node, data }: ThreadEvent
 const formatEventId = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
   method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
 
-/** Returns the event as it is sent. `data` is its JSON. */
+/** Serializes an event. `data` is its JSON. */
 export function serializeEvent(
   event: StoredThreadEvent,
   data: string,
@@ -36,5 +36,4 @@ export function serializeEvent(
   return { seq, id, event: method, namespace, name, data: envelope };
 }
 
-/** Returns an event that was sent as a value. */
 export const decodeSerializedEvent = ({ data }: SerializedEvent): ProtocolEvent => JSON.parse(data) as ProtocolEvent;

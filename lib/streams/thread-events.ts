@@ -1,23 +1,23 @@
-/** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
+/** Reads the events of threads for each reader through its filter: stored ones, then live ones. */
 import type { EventMethod, Scope, StoredThreadEvent } from "../storage/mod.ts";
-import { findReplayStart, ThreadEventCursor } from "./thread-event-cursor.ts";
-import { createReadLimit, PageReader } from "./log.ts";
 import { compileFilter, listMethods, type ThreadEvents } from "./event-filter.ts";
 import { EventSerializer } from "./event-serializer.ts";
+import { createReadLimit, PageReader } from "./log.ts";
 import type { StreamGuards } from "./stream-guard.ts";
 import { serializeEvent } from "./thread-event.ts";
+import { findReplayStart, ThreadEventCursor } from "./thread-event-cursor.ts";
 import { ThreadEventLog, type ThreadEventLogOptions } from "./thread-event-log.ts";
 
 interface ThreadEventOptions extends ThreadEventLogOptions {
   readonly guards: StreamGuards;
-  /** A reader was added to a thread: its recorded events must be stored soon. */
+  /** Called when a reader was added to a thread, whose recorded events must then be stored soon. */
   onReader(thread_id: string): void;
 }
 
 export interface ThreadEventLogs extends ThreadEvents {
-  /** An attempt here has stored these events. `before`: the `seq` before the first one. */
+  /** Publishes events that an attempt here has stored. `before` is the `seq` before the first one. */
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
-  /** The thread has readers here. */
+  /** Returns true if the thread has readers here. */
   isWatched(thread_id: string): boolean;
   /** Ends all readers. */
   close(): void;
@@ -32,7 +32,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   let replays = 0;
   let isClosed = false;
 
-  /** When the last reader leaves, cached values are dropped. */
+  /** Drops cached values when the last reader has left. */
   function clearIfUnread(): void {
     if (logs.size + replays === 0) serializer.clear();
   }
@@ -115,7 +115,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     lastEventSeq: (scope, thread_id) => storage.getLastEventSeq(scope, thread_id),
     publish(thread_id, before, events) {
       const log = logs.get(thread_id);
-      // Values that only their checkpoint has are read from the store.
+      // Values that only their checkpoint has are read from the storage.
       if (events.some(({ data }) => data === null)) log?.read();
       else
         log?.publish(

@@ -1,4 +1,4 @@
-/** The stream of a thread: the frames of its runs, one run after another. */
+/** Streams the frames of a thread's runs, one run after another. */
 import { type Environment, keepAliveUntil } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
@@ -16,18 +16,18 @@ export interface ThreadPosition {
   readonly seq: number;
   /** The id of one of its frames. */
   readonly frame: number;
-  /** The time that orders the run, in milliseconds since 1970: even after this one was deleted. */
+  /** The time that orders the run, in milliseconds since 1970, even after the run was deleted. */
   readonly at: number;
 }
 
 interface ThreadRun {
   /** The row as read last, without its large members. */
   run: RunRow;
-  /** Show frames after this id. */
+  /** The id after which frames are emitted. */
   readonly after: number;
-  /** The time that orders it; null while that is not known. */
+  /** The time that orders the run; null while that is unknown. */
   order: number | null;
-  /** It may be shown, or the subscriber has seen it to its end. */
+  /** True if the run was queued for output, or the subscriber has already received it to its end. */
   isEmitted: boolean;
 }
 
@@ -36,8 +36,8 @@ const MAX_PAGE_RUNS = 100;
 type ThreadRuns = ReturnType<typeof createThreadRuns>;
 
 /**
- * Runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before it
- * in the queue. The order follows from the rows alone, so that a position means the same in every process.
+ * Lists runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before
+ * it in the queue. The order follows from the rows alone, so that a position means the same in every process.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createThreadRuns(
@@ -45,7 +45,7 @@ function createThreadRuns(
   thread_id: string,
   after: ThreadPosition | undefined,
 ) {
-  // Runs that are not shown yet, and some shown ones that may decide the order of others. In the order of their `seq`.
+  // Runs that are not emitted yet, and some emitted ones that may decide the order of others. In the order of their `seq`.
   let entries: ThreadRun[] = [];
   let ready: ThreadRun[] = [];
   let position = after;
@@ -55,7 +55,7 @@ function createThreadRuns(
   const listPending = (): Promise<readonly RunRow[]> =>
     storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 });
 
-  /** The last frame of a run that subscribers have been shown, here or by another process. */
+  /** Returns the id of a run's last frame that any process has emitted. */
   async function findNewestFrameId(run: RunRow): Promise<number> {
     const runLog = hub.find(run.run_id);
     if (runLog || !run.resumable) return runLog?.lastId ?? 0;
@@ -67,7 +67,7 @@ function createThreadRuns(
     }
   }
 
-  /** Reads the waiting runs again. True if there were any. */
+  /** Reads the waiting runs again. Resolves to true if there were any. */
   async function refreshWaiting(): Promise<boolean> {
     const waiting = entries.filter((entry) => getStartTime(entry) === null);
     const pending = new Map((waiting.length > 0 ? await listPending() : []).map((run) => [run.seq, run]));
@@ -79,7 +79,7 @@ function createThreadRuns(
     return waiting.length > 0;
   }
 
-  /** The start of the run; for one that never started, not before the runs before it in the queue. */
+  /** Returns the start of the run. For one that never started, it is not before that of the runs before it in the queue. */
   function findOrder(entry: ThreadRun): number | null {
     const { seq, started_at, created_at } = entry.run;
     let order = getStartTime(entry);
@@ -93,7 +93,7 @@ function createThreadRuns(
     return order;
   }
 
-  /** Marks the runs that the subscriber has seen to their end. */
+  /** Marks the runs that the subscriber has received to their end. */
   function skipEmitted({ seq, frame, at }: ThreadPosition): void {
     for (const entry of entries) {
       const { run, order } = entry;
@@ -103,7 +103,7 @@ function createThreadRuns(
   }
 
   return {
-    /** There may be new runs, or some of the known ones may have started or ended. */
+    /** True if there may be new runs, or some of these may have started or ended. */
     stale: true,
     /** Loads the runs that are active now. Call it once, first. */
     async begin(): Promise<void> {
@@ -118,7 +118,7 @@ function createThreadRuns(
         if (run.seq <= highestSeq) entries.push(toThreadRun(run, after ? 0 : await findNewestFrameId(run)));
       }
     },
-    /** Finds every run that may be shown. */
+    /** Finds every run that may be emitted. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
     async refresh(): Promise<void> {
       let rows: readonly RunRow[];
@@ -141,11 +141,11 @@ function createThreadRuns(
       for (const entry of ready) entry.isEmitted = true;
       entries = entries.filter(({ isEmitted }, i) => !isEmitted || i >= entries.length - MAX_PAGE_RUNS);
     },
-    /** Takes the run that is shown next. */
+    /** Removes and returns the run that is emitted next. */
     next: () => ready.shift(),
-    /** True when no known run waits to be shown. */
+    /** Returns true when no run waits to be emitted. */
     isLast: () => ready.length === 0,
-    /** The first run that is due but has not started. */
+    /** Finds the first run that is due but has not started. */
     firstWaiting: (now: number) => entries.find((entry) => getStartTime(entry) === null && entry.run.created_at <= now),
   };
 }
@@ -159,18 +159,21 @@ const toThreadRun = (run: RunRow, after: number): ThreadRun => ({
   isEmitted: false,
 });
 
-/** When it started, or ended without starting. Once set it never changes. */
+/** Returns when the run started, or ended without starting. Once set it never changes. */
 const getStartTime = ({ run }: ThreadRun): number | null => run.started_at ?? run.ended_at;
 
 const compareOrder = (a: ThreadRun, b: ThreadRun): number => (a.order ?? 0) - (b.order ?? 0) || a.run.seq - b.run.seq;
 
-/** `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: its start and end. `state_update`: the state it left. */
+/**
+ * The content of the stream. `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: the start and end of each
+ * run. `state_update`: the state after each.
+ */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
 
 export interface ThreadStreamQuery {
-  /** Default `run_modes`. */
+  /** The modes. Default `run_modes`. */
   readonly modes?: readonly ThreadStreamMode[];
-  /** The last position that the subscriber has seen; `{seq: 0, frame: 0, at: 0}` starts at the first run. Default: now. */
+  /** The last position that the subscriber has received; `{seq: 0, frame: 0, at: 0}` starts at the first run. Default: now. */
   readonly after?: ThreadPosition;
 }
 
@@ -180,9 +183,9 @@ export interface ThreadStreamOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly hub: StreamHub;
-  /** The frames of a run after an id, in whichever process it executes. */
+  /** Reads the frames of a run after an id, in whichever process it is executed. */
   read(run: RunRow, after: number): Promise<{ readonly frames: Reader<Frame> }>;
-  /** The state that the last finished run left. */
+  /** Reads the state after the last finished run. */
   state(thread: ThreadRow): Promise<ThreadState | null>;
 }
 
@@ -190,7 +193,7 @@ export interface ThreadStreamOptions {
 interface RunFrameSource {
   readonly entry: ThreadRun;
   readonly frames: Reader<Frame>;
-  /** The first frames of a run, when it was subscribed to before it is shown. */
+  /** The first frames of a run to which the reader subscribed before it is emitted. */
   first?: ReturnType<Reader<Frame>["next"]>;
   started: boolean;
   error?: Json;
@@ -205,18 +208,19 @@ const LIFECYCLE_EVENTS: Readonly<Record<string, string>> = {
   rollback: "rolled_back",
 };
 
-/** Frames of a thread's stream that wait to be read, and the position that they carry. */
+/** The frames of a thread's stream that wait to be read, and the position that they carry. */
 class ThreadFrames {
   ready: Frame[] = [];
   readonly #modes: ReadonlySet<ThreadStreamMode>;
-  // The position of the run shown last. The frame that reports a deleted run carries it too: no row has another one.
+  // The position of the run that was emitted last. The frame that reports a deleted run carries it too, because no row has
+  // another one.
   #position: string | null;
-  // The run of that position: a run shown later, but ordered earlier, must not move it back.
+  // The run of that position. A run that is emitted later, but ordered earlier, must not move it back.
   #lastOrdered: ThreadRun | undefined;
 
   readonly #state: () => Promise<ThreadState | null | undefined>;
 
-  /** `state`: the state that the thread has now; undefined if a later run has changed it. */
+  /** `state` reads the current state of the thread; undefined if a later run has changed it. */
   constructor({ modes = [], after }: ThreadStreamQuery, state: () => Promise<ThreadState | null | undefined>) {
     this.#state = state;
     this.#modes = new Set<ThreadStreamMode>(modes.length > 0 ? modes : ["run_modes"]);
@@ -273,8 +277,8 @@ class ThreadFrames {
 }
 
 /**
- * Ends when the thread is deleted, and when the service stops. It has no `end` and no `error` frame, because clients take those
- * for the end of the stream itself.
+ * Streams a thread until it is deleted or the service stops. The stream has no `end` and no `error` frame, because clients take
+ * those for the end of the stream.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function subscribeThread(
@@ -285,7 +289,7 @@ export async function subscribeThread(
   const { storage, bus, scope, environment, hub } = options;
   const runs = createThreadRuns(options, thread_id, query.after);
   const frames = new ThreadFrames(query, async () => {
-    // Only the last run left the thread's current state.
+    // Only after the last run is the thread's current state that of the run.
     const thread = runs.isLast() && (await storage.getThread(scope, thread_id));
     return thread ? await options.state(thread) : undefined;
   });
@@ -318,7 +322,7 @@ export async function subscribeThread(
       current = await open(entry, run);
       return;
     }
-    // Its frames were not stored: only its end can be shown.
+    // Its frames were not stored, so only its end can be emitted.
     const end = { status: run.status, id: run.end_frame };
     await frames.finish({ entry, started: entry.after > 0, end, ...(run.error ? { error: run.error } : {}) });
   }
@@ -373,7 +377,7 @@ export async function subscribeThread(
         await step();
       }
     } catch (error) {
-      // After the subscriber has left, or while the service stops, the closed storage fails: not an error of this stream.
+      // After the subscriber has left, or while the service stops, the closed storage fails. That is no error of this stream.
       const isExpected = hasLeft || hub.isClosed;
       leave();
       if (!isExpected) throw error;
@@ -413,7 +417,7 @@ function createNextRunSubscription(
       source.first = source.frames.next();
       source.first.then(refreshSoon, refreshSoon);
     },
-    /** The subscription, if it is to this run. */
+    /** Removes and returns the subscription if it belongs to this run. */
     takeSource(entry: ThreadRun): RunFrameSource | undefined {
       const { source } = this;
       if (source?.entry !== entry) return undefined;

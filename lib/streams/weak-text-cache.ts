@@ -1,18 +1,18 @@
-/** One copy of each large text for all readers that hold it. */
+/** Shares one copy of each large text among all readers that hold it. */
 
-/** Smaller texts are not worth the bookkeeping, in characters. */
+/** The length below which texts are not shared. */
 export const LARGE_TEXT_CHARS: number = 64 * 1024;
 
-/** Holds nothing itself: an item lives as long as a reader has it, and a text as long as its item. */
+/** Caches items by weak references: an item lives as long as a reader holds it, and a text as long as its item. */
 export class WeakTextCache<Item extends { readonly data: string }> {
   readonly #items = new Map<string | number, WeakRef<Item>>();
 
-  /** What a reader still holds. */
+  /** Returns an item that a reader still holds. */
   get(key: string | number): Item | undefined {
     return this.#items.get(key)?.deref();
   }
 
-  /** The item that readers hold already if it has the same text, else this one. */
+  /** Returns the item that readers already hold if it has the same text, else `item`. */
   share(key: string | number, item: Item): Item {
     if (item.data.length < LARGE_TEXT_CHARS) return item;
     const shared = this.get(key);

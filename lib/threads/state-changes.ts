@@ -2,7 +2,6 @@
 import type { InternalResource } from "../auth/authorizer.ts";
 import { type Environment, uuidV7 } from "../environment.ts";
 import { invalidFieldError, notFoundError, ServiceError } from "../errors.ts";
-import { createCheckpointCollector, type JobCheckpoints } from "../executor/job-checkpoints.ts";
 import {
   type Command,
   type GraphState,
@@ -14,6 +13,7 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "../executor/contract.ts";
+import { createCheckpointCollector, type JobCheckpoints } from "../executor/job-checkpoints.ts";
 import { createStateConfigLookup } from "../executor/job-request.ts";
 import { type Json, type JsonObject, pickScalars } from "../json.ts";
 import type { NewThreadState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";

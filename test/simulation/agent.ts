@@ -1,6 +1,7 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
-import { createCheckpointId } from "../../lib/executor/job-checkpoints.ts";
+
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
+import { createCheckpointId } from "../../lib/executor/job-checkpoints.ts";
 import { createInterruptGoneError } from "../../lib/executor/job-request.ts";
 import { parseRecordedState, recordedGraphState } from "../../lib/executor/recorded-states.ts";
 import { recordStates } from "../../lib/executor/state-recorder.ts";

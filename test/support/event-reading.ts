@@ -5,8 +5,8 @@ import type { Json, Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { EVENT_METHODS } from "../../lib/storage/mod.ts";
 import { NO_FILTER, type Visibility } from "../../lib/storage/visibility.ts";
-import type { Reader } from "../../lib/streams/log.ts";
 import type { EventFilter, ProtocolEvent, SerializedEvent } from "../../lib/streams/event-filter.ts";
+import type { Reader } from "../../lib/streams/log.ts";
 import { until } from "./until.ts";
 
 export const ALL: EventFilter = {

@@ -2,8 +2,8 @@
 
 import type { ThreadAccess } from "../../../adapters/langgraph/saver.ts";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
-import { createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/job-checkpoints.ts";
 import type { CheckpointHandle } from "../../../lib/executor/contract.ts";
+import { createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/job-checkpoints.ts";
 import { createStoredCheckpointReader } from "../../../lib/executor/stored-checkpoints.ts";
 import { WriteBarrier } from "../../../lib/executor/write-barrier.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";

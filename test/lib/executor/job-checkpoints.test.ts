@@ -3,8 +3,12 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../../lib/environment.ts";
 import { LeaseLost } from "../../../lib/errors.ts";
-import { createCheckpointId, createJobCheckpoints, type JobCheckpoints } from "../../../lib/executor/job-checkpoints.ts";
 import type { NewCheckpoint } from "../../../lib/executor/contract.ts";
+import {
+  createCheckpointId,
+  createJobCheckpoints,
+  type JobCheckpoints,
+} from "../../../lib/executor/job-checkpoints.ts";
 import { WriteBarrier } from "../../../lib/executor/write-barrier.ts";
 import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
 

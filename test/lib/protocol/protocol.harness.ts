@@ -1,6 +1,5 @@
 /** Events of a thread that a test writes, and a socket that it reads. */
 
-import { createReader, type Reader } from "../../../lib/streams/log.ts";
 import {
   compileFilter,
   type EventCounts,
@@ -9,6 +8,7 @@ import {
   type SerializedEvent,
   type ThreadEvents,
 } from "../../../lib/streams/event-filter.ts";
+import { createReader, type Reader } from "../../../lib/streams/log.ts";
 
 /** An event as the service sends it. */
 export function event(

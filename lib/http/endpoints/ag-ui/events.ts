@@ -1,6 +1,7 @@
 /** Maps the events of a run to events of AG-UI. */
-import { addNumbers } from "../../../executor/message-merge.ts";
+
 import { describeInterrupt, parseApproval } from "../../../executor/approvals.ts";
+import { addNumbers } from "../../../executor/message-merge.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import { toContentText } from "../states.ts";

@@ -1,8 +1,8 @@
 /** Creates or finds the run of an AG-UI request, and streams its events. */
 import { nullIfNotFound } from "../../../errors.ts";
+import { type Decision, parseApproval, toApprovalResumeValue } from "../../../executor/approvals.ts";
 import type { Interrupt } from "../../../executor/contract.ts";
 import { getMessages } from "../../../executor/messages.ts";
-import { type Decision, parseApproval, toApprovalResumeValue } from "../../../executor/approvals.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import type { Resources } from "../../../service/resources.ts";

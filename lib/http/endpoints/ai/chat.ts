@@ -1,7 +1,7 @@
 /** Turns of chats: starts or finds the run of a request of the AI SDK. The state of the thread decides, not the client's history. */
 import { nullIfNotFound } from "../../../errors.ts";
-import type { ThreadState } from "../../../executor/contract.ts";
 import { type Decision, parseApproval, toApprovalResumeValue } from "../../../executor/approvals.ts";
+import type { ThreadState } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Frame, Reader, Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import {

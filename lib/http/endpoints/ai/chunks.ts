@@ -1,6 +1,7 @@
 /** Maps the events of runs to chunks of the AI SDK's UI message stream. */
-import { addNumbers } from "../../../executor/message-merge.ts";
+
 import { type Action, parseApproval } from "../../../executor/approvals.ts";
+import { addNumbers } from "../../../executor/message-merge.ts";
 import { isObject, type Json } from "../../../json.ts";
 import type { RunEvent } from "../run-events.ts";
 import {

@@ -1,5 +1,5 @@
 /** Converts interrupts to requests to the client, and the client's responses to resume values. */
-import type { Interrupt } from "../../../executor/contract.ts";
+
 import {
   type Action,
   type Decision,
@@ -7,6 +7,7 @@ import {
   parseApproval,
   toApprovalResumeValue,
 } from "../../../executor/approvals.ts";
+import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import { tryParseInput } from "../fields.ts";
 import { canElicit, type McpRequestHeader } from "./protocol.ts";

@@ -1,7 +1,7 @@
 /** Converts the output of an agent to the result of a tool. */
 
-import type { Interrupt } from "../../../executor/contract.ts";
 import { describeInterrupt } from "../../../executor/approvals.ts";
+import type { Interrupt } from "../../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../../json.ts";
 import type { Run } from "../../../runs/mod.ts";
 import { findError, isNonEmptyString, toContentBlocks } from "../messages.ts";
