@@ -15,7 +15,7 @@ import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
-import { strideFor, strideMs } from "../../lib/usage/report.ts";
+import { chooseStride, toStrideMs } from "../../lib/usage/report.ts";
 import { addTraces } from "../../test/suite/traces.ts";
 import { addLate, dice, FROM, generate, names, TO, WORKSPACES, workspaceName } from "./generate.mjs";
 
@@ -93,13 +93,13 @@ function aQuery(onHours) {
   const offset = onHours ? below(Math.ceil(latest / HOUR)) * HOUR : below(latest);
   const start = FROM + offset;
   const end = start + length;
-  const stride = strideFor(start, end);
+  const stride = chooseStride(start, end);
   const unit = stride.hours > 0 ? HOUR : DAY;
   const from = below(WORKSPACES);
   const size = pick([1, 1, 10, WORKSPACES]);
   const workspace_ids = Array.from({ length: size }, (_, i) => workspaceName((from + i) % WORKSPACES));
   const origin = Math.floor(start / unit) * unit;
-  return { workspace_ids, start, end, origin, stride_ms: strideMs(stride), group_by: pick(GROUPS) };
+  return { workspace_ids, start, end, origin, stride_ms: toStrideMs(stride), group_by: pick(GROUPS) };
 }
 
 const plain = (query) => ({
