@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
-import { labelsOf } from "../adapters/sql/labels.ts";
+import { createIndexEntries } from "../adapters/sql/metadata-index.ts";
 import { PendingCounter } from "../adapters/sql/runs/pending-counter.ts";
 import { FileWatch } from "../adapters/sqlite/file-watch.ts";
 import { nodeSqlite } from "../adapters/sqlite/node.ts";
@@ -154,7 +154,7 @@ async function labels() {
     const write = await cost(threads, (i) => {
       const metadata = createMetadata(i);
       row.run(`t${i}`, i, JSON.stringify(metadata));
-      for (const [path_hash, value_hash, exact] of label ? labelsOf(metadata) : [])
+      for (const [path_hash, value_hash, exact] of label ? createIndexEntries(metadata) : [])
         label.run(path_hash, value_hash, exact, i, `t${i}`);
     });
     db.exec("commit");
@@ -179,11 +179,11 @@ async function labels() {
           );
     const calls = name === "nothing" ? 3 : 200;
     const byOwner = await cost(calls, (i) =>
-      search.all(...(label ? labelsOf(searched(i)[0])[0] : [`user-${i % 1000}`])),
+      search.all(...(label ? createIndexEntries(searched(i)[0])[0] : [`user-${i % 1000}`])),
     );
     const two = await cost(calls, (i) => {
       if (!label) return nested.all(`t${i % 50}`);
-      const [secondLabel, firstLabel] = labelsOf(searched(i)[1]);
+      const [secondLabel, firstLabel] = createIndexEntries(searched(i)[1]);
       return nested.all(...firstLabel, secondLabel[0], secondLabel[1]);
     });
     db.exec("pragma wal_checkpoint(truncate)");
@@ -219,7 +219,7 @@ async function gin() {
         [JSON.stringify(list)],
       );
       if (name === "GIN") return;
-      const all = rows.flatMap((i) => labelsOf(createMetadata(i)).map((label) => [...label, i, `t${i}`]));
+      const all = rows.flatMap((i) => createIndexEntries(createMetadata(i)).map((label) => [...label, i, `t${i}`]));
       await db.query(
         `insert into labels select (r->>0)::bigint, (r->>1)::bigint, r->>2, (r->>3)::bigint, r->>4
           from jsonb_array_elements($1::jsonb) r`,
@@ -230,7 +230,7 @@ async function gin() {
     const search = (metadata) => {
       const page = "order by created_at desc limit 10";
       if (name === "GIN") return db.query(`select * from threads where metadata::jsonb @> $1 ${page}`, [metadata]);
-      const [firstLabel, secondLabel] = labelsOf(metadata).toReversed();
+      const [firstLabel, secondLabel] = createIndexEntries(metadata).toReversed();
       const also = secondLabel
         ? "and exists (select 1 from labels o where o.path_hash = $4 and o.value_hash = $5 and o.row_id = l.row_id)"
         : "";

@@ -6,11 +6,11 @@ import type { Client, ResultSet, Transaction } from "@libsql/client";
 import type { Storage } from "../../lib/storage/mod.ts";
 import {
   DatabaseUnavailable,
+  measureStatement,
   type SqlDriver,
   type SqlRow,
   type SqlStatement,
   type SqlValue,
-  sizeOf,
 } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
 import { FILE, isLocked, LOCK_WAIT_MS, lockOf, unlockable } from "../sqlite/file.ts";
@@ -145,7 +145,7 @@ type Retries = <Result>(work: (tries: number) => Promise<Result>) => Promise<Res
 /** The error to report for a batch that failed: of a file without room for it, that. */
 function errorOfBatch({ local, file }: LibsqlAddress, error: unknown, statements: readonly SqlStatement[]): unknown {
   if (!local || file === undefined || inMemory(file)) return error;
-  const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
+  const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
   return explainRoom(pathOf(file), error, bytes);
 }
 

@@ -9,10 +9,10 @@ import type {
   Scope,
 } from "../../lib/storage/mod.ts";
 import { matchesFilter } from "../../lib/storage/visibility.ts";
-import { type Database, readOne, rowsIn } from "./database.ts";
-import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
+import { createRowFinder, type Database, readOne } from "./database.ts";
+import { deleteIndexEntries, insertIndexEntries, isEmpty, matches, replaceIndexEntries } from "./metadata-index.ts";
 import type { Tables } from "./schema/tables.ts";
-import { findRows, type Search } from "./search.ts";
+import { type MetadataSearch, searchRows } from "./search.ts";
 import {
   activateVersion,
   deleteAssistant,
@@ -24,19 +24,19 @@ import {
   selectVersions,
 } from "./statements/assistants.ts";
 import { selectAssistants } from "./statements/search.ts";
-import { deleteThreadsOf } from "./threads.ts";
+import { deleteAssistantThreads } from "./threads.ts";
 
 type Row = Tables["assistants"];
 type Content = Pick<Row, keyof AssistantContent>;
 
 /** The verbs on assistants and their versions. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function assistantVerbs(driver: Database): AssistantStorage {
+export function createAssistantStorage(driver: Database): AssistantStorage {
   const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>
     readOne(driver, selectAssistant({ deployment, assistant_id }, filter), toAssistant);
   return {
     /**
-     * @statements insertAssistant · insertFirstVersion · addLabels · selectAssistant
+     * @statements insertAssistant · insertFirstVersion · insertIndexEntries · selectAssistant
      * @guards insert, `on conflict do nothing` · insert version 1 · labels · select the row. Outcome: rows of the
      *   insert.
      */
@@ -48,28 +48,28 @@ export function assistantVerbs(driver: Database): AssistantStorage {
       const statements = [
         insert,
         insertFirstVersion(key),
-        ...addLabels("assistant", deployment, assistant_id, assistant.metadata),
+        ...insertIndexEntries("assistant", deployment, assistant_id, assistant.metadata),
         select,
       ];
-      const rowsOf = rowsIn(statements, await driver.batch(statements));
-      const [stored] = rowsOf(select);
-      return { kind: rowsOf(insert).length > 0 ? "created" : "exists", assistant: toAssistant(stored as Row) };
+      const findRows = createRowFinder(statements, await driver.batch(statements));
+      const [stored] = findRows(select);
+      return { kind: findRows(insert).length > 0 ? "created" : "exists", assistant: toAssistant(stored as Row) };
     },
 
     /** @statements selectAssistant */
     getAssistant: get,
 
     /**
-     * @statements findRows
+     * @statements searchRows
      * @guards Follows the rarest label and checks the rest on the row (`search.ts`).
      */
     async searchAssistants(scope, query) {
-      const { rows, total } = await findRows(driver, selectAssistants, toSearch(scope, query), query);
+      const { rows, total } = await searchRows(driver, selectAssistants, toSearch(scope, query), query);
       return { rows: rows.map(toAssistant), total };
     },
 
     /**
-     * @statements selectAssistant · insertNextVersion · activateVersion · replaceLabels
+     * @statements selectAssistant · insertNextVersion · activateVersion · replaceIndexEntries
      * @guards read · insert version max + 1 where `revision` is as expected · update the row where `revision` is as expected, version =
      *   max · labels. Retries.
      */
@@ -83,14 +83,14 @@ export function assistantVerbs(driver: Database): AssistantStorage {
         const [, updated] = await driver.batch([
           insertNextVersion(args),
           activateVersion({ ...args, version: null }),
-          ...replaceLabels("assistant", deployment, assistant_id, content.metadata),
+          ...replaceIndexEntries("assistant", deployment, assistant_id, content.metadata),
         ]);
         if (updated?.[0]) return toAssistant(updated[0]);
       }
     },
 
     /**
-     * @statements selectAssistant · selectVersion · activateVersion · replaceLabels
+     * @statements selectAssistant · selectVersion · activateVersion · replaceIndexEntries
      * @guards read assistant and version; the filter must permit the version's metadata · update where `revision` is as expected
      *   · labels. Retries.
      */
@@ -112,22 +112,22 @@ export function assistantVerbs(driver: Database): AssistantStorage {
             expected_revision: active.revision,
             now,
           }),
-          ...replaceLabels("assistant", deployment, assistant_id, content.metadata),
+          ...replaceIndexEntries("assistant", deployment, assistant_id, content.metadata),
         ]);
         if (updated?.[0]) return { kind: "updated", assistant: toAssistant(updated[0]) };
       }
     },
 
     /**
-     * @statements deleteAssistant · dropLabels · deleteThreadsOf
+     * @statements deleteAssistant · deleteIndexEntries · deleteAssistantThreads
      * @guards delete (versions, crons by foreign key) · delete its labels if it is gone · with `delete_threads`: tokens,
      *   claim counts, threads and labels of threads whose `metadata.assistant_id` names it, only if the assistant is gone.
      */
     async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
       const [deleted] = await driver.batch([
         deleteAssistant({ deployment, assistant_id }, filter),
-        dropLabels("assistant", deployment, assistant_id),
-        ...(delete_threads ? deleteThreadsOf(deployment, assistant_id, threads?.filter) : []),
+        deleteIndexEntries("assistant", deployment, assistant_id),
+        ...(delete_threads ? deleteAssistantThreads(deployment, assistant_id, threads?.filter) : []),
       ]);
       return deleted?.length === 1;
     },
@@ -147,7 +147,7 @@ export function assistantVerbs(driver: Database): AssistantStorage {
   };
 }
 
-const toSearch = ({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): Search => ({
+const toSearch = ({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): MetadataSearch => ({
   kind: "assistant",
   deployment,
   metadata,

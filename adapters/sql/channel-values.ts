@@ -7,16 +7,16 @@ import { selectValues, type ValueRow } from "./statements/channel-values.ts";
 /** Identifies a thread. */
 export type ThreadKey = { deployment: string; thread_id: string };
 
-export type ValuePlace = readonly [ns: string, channel: string, version: string];
+export type ValueAddress = readonly [ns: string, channel: string, version: string];
 
 /** Shorter lists are read again, in characters. */
-const KNOWN_FROM = 1024;
+const MIN_CACHED_CHARS = 1024;
 /** The limit of all known lists together, in characters. */
-const MOST_CHARACTERS = 2 * 1024 * 1024;
+const MAX_CACHED_CHARS = 2 * 1024 * 1024;
 
 /** Where a version of a list ends in the text of one that begins with it. */
-interface Start {
-  readonly end: number;
+interface VersionInfo {
+  readonly length: number;
   /** See `ChannelValue`. */
   readonly tail_length: number;
   readonly run_id: string | null;
@@ -25,41 +25,41 @@ interface Start {
 }
 
 /** The newest known version of a list, with those that it begins with. Or another value, which begins with none. */
-interface KnownValue {
-  readonly place: ValuePlace;
+interface CachedChannelValue {
+  readonly address: ValueAddress;
   readonly data: string;
   /** By version; also its own. */
-  readonly starts: ReadonlyMap<string, Start>;
+  readonly versions: ReadonlyMap<string, VersionInfo>;
 }
 
 /** About what a start takes, in characters. */
-const START_SIZE = 64;
+const VERSION_CHARS = 64;
 
-const sizeOf = ({ data, starts }: KnownValue): number => data.length + START_SIZE * starts.size;
+const measureValue = ({ data, versions }: CachedChannelValue): number => data.length + VERSION_CHARS * versions.size;
 
 /** The lists that were read last, one for each channel of a thread. Only those of ended runs: these never change. */
-export class KnownValues {
-  private readonly values: Map<string, KnownValue> = new Map();
+export class ChannelValueCache {
+  private readonly values: Map<string, CachedChannelValue> = new Map();
   private size = 0;
 
-  of({ deployment, thread_id }: ThreadKey, [ns, channel]: ValuePlace): KnownValue | undefined {
-    return this.values.get(keyOf(deployment, thread_id, ns, channel));
+  get({ deployment, thread_id }: ThreadKey, [ns, channel]: ValueAddress): CachedChannelValue | undefined {
+    return this.values.get(toKey(deployment, thread_id, ns, channel));
   }
 
-  add({ deployment, thread_id }: ThreadKey, known: KnownValue): void {
-    const key = keyOf(deployment, thread_id, known.place[0], known.place[1]);
+  add({ deployment, thread_id }: ThreadKey, value: CachedChannelValue): void {
+    const key = toKey(deployment, thread_id, value.address[0], value.address[1]);
     this.drop(key);
-    this.values.set(key, known);
-    this.size += sizeOf(known);
+    this.values.set(key, value);
+    this.size += measureValue(value);
     for (const oldest of this.values.keys()) {
-      if (this.size <= MOST_CHARACTERS) break;
+      if (this.size <= MAX_CACHED_CHARS) break;
       this.drop(oldest);
     }
   }
 
   private drop(key: string): void {
-    const there = this.values.get(key);
-    if (there) this.size -= sizeOf(there);
+    const existing = this.values.get(key);
+    if (existing) this.size -= measureValue(existing);
     this.values.delete(key);
   }
 }
@@ -68,126 +68,147 @@ export class KnownValues {
 export async function readValues(
   driver: Database,
   key: ThreadKey,
-  wanted: readonly ValuePlace[],
-  known?: KnownValues,
-): Promise<(place: ValuePlace) => ChannelValue | undefined> {
-  if (wanted.length === 0) return () => undefined;
-  const knownPlaces = new Map<string, KnownPlace>();
-  for (const place of wanted) {
-    const value = known?.of(key, place);
+  addresses: readonly ValueAddress[],
+  cache?: ChannelValueCache,
+): Promise<(address: ValueAddress) => ChannelValue | undefined> {
+  if (addresses.length === 0) return () => undefined;
+  const cachedVersions = new Map<string, CachedVersion>();
+  for (const address of addresses) {
+    const value = cache?.get(key, address);
     if (!value) continue;
-    for (const [ns, channel, version] of [value.place, place]) {
-      const start = value.starts.get(version);
-      if (start) knownPlaces.set(keyOf(ns, channel, version), { place: [ns, channel, version], value, start });
+    for (const [ns, channel, version] of [value.address, address]) {
+      const info = value.versions.get(version);
+      if (info) cachedVersions.set(toKey(ns, channel, version), { address: [ns, channel, version], value, info });
     }
   }
-  const places = [...knownPlaces.values()].map(({ place }) => place);
+  const cachedAddresses = [...cachedVersions.values()].map(({ address }) => address);
   const rows = await driver.read(
-    selectValues({ ...key, wanted: JSON.stringify(wanted), known: JSON.stringify(places) }),
+    selectValues({ ...key, addresses: JSON.stringify(addresses), cached: JSON.stringify(cachedAddresses) }),
   );
-  const parts = new Map(rows.map((row) => [keyOf(row.ns, row.channel, row.version), row]));
-  for (const [at, { start }] of knownPlaces) {
-    const row = parts.get(at);
+  const parts = new Map(rows.map((row) => [toKey(row.ns, row.channel, row.version), row]));
+  for (const [versionKey, { info }] of cachedVersions) {
+    const row = parts.get(versionKey);
     // The thread was deleted and created again.
-    if (row && row.run_id !== start.run_id) return await readValues(driver, key, wanted);
+    if (row && row.run_id !== info.run_id) return await readValues(driver, key, addresses);
   }
-  const knownOf = joiner(parts, knownPlaces);
-  return (place) => {
-    const row = parts.get(keyOf(...place));
+  const assembleValue = createValueAssembler(parts, cachedVersions);
+  return (address) => {
+    const row = parts.get(toKey(...address));
     if (!row) return undefined;
-    const value = knownOf(row);
-    if (!value) return { channel: row.channel, version: row.version, ...payloadOf(row) };
-    const start = value.starts.get(row.version) as Start;
-    if (known && !start.open && value.data.length >= KNOWN_FROM && !known.of(key, place)?.starts.has(row.version)) {
-      known.add(key, value);
+    const value = assembleValue(row);
+    if (!value) return { channel: row.channel, version: row.version, ...toPayload(row) };
+    const info = value.versions.get(row.version) as VersionInfo;
+    if (
+      cache &&
+      !info.open &&
+      value.data.length >= MIN_CACHED_CHARS &&
+      !cache.get(key, address)?.versions.has(row.version)
+    ) {
+      cache.add(key, value);
     }
-    const { end, tail_length: delta_length } = start;
+    const { length, tail_length: delta_length } = info;
     return {
       channel: row.channel,
       version: row.version,
       type: "json",
-      data: textAt(value, start),
+      data: getVersionText(value, info),
       ...(delta_length > 0 ? { delta_length } : {}),
-      ...(row.version === value.place[2] ? {} : { base: value.data.slice(0, end) }),
+      ...(row.version === value.address[2] ? {} : { base: value.data.slice(0, length) }),
     };
   };
 }
 
-interface KnownPlace {
-  readonly place: ValuePlace;
-  readonly value: KnownValue;
-  readonly start: Start;
+interface CachedVersion {
+  readonly address: ValueAddress;
+  readonly value: CachedChannelValue;
+  readonly info: VersionInfo;
 }
 
-export function keyOf(...names: readonly (string | number)[]): string {
+export function toKey(...names: readonly (string | number)[]): string {
   return JSON.stringify(names);
 }
 
-export function payloadOf({ type, data, bytes }: PayloadColumns): Payload {
+export function toPayload({ type, data, bytes }: PayloadColumns): Payload {
   return { type, data: data ?? (bytes as Uint8Array) };
 }
 
 /** The text of a version. */
-const textAt = ({ data, starts, place }: KnownValue, { end }: Start): string =>
-  end === starts.get(place[2])?.end ? data : `${data.slice(0, end)}]`;
+const getVersionText = ({ data, versions, address }: CachedChannelValue, { length }: VersionInfo): string =>
+  length === versions.get(address[2])?.length ? data : `${data.slice(0, length)}]`;
 
 /**
  * Puts values together with the older ones that they extend: lists that begin alike, as those of a history do, once. Null for a value
  * that is no JSON text.
  */
-function joiner(
+function createValueAssembler(
   parts: ReadonlyMap<string, ValueRow>,
-  knownPlaces: ReadonlyMap<string, KnownPlace>,
-): (part: ValueRow) => KnownValue | null {
-  const made: KnownValue[] = [];
-  const find = ({ ns, channel, version }: ValueRow): KnownValue | undefined =>
-    knownPlaces.get(keyOf(ns, channel, version))?.value ??
-    made.find(({ place, starts }) => place[0] === ns && place[1] === channel && starts.has(version));
+  cachedVersions: ReadonlyMap<string, CachedVersion>,
+): (part: ValueRow) => CachedChannelValue | null {
+  const assembled: CachedChannelValue[] = [];
+  const findBase = ({ ns, channel, version }: ValueRow): CachedChannelValue | undefined =>
+    cachedVersions.get(toKey(ns, channel, version))?.value ??
+    assembled.find(({ address, versions }) => address[0] === ns && address[1] === channel && versions.has(version));
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one walk from a tail to the value that it extends, and back
   return (part) => {
     const { ns, channel, version } = part;
-    const tails: ValueRow[] = [];
-    let at = part;
-    let older = find(at);
-    while (!older && at.extends_version !== null) {
-      tails.push(at);
-      const next = parts.get(keyOf(ns, channel, at.extends_version));
+    const deltas: ValueRow[] = [];
+    let current = part;
+    let base = findBase(current);
+    while (!base && current.extends_version !== null) {
+      deltas.push(current);
+      const next = parts.get(toKey(ns, channel, current.extends_version));
       if (!next)
-        throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
-      at = next;
-      older = find(at);
+        throw new Error(
+          `The stored value of channel ${channel} is incomplete: version ${current.extends_version} is gone`,
+        );
+      current = next;
+      base = findBase(current);
     }
-    if (older && tails.length === 0) return older;
-    if (tails.length === 0) {
-      const { data } = at;
-      if (at.type !== "json" || data === null) return null;
-      return { place: [ns, channel, version], data, starts: new Map([[version, startOf(at, data.length - 1)]]) };
+    if (base && deltas.length === 0) return base;
+    if (deltas.length === 0) {
+      const { data } = current;
+      if (current.type !== "json" || data === null) return null;
+      return {
+        address: [ns, channel, version],
+        data,
+        versions: new Map([[version, toVersionInfo(current, data.length - 1)]]),
+      };
     }
-    const known = older?.starts.get(at.version);
-    const inner = innerOf(older && known ? textAt(older, known) : textOf(at));
-    let data = `[${inner}`;
-    let start = known ?? startOf(at, inner.length + 1);
-    const starts = new Map([[at.version, start]]);
-    for (const tail of tails.reverse()) {
-      const added = innerOf(textOf(tail));
+    const baseInfo = base?.versions.get(current.version);
+    const baseItems = omitBrackets(base && baseInfo ? getVersionText(base, baseInfo) : decodeText(current));
+    let data = `[${baseItems}`;
+    let info = baseInfo ?? toVersionInfo(current, baseItems.length + 1);
+    const versions = new Map([[current.version, info]]);
+    for (const delta of deltas.reverse()) {
+      const added = omitBrackets(decodeText(delta));
       const comma = added !== "" && data.length > 1 ? "," : "";
       data += comma + added;
-      const longer = comma.length + added.length;
+      const addedLength = comma.length + added.length;
       // The brackets count as stored in a tail.
-      const tail_length = longer + (start.tail_length || "[]".length);
-      start = { end: start.end + longer, tail_length, run_id: tail.run_id, open: start.open || tail.open > 0 };
-      starts.set(tail.version, start);
+      const tail_length = addedLength + (info.tail_length || "[]".length);
+      info = {
+        length: info.length + addedLength,
+        tail_length,
+        run_id: delta.run_id,
+        open: info.open || delta.open > 0,
+      };
+      versions.set(delta.version, info);
     }
-    const list: KnownValue = { place: [ns, channel, version], data: `${data}]`, starts };
-    made.push(list);
+    const list: CachedChannelValue = { address: [ns, channel, version], data: `${data}]`, versions };
+    assembled.push(list);
     return list;
   };
 }
 
-const startOf = ({ run_id, open }: ValueRow, end: number): Start => ({ end, tail_length: 0, run_id, open: open > 0 });
+const toVersionInfo = ({ run_id, open }: ValueRow, length: number): VersionInfo => ({
+  length,
+  tail_length: 0,
+  run_id,
+  open: open > 0,
+});
 
-const innerOf = (list: string): string => list.trim().slice(1, -1).trim();
+const omitBrackets = (list: string): string => list.trim().slice(1, -1).trim();
 
-function textOf({ data, bytes }: PayloadColumns): string {
+function decodeText({ data, bytes }: PayloadColumns): string {
   return data ?? new TextDecoder().decode(bytes as Uint8Array);
 }

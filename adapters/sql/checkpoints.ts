@@ -9,10 +9,17 @@ import type {
   Scope,
   ThreadSize,
 } from "../../lib/storage/mod.ts";
-import { KnownValues, keyOf, payloadOf, readValues, type ThreadKey, type ValuePlace } from "./channel-values.ts";
+import {
+  ChannelValueCache,
+  readValues,
+  type ThreadKey,
+  toKey,
+  toPayload,
+  type ValueAddress,
+} from "./channel-values.ts";
 import type { Database } from "./database.ts";
 import { toFilterArgument } from "./filter-argument.ts";
-import { isEmpty, matches } from "./labels.ts";
+import { isEmpty, matches } from "./metadata-index.ts";
 import type { ArgumentsFor } from "./parameters.ts";
 import type { Statement } from "./query.ts";
 import type { PayloadColumns, Tables } from "./schema/tables.ts";
@@ -36,7 +43,7 @@ import {
 } from "./statements/checkpoints.ts";
 
 /** How many rows a filtered listing reads at a time. */
-const FILTER_STEP = 200;
+const FILTER_PAGE_ROWS = 200;
 
 // ------------------------------------------------------------------ writing
 
@@ -52,29 +59,29 @@ interface ProgressStatements<Args> {
 }
 
 /** Returns the statements that store progress. */
-export const storeProgress = <Args>(
+export const createProgressStatements = <Args>(
   { values, checkpoints, writes }: ProgressStatements<Args>,
   args: Args,
   progress: Pick<Progress, "checkpoints" | "writes">,
 ): Statement<never>[] => [
   ...values(
     args,
-    last(progress.checkpoints.flatMap(toValueArgs), (row) => keyOf(row.ns, row.channel, row.version)),
+    lastPerKey(progress.checkpoints.flatMap(toValueArgs), (row) => toKey(row.ns, row.channel, row.version)),
   ),
   ...checkpoints(
     args,
-    last(progress.checkpoints.map(toCheckpointArgs), (row) => keyOf(row.ns, row.checkpoint_id)),
+    lastPerKey(progress.checkpoints.map(toCheckpointArgs), (row) => toKey(row.ns, row.checkpoint_id)),
   ),
   ...writes(
     args,
-    last(progress.writes.flatMap(toWriteArgs), (row) => keyOf(row.ns, row.checkpoint_id, row.task_id, row.idx)),
+    lastPerKey(progress.writes.flatMap(toWriteArgs), (row) => toKey(row.ns, row.checkpoint_id, row.task_id, row.idx)),
   ),
 ];
 
 /** Returns the last row for each key: a statement may write a row only once. */
-function last<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Row[] {
-  const known = new Map(rows.map((row) => [key(row), row]));
-  return known.size === rows.length ? rows : [...known.values()];
+function lastPerKey<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Row[] {
+  const rowsByKey = new Map(rows.map((row) => [key(row), row]));
+  return rowsByKey.size === rows.length ? rows : [...rowsByKey.values()];
 }
 
 function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
@@ -97,18 +104,18 @@ function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteAr
   });
 }
 
-const leased: ProgressStatements<LeaseFence> = {
+const leasedStatements: ProgressStatements<LeaseFence> = {
   values: upsertLeasedValues,
   checkpoints: upsertLeasedCheckpoints,
   writes: upsertLeasedWrites,
 };
 
 /** Returns the statements that store progress while the lease is held. */
-export const putProgress = (deployment: string, lease: Lease, progress: Progress): Statement<never>[] =>
-  storeProgress(leased, { deployment, ...lease }, progress);
+export const storeProgressStatements = (deployment: string, lease: Lease, progress: Progress): Statement<never>[] =>
+  createProgressStatements(leasedStatements, { deployment, ...lease }, progress);
 
 /** Returns the statements that delete all checkpoints of the lease's thread. */
-export const discardProgress = (deployment: string, lease: Lease): Statement<never>[] =>
+export const deleteProgressStatements = (deployment: string, lease: Lease): Statement<never>[] =>
   PROGRESS_TABLES.map((table) => deleteLeased({ table }, { deployment, ...lease }));
 
 const toColumns = ({ type, data }: Payload): PayloadColumns =>
@@ -116,14 +123,13 @@ const toColumns = ({ type, data }: Payload): PayloadColumns =>
 
 // ------------------------------------------------------------------ reading
 
-/** @statements selectSizes */
-async function getThreadSize(driver: Database, key: ThreadKey): Promise<ThreadSize> {
+async function readThreadSize(driver: Database, key: ThreadKey): Promise<ThreadSize> {
   const rows = await driver.read(selectSizes(key));
-  const sumOf = (section: SectionRow["section"]): { count: number; bytes: number } => {
-    const own = rows.filter((row) => row.section === section);
+  const sumSection = (section: SectionRow["section"]): { count: number; bytes: number } => {
+    const sectionRows = rows.filter((row) => row.section === section);
     return {
-      count: own.reduce((sum, { count }) => sum + count, 0),
-      bytes: own.reduce((sum, { bytes }) => sum + bytes, 0),
+      count: sectionRows.reduce((sum, { count }) => sum + count, 0),
+      bytes: sectionRows.reduce((sum, { bytes }) => sum + bytes, 0),
     };
   };
   const channels = rows
@@ -131,16 +137,16 @@ async function getThreadSize(driver: Database, key: ThreadKey): Promise<ThreadSi
     .sort((a, b) => (a.channel < b.channel ? -1 : 1))
     .map(({ channel, count, bytes }) => [channel, { versions: count, bytes }] as const);
   return {
-    checkpoints: sumOf("checkpoints"),
-    channel_values: { ...sumOf("channel_values"), by_channel: Object.fromEntries(channels) },
-    pending_writes: sumOf("pending_writes"),
+    checkpoints: sumSection("checkpoints"),
+    channel_values: { ...sumSection("channel_values"), by_channel: Object.fromEntries(channels) },
+    pending_writes: sumSection("pending_writes"),
   };
 }
 
 type CheckpointQuery = Parameters<CheckpointStorage["listCheckpoints"]>[2];
 
 /** Returns a function that reads the newest `count` rows of a list below a `seq`. */
-function pageReader(
+function createPageReader(
   driver: Database,
   { deployment, filter }: Scope,
   thread_id: string,
@@ -153,10 +159,11 @@ function pageReader(
 }
 
 /** The verbs that read checkpoints. Runs write them. */
-export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "readValueStart"> {
-  const known = new KnownValues();
+export function createCheckpointStorage(driver: Database): Omit<CheckpointStorage, "readValueStart"> {
+  const cache = new ChannelValueCache();
   return {
-    getThreadSize: ({ deployment }, thread_id) => getThreadSize(driver, { deployment, thread_id }),
+    /** @statements selectSizes */
+    getThreadSize: ({ deployment }, thread_id) => readThreadSize(driver, { deployment, thread_id }),
 
     /** @statements selectCheckpoint · selectNewestOfRun · selectNewestCheckpoint · readValues · selectWrites */
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
@@ -165,26 +172,26 @@ export function checkpointVerbs(driver: Database): Omit<CheckpointStorage, "read
       if (checkpoint_id !== undefined) select = selectCheckpoint({ ...key, checkpoint_id }, filter);
       else if (run_id !== undefined) select = selectNewestOfRun({ ...key, run_id }, filter);
       else select = selectNewestCheckpoint(key, filter);
-      return (await complete(driver, key, await driver.read(select), known))[0] ?? null;
+      return (await loadValuesAndWrites(driver, key, await driver.read(select), cache))[0] ?? null;
     },
 
     /** @statements selectCheckpoints · readValues · selectWrites */
     async listCheckpoints(scope, thread_id, query) {
       const { metadata, limit } = query;
       const key = { deployment: scope.deployment, thread_id };
-      const read = pageReader(driver, scope, thread_id, query);
+      const read = createPageReader(driver, scope, thread_id, query);
       let below = Number.MAX_SAFE_INTEGER;
-      if (isEmpty(metadata)) return complete(driver, key, await read(below, limit), known);
+      if (isEmpty(metadata)) return loadValuesAndWrites(driver, key, await read(below, limit), cache);
 
-      const found: CheckpointRow[] = [];
-      while (found.length < limit) {
-        const step = await read(below, FILTER_STEP);
-        found.push(...step.filter((row) => matches(row, metadata)));
-        const last = step.at(-1);
-        if (!last || step.length < FILTER_STEP) break;
-        below = last.seq;
+      const matching: CheckpointRow[] = [];
+      while (matching.length < limit) {
+        const page = await read(below, FILTER_PAGE_ROWS);
+        matching.push(...page.filter((row) => matches(row, metadata)));
+        const lastPerKey = page.at(-1);
+        if (!lastPerKey || page.length < FILTER_PAGE_ROWS) break;
+        below = lastPerKey.seq;
       }
-      return complete(driver, key, found.slice(0, limit), known);
+      return loadValuesAndWrites(driver, key, matching.slice(0, limit), cache);
     },
   };
 }
@@ -193,49 +200,49 @@ type CheckpointRow = Tables["checkpoints"];
 type WriteRow = Tables["checkpoint_writes"];
 
 /** Returns the checkpoints with their values and writes, in the order of the rows. */
-async function complete(
+async function loadValuesAndWrites(
   driver: Database,
   key: ThreadKey,
   rows: readonly CheckpointRow[],
-  known: KnownValues,
+  cache: ChannelValueCache,
 ): Promise<StoredCheckpoint[]> {
   if (rows.length === 0) return [];
   const checkpoints = rows.map((row) => ({ ...row, versions: JSON.parse(row.versions) as Record<string, string> }));
-  const wanted = checkpoints.flatMap(({ ns, versions }) =>
-    Object.entries(versions).map(([channel, version]): ValuePlace => [ns, channel, version]),
+  const addresses = checkpoints.flatMap(({ ns, versions }) =>
+    Object.entries(versions).map(([channel, version]): ValueAddress => [ns, channel, version]),
   );
-  const places = checkpoints.map(({ ns, checkpoint_id }) => [ns, checkpoint_id]);
-  const [valueAt, writeRows] = await Promise.all([
-    readValues(driver, key, wanted, known),
-    driver.read(selectWrites({ ...key, wanted: JSON.stringify(places) })),
+  const checkpointAddresses = checkpoints.map(({ ns, checkpoint_id }) => [ns, checkpoint_id]);
+  const [findValue, writeRows] = await Promise.all([
+    readValues(driver, key, addresses, cache),
+    driver.read(selectWrites({ ...key, addresses: JSON.stringify(checkpointAddresses) })),
   ]);
   const writes = new Map<string, Map<string, WriteRow>>();
   for (const row of writeRows) {
-    const at = keyOf(row.ns, row.checkpoint_id);
-    const place = keyOf(row.task_id, row.idx);
-    const there = writes.get(at) ?? new Map<string, WriteRow>();
-    writes.set(at, there);
-    if ((there.get(place)?.run_seq ?? 0) < row.run_seq) there.set(place, row);
+    const checkpointKey = toKey(row.ns, row.checkpoint_id);
+    const writeKey = toKey(row.task_id, row.idx);
+    const existing = writes.get(checkpointKey) ?? new Map<string, WriteRow>();
+    writes.set(checkpointKey, existing);
+    if ((existing.get(writeKey)?.run_seq ?? 0) < row.run_seq) existing.set(writeKey, row);
   }
   return checkpoints.map((row) => ({
     ns: row.ns,
     checkpoint_id: row.checkpoint_id,
     parent_id: row.parent_id,
     run_id: row.run_id,
-    payload: payloadOf(row),
+    payload: toPayload(row),
     metadata: JSON.parse(row.metadata) as JsonObject,
     versions: row.versions,
-    values: Object.entries(row.versions).flatMap(([channel, version]) => valueAt([row.ns, channel, version]) ?? []),
-    writes: [...(writes.get(keyOf(row.ns, row.checkpoint_id))?.values() ?? [])].map(toWrite).sort(byPlace),
+    values: Object.entries(row.versions).flatMap(([channel, version]) => findValue([row.ns, channel, version]) ?? []),
+    writes: [...(writes.get(toKey(row.ns, row.checkpoint_id))?.values() ?? [])].map(toWrite).sort(compareWrites),
     created_at: row.created_at,
   }));
 }
 
 function toWrite(row: WriteRow): StoredWrite {
-  return { task_id: row.task_id, idx: row.idx, channel: row.channel, ...payloadOf(row) };
+  return { task_id: row.task_id, idx: row.idx, channel: row.channel, ...toPayload(row) };
 }
 
-function byPlace(a: StoredWrite, b: StoredWrite): number {
+function compareWrites(a: StoredWrite, b: StoredWrite): number {
   if (a.task_id !== b.task_id) return a.task_id < b.task_id ? -1 : 1;
   return a.idx - b.idx;
 }

@@ -2,14 +2,14 @@
 import { type RawBuilder, sql } from "kysely";
 
 /** Names of columns for a statement, of the table with this name if one is given. */
-export const namesOf = (columns: readonly string[], table?: string): RawBuilder<unknown> =>
+export const joinColumnNames = (columns: readonly string[], table?: string): RawBuilder<unknown> =>
   sql.join(columns.map((name) => sql.ref(table === undefined ? name : `${table}.${name}`)));
 
 /** JSON for a column that is null where there is no value. */
-export const toText = (value: unknown): string | null => (value == null ? null : JSON.stringify(value));
+export const encodeJson = (value: unknown): string | null => (value == null ? null : JSON.stringify(value));
 
 /** The value of such a column. */
-export const fromText = <Value>(text: string | null): Value | null =>
+export const decodeJson = <Value>(text: string | null): Value | null =>
   text === null ? null : (JSON.parse(text) as Value);
 
 /** Returns the members of an object with these names. */

@@ -13,15 +13,15 @@ import type {
   Scope,
   SkipReason,
 } from "../../lib/storage/mod.ts";
-import { fromText, toText } from "./columns.ts";
-import { type Database, readAll, readOne, rowsIn } from "./database.ts";
-import { addLabels, dropLabels, replaceLabels } from "./labels.ts";
+import { decodeJson, encodeJson } from "./columns.ts";
+import { createRowFinder, type Database, readAll, readOne } from "./database.ts";
+import { deleteIndexEntries, insertIndexEntries, replaceIndexEntries } from "./metadata-index.ts";
 import type { ArgumentsFor } from "./parameters.ts";
 import type { Statement } from "./query.ts";
-import { refusal } from "./runs/create.ts";
-import { createStatements } from "./runs/create-statements.ts";
+import { explainRefusal } from "./runs/create.ts";
+import { createRunStatements } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/tables.ts";
-import { findRows, type Search } from "./search.ts";
+import { type MetadataSearch, searchRows } from "./search.ts";
 import {
   advanceCron,
   deleteCron,
@@ -44,10 +44,10 @@ import { selectCrons } from "./statements/search.ts";
 type Row = Tables["crons"];
 type Content = Pick<Row, keyof CronContent>;
 
-type Old = ArgumentsFor<typeof deleteOldFirings.types>;
+type OldFirings = ArgumentsFor<typeof deleteOldFirings.types>;
 
 /** Returns the statements that delete old firings, and the index entries of deleted crons. */
-export async function sweepCrons(driver: Database, old: Old): Promise<Statement<unknown>[]> {
+export async function sweepCrons(driver: Database, old: OldFirings): Promise<Statement<unknown>[]> {
   const orphans = await driver.read(selectOrphanedCrons(old));
   const cron_ids = JSON.stringify(orphans.map(({ row_id }) => row_id));
   const { deployment } = old;
@@ -57,22 +57,22 @@ export async function sweepCrons(driver: Database, old: Old): Promise<Statement<
 type Firing = ArgumentsFor<typeof insertFiring.types>;
 
 /** Fires one tick of a cron: creates its run, or records why it did not, in one batch. */
-function firing(driver: Database): CronStorage["fireCron"] {
+function createFireCron(driver: Database): CronStorage["fireCron"] {
   /** Records a tick as skipped and schedules the next one. False when the cron has changed since it was read. */
   async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
     const { next_run_date } = fire;
     const results = await driver.batch([
-      ...(skipped.length > 0 ? [insertSkippedFirings({ ...firing, skipped: listed(skipped) })] : []),
+      ...(skipped.length > 0 ? [insertSkippedFirings({ ...firing, skipped: encodeSkipped(skipped) })] : []),
       advanceCron({ ...firing, next_run_date }),
     ]);
     return results.at(-1)?.length === 1;
   }
 
   /** Why a tick created no run. */
-  async function refused(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireCronResult> {
+  async function explainRefusedFiring(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireCronResult> {
     const [open] = await driver.read(isFiringOpen(firing));
     if (!open) return { kind: "lost" };
-    const { kind: reason } = await refusal(driver, firing.deployment, request);
+    const { kind: reason } = await explainRefusal(driver, firing.deployment, request);
     if (reason !== "thread_busy" && reason !== "thread_full" && reason !== "deployment_full") return { kind: "stale" };
     const { scheduled_at } = firing;
     const recorded = await skip(fire, { ...firing, run_id: null }, [...fire.skipped, { scheduled_at, reason }]);
@@ -92,58 +92,58 @@ function firing(driver: Database): CronStorage["fireCron"] {
     const firing: Firing = { ...fire_time, now, run_id: null };
     if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
     const { run: request } = fire.firing;
-    const create = createStatements(deployment, request, request.limits?.pending ?? null, fire_time);
+    const create = createRunStatements(deployment, request, request.limits?.pending ?? null, fire_time);
     const fired: Firing = { ...firing, run_id: request.run.run_id };
     const statements = [
       ...create.statements,
       insertFiring(fired),
-      ...(fire.skipped.length > 0 ? [insertSkippedFirings({ ...fired, skipped: listed(fire.skipped) })] : []),
+      ...(fire.skipped.length > 0 ? [insertSkippedFirings({ ...fired, skipped: encodeSkipped(fire.skipped) })] : []),
       advanceCron({ ...fired, next_run_date }),
     ];
     const lock_keys = [...create.lock_keys, `cron ${deployment} ${cron_id}`];
-    const rowsOf = rowsIn(statements, await driver.batch(statements, lock_keys));
-    const created = create.created(rowsOf);
-    return created ? { kind: "fired", created } : await refused(fire, firing, request);
+    const findRows = createRowFinder(statements, await driver.batch(statements, lock_keys));
+    const created = create.toCreatedRun(findRows);
+    return created ? { kind: "fired", created } : await explainRefusedFiring(fire, firing, request);
   };
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function cronVerbs(driver: Database): CronStorage {
+export function createCronStorage(driver: Database): CronStorage {
   const get = ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> =>
     readOne(driver, selectCron({ deployment, cron_id }, filter), toCron);
 
   return {
     /**
-     * @statements insertCron · addLabels · selectVisibleThread
+     * @statements insertCron · insertIndexEntries · selectVisibleThread
      * @guards insert where assistant and thread exist · labels.
      */
     async createCron({ deployment }, cron, now) {
       const { cron_id, assistant_id, thread_id, user_id } = cron;
-      const columns = { assistant_id, thread_id, user_id, auth_user: toText(cron.auth_user), ...toContent(cron) };
+      const columns = { assistant_id, thread_id, user_id, auth_user: encodeJson(cron.auth_user), ...toContent(cron) };
       const [inserted] = await driver.batch([
         insertCron({ deployment, cron_id, ...columns, now }),
-        ...addLabels("cron", deployment, cron_id, cron.metadata),
+        ...insertIndexEntries("cron", deployment, cron_id, cron.metadata),
       ]);
       if (inserted?.[0]) return { kind: "created", cron: toCron(inserted[0]) };
-      const there =
+      const threadExists =
         thread_id === null || (await driver.read(selectVisibleThread({ deployment, thread_id }))).length > 0;
-      return { kind: there ? "assistant_not_found" : "thread_not_found" };
+      return { kind: threadExists ? "assistant_not_found" : "thread_not_found" };
     },
 
     /** @statements selectCron */
     getCron: get,
 
     /**
-     * @statements findRows
+     * @statements searchRows
      * @guards As searchAssistants.
      */
     async searchCrons(scope, query) {
-      const { rows, total } = await findRows(driver, selectCrons, toSearch(scope, query), query);
+      const { rows, total } = await searchRows(driver, selectCrons, toSearch(scope, query), query);
       return { rows: rows.map(toCron), total };
     },
 
     /**
-     * @statements selectCron · updateCron · replaceLabels
+     * @statements selectCron · updateCron · replaceIndexEntries
      * @guards read · update where `revision` and `next_run_date` are as seen · labels; retries.
      */
     async updateCron(scope, cron_id, next, now) {
@@ -155,38 +155,38 @@ export function cronVerbs(driver: Database): CronStorage {
         const expected = { expected_revision: cron.revision, expected_run_date: cron.next_run_date };
         const [updated] = await driver.batch([
           updateCron({ deployment, cron_id, ...toContent(content), ...expected, now }),
-          ...replaceLabels("cron", deployment, cron_id, content.metadata),
+          ...replaceIndexEntries("cron", deployment, cron_id, content.metadata),
         ]);
         if (updated?.[0]) return toCron(updated[0]);
       }
     },
 
     /**
-     * @statements deleteCron · dropLabels
+     * @statements deleteCron · deleteIndexEntries
      * @guards delete · labels if it is gone.
      */
     async deleteCron({ deployment, filter }, cron_id) {
       const [deleted] = await driver.batch([
         deleteCron({ deployment, cron_id }, filter),
-        dropLabels("cron", deployment, cron_id),
+        deleteIndexEntries("cron", deployment, cron_id),
       ]);
       return deleted?.length === 1;
     },
 
     /** @statements selectEnabledCrons */
     listEnabledCrons({ deployment }, { due_by, failures, limit }) {
-      const shape = { due: due_by !== undefined, failing: failures !== undefined };
+      const shape = { by_date: due_by !== undefined, failing: failures !== undefined };
       const args = { deployment, due_by: due_by ?? 0, failures: failures ?? 0, limit };
       return readAll(driver, selectEnabledCrons(shape, args), toCron);
     },
 
     /**
-     * @statements insertSkippedFirings · advanceCron · isFiringOpen · refusal · createStatements · insertFiring
+     * @statements insertSkippedFirings · advanceCron · isFiringOpen · explainRefusal · createRunStatements · insertFiring
      * @guards the statements of `createRun`, which also require that the cron is as seen and the tick has no firing ·
      *   insert the firing from the run · skipped ticks · advance `next_run_date` where it is as seen. The primary key of
      *   `cron_firings` makes a tick fire once. Without a run to create: skipped ticks · advance.
      */
-    fireCron: firing(driver),
+    fireCron: createFireCron(driver),
 
     /**
      * @statements insertManualFiring
@@ -205,10 +205,13 @@ export function cronVerbs(driver: Database): CronStorage {
   };
 }
 
-const listed = (skipped: FireCron["skipped"]): string =>
+const encodeSkipped = (skipped: FireCron["skipped"]): string =>
   JSON.stringify(skipped.map(({ scheduled_at, reason }) => [scheduled_at, reason]));
 
-function toSearch({ deployment, filter }: Scope, { metadata, assistant_id, thread_id, enabled }: CronQuery): Search {
+function toSearch(
+  { deployment, filter }: Scope,
+  { metadata, assistant_id, thread_id, enabled }: CronQuery,
+): MetadataSearch {
   const state = { enabled: enabled === true ? "" : undefined, disabled: enabled === false ? "" : undefined };
   return { kind: "cron", deployment, metadata, filter, where: { assistant_id, thread_id, ...state } };
 }
@@ -233,12 +236,12 @@ function toCron({ deployment: _, ...stored }: Row): CronRow {
     enabled: stored.enabled === 1,
     payload: JSON.parse(stored.payload) as JsonObject,
     metadata: JSON.parse(stored.metadata) as JsonObject,
-    auth_user: fromText<JsonObject>(stored.auth_user),
+    auth_user: decodeJson<JsonObject>(stored.auth_user),
   };
 }
 
 function toFiring(row: Tables["cron_firings"]): CronFiring {
   const { cron_id, scheduled_at, fired_at, run_id, skipped, manual } = row;
-  const known = { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
-  return manual === 1 ? { ...known, manual: true } : known;
+  const firing = { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
+  return manual === 1 ? { ...firing, manual: true } : firing;
 }

@@ -19,20 +19,22 @@ export type BatchRows<List extends readonly Statement<unknown>[]> = {
 };
 
 /** Returns the rows that a statement of a batch returned. */
-export type RowsOf = <Row>(statement: Statement<Row>) => Row[];
+export type RowFinder = <Row>(statement: Statement<Row>) => Row[];
 
 /** Returns a function that finds the rows of a statement of a batch in the results of the batch. */
-export const rowsIn =
-  (statements: readonly Statement<unknown>[], results: readonly (readonly unknown[])[]): RowsOf =>
+export const createRowFinder =
+  (statements: readonly Statement<unknown>[], results: readonly (readonly unknown[])[]): RowFinder =>
   <Row>(statement: Statement<Row>) =>
     (results[statements.indexOf(statement)] ?? []) as Row[];
 
 /** The lock key of a thread with its runs and checkpoints. */
-export const ofThread = (deployment: string, thread_id: string): string => `thread ${deployment} ${thread_id}`;
+export const threadLockKey = (deployment: string, thread_id: string): string => `thread ${deployment} ${thread_id}`;
 
 /** The lock key of an idempotency key. */
-export const ofKey = (deployment: string, { route, key }: { readonly route: string; readonly key: string }): string =>
-  `key ${deployment} ${route} ${key}`;
+export const idempotencyLockKey = (
+  deployment: string,
+  { route, key }: { readonly route: string; readonly key: string },
+): string => `key ${deployment} ${route} ${key}`;
 
 /** What a read returns first; null without rows. */
 export async function readOne<Row, Stored = SqlRow>(

@@ -13,11 +13,11 @@ import type {
   Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
-import { fromText } from "./columns.ts";
+import { decodeJson } from "./columns.ts";
 import { type Database, readAll, readOne } from "./database.ts";
-import type { SqlFeatureOf } from "./feature.ts";
+import type { SqlFeatureFor } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
-import { pushesOf, pushVerbs } from "./pushes.ts";
+import { createPushStatements, createPushStorage } from "./pushes.ts";
 import type { Statement } from "./query.ts";
 import { deliveryTables, pushTables } from "./schema/deliveries.ts";
 import type { RowsOf } from "./schema/tables.ts";
@@ -34,7 +34,7 @@ import {
 
 type Rows = RowsOf<typeof deliveryTables>;
 
-export const webhooks: SqlFeatureOf<
+export const webhooks: SqlFeatureFor<
   "webhooks",
   typeof deliveryTables & typeof pushTables,
   { runs: "webhook" | "webhook_host" | "webhook_depth" }
@@ -45,18 +45,18 @@ export const webhooks: SqlFeatureOf<
     webhook_host: ({ webhook }) => webhook?.host ?? null,
     webhook_depth: ({ webhook }) => webhook?.depth ?? 0,
   },
-  created(deployment, { run: { run_id, thread_id, metadata, kwargs, push }, now }) {
+  onRunCreated(deployment, { run: { run_id, thread_id, metadata, kwargs, push }, now }) {
     const resumes = metadata.created_by === "a2a" && (kwargs.command as JsonObject | undefined)?.resume !== undefined;
-    return pushesOf({ deployment, thread_id, run_id }, push, resumes, now);
+    return createPushStatements({ deployment, thread_id, run_id }, push, resumes, now);
   },
-  ended: insertDeliveries,
-  swept: {
+  onRunsEnded: insertDeliveries,
+  retention: {
     table: "webhook_deliveries",
     key: "delivery_id",
     time: "created_at",
     condition: sql`state <> 'pending'`,
   },
-  operations: deliveryVerbs,
+  operations: createDeliveryStorage,
 };
 
 const STATES = ["pending", "delivered", "failed"] as const;
@@ -79,9 +79,9 @@ function toSelect({ deployment, filter }: Scope, query: DeliveryQuery): Statemen
 }
 
 /** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
-function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStorage & PushStorage {
+function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): DeliveryStorage & PushStorage {
   return {
-    ...pushVerbs(driver),
+    ...createPushStorage(driver),
 
     /**
      * @statements claimDeliveries
@@ -89,7 +89,7 @@ function deliveryVerbs(driver: Database, executes: () => boolean): DeliveryStora
      *   `claimed_until`, `attempts + 1`.
      */
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
-      const claimant = executes() ? `worker ${token}` : token;
+      const claimant = hasWorkerLock() ? `worker ${token}` : token;
       const [claimed] = await driver.batch(
         [claimDeliveries({ deployment, token: claimant, until, now, limit, per_host })],
         [`deliveries ${deployment}`],
@@ -156,7 +156,7 @@ function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
       : {
           push: {
             ...(JSON.parse(stored.push) as PushConfig),
-            interrupts: fromText<JsonObject>(stored.interrupts) ?? {},
+            interrupts: decodeJson<JsonObject>(stored.interrupts) ?? {},
           },
         }),
     run: {
@@ -172,7 +172,7 @@ function toDelivery(stored: Rows["webhook_deliveries"]): DeliveryRow {
       created_at: stored.run_created_at,
       started_at: stored.started_at,
       ended_at: stored.ended_at,
-      error: fromText<JsonObject>(stored.error),
+      error: decodeJson<JsonObject>(stored.error),
       values: stored.state_values,
       values_omitted: stored.values_omitted === 1,
       ...(stored.cancel_reason === null ? {} : { cancel_reason: stored.cancel_reason }),

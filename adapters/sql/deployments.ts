@@ -1,6 +1,6 @@
 /** Deployments, and the default organization, workspace and project. */
 import { type DeploymentRow, type IdentityStore, normalizeId, UUID } from "../../lib/storage/identity.ts";
-import { type Database, readAll, readOne, rowsIn } from "./database.ts";
+import { createRowFinder, type Database, readAll, readOne } from "./database.ts";
 import type { RowOf, Statement } from "./query.ts";
 import {
   insertMissingOrganization,
@@ -15,7 +15,7 @@ import {
   upsertDeployment,
 } from "./statements/deployments.ts";
 
-type Verbs = Pick<
+type DeploymentStorage = Pick<
   IdentityStore,
   "ensureDefaults" | "registerDeployment" | "getDeployment" | "updateDeployment" | "listDeployments"
 >;
@@ -24,7 +24,7 @@ type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
 type Placement = Parameters<IdentityStore["registerDeployment"]>[0];
 
 /** The verbs on deployments and defaults. */
-export function deploymentVerbs(driver: Database): Verbs {
+export function createDeploymentStorage(driver: Database): DeploymentStorage {
   return {
     /**
      * @statements selectDefaults · insertMissing
@@ -35,7 +35,7 @@ export function deploymentVerbs(driver: Database): Verbs {
       const existing = await readOne(driver, select, toDefaults);
       if (existing) return existing;
       const statements = [...insertMissing({ name: null }, now), select];
-      const [row] = rowsIn(statements, await driver.batch(statements))(select);
+      const [row] = createRowFinder(statements, await driver.batch(statements))(select);
       if (!row) throw new Error("The default project is not in the database after it was inserted");
       return toDefaults(row);
     },
@@ -51,7 +51,7 @@ export function deploymentVerbs(driver: Database): Verbs {
       const select = selectPlacedDeployment(shape, { ...args, name });
       const upsert = upsertDeployment(shape, { ...args, name, shared: shared ? 1 : 0 });
       const statements = [...insertMissing(deployment, now), upsert, select];
-      const [row] = rowsIn(statements, await driver.batch(statements))(select);
+      const [row] = createRowFinder(statements, await driver.batch(statements))(select);
       return row ? { kind: "made", row: toDeployment(row) } : { kind: "parent_not_found" };
     },
 
@@ -81,9 +81,9 @@ export function deploymentVerbs(driver: Database): Verbs {
   };
 }
 
-type Named = Omit<Placement, "name" | "shared"> & { readonly name: string | null };
+type RequestedPlacement = Omit<Placement, "name" | "shared"> & { readonly name: string | null };
 
-function toPlacement({ name, workspace, project, owner_user_id }: Named) {
+function toPlacement({ name, workspace, project, owner_user_id }: RequestedPlacement) {
   const shape: PlacementShape = { workspace: workspace !== undefined, project: project !== undefined };
   const args = {
     name,
@@ -99,7 +99,7 @@ function toPlacement({ name, workspace, project, owner_user_id }: Named) {
 const isId = (text: string | undefined): boolean => text !== undefined && UUID.test(text);
 
 /** Returns statements that create a missing organization, workspace and project, unless the caller names a workspace or project by id. */
-function insertMissing(placement: Named, now: number): Statement<never>[] {
+function insertMissing(placement: RequestedPlacement, now: number): Statement<never>[] {
   const { shape, args } = toPlacement(placement);
   const creation = () => ({ ...args, id: crypto.randomUUID(), now });
   // A project named by its id exists already, so nothing is created for it.

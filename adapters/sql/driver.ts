@@ -72,7 +72,7 @@ export class DatabaseUnavailable extends Error {
 }
 
 /** Approximate bytes of a statement and its arguments. Throws for a value that SQLite packages would bind as another value. */
-export function sizeOf(statement: SqlStatement): number {
+export function measureStatement(statement: SqlStatement): number {
   let bytes = statement.sql.length;
   for (const value of statement.args) {
     if (typeof value === "string") bytes += value.length;

@@ -17,7 +17,7 @@ export type Columns<Of> = Readonly<Record<string, (of: Of) => SqlValue>>;
 export type ThreadCopy = ThreadKey & { from: string };
 
 /** A run that is claimed as it is created. */
-export type Created = { run_id: string; started_at: number };
+export type CreatedClaim = { run_id: string; started_at: number };
 
 /**
  * How runs end, for the statements of features. `error` is JSON. `values` is the final state as JSON, null when there is none or it is
@@ -48,36 +48,36 @@ interface SqlFeatureMembers<Tables extends object> {
   readonly runColumns?: Columns<NewRun>;
   readonly threadColumns?: Columns<NewThread>;
   /** Goes after the row of a new run. Must have no effect if the run was not created. */
-  created?(deployment: string, request: CreateRun): readonly Statement[];
+  onRunCreated?(deployment: string, request: CreateRun): readonly Statement[];
   /**
    * Goes after the claim of a run, also in the batch that creates it: then the run is known. Must have no effect unless the run has
    * this lease.
    */
-  claimed?(deployment: string, claim: LeaseTerms, created?: Created): readonly Statement[];
+  onRunClaimed?(deployment: string, claim: LeaseTerms, onRunCreated?: CreatedClaim): readonly Statement[];
   /** Goes into the batch that ends an attempt, while the run is `running`. Must have no effect without the lease. */
-  finished?(fence: LeaseFence, finish: FinishRun): readonly Statement[];
+  onAttemptFinished?(fence: LeaseFence, finish: FinishRun): readonly Statement[];
   /**
    * Goes into every batch that ends runs, before their status changes. Not sent for an attempt whose `FinishRun.features` lacks the
    * feature. Runs that never started have no values.
    */
-  readonly ended?: EndedStatement;
+  readonly onRunsEnded?: EndedStatement;
   /** A condition on rows of `runs`: the log of the run has a frame of this feature right before its end. */
   readonly end_frame?: Expression<boolean>;
   /** Goes into each batch that stores progress, while the run is `running`. Must have no effect without the lease. */
-  saved?(fence: LeaseFence, progress: Progress, now: number): readonly Statement[];
+  onProgressSaved?(fence: LeaseFence, progress: Progress, now: number): readonly Statement[];
   /** The statements that go before every deletion of runs, except by retention, by their names. */
-  readonly deleted?: Readonly<Record<string, DeletedStatement>>;
+  readonly onRunsDeleted?: Readonly<Record<string, DeletedStatement>>;
   /** The statements that go into the batch that copies a thread, by their names. */
-  readonly copied?: Readonly<Record<string, CopiedStatement>>;
+  readonly onThreadCopied?: Readonly<Record<string, CopiedStatement>>;
   /** Rows that retention deletes once `time` is older than the `features` member of `SweepTerms` says. `key` identifies a row. */
-  readonly swept?: {
+  readonly retention?: {
     readonly table: keyof Tables & string;
     readonly key: string;
     readonly time: string;
     readonly condition?: Expression<boolean>;
   };
   /** The operations of the feature. `executes`: this process holds the worker lock, if the database has one. */
-  operations?(driver: Database, executes: () => boolean): object;
+  operations?(driver: Database, hasWorkerLock: () => boolean): object;
 }
 
 /** The columns of a feature in `runs` and `threads`, by name. */
@@ -92,20 +92,20 @@ type ColumnsMember<Member extends string, Source, Name> = [Name] extends [string
   : { readonly [Key in Member]?: undefined };
 
 /** The half in SQL of one feature, with its columns, and with the members that its line in `Features` asks for. */
-export type SqlFeatureOf<
+export type SqlFeatureFor<
   Name extends FeatureName,
   Tables extends object = Record<never, never>,
   Names extends ColumnNames = Record<never, never>,
-> = Omit<SqlFeatureMembers<Tables>, "operations" | "end_frame" | "swept" | "runColumns" | "threadColumns"> &
+> = Omit<SqlFeatureMembers<Tables>, "operations" | "end_frame" | "retention" | "runColumns" | "threadColumns"> &
   ColumnsMember<"runColumns", NewRun, Names["runs"]> &
   ColumnsMember<"threadColumns", NewThread, Names["threads"]> &
   MembersFor<
     Name,
     "operations",
-    { operations?(driver: Database, executes: () => boolean): FeatureOperations<Name> & object }
+    { operations?(driver: Database, hasWorkerLock: () => boolean): FeatureOperations<Name> & object }
   > &
   MembersFor<Name, "end_frame", Pick<SqlFeatureMembers<Tables>, "end_frame">> &
-  MembersFor<Name, "swept", Pick<SqlFeatureMembers<Tables>, "swept">>;
+  MembersFor<Name, "retention", Pick<SqlFeatureMembers<Tables>, "retention">>;
 
 /** A feature in SQL. */
 export interface SqlFeature extends SqlFeatureMembers<Readonly<Record<string, TableDefinition>>> {

@@ -13,14 +13,15 @@ import type {
 import type { Database } from "./database.ts";
 import { webhooks } from "./deliveries.ts";
 import type { SqlValue } from "./driver.ts";
+import { steps } from "./durable-calls.ts";
 import type {
   Columns,
   CopiedStatement,
-  Created,
+  CreatedClaim,
   DeletedStatement,
   EndedStatement,
   SqlFeature,
-  SqlFeatureOf,
+  SqlFeatureFor,
 } from "./feature.ts";
 import { feedback } from "./feedback.ts";
 import { columns, type ParameterType } from "./parameters.ts";
@@ -28,27 +29,26 @@ import type { Statement } from "./query.ts";
 import { agentTables } from "./schema/agents.ts";
 import type { ColumnsOf, TableDefinition } from "./schema/tables.ts";
 import type { LeaseFence } from "./statements/checkpoints.ts";
-import { steps } from "./steps.ts";
 import { threadTtl } from "./thread-ttl.ts";
 import { usage } from "./usage.ts";
 
-const HALVES = {
+const SQL_FEATURES = {
   ...{ feedback, webhooks, usage, thread_ttl: threadTtl, steps },
 } satisfies {
-  readonly [Name in FeatureName]: Omit<SqlFeatureOf<Name>, "tables" | "swept" | "runColumns" | "threadColumns">;
+  readonly [Name in FeatureName]: Omit<SqlFeatureFor<Name>, "tables" | "retention" | "runColumns" | "threadColumns">;
 };
 
 /** The tables of all features. */
 export type FeatureTables = {
-  readonly [Name in FeatureName]: (tables: TablesOf<(typeof HALVES)[Name]>) => void;
+  readonly [Name in FeatureName]: (tables: TablesOf<(typeof SQL_FEATURES)[Name]>) => void;
 }[FeatureName] extends (tables: infer All) => void
   ? All
   : never;
 
 type TablesOf<Half> = Half extends { readonly tables?: infer Tables } ? NonNullable<Tables> : unknown;
 
-const FEATURES: readonly SqlFeature[] = Object.entries(HALVES).map(([name, half]) => ({
-  ...(half as Omit<SqlFeature, "name">),
+const FEATURES: readonly SqlFeature[] = Object.entries(SQL_FEATURES).map(([name, feature]) => ({
+  ...(feature as Omit<SqlFeature, "name">),
   name: name as FeatureName,
 }));
 
@@ -66,18 +66,18 @@ function featureColumns<Source, Table extends TableDefinition, Name extends keyo
   table: Table,
   lists: readonly (Columns<Source> | undefined)[],
 ): FeatureColumns<Source, ColumnsOf<Table>, Name> {
-  const all = lists.flatMap((list) => Object.entries(list ?? {}));
-  const names = all.map(([name]) => name as Name);
+  const entries = lists.flatMap((list) => Object.entries(list ?? {}));
+  const names = entries.map(([name]) => name as Name);
   return {
     names,
     types: columns(table, names) as never,
-    values: (source) => Object.fromEntries(all.map(([name, value]) => [name, value(source)])) as never,
+    values: (source) => Object.fromEntries(entries.map(([name, value]) => [name, value(source)])) as never,
   };
 }
 
 /** The names of all columns that a member of the halves has. */
 type ColumnOf<Member extends "runColumns" | "threadColumns"> = {
-  readonly [Name in FeatureName]: (typeof HALVES)[Name] extends { readonly [Key in Member]: infer Values }
+  readonly [Name in FeatureName]: (typeof SQL_FEATURES)[Name] extends { readonly [Key in Member]: infer Values }
     ? keyof Values
     : never;
 }[FeatureName];
@@ -92,45 +92,44 @@ export const THREAD_COLUMNS = featureColumns<NewThread, typeof agentTables.threa
   FEATURES.map(({ threadColumns }) => threadColumns),
 );
 
-export const whenCreated = (deployment: string, request: CreateRun): Statement[] =>
-  FEATURES.flatMap((feature) => feature.created?.(deployment, request) ?? []);
+export const runCreatedStatements = (deployment: string, request: CreateRun): Statement[] =>
+  FEATURES.flatMap((feature) => feature.onRunCreated?.(deployment, request) ?? []);
 
-export const whenClaimed = (deployment: string, claim: LeaseTerms, created?: Created): Statement[] =>
-  FEATURES.flatMap((feature) => feature.claimed?.(deployment, claim, created) ?? []);
+export const runClaimedStatements = (deployment: string, claim: LeaseTerms, created?: CreatedClaim): Statement[] =>
+  FEATURES.flatMap((feature) => feature.onRunClaimed?.(deployment, claim, created) ?? []);
 
-export const whenFinished = (fence: LeaseFence, finish: FinishRun): Statement[] =>
-  FEATURES.flatMap((feature) => feature.finished?.(fence, finish) ?? []);
+export const attemptFinishedStatements = (fence: LeaseFence, finish: FinishRun): Statement[] =>
+  FEATURES.flatMap((feature) => feature.onAttemptFinished?.(fence, finish) ?? []);
 
-export const whenSaved = (fence: LeaseFence, progress: Progress, now: number): Statement[] =>
-  FEATURES.flatMap((feature) => feature.saved?.(fence, progress, now) ?? []);
+export const progressSavedStatements = (fence: LeaseFence, progress: Progress, now: number): Statement[] =>
+  FEATURES.flatMap((feature) => feature.onProgressSaved?.(fence, progress, now) ?? []);
 
 /** See `SqlFeature.ended`: the statements by the names of the features. */
-export const ENDED: Readonly<Record<string, EndedStatement>> = Object.fromEntries(
-  FEATURES.flatMap(({ name, ended }) => (ended ? [[name, ended]] : [])),
+export const RUNS_ENDED: Readonly<Record<string, EndedStatement>> = Object.fromEntries(
+  FEATURES.flatMap(({ name, onRunsEnded }) => (onRunsEnded ? [[name, onRunsEnded]] : [])),
 );
 
 /** See `SqlFeature.deleted`. */
-export const DELETED: Readonly<Record<string, DeletedStatement>> = Object.assign(
+export const RUNS_DELETED: Readonly<Record<string, DeletedStatement>> = Object.assign(
   {},
-  ...FEATURES.map(({ deleted }) => deleted),
+  ...FEATURES.map(({ onRunsDeleted }) => onRunsDeleted),
 );
 
 /** See `SqlFeature.copied`. */
-export const COPIED: Readonly<Record<string, CopiedStatement>> = Object.assign(
+export const THREAD_COPIED: Readonly<Record<string, CopiedStatement>> = Object.assign(
   {},
-  ...FEATURES.map(({ copied }) => copied),
+  ...FEATURES.map(({ onThreadCopied }) => onThreadCopied),
 );
 
 /** How many frames of features come right before the end of a row of `runs`. */
-export const endFrames: RawBuilder<number> = sql<number>`${sql.join(
+export const featureEndFrames: RawBuilder<number> = sql<number>`${sql.join(
   FEATURES.flatMap(({ end_frame }) => (end_frame ? [sql`case when ${end_frame} then 1 else 0 end`] : [])),
   sql` + `,
 )}`;
 
-/** See `SqlFeature.swept`. */
-export const SWEPT: readonly (NonNullable<SqlFeature["swept"]> & { readonly name: FeatureName })[] = FEATURES.flatMap(
-  ({ name, swept }) => (swept ? [{ name, ...swept }] : []),
-);
+/** See `SqlFeature.retention`. */
+export const RETENTION_TABLES: readonly (NonNullable<SqlFeature["retention"]> & { readonly name: FeatureName })[] =
+  FEATURES.flatMap(({ name, retention }) => (retention ? [{ name, ...retention }] : []));
 
-export const featureVerbs = (driver: Database, executes: () => boolean): FeatureStorage =>
-  Object.assign({}, ...FEATURES.map((feature) => feature.operations?.(driver, executes)));
+export const createFeatureStorage = (driver: Database, hasWorkerLock: () => boolean): FeatureStorage =>
+  Object.assign({}, ...FEATURES.map((feature) => feature.operations?.(driver, hasWorkerLock)));

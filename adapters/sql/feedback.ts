@@ -10,9 +10,9 @@ import type {
   FeedbackTokenRow,
   Scope,
 } from "../../lib/storage/mod.ts";
-import { fromText, toText } from "./columns.ts";
-import { type Database, ofKey, readAll, readOne } from "./database.ts";
-import type { SqlFeatureOf } from "./feature.ts";
+import { decodeJson, encodeJson } from "./columns.ts";
+import { type Database, idempotencyLockKey, readAll, readOne } from "./database.ts";
+import type { SqlFeatureFor } from "./feature.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import { feedbackTables } from "./schema/feedback.ts";
 import type { RowsOf } from "./schema/tables.ts";
@@ -20,8 +20,8 @@ import {
   countSubmission,
   deleteRecord,
   deleteToken,
-  deleteTokensOf,
-  expireTokensOf,
+  deleteTokensOfRuns,
+  expireTokensOfRuns,
   insertRecord,
   insertSubmission,
   insertSubmissionKey,
@@ -43,24 +43,24 @@ import {
 
 type Rows = RowsOf<typeof feedbackTables>;
 
-export const feedback: SqlFeatureOf<"feedback", typeof feedbackTables, { runs: "feedback" }> = {
+export const feedback: SqlFeatureFor<"feedback", typeof feedbackTables, { runs: "feedback" }> = {
   tables: feedbackTables,
-  runColumns: { feedback: (run) => toText(run.feedback?.tokens) },
-  created(deployment, { run: { run_id, feedback: ofRun }, now }) {
+  runColumns: { feedback: (run) => encodeJson(run.feedback?.tokens) },
+  onRunCreated(deployment, { run: { run_id, feedback: ofRun }, now }) {
     if (!ofRun) return [];
     const { tokens, ...terms } = ofRun;
     return [insertTokensOfRun({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now })];
   },
-  ended: expireTokensOf,
+  onRunsEnded: expireTokensOfRuns,
   end_frame: sql`feedback is not null`,
-  deleted: { deleteTokensOf },
-  swept: { table: "feedback_tokens", key: "token_id", time: "expires_at" },
-  operations: (driver) => ({ ...tokenVerbs(driver), ...recordVerbs(driver) }),
+  onRunsDeleted: { deleteTokensOfRuns },
+  retention: { table: "feedback_tokens", key: "token_id", time: "expires_at" },
+  operations: (driver) => ({ ...createTokenStorage(driver), ...createRecordStorage(driver) }),
 };
 
-type TokenVerb = Extract<keyof FeedbackStorage, `${string}Token${string}` | "submitFeedback">;
+type TokenOperation = Extract<keyof FeedbackStorage, `${string}Token${string}` | "submitFeedback">;
 
-function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
+function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperation> {
   return {
     /**
      * @statements insertTokens
@@ -70,7 +70,7 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
       if (tokens.length === 0) return true;
       const rows = tokens.map((token) => [
         ...[token.token_id, token.run_id, token.workspace_id, token.project_id, token.feedback_key],
-        ...[toText(token.config), token.expires_at, token.created_at],
+        ...[encodeJson(token.config), token.expires_at, token.created_at],
       ]);
       const run_ids = JSON.stringify(tokens.map(({ run_id }) => run_id));
       const insert = insertTokens({ deployment, tokens: JSON.stringify(rows), run_ids }, filter);
@@ -113,17 +113,21 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
             countSubmission({ token_id, id }),
             ...(idempotency ? [insertSubmissionKey({ deployment, ...idempotency, id, now })] : []),
           ],
-          [`token ${token_id}`, `feedback ${id}`, ...(idempotency ? [ofKey(deployment, idempotency)] : [])],
+          [
+            `token ${token_id}`,
+            `feedback ${id}`,
+            ...(idempotency ? [idempotencyLockKey(deployment, idempotency)] : []),
+          ],
         );
         if (recorded && recorded.length > 0) return { kind: "recorded" };
-        const [found] = await driver.read(selectObstacles(submission));
-        if (!found) return { kind: "token_not_found" };
-        if (found.expires_at !== null && found.expires_at <= now) return { kind: "token_expired" };
-        if (found.feedback_id !== null) {
-          const same_body = found.body_hash === idempotency?.body_hash;
-          return { kind: "repeated", feedback_id: found.feedback_id, same_body };
+        const [obstacles] = await driver.read(selectObstacles(submission));
+        if (!obstacles) return { kind: "token_not_found" };
+        if (obstacles.expires_at !== null && obstacles.expires_at <= now) return { kind: "token_expired" };
+        if (obstacles.feedback_id !== null) {
+          const same_body = obstacles.body_hash === idempotency?.body_hash;
+          return { kind: "repeated", feedback_id: obstacles.feedback_id, same_body };
         }
-        if (found.submissions >= limit) return { kind: "token_full" };
+        if (obstacles.submissions >= limit) return { kind: "token_full" };
         // The key had expired by the second read.
       }
     },
@@ -140,7 +144,7 @@ function tokenVerbs(driver: Database): Pick<FeedbackStorage, TokenVerb> {
   };
 }
 
-function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
+function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOperation> {
   return {
     /**
      * @statements insertRecord · selectRecord · isRunVisible
@@ -171,8 +175,8 @@ function recordVerbs(driver: Database): Omit<FeedbackStorage, TokenVerb> {
       const update = updateRecord(
         { changes: CHANGES.filter((name) => patch[name] !== undefined), filtered: argument !== null },
         {
-          ...{ id, comment, score: toText(score), value: toText(value), correction: toText(correction) },
-          ...{ source_metadata: toText(source_metadata), workspace_ids: JSON.stringify(workspace_ids), now },
+          ...{ id, comment, score: encodeJson(score), value: encodeJson(value), correction: encodeJson(correction) },
+          ...{ source_metadata: encodeJson(source_metadata), workspace_ids: JSON.stringify(workspace_ids), now },
           ...{ deployment, filter: argument ?? "" },
         },
       );
@@ -249,28 +253,28 @@ function toSearch(query: FeedbackQuery): { readonly shape: RecordsShape; readonl
 function toStored(feedback: FeedbackRow): Rows["feedback"] {
   return {
     ...feedback,
-    score: toText(feedback.score),
-    value: toText(feedback.value),
-    correction: toText(feedback.correction),
-    source_metadata: toText(feedback.source_metadata),
-    extra: toText(feedback.extra),
+    score: encodeJson(feedback.score),
+    value: encodeJson(feedback.value),
+    correction: encodeJson(feedback.correction),
+    source_metadata: encodeJson(feedback.source_metadata),
+    extra: encodeJson(feedback.extra),
   };
 }
 
 function toFeedback(row: Rows["feedback"]): FeedbackRow {
   return {
     ...row,
-    score: fromText(row.score),
-    value: fromText<Json>(row.value),
-    correction: fromText<Json>(row.correction),
-    source_metadata: fromText(row.source_metadata),
-    extra: fromText(row.extra),
+    score: decodeJson(row.score),
+    value: decodeJson<Json>(row.value),
+    correction: decodeJson<Json>(row.correction),
+    source_metadata: decodeJson(row.source_metadata),
+    extra: decodeJson(row.extra),
   };
 }
 
 function toToken(row: Rows["feedback_tokens"]): FeedbackTokenRow {
   const { deployment: _, life_ms: _life, submissions: _submissions, ...token } = row;
-  return { ...token, config: fromText<FeedbackConfig>(token.config) };
+  return { ...token, config: decodeJson<FeedbackConfig>(token.config) };
 }
 
 /** Takes one row for each key and text value, and one row for the other values of each key. */

@@ -1,31 +1,31 @@
 /** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { passes, rowByRow } from "./functions.ts";
+import { passesFilterTests, rowByRow } from "./functions.ts";
 import type { Operand } from "./parameters.ts";
 
 /** A filter as a parameter, or its placeholder. Null: no filter. */
-export type Bound = Operand<string> | null;
+export type FilterParameter = Operand<string> | null;
 
 /** Returns the condition that the filter permits rows with this metadata; true without a filter. */
-export const isPermitted = (metadata: Expression<unknown>, filter: Bound): RawBuilder<boolean> =>
-  filter === null ? sql<boolean>`true` : passes(metadata, filter);
+export const isPermitted = (metadata: Expression<unknown>, filter: FilterParameter): RawBuilder<boolean> =>
+  filter === null ? sql<boolean>`true` : passesFilterTests(metadata, filter);
 
 /**
  * Returns the condition that the filter permits the thread of rows of this table, also a hidden thread; true without a filter. The
  * rows have the columns `deployment` and `thread_id`.
  */
-export function isThreadPermitted(rows: string, filter: Bound): RawBuilder<boolean> {
+export function isThreadPermitted(rows: string, filter: FilterParameter): RawBuilder<boolean> {
   if (filter === null) return sql<boolean>`true`;
   const [deployment, thread_id] = [sql.ref(`${rows}.deployment`), sql.ref(`${rows}.thread_id`)];
   return sql<boolean>`exists (select 1 from threads permitting where permitting.deployment = ${deployment}
-    and permitting.thread_id = ${thread_id} and ${passes(sql`permitting.metadata`, filter)})`;
+    and permitting.thread_id = ${thread_id} and ${passesFilterTests(sql`permitting.metadata`, filter)})`;
 }
 
 /** Returns the condition that the run exists in the deployment and the filter permits its thread; true without a filter. */
 export const isRunPermitted = (
   run_id: Expression<unknown>,
   deployment: Operand<string>,
-  filter: Bound,
+  filter: FilterParameter,
 ): RawBuilder<boolean> =>
   filter === null
     ? sql<boolean>`true`

@@ -21,7 +21,7 @@ function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknow
 export const rowByRow: RawBuilder<unknown> = byDialect(sql``, sql`offset 0`);
 
 /** A subquery: the strings of a JSON array in one parameter, as column `value`. */
-export function each(list: Operand<string>): RawBuilder<string> {
+export function jsonStrings(list: Operand<string>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${list}))`,
     sql`(select value collate "C" as value from json_array_elements_text(${list}::json))`,
@@ -29,12 +29,12 @@ export function each(list: Operand<string>): RawBuilder<string> {
 }
 
 /** True where a column equals one of the strings of a JSON array in one parameter. Uses an index, also for the order. */
-export function isAmong(column: Expression<unknown>, list: Operand<string>): RawBuilder<boolean> {
-  return byDialect(sql<boolean>`${column} in ${each(list)}`, sql`${column} = any(array${each(list)})`);
+export function isInJsonList(column: Expression<unknown>, list: Operand<string>): RawBuilder<boolean> {
+  return byDialect(sql<boolean>`${column} in ${jsonStrings(list)}`, sql`${column} = any(array${jsonStrings(list)})`);
 }
 
 /** Indexes of a list. */
-const PLACES = [
+const LIST_INDEXES = [
   { sqlite: sql`'$[0]'`, postgres: sql`0` },
   { sqlite: sql`'$[1]'`, postgres: sql`1` },
   { sqlite: sql`'$[2]'`, postgres: sql`2` },
@@ -46,31 +46,31 @@ const PLACES = [
 ] as const;
 
 /** A subquery: the lists of a JSON array in one parameter, as rows with these columns (at most eight). */
-export function rowsOf(
+export function jsonRows(
   list: Operand<string>,
   columns: Readonly<Record<string, "text" | "bigint">>,
 ): RawBuilder<unknown> {
-  const named = Object.entries(columns).map(([name, type], i) => ({
+  const indexedColumns = Object.entries(columns).map(([name, type], i) => ({
     name: sql.ref(name),
     type,
-    place: PLACES[i] as (typeof PLACES)[number],
+    place: LIST_INDEXES[i] as (typeof LIST_INDEXES)[number],
   }));
   return byDialect(
     sql`(select ${sql.join(
-      named.map(({ name, place }) => sql`json_extract(value, ${place.sqlite}) as ${name}`),
+      indexedColumns.map(({ name, place: index }) => sql`json_extract(value, ${index.sqlite}) as ${name}`),
     )} from json_each(${list}))`,
     sql`(select ${sql.join(
-      named.map(({ name, type, place }) =>
+      indexedColumns.map(({ name, type, place: index }) =>
         type === "bigint"
-          ? sql`(value ->> ${place.postgres})::bigint as ${name}`
-          : sql`(value ->> ${place.postgres}) collate "C" as ${name}`,
+          ? sql`(value ->> ${index.postgres})::bigint as ${name}`
+          : sql`(value ->> ${index.postgres}) collate "C" as ${name}`,
       ),
     )} from json_array_elements(${list}::json))`,
   );
 }
 
 /** A table: the members of a JSON object of strings without U+0000, as `key` and `value`. */
-export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
+export function jsonMembers(object: RawBuilder<unknown>): RawBuilder<unknown> {
   return byDialect(
     sql`json_each(${object})`,
     sql`lateral (select key collate "C" as key, value collate "C" as value from json_each_text(${object}::json))`,
@@ -78,7 +78,7 @@ export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /** The number at a key of a JSON object in one parameter; null without one. */
-export function numberIn(object: Operand<string>, key: RawBuilder<string>): RawBuilder<number> {
+export function jsonNumber(object: Operand<string>, key: RawBuilder<string>): RawBuilder<number> {
   return byDialect(
     sql<number>`(select value from json_each(${object}) where key = ${key})`,
     sql`(${object}::json ->> ${key})::bigint`,
@@ -86,10 +86,10 @@ export function numberIn(object: Operand<string>, key: RawBuilder<string>): RawB
 }
 
 /** A subquery: the strings of `parents` in the metadata of a checkpoint. */
-export function parentsIn(metadata: RawBuilder<unknown>): RawBuilder<string> {
+export function jsonParents(metadata: RawBuilder<unknown>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${metadata}, '$.parents'))`,
-    sql`(select value collate "C" as value from json_each_text(${readable(metadata)} -> 'parents'))`,
+    sql`(select value collate "C" as value from json_each_text(${escapeForPostgresJson(metadata)} -> 'parents'))`,
   );
 }
 
@@ -97,18 +97,18 @@ export function parentsIn(metadata: RawBuilder<unknown>): RawBuilder<string> {
  * JSON text that Postgres can parse. It rejects escapes of U+0000 and of lone surrogates, so each \u becomes U+0001 and "u",
  * which keeps different texts different. JSON never contains U+0001 itself, so it can also stand for \\ in between.
  */
-const readable = (json: unknown): RawBuilder<unknown> =>
+const escapeForPostgresJson = (json: unknown): RawBuilder<unknown> =>
   sql`replace(replace(replace(${json}, '\\\\', chr(1)), '\\u', '\\u0001u'), chr(1), '\\\\')::json`;
 
 /**
  * True where a JSON object passes every test of a list: [key, "is", scalar], [key, "list"] or [key, "has", scalar]. The same JSON
  * parser reads both sides, so equal texts are equal values, and nothing is converted.
  */
-export function passes(object: Expression<unknown>, tests: Operand<string>): RawBuilder<boolean> {
-  const sqlite = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
-    sql`${of}.type = json_type(c.value, '$[2]') and ${of}.atom is json_extract(c.value, '$[2]')`;
-  const postgres = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
-    sql`json_typeof(${of}.value) not in ('object', 'array') and ${of}.value::text = (c.value -> 2)::text`;
+export function passesFilterTests(object: Expression<unknown>, tests: Operand<string>): RawBuilder<boolean> {
+  const sqlite = (element: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql`${element}.type = json_type(c.value, '$[2]') and ${element}.atom is json_extract(c.value, '$[2]')`;
+  const postgres = (element: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql`json_typeof(${element}.value) not in ('object', 'array') and ${element}.value::text = (c.value -> 2)::text`;
   return byDialect(
     sql<boolean>`not exists (select 1 from json_each(${tests}) c where not exists (select 1 from json_each(${object}) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
@@ -116,8 +116,8 @@ export function passes(object: Expression<unknown>, tests: Operand<string>): Raw
         when 'list' then m.type = 'array'
         else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where ${sqlite(sql`e`)})
       end))`,
-    sql`not exists (select 1 from json_array_elements(${readable(sql`${tests}`)}) c where not exists (
-      select 1 from json_each(${readable(object)}) m where m.key = c.value ->> 0 and case c.value ->> 1
+    sql`not exists (select 1 from json_array_elements(${escapeForPostgresJson(sql`${tests}`)}) c where not exists (
+      select 1 from json_each(${escapeForPostgresJson(object)}) m where m.key = c.value ->> 0 and case c.value ->> 1
         when 'is' then ${postgres(sql`m`)}
         when 'list' then json_typeof(m.value) = 'array'
         else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
@@ -127,7 +127,7 @@ export function passes(object: Expression<unknown>, tests: Operand<string>): Raw
 }
 
 /** True where `column` contains `text`, without wildcards. */
-export function holds(column: Expression<unknown>, text: Operand<string>): RawBuilder<boolean> {
+export function containsText(column: Expression<unknown>, text: Operand<string>): RawBuilder<boolean> {
   return byDialect(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
 }
 
@@ -135,7 +135,7 @@ export function holds(column: Expression<unknown>, text: Operand<string>): RawBu
  * Never false where the member, as a number, is at least (or `below`: at most) `bound`: other values than numbers pass. `null_passes`:
  * null passes too. An absent member does not. The name of the member needs no escapes.
  */
-export function mayReach(
+export function mayReachBound(
   object: Expression<string>,
   member: Operand<string>,
   bound: Operand<number>,
@@ -143,19 +143,19 @@ export function mayReach(
 ): RawBuilder<boolean> {
   const order = below ? sql`<=` : sql`>=`;
   const path = sql`'$."' || ${member} || '"'`;
-  const found = sql`json_extract(${object}, ${path})`;
+  const memberValue = sql`json_extract(${object}, ${path})`;
   // In SQLite a text, also that of a list, is above each number.
-  const other = below ? sql`or typeof(${found}) = 'text'` : sql``;
-  const nulls = null_passes ? sql`json_type(${object}, ${path}) = 'null'` : sql`false`;
+  const orIsText = below ? sql`or typeof(${memberValue}) = 'text'` : sql``;
+  const isPassingNull = null_passes ? sql`json_type(${object}, ${path}) = 'null'` : sql`false`;
   return byDialect(
-    sql<boolean>`coalesce(${found} ${order} ${bound} ${other}, ${nulls})`,
+    sql<boolean>`coalesce(${memberValue} ${order} ${bound} ${orIsText}, ${isPassingNull})`,
     sql`(select case json_typeof(m.it) when 'number' then (m.it #>> '{}')::double precision ${order} ${bound}
-      else m.it is not null end from (select ${readable(object)} -> ${member} as it offset 0) m)`,
+      else m.it is not null end from (select ${escapeForPostgresJson(object)} -> ${member} as it offset 0) m)`,
   );
 }
 
 /** Like `holds`, but ignores the case of ASCII letters. */
-export function includes(column: Expression<string>, text: Operand<string>): RawBuilder<boolean> {
+export function containsTextIgnoreCase(column: Expression<string>, text: Operand<string>): RawBuilder<boolean> {
   return byDialect(
     sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,
     sql`strpos(lower(${column} collate "C"), lower(${text} collate "C")) > 0`,

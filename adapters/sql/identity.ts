@@ -10,7 +10,7 @@ import {
   type UnitRows,
 } from "../../lib/storage/identity.ts";
 import { type Database, readAll } from "./database.ts";
-import { deploymentVerbs } from "./deployments.ts";
+import { createDeploymentStorage } from "./deployments.ts";
 import type { Tables } from "./schema/tables.ts";
 import {
   deleteMembership,
@@ -32,12 +32,12 @@ import {
   touchKey,
   upsertMembership,
 } from "./statements/identity.ts";
-import { userVerbs } from "./users.ts";
+import { createUserStorage } from "./users.ts";
 
 /** The interval between two updates of a key's last use. */
-const TOUCH_MS = 60_000;
+const TOUCH_INTERVAL_MS = 60_000;
 
-function keyVerbs(driver: Database) {
+function createKeyStorage(driver: Database) {
   return {
     /**
      * @statements selectKeyParts
@@ -50,7 +50,7 @@ function keyVerbs(driver: Database) {
      * @guards At most once a minute.
      */
     async touchKey(id, now) {
-      await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })], []);
+      await driver.batch([touchKey({ id, now, before: now - TOUCH_INTERVAL_MS })], []);
     },
 
     /**
@@ -61,13 +61,13 @@ function keyVerbs(driver: Database) {
     async createKey(key, memberships) {
       const { organization_id, short_key, key_hash } = key;
       const scopes = JSON.stringify(memberships.map(({ scope_id }) => scope_id));
-      const [taken, made] = await driver.batch([
+      const [existingKeys, inserted] = await driver.batch([
         isShortKeyTaken({ organization_id, short_key }),
         insertKey({ ...key, scopes }),
         ...memberships.map((membership) => insertKeyGrant({ ...toColumns(membership), key_hash })),
       ]);
-      if (made?.length) return { kind: "made" };
-      return { kind: taken?.length ? "short_key_taken" : "parent_not_found" };
+      if (inserted?.length) return { kind: "made" };
+      return { kind: existingKeys?.length ? "short_key_taken" : "parent_not_found" };
     },
 
     /** @statements revokeKey */
@@ -98,7 +98,7 @@ function keyVerbs(driver: Database) {
   } satisfies Partial<IdentityStore>;
 }
 
-function unitVerbs(driver: Database) {
+function createUnitStorage(driver: Database) {
   return {
     /**
      * @statements insertUnit · hasUnitParent
@@ -106,21 +106,21 @@ function unitVerbs(driver: Database) {
      */
     async createUnit(kind, row) {
       const parent = "organization_id" in row ? row.organization_id : row.workspace_id;
-      const [made, there] = await driver.batch([
+      const [inserted, existing] = await driver.batch([
         insertUnit({ kind }, { ...row, parent }),
         hasUnitParent({ kind }, { id: parent }),
       ]);
-      if (made?.[0]) return { kind: "made", row: asIs(made[0]) };
-      return { kind: there?.length ? "name_taken" : "parent_not_found" };
+      if (inserted?.[0]) return { kind: "made", row: castRow(inserted[0]) };
+      return { kind: existing?.length ? "name_taken" : "parent_not_found" };
     },
     /**
      * @statements renameUnit · hasUnit
      * @guards update where the name is free · select whether it exists.
      */
     async renameUnit(kind, id, name) {
-      const [renamed, there] = await driver.batch([renameUnit({ kind }, { id, name }), hasUnit({ kind }, { id })]);
-      if (renamed?.[0]) return { kind: "made", row: asIs(renamed[0]) };
-      return { kind: there?.length ? "name_taken" : "not_found" };
+      const [renamed, existing] = await driver.batch([renameUnit({ kind }, { id, name }), hasUnit({ kind }, { id })]);
+      if (renamed?.[0]) return { kind: "made", row: castRow(renamed[0]) };
+      return { kind: existing?.length ? "name_taken" : "not_found" };
     },
     /**
      * @statements deleteUnit · deleteProjectsOfWorkspace
@@ -129,39 +129,44 @@ function unitVerbs(driver: Database) {
     async deleteUnit(kind, id, now) {
       const projects = kind === "workspace" ? [deleteProjectsOfWorkspace({ id, now })] : [];
       const [deleted] = await driver.batch([deleteUnit({ kind }, { id, now }), ...projects]);
-      return deleted?.[0] ? asIs(deleted[0]) : null;
+      return deleted?.[0] ? castRow(deleted[0]) : null;
     },
     /** @statements selectUnits */
     listUnits: <Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]) =>
-      readAll(driver, selectUnits({ kind }, { parents: JSON.stringify(parent_ids) }), asIs<UnitRows[Kind]>),
+      readAll(driver, selectUnits({ kind }, { parents: JSON.stringify(parent_ids) }), castRow<UnitRows[Kind]>),
   } satisfies Pick<IdentityStore, "createUnit" | "renameUnit" | "deleteUnit" | "listUnits">;
 }
 
 /** The IdentityStore on `driver`. */
-export function sqlIdentity(driver: Database): IdentityStore {
-  return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...unitVerbs(driver), ...userVerbs(driver) };
+export function createIdentityStorage(driver: Database): IdentityStore {
+  return {
+    ...createDeploymentStorage(driver),
+    ...createKeyStorage(driver),
+    ...createUnitStorage(driver),
+    ...createUserStorage(driver),
+  };
 }
 
 // ----------------------------------------------------------------------- rows
 
 function toGrants(rows: readonly KeyPart[]): KeyGrants | null {
-  const ofPart = (number: KeyPart["part"]): readonly KeyPart[] => rows.filter(({ part }) => part === number);
-  const [keyPart] = ofPart(1);
+  const selectPart = (number: KeyPart["part"]): readonly KeyPart[] => rows.filter(({ part }) => part === number);
+  const [keyPart] = selectPart(1);
   if (!keyPart) return null;
   const { part: _, parent, name, ...key } = keyPart;
   const toUnit = ({ id, name, created_at }: KeyPart) => ({ id, name, created_at, deleted_at: null });
   return {
     key: toKey({ ...key, organization_id: parent, short_key: name } as Tables["api_keys"]),
-    memberships: ofPart(2).map((row) =>
+    memberships: selectPart(2).map((row) =>
       toMembership({ subject_id: row.id, scope_id: row.parent, permissions: row.name }),
     ),
-    workspaces: ofPart(3).map((row) => ({ ...toUnit(row), organization_id: row.parent })),
-    projects: ofPart(4).map((row) => ({ ...toUnit(row), workspace_id: row.parent })),
+    workspaces: selectPart(3).map((row) => ({ ...toUnit(row), organization_id: row.parent })),
+    projects: selectPart(4).map((row) => ({ ...toUnit(row), workspace_id: row.parent })),
   };
 }
 
 /** The kind of a unit decides its columns, which the statement does not know. */
-const asIs = <Row>(row: object): Row => row as Row;
+const castRow = <Row>(row: object): Row => row as Row;
 
 const toKey = ({ kind, ...key }: Tables["api_keys"]): ApiKeyRow => ({ ...key, kind: kind as ApiKeyRow["kind"] });
 
@@ -172,8 +177,8 @@ const toColumns = (membership: MembershipRow): Tables["memberships"] => ({
 
 /** Ignores permissions that only a later release knows. */
 function toMembership({ subject_id, scope_id, permissions }: Tables["memberships"]): MembershipRow {
-  const known = (JSON.parse(permissions) as readonly string[]).filter((permission): permission is Permission =>
-    (PERMISSIONS as readonly string[]).includes(permission),
+  const knownPermissions = (JSON.parse(permissions) as readonly string[]).filter(
+    (permission): permission is Permission => (PERMISSIONS as readonly string[]).includes(permission),
   );
-  return { subject_id, scope_id, permissions: known };
+  return { subject_id, scope_id, permissions: knownPermissions };
 }

@@ -17,7 +17,7 @@ import type { Page, Scope } from "../../lib/storage/mod.ts";
 import { matchesFilter } from "../../lib/storage/visibility.ts";
 import { type Database, readAll, readOne } from "./database.ts";
 import { isFailedAssertion } from "./errors.ts";
-import { namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
+import { createNamespaceLister, endOfPrefix, parseNamespace, toPath } from "./namespaces.ts";
 import type { Statement } from "./query.ts";
 import type { Tables } from "./schema/tables.ts";
 import {
@@ -36,14 +36,15 @@ import {
 type ItemKey = { path: string; key: string };
 
 /** The number of rows per read, if this file filters them. */
-const STEP = 200;
+const PAGE_ROWS = 200;
 /** More conditions than these make the statement longer, but not the search faster. */
-const NARROWING = 8;
+const MAX_NARROWING_CONDITIONS = 8;
 
-const locksOf = (deployment: string, places: readonly ItemKey[]): string[] =>
-  places.map(({ path, key }) => `item ${deployment} ${path} ${key}`);
+const toLockKeys = (deployment: string, addresses: readonly ItemKey[]): string[] =>
+  addresses.map(({ path, key }) => `item ${deployment} ${path} ${key}`);
 
-const toList = (places: readonly ItemKey[]): string => JSON.stringify(places.map(({ path, key }) => [path, key]));
+const encodeAddresses = (addresses: readonly ItemKey[]): string =>
+  JSON.stringify(addresses.map(({ path, key }) => [path, key]));
 
 /** Finds the newest first, sorted by the database. */
 async function findPage(
@@ -51,7 +52,7 @@ async function findPage(
   scope: Scope,
   query: ItemQuery & Page,
   now: number,
-): Promise<readonly Stored[]> {
+): Promise<readonly StoredItem[]> {
   const { shape, args, start, conditions } = toCandidates(scope, query, now);
   const { limit, offset } = query;
   return readAll(driver, selectNewestCandidates(shape, { ...args, start, limit, offset }, conditions), toStored);
@@ -63,28 +64,28 @@ async function findNewest(
   scope: Scope,
   query: ItemQuery & Page,
   now: number,
-): Promise<readonly Stored[] | null> {
-  const end = query.offset + query.limit;
-  if (end > STEP) return null;
-  const newest = await findPage(driver, scope, { ...query, limit: STEP, offset: 0 }, now);
-  const found = newest.filter((stored) => rankOf(stored, scope, query));
-  return newest.length < STEP || found.length >= end ? found.slice(query.offset, end) : null;
+): Promise<readonly StoredItem[] | null> {
+  const pageEnd = query.offset + query.limit;
+  if (pageEnd > PAGE_ROWS) return null;
+  const newest = await findPage(driver, scope, { ...query, limit: PAGE_ROWS, offset: 0 }, now);
+  const matching = newest.filter((stored) => rankItem(stored, scope, query));
+  return newest.length < PAGE_ROWS || matching.length >= pageEnd ? matching.slice(query.offset, pageEnd) : null;
 }
 
 /** Ranks all matching rows here, because SQL cannot. Keeps only the places of the best rows in memory. */
 async function rankAll(driver: Database, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Rank[]> {
   const { shape, args, start, conditions } = toCandidates(scope, query, now);
-  const best = new Best(query.offset + query.limit);
-  for (let after: ItemKey = { path: start, key: "" }; ; ) {
-    const position = { after_path: after.path, after_key: after.key, limit: STEP };
-    const rows = await driver.read(selectNextCandidates(shape, { ...args, ...position }, conditions));
+  const topRanks = new TopRanks(query.offset + query.limit);
+  for (let position: ItemKey = { path: start, key: "" }; ; ) {
+    const positionArguments = { after_path: position.path, after_key: position.key, limit: PAGE_ROWS };
+    const rows = await driver.read(selectNextCandidates(shape, { ...args, ...positionArguments }, conditions));
     for (const row of rows) {
-      const rank = rankOf(toStored(row), scope, query);
-      if (rank) best.add(rank);
+      const rank = rankItem(toStored(row), scope, query);
+      if (rank) topRanks.add(rank);
     }
-    const last = rows.at(-1);
-    if (!last || rows.length < STEP) return best.ranks().slice(query.offset);
-    after = last;
+    const lastRow = rows.at(-1);
+    if (!lastRow || rows.length < PAGE_ROWS) return topRanks.ranks().slice(query.offset);
+    position = lastRow;
   }
 }
 
@@ -94,18 +95,18 @@ async function findRanked(
   scope: Scope,
   query: ItemQuery & Page,
   now: number,
-): Promise<readonly Stored[]> {
+): Promise<readonly StoredItem[]> {
   const ranks = await rankAll(driver, scope, query, now);
-  const found = new Map<string, Stored>();
-  for (let start = 0; start < ranks.length; start += STEP) {
-    const places = toList(ranks.slice(start, start + STEP));
-    const rows = await driver.read(selectItems({ deployment: scope.deployment, places, now }));
-    for (const row of rows) found.set(`${row.path}\0${row.key}`, toStored(row));
+  const itemsByAddress = new Map<string, StoredItem>();
+  for (let start = 0; start < ranks.length; start += PAGE_ROWS) {
+    const addresses = encodeAddresses(ranks.slice(start, start + PAGE_ROWS));
+    const rows = await driver.read(selectItems({ deployment: scope.deployment, places: addresses, now }));
+    for (const row of rows) itemsByAddress.set(`${row.path}\0${row.key}`, toStored(row));
   }
   return ranks.flatMap(({ path, key }) => {
-    const stored = found.get(`${path}\0${key}`);
+    const stored = itemsByAddress.get(`${path}\0${key}`);
     // The row may have changed since.
-    const rank = stored && rankOf(stored, scope, query);
+    const rank = stored && rankItem(stored, scope, query);
     if (!stored || !rank) return [];
     return [query.query_vector ? { ...stored, score: rank.score } : stored];
   });
@@ -115,26 +116,29 @@ async function findRanked(
 async function assertUnchanged(
   driver: Database,
   scope: Scope,
-  places: readonly ItemKey[],
+  addresses: readonly ItemKey[],
   now: number,
 ): Promise<Statement<never>[] | null> {
   const { deployment } = scope;
   const assertions: Statement<never>[] = [];
-  for (const place of places) {
-    const stored = await readOne(driver, selectItem({ deployment, ...place, now }), toStored);
+  for (const address of addresses) {
+    const stored = await readOne(driver, selectItem({ deployment, ...address, now }), toStored);
     if (stored && !isVisible(stored.row, scope)) return null;
-    assertions.push(assertItem({ deployment, ...place, expected: stored?.text ?? null, now }));
+    assertions.push(assertItem({ deployment, ...address, expected: stored?.text ?? null, now }));
   }
   return assertions;
 }
 
 /** The verbs on the store's items. */
-export function itemVerbs(driver: Database): ItemStorage {
-  async function refresh({ deployment }: Scope, found: readonly Stored[], now: number): Promise<void> {
-    const stale = found.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
+export function createItemStorage(driver: Database): ItemStorage {
+  async function refresh({ deployment }: Scope, items: readonly StoredItem[], now: number): Promise<void> {
+    const stale = items.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
     if (stale.length === 0) return;
-    const places = stale.map(({ path, row }) => ({ path, key: row.key }));
-    await driver.batch([refreshItems({ deployment, places: toList(places), now })], locksOf(deployment, places));
+    const addresses = stale.map(({ path, row }) => ({ path, key: row.key }));
+    await driver.batch(
+      [refreshItems({ deployment, places: encodeAddresses(addresses), now })],
+      toLockKeys(deployment, addresses),
+    );
   }
 
   return {
@@ -145,15 +149,15 @@ export function itemVerbs(driver: Database): ItemStorage {
     async putItems(scope, items, now) {
       const { deployment } = scope;
       const writes = items.map((item) => {
-        const place = { deployment, path: pathOf(item.namespace), key: item.key };
-        return item.value === null ? deleteItem(place) : upsertItem({ ...place, ...toContent(item, now), now });
+        const address = { deployment, path: toPath(item.namespace), key: item.key };
+        return item.value === null ? deleteItem(address) : upsertItem({ ...address, ...toContent(item, now), now });
       });
-      const places = items.map(({ namespace, key }) => ({ path: pathOf(namespace), key }));
+      const addresses = items.map(({ namespace, key }) => ({ path: toPath(namespace), key }));
       for (;;) {
-        const assertions = scope.filter ? await assertUnchanged(driver, scope, places, now) : [];
+        const assertions = scope.filter ? await assertUnchanged(driver, scope, addresses, now) : [];
         if (!assertions) return "hidden";
         try {
-          await driver.batch([...assertions, ...writes], locksOf(deployment, places));
+          await driver.batch([...assertions, ...writes], toLockKeys(deployment, addresses));
           return "written";
         } catch (error) {
           if (!isFailedAssertion(error)) throw error;
@@ -167,7 +171,7 @@ export function itemVerbs(driver: Database): ItemStorage {
      */
     // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     async getItem(scope, namespace, key, options, now) {
-      const select = selectItem({ deployment: scope.deployment, path: pathOf(namespace), key, now });
+      const select = selectItem({ deployment: scope.deployment, path: toPath(namespace), key, now });
       const stored = await readOne(driver, select, toStored);
       if (!stored || !isVisible(stored.row, scope)) return null;
       if (options.refresh) await refresh(scope, [stored], now);
@@ -180,15 +184,15 @@ export function itemVerbs(driver: Database): ItemStorage {
      */
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
-      const decides = query.query_vector !== undefined || scope.filter !== undefined || query.conditions.length > 0;
-      const sorted = query.query_vector ? null : await (decides ? findNewest : findPage)(driver, scope, query, now);
-      const found = sorted ?? (await findRanked(driver, scope, query, now));
-      if (query.refresh) await refresh(scope, found, now);
-      return found.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
+      const needsFilter = query.query_vector !== undefined || scope.filter !== undefined || query.conditions.length > 0;
+      const sorted = query.query_vector ? null : await (needsFilter ? findNewest : findPage)(driver, scope, query, now);
+      const items = sorted ?? (await findRanked(driver, scope, query, now));
+      if (query.refresh) await refresh(scope, items, now);
+      return items.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
     },
 
-    /** @statements namespaceLister */
-    listNamespaces: namespaceLister(driver, (scope, item) => isVisible(toStored(item).row, scope)),
+    /** @statements createNamespaceLister */
+    listNamespaces: createNamespaceLister(driver, (scope, item) => isVisible(toStored(item).row, scope)),
   };
 }
 
@@ -197,8 +201,8 @@ type Condition = { text: string; member: string; bound: number };
 
 /** What the statements on the candidates of a search take. All candidates are at the path `start` or behind it. */
 function toCandidates({ deployment }: Scope, query: ItemQuery, now: number) {
-  const start = pathOf(query.namespace_prefix);
-  const narrowing = query.conditions.flatMap(toNarrowing).slice(0, NARROWING);
+  const start = toPath(query.namespace_prefix);
+  const narrowing = query.conditions.flatMap(toNarrowing).slice(0, MAX_NARROWING_CONDITIONS);
   const shape: CandidatesShape = {
     prefix: start !== "",
     vectors: query.query_vector !== undefined,
@@ -206,7 +210,7 @@ function toCandidates({ deployment }: Scope, query: ItemQuery, now: number) {
   };
   return {
     shape,
-    args: { deployment, now, end: past(start) },
+    args: { deployment, now, end: endOfPrefix(start) },
     start,
     conditions: narrowing.map(([, args]) => args),
   };
@@ -219,7 +223,7 @@ function toNarrowing([member, operator, operand]: ItemCondition): [Narrowing, Co
     // Values are stored as JSON.stringify writes them.
     return [["equals", { text: `${JSON.stringify(member)}:${JSON.stringify(operand)}`, member, bound: 0 }]];
   }
-  if (operator === "ne" || typeof operand !== "number" || !PLAIN.test(member)) return [];
+  if (operator === "ne" || typeof operand !== "number" || !PLAIN_MEMBER_NAME.test(member)) return [];
   const below = operator === "lt" || operator === "lte";
   // Databases may round the last digit in another way.
   const slack = Math.abs(operand) * 1e-9;
@@ -236,9 +240,9 @@ function toNarrowing([member, operator, operand]: ItemCondition): [Narrowing, Co
 }
 
 /** Names of members that need no escapes in paths. */
-const PLAIN = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const PLAIN_MEMBER_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-interface Stored {
+interface StoredItem {
   readonly path: string;
   readonly row: ItemRow;
   /** The stored text of the value. */
@@ -247,10 +251,10 @@ interface Stored {
   readonly score?: number;
 }
 
-function toStored(stored: Tables["store_items"]): Stored {
+function toStored(stored: Tables["store_items"]): StoredItem {
   const { path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at } = stored;
-  const about = { created_at, updated_at, ttl_ms, expires_at };
-  const item = { namespace: namespaceOf(path), key, value: JSON.parse(value) as JsonObject, ...about };
+  const times = { created_at, updated_at, ttl_ms, expires_at };
+  const item = { namespace: parseNamespace(path), key, value: JSON.parse(value) as JsonObject, ...times };
   return { path, row: item, text: value, vectors };
 }
 
@@ -272,7 +276,7 @@ interface Rank extends ItemKey {
 }
 
 /** Null for a row that does not match the query. */
-function rankOf({ path, row, vectors }: Stored, scope: Scope, query: ItemQuery): Rank | null {
+function rankItem({ path, row, vectors }: StoredItem, scope: Scope, query: ItemQuery): Rank | null {
   const { key, updated_at } = row;
   if (!isVisible(row, scope) || !matchesConditions(row.value, query.conditions)) return null;
   if (!query.query_vector) return { path, key, updated_at, score: 0 };
@@ -281,7 +285,7 @@ function rankOf({ path, row, vectors }: Stored, scope: Scope, query: ItemQuery):
 }
 
 /** By similarity, then the newest first, then by place. */
-function order(a: Rank, b: Rank): number {
+function compareRanks(a: Rank, b: Rank): number {
   if (a.score !== b.score) return b.score - a.score;
   if (a.updated_at !== b.updated_at) return b.updated_at - a.updated_at;
   if (a.path !== b.path) return a.path < b.path ? -1 : 1;
@@ -290,7 +294,7 @@ function order(a: Rank, b: Rank): number {
 }
 
 /** Keeps the first `count` ranks in order. */
-class Best {
+class TopRanks {
   private readonly count: number;
   private kept: Rank[] = [];
 
@@ -300,10 +304,10 @@ class Best {
 
   add(rank: Rank): void {
     this.kept.push(rank);
-    if (this.kept.length >= 2 * this.count + STEP) this.kept = this.ranks();
+    if (this.kept.length >= 2 * this.count + PAGE_ROWS) this.kept = this.ranks();
   }
 
   ranks(): Rank[] {
-    return this.kept.sort(order).slice(0, this.count);
+    return this.kept.sort(compareRanks).slice(0, this.count);
   }
 }

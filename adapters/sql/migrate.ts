@@ -1,7 +1,7 @@
 /** Brings a database to the newest schema version and refuses a database that it cannot serve. */
 import { ConfigError } from "../../lib/errors.ts";
 import type { Database } from "./database.ts";
-import { isDamage } from "./errors.ts";
+import { isDamageError } from "./errors.ts";
 import { plainStatement, type Statement } from "./query.ts";
 import { schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { createTable } from "./schema/tables.ts";
@@ -45,12 +45,12 @@ const newestVersion = ({ steps }: Schema): number => 1 + steps.length;
 /** The schema version of the database; 0 when it has no tables of Greenroom. */
 async function currentVersion(driver: Database, schema: Schema): Promise<number> {
   const newest = newestVersion(schema);
-  const found = new Set((await inspect(driver, selectTableNames({}))).map(({ name }) => name));
-  if (!found.has(VERSIONS)) {
-    const taken = Object.keys(schema.tables).filter((name) => found.has(name));
-    if (taken.length === 0) return 0;
+  const tableNames = new Set((await inspect(driver, selectTableNames({}))).map(({ name }) => name));
+  if (!tableNames.has(VERSIONS)) {
+    const foreignTables = Object.keys(schema.tables).filter((name) => tableNames.has(name));
+    if (foreignTables.length === 0) return 0;
     throw new ConfigError([
-      `storage: the database has tables named ${taken.join(", ")} that Greenroom did not create. Use a separate database`,
+      `storage: the database has tables named ${foreignTables.join(", ")} that Greenroom did not create. Use a separate database`,
     ]);
   }
   const [row] = await inspect(driver, selectVersion({}));
@@ -61,8 +61,8 @@ async function currentVersion(driver: Database, schema: Schema): Promise<number>
     ]);
   }
   if (version === 0) return 0;
-  const later = new Set(schema.steps.slice(version - 1).flatMap((step) => step.tables));
-  const missing = Object.keys(schema.tables).filter((name) => !found.has(name) && !later.has(name));
+  const addedLater = new Set(schema.steps.slice(version - 1).flatMap((step) => step.tables));
+  const missing = Object.keys(schema.tables).filter((name) => !tableNames.has(name) && !addedLater.has(name));
   if (missing.length > 0) {
     throw new ConfigError([
       `storage: the database has schema version ${version} but lacks the tables ${missing.join(", ")}; restore it from a backup`,
@@ -75,7 +75,7 @@ async function inspect<Row>(driver: Database, read: Statement<Row>): Promise<Row
   try {
     return await driver.read(read);
   } catch (error) {
-    if (!isDamage(error)) throw error;
+    if (!isDamageError(error)) throw error;
     throw new ConfigError([
       `storage: the database cannot be read (${(error as Error).message}); it is damaged or not a database`,
     ]);

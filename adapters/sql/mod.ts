@@ -4,30 +4,30 @@
  */
 import { ServiceError, toStorageError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
-import { assistantVerbs } from "./assistants.ts";
-import { checkpointVerbs } from "./checkpoints.ts";
-import { cronVerbs } from "./crons.ts";
+import { createAssistantStorage } from "./assistants.ts";
+import { createCheckpointStorage } from "./checkpoints.ts";
+import { createCronStorage } from "./crons.ts";
 import type { Database } from "./database.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
-import { isFull, isUnstorable } from "./errors.ts";
-import { featureVerbs } from "./features.ts";
-import { sqlIdentity } from "./identity.ts";
-import { itemVerbs } from "./items.ts";
+import { isDiskFullError, isUnstorableTextError } from "./errors.ts";
+import { createFeatureStorage } from "./features.ts";
+import { createIdentityStorage } from "./identity.ts";
+import { createItemStorage } from "./items.ts";
 import { migrate } from "./migrate.ts";
-import { openingVerbs } from "./openings.ts";
-import { eventVerbs } from "./runs/events.ts";
-import { runVerbs } from "./runs/mod.ts";
+import { createEventStorage } from "./runs/events.ts";
+import { createRunStorage } from "./runs/mod.ts";
 import { endWorkerClaims } from "./statements/deliveries.ts";
 import {
-  deleteRoomProbes,
-  freeSlots,
-  insertRoomProbes,
-  LEFT_SLOT_NAMES,
+  deleteSpaceProbes,
+  insertSpaceProbes,
+  releaseThreadLocks,
   requeueRunning,
+  STALE_LOCK_SOURCES,
   upsertProbe,
 } from "./statements/worker.ts";
-import { stateVerbs } from "./states.ts";
-import { threadVerbs } from "./threads.ts";
+import { createStateStorage } from "./states.ts";
+import { createThreadStorage } from "./threads.ts";
+import { createValueStartStorage } from "./value-starts.ts";
 import { WriteHealth } from "./write-health.ts";
 
 export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
@@ -46,70 +46,72 @@ export type { Tables } from "./schema/mod.ts";
  */
 export function sqlStorage(driver: SqlDriver): Storage {
   const health = new WriteHealth();
-  const pipe = pipeOf(driver, health);
-  const { becomeWorker, executes } = adoption(pipe);
+  const database = createDatabase(driver, health);
+  const { becomeWorker, hasWorkerLock } = createWorkerAdoption(database);
   return {
     kind: driver.dialect,
     single_process: driver.single_process ?? false,
     multi_process: driver.multi_process ?? false,
     ...(driver.signals && { signals: driver.signals }),
     ...(driver.refresh && { refresh: () => driver.refresh?.() }),
-    ...(pipe.now && { now: pipe.now }),
-    ...(pipe.check && { check: pipe.check }),
-    migrate: () => migrate(pipe),
+    ...(database.now && { now: database.now }),
+    ...(database.check && { check: database.check }),
+    migrate: () => migrate(database),
     becomeWorker,
     failure: () => health.failure,
     /**
-     * @statements upsertProbe · insertRoomProbes · deleteRoomProbes
+     * @statements upsertProbe · insertSpaceProbes · deleteSpaceProbes
      * @guards writes one row of `write_probes`. After a failed write it also inserts and deletes as many bytes as that write
      *   had.
      */
     async probe(now) {
-      await pipe.batch([upsertProbe({ now })], []);
+      await database.batch([upsertProbe({ now })], []);
       if (health.isDamaged) throw new Error(health.failure as string);
       if (health.failure === null) return;
       // A separate batch: rows that one batch inserts and deletes never reach the disk.
-      const count = Math.ceil(health.bytes / ROOM_ROW.length);
-      await pipe.batch([insertRoomProbes({ now, count, padding: ROOM_ROW })], []);
-      await pipe.batch([deleteRoomProbes({})], []);
-      health.recovered();
+      const count = Math.ceil(health.bytes / PROBE_PADDING.length);
+      await database.batch([insertSpaceProbes({ now, count, padding: PROBE_PADDING })], []);
+      await database.batch([deleteSpaceProbes({})], []);
+      health.clearFailure();
     },
-    ...assistantVerbs(pipe),
-    ...threadVerbs(pipe),
-    ...runVerbs(pipe),
-    ...eventVerbs(pipe),
-    ...checkpointVerbs(pipe),
-    ...openingVerbs(pipe),
-    ...featureVerbs(pipe, executes),
-    ...stateVerbs(pipe),
-    ...cronVerbs(pipe),
-    ...itemVerbs(pipe),
-    identity: sqlIdentity(pipe),
+    ...createAssistantStorage(database),
+    ...createThreadStorage(database),
+    ...createRunStorage(database),
+    ...createEventStorage(database),
+    ...createCheckpointStorage(database),
+    ...createValueStartStorage(database),
+    ...createFeatureStorage(database, hasWorkerLock),
+    ...createStateStorage(database),
+    ...createCronStorage(database),
+    ...createItemStorage(database),
+    identity: createIdentityStorage(database),
     close: () => driver.close(),
   };
 }
 
 /** The padding of a row that tests whether there is room. */
-const ROOM_ROW = "x".repeat(1024);
+const PROBE_PADDING = "x".repeat(1024);
 
 /** See `Storage.becomeWorker`. `executes`: this process holds the worker lock, if the database has one. */
-function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
-  let adopting: Promise<void> | undefined;
-  let adopted = false;
+function createWorkerAdoption(
+  driver: Database,
+): Pick<Storage, "becomeWorker"> & { readonly hasWorkerLock: () => boolean } {
+  let adoption: Promise<void> | undefined;
+  let isAdopted = false;
 
   async function adopt(now: number): Promise<void> {
     await driver.batch([
-      ...LEFT_SLOT_NAMES.map((of) => freeSlots({ of }, {})),
+      ...STALE_LOCK_SOURCES.map((source) => releaseThreadLocks({ source }, {})),
       requeueRunning({ now }),
       endWorkerClaims({}),
     ]);
-    adopted = true;
+    isAdopted = true;
   }
 
   return {
-    executes: () => adopted,
+    hasWorkerLock: () => isAdopted,
     /**
-     * @statements freeSlots · requeueRunning · endWorkerClaims
+     * @statements releaseThreadLocks · requeueRunning · endWorkerClaims
      * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
      *   it, once: free the slots of threads with running, due or deleted runs · requeue all running runs · end the
      *   delivery claims of dead workers.
@@ -117,48 +119,49 @@ function adoption(driver: Database): Pick<Storage, "becomeWorker"> & { readonly 
     async becomeWorker(now) {
       if (!driver.acquireWorkerLock) return true;
       if (!(await driver.acquireWorkerLock())) {
-        adopting = undefined;
-        adopted = false;
+        adoption = undefined;
+        isAdopted = false;
         return false;
       }
       // Once only: runs that start later belong to this process.
-      adopting ??= adopt(now).catch((error: unknown) => {
-        adopting = undefined;
+      adoption ??= adopt(now).catch((error: unknown) => {
+        adoption = undefined;
         throw error;
       });
-      await adopting;
+      await adoption;
       return true;
     },
   };
 }
 
 /** The driver for statements of every database. Maps errors to those that callers can handle. */
-function pipeOf(driver: SqlDriver, health: WriteHealth): Database {
+function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
   const { dialect } = driver;
-  const tell = (error: unknown): never => {
-    if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
-    if (isUnstorable(error))
+  const throwServiceError = (error: unknown): never => {
+    if (isDiskFullError(error))
+      throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
+    if (isUnstorableTextError(error))
       throw new ServiceError("invalid", "This database cannot store text with U+0000", { cause: error });
     if (error instanceof DatabaseUnavailable) throw toStorageError(error);
     throw error;
   };
-  const failed = (error: unknown): never => {
-    health.note(error, []);
-    return tell(error);
+  const recordAndThrow = (error: unknown): never => {
+    health.recordFailure(error, []);
+    return throwServiceError(error);
   };
   return {
     dialect,
     batch(statements, lock_keys) {
-      const texts = statements.map((statement) => statement.for(dialect));
+      const texts = statements.map((statement) => statement.compileFor(dialect));
       // The declared row types meet what the driver returns here and in `read`, and nowhere else.
       return driver.batch(texts, lock_keys).catch((error: unknown) => {
-        health.note(error, texts);
-        return tell(error);
+        health.recordFailure(error, texts);
+        return throwServiceError(error);
       }) as Promise<never>;
     },
-    read: (statement) => driver.read(statement.for(dialect)).catch(failed) as Promise<never>,
-    ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),
-    ...(driver.check && { check: () => (driver.check as () => Promise<void>)().catch(failed) }),
+    read: (statement) => driver.read(statement.compileFor(dialect)).catch(recordAndThrow) as Promise<never>,
+    ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(throwServiceError) }),
+    ...(driver.check && { check: () => (driver.check as () => Promise<void>)().catch(recordAndThrow) }),
     ...(driver.acquireWorkerLock && {
       acquireWorkerLock: () => (driver.acquireWorkerLock as () => Promise<boolean>)(),
     }),

@@ -8,15 +8,15 @@ import { selectNextCandidates, selectPaths } from "./statements/items.ts";
 type Row = Tables["store_items"];
 
 /** Rows per read. */
-const STEP = 500;
+const PAGE_ROWS = 500;
 
 /** Each label with a dot behind it, so the path of a namespace starts with the paths of its parents. */
-export const pathOf = (namespace: readonly string[]): string => namespace.map((label) => `${label}.`).join("");
-export const namespaceOf = (path: string): readonly string[] => path.split(".").slice(0, -1);
+export const toPath = (namespace: readonly string[]): string => namespace.map((label) => `${label}.`).join("");
+export const parseNamespace = (path: string): readonly string[] => path.split(".").slice(0, -1);
 /** The first text after all paths with this prefix, which is not empty: a slash follows the dot. */
-export const past = (path: string): string => `${path.slice(0, -1)}/`;
+export const endOfPrefix = (path: string): string => `${path.slice(0, -1)}/`;
 /** The first path that can follow this one: no label contains U+0000. */
-const next = (path: string): string => `${path}\u0001`;
+const nextPath = (path: string): string => `${path}\u0001`;
 
 interface Position {
   readonly path: string;
@@ -24,19 +24,19 @@ interface Position {
 }
 
 /** A place with an item; the item itself only in a scope with a filter. */
-interface Occupied extends Position {
+interface ItemPosition extends Position {
   readonly item?: Row;
 }
 
 /** Returns a function that reads places from a position on. Without a filter, only the paths of items are read. */
-function placeReader(
+function createPositionReader(
   driver: Database,
   { deployment, filter }: Scope,
   start: string,
   now: number,
-): (from: Position) => Promise<readonly Occupied[]> {
+): (from: Position) => Promise<readonly ItemPosition[]> {
   const prefix = start !== "";
-  const args = { deployment, now, end: past(start), limit: STEP };
+  const args = { deployment, now, end: endOfPrefix(start), limit: PAGE_ROWS };
   if (!filter) {
     return async ({ path }) =>
       (await driver.read(selectPaths({ prefix }, { ...args, start: path }))).map((row) => ({ ...row, key: "" }));
@@ -52,46 +52,47 @@ function placeReader(
 }
 
 /** Returns the verb that lists namespaces. `visible` checks items if the scope has a filter. */
-export function namespaceLister(
+export function createNamespaceLister(
   driver: Database,
-  visible: (scope: Scope, item: Row) => boolean,
+  isVisible: (scope: Scope, item: Row) => boolean,
 ): ItemStorage["listNamespaces"] {
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the paths, which skips what is decided
   return async (scope, query, now) => {
     const { prefix, offset, max_depth = Number.POSITIVE_INFINITY } = query;
-    const wanted = offset + query.limit;
-    const fixed = prefix.includes("*") ? prefix.slice(0, prefix.indexOf("*")) : prefix;
-    const start = pathOf(fixed);
-    const read = placeReader(driver, scope, start, now);
-    const found: (readonly string[])[] = [];
+    const maxFound = offset + query.limit;
+    const fixedPrefix = prefix.includes("*") ? prefix.slice(0, prefix.indexOf("*")) : prefix;
+    const start = toPath(fixedPrefix);
+    const read = createPositionReader(driver, scope, start, now);
+    const namespaces: (readonly string[])[] = [];
     /** Done so far: this path, or every path with this prefix. */
-    let decided = { path: "", whole: false };
-    for (let from: Position = { path: start, key: "" }; found.length < wanted; ) {
-      const places = await read(from);
-      for (const { path, key, item } of places) {
-        if (decided.whole ? path.startsWith(decided.path) : path === decided.path) continue;
+    let skipped = { path: "", whole: false };
+    for (let from: Position = { path: start, key: "" }; namespaces.length < maxFound; ) {
+      const positions = await read(from);
+      for (const { path, key, item } of positions) {
+        if (skipped.whole ? path.startsWith(skipped.path) : path === skipped.path) continue;
         from = { path, key };
-        const namespace = namespaceOf(path);
-        const suits = fits(namespace, query);
-        if (suits && item && !visible(scope, item)) continue;
-        const shown = namespace.slice(0, max_depth);
-        decided = suits && shown.length === max_depth ? { path: pathOf(shown), whole: true } : { path, whole: false };
-        from = { path: decided.whole ? past(decided.path) : next(path), key: "" };
-        if (suits) found.push(shown);
-        if (found.length === wanted) break;
+        const namespace = parseNamespace(path);
+        const isMatch = matchesQuery(namespace, query);
+        if (isMatch && item && !isVisible(scope, item)) continue;
+        const shortened = namespace.slice(0, max_depth);
+        skipped =
+          isMatch && shortened.length === max_depth ? { path: toPath(shortened), whole: true } : { path, whole: false };
+        from = { path: skipped.whole ? endOfPrefix(skipped.path) : nextPath(path), key: "" };
+        if (isMatch) namespaces.push(shortened);
+        if (namespaces.length === maxFound) break;
       }
-      if (places.length < STEP) break;
+      if (positions.length < PAGE_ROWS) break;
     }
-    return found.slice(offset);
+    return namespaces.slice(offset);
   };
 }
 
-function fits(namespace: readonly string[], { prefix, suffix }: NamespaceQuery): boolean {
+function matchesQuery(namespace: readonly string[], { prefix, suffix }: NamespaceQuery): boolean {
   const { length } = namespace;
   if (prefix.length > length || suffix.length > length) return false;
-  const is = (asked: string, label: string | undefined): boolean => asked === "*" || asked === label;
+  const matchesLabel = (pattern: string, label: string | undefined): boolean => pattern === "*" || pattern === label;
   return (
-    prefix.every((asked, at) => is(asked, namespace[at])) &&
-    suffix.every((asked, at) => is(asked, namespace[length - suffix.length + at]))
+    prefix.every((pattern, index) => matchesLabel(pattern, namespace[index])) &&
+    suffix.every((pattern, index) => matchesLabel(pattern, namespace[length - suffix.length + index]))
   );
 }

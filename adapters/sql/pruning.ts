@@ -1,13 +1,13 @@
 /** Pruning: deletes threads, or all their checkpoints except the newest state. */
 import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
-import { type Database, ofThread, rowsIn } from "./database.ts";
-import { DELETED } from "./features.ts";
+import { createRowFinder, type Database, threadLockKey } from "./database.ts";
+import { RUNS_DELETED } from "./features.ts";
 import { toFilterArgument } from "./filter-argument.ts";
 import type { Statement } from "./query.ts";
 import {
   clearParents,
   deleteCheckpoints,
-  deleteLabelsOfThreads,
+  deleteEntriesOfThreads,
   deleteOfFeatures,
   deleteThreads,
   deleteValues,
@@ -28,9 +28,9 @@ interface Pruning {
 
 function toDeletion(shape: PruningShape, args: Args): Pruning {
   const pruned = deleteThreads(shape, args);
-  const ofFeatures = Object.keys(DELETED).map((statement) => deleteOfFeatures({ ...shape, statement }, args));
+  const ofFeatures = Object.keys(RUNS_DELETED).map((statement) => deleteOfFeatures({ ...shape, statement }, args));
   return {
-    statements: [...ofFeatures, keepClaimCountsOfThreads(shape, args), pruned, deleteLabelsOfThreads(args)],
+    statements: [...ofFeatures, keepClaimCountsOfThreads(shape, args), pruned, deleteEntriesOfThreads(args)],
     pruned,
   };
 }
@@ -43,16 +43,16 @@ function toReduction(shape: PruningShape, args: Args): Pruning {
 
 const STRATEGIES = ["delete", "keep_latest"] as const;
 
-const prunings: Readonly<Record<PruneStrategy, (shape: PruningShape, args: Args) => Pruning>> = {
+const PRUNING_BY_STRATEGY: Readonly<Record<PruneStrategy, (shape: PruningShape, args: Args) => Pruning>> = {
   delete: toDeletion,
   keep_latest: toReduction,
 };
 
-const locksOf = (deployment: string, thread_ids: readonly string[]): string[] =>
-  thread_ids.map((thread_id) => ofThread(deployment, thread_id));
+const toLockKeys = (deployment: string, thread_ids: readonly string[]): string[] =>
+  thread_ids.map((thread_id) => threadLockKey(deployment, thread_id));
 
 /** The verb that prunes threads. */
-export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads"> {
+export function createPruningStorage(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
     /**
      * @statements selectExpiredThreads · toDeletion · toReduction
@@ -63,22 +63,25 @@ export function pruningVerbs(driver: Database): Pick<StateStorage, "pruneThreads
      */
     async pruneThreads({ deployment, filter }, target, now) {
       const expired = !("thread_ids" in target);
-      const found = expired
+      const threads = expired
         ? await driver.read(selectExpiredThreads({ deployment, now, limit: target.expired }, filter))
         : [...new Set(target.thread_ids)].map((thread_id) => ({ thread_id, ttl_strategy: target.strategy }));
       const argument = toFilterArgument(filter);
       const shape = { expired, filtered: argument !== null };
-      const chosen = STRATEGIES.flatMap((strategy) => {
-        const thread_ids = idsOf(found.filter((row) => row.ttl_strategy === strategy));
+      const selectedPrunings = STRATEGIES.flatMap((strategy) => {
+        const thread_ids = toIds(threads.filter((row) => row.ttl_strategy === strategy));
         const args = { deployment, thread_ids: JSON.stringify(thread_ids), now, filter: argument ?? "" };
-        return thread_ids.length > 0 ? [prunings[strategy](shape, args)] : [];
+        return thread_ids.length > 0 ? [PRUNING_BY_STRATEGY[strategy](shape, args)] : [];
       });
-      if (chosen.length === 0) return [];
-      const statements = chosen.flatMap((pruning) => pruning.statements);
-      const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, idsOf(found))));
-      return chosen.flatMap(({ pruned }) => idsOf(rowsOf(pruned)));
+      if (selectedPrunings.length === 0) return [];
+      const statements = selectedPrunings.flatMap((pruning) => pruning.statements);
+      const findRows = createRowFinder(
+        statements,
+        await driver.batch(statements, toLockKeys(deployment, toIds(threads))),
+      );
+      return selectedPrunings.flatMap(({ pruned }) => toIds(findRows(pruned)));
     },
   };
 }
 
-const idsOf = (rows: readonly { readonly thread_id: string }[]): string[] => rows.map(({ thread_id }) => thread_id);
+const toIds = (rows: readonly { readonly thread_id: string }[]): string[] => rows.map(({ thread_id }) => thread_id);

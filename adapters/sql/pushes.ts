@@ -1,6 +1,6 @@
 /** Push configurations of A2A tasks. Their notifications are rows in the outbox of webhooks. */
 import type { NewPush, PushConfig, PushRow, PushStorage } from "../../lib/storage/mod.ts";
-import { type Database, ofThread, readAll } from "./database.ts";
+import { type Database, readAll, threadLockKey } from "./database.ts";
 import type { Statement } from "./query.ts";
 import type { pushTables } from "./schema/deliveries.ts";
 import type { RowsOf } from "./schema/tables.ts";
@@ -8,15 +8,15 @@ import { insertCancelNotifications } from "./statements/deliveries.ts";
 import { continueTask, deletePush, selectPushes, upsertPush } from "./statements/pushes.ts";
 
 /** Returns the statements of a new run. `resumes`: it may answer what a task asks. */
-export function pushesOf(
+export function createPushStatements(
   run: { readonly deployment: string; readonly thread_id: string; readonly run_id: string },
   push: NewPush | undefined,
-  resumes: boolean,
+  resumesTask: boolean,
   now: number,
 ): Statement[] {
   const { deployment, run_id } = run;
   const row = push && { ...toRow({ ...push, task_id: push.task_id ?? run_id }), deployment, last_run: run_id, now };
-  return [...(resumes ? [continueTask(run)] : []), ...(row ? [upsertPush(row, undefined)] : [])];
+  return [...(resumesTask ? [continueTask(run)] : []), ...(row ? [upsertPush(row, undefined)] : [])];
 }
 
 function toRow({ push_id, task_id, config_id, url, host, terms }: NewPush & { readonly task_id: string }) {
@@ -25,8 +25,8 @@ function toRow({ push_id, task_id, config_id, url, host, terms }: NewPush & { re
 }
 
 /** The verbs on push configurations. */
-export function pushVerbs(driver: Database): PushStorage {
-  const locks = (deployment: string, thread_id: string): string[] => [ofThread(deployment, thread_id)];
+export function createPushStorage(driver: Database): PushStorage {
+  const toLockKeys = (deployment: string, thread_id: string): string[] => [threadLockKey(deployment, thread_id)];
   return {
     /**
      * @statements upsertPush
@@ -35,7 +35,7 @@ export function pushVerbs(driver: Database): PushStorage {
      */
     async setPush({ deployment, filter }, { thread_id, last_run, ...push }, now) {
       const upsert = upsertPush({ ...toRow(push), deployment, last_run, now }, filter);
-      const [stored] = await driver.batch([upsert], locks(deployment, thread_id));
+      const [stored] = await driver.batch([upsert], toLockKeys(deployment, thread_id));
       return stored.length === 1;
     },
 
@@ -48,7 +48,7 @@ export function pushVerbs(driver: Database): PushStorage {
      * @guards delete where the thread is visible.
      */
     async removePush({ deployment, filter }, { thread_id, task_id, config_id }) {
-      await driver.batch([deletePush({ deployment, task_id, config_id }, filter)], locks(deployment, thread_id));
+      await driver.batch([deletePush({ deployment, task_id, config_id }, filter)], toLockKeys(deployment, thread_id));
     },
 
     /**
@@ -57,7 +57,7 @@ export function pushVerbs(driver: Database): PushStorage {
      */
     async notifyCancelled({ deployment, filter }, { thread_id, task_id }, now) {
       const insert = insertCancelNotifications({ deployment, task_id, now }, filter);
-      await driver.batch([insert], locks(deployment, thread_id));
+      await driver.batch([insert], toLockKeys(deployment, thread_id));
     },
   };
 }

@@ -62,7 +62,7 @@ export const insertWhere = <Tables, Table extends keyof Tables & string>(
 /** A statement with its arguments, for every database. `Row` is the type of the rows that it returns; `never` without rows. */
 export interface Statement<out Row = SqlRow> {
   /** Returns the text and the values for this database. */
-  for(dialect: Dialect): SqlStatement;
+  compileFor(dialect: Dialect): SqlStatement;
   /** Never set: it carries the type of the rows. */
   readonly row?: Row;
 }
@@ -116,7 +116,7 @@ export function query<Types extends ParameterTypes, Query extends OperationNodeS
 
 const toVariant = (name: string, compiled: CompiledTexts): Variant => ({
   name,
-  compile: (dialect) => compiled.for(dialect),
+  compile: (dialect) => compiled.compileFor(dialect),
 });
 
 /** A statement for callers with and without a filter on metadata. */
@@ -148,8 +148,8 @@ export function scopedQuery<Types extends ParameterTypes, Query extends Operatio
       ? unfiltered(args)
       : filtered({ ...args, filter: argument } as ArgumentsFor<Types & { filter: typeof text }>);
   };
-  const [whole, part] = [unfiltered.variants[0] as Variant, filtered.variants[0] as Variant];
-  return Object.assign(bind, { types, variants: [whole, { ...part, name: "filtered" }] });
+  const [unfilteredVariant, filteredVariant] = [unfiltered.variants[0] as Variant, filtered.variants[0] as Variant];
+  return Object.assign(bind, { types, variants: [unfilteredVariant, { ...filteredVariant, name: "filtered" }] });
 }
 
 /** The most shapes of one statement that stay compiled. */
@@ -171,7 +171,7 @@ interface ShapedOptions<Shape> extends QueryOptions {
  * Defines a statement whose text depends on a shape of a few flags and counts. Each shape is compiled once; of more than 256 the
  * oldest is dropped. `typesFor` names the arguments of a shape. Values belong into the arguments, never into the shape.
  */
-export function shaped<Shape, Types extends ParameterTypes, Query extends OperationNodeSource>(
+export function shapedQuery<Shape, Types extends ParameterTypes, Query extends OperationNodeSource>(
   typesFor: (shape: Shape) => Types,
   build: (parameters: ParametersFor<Types>, shape: Shape) => Query,
   options: ShapedOptions<Shape>,
@@ -180,7 +180,7 @@ export function shaped<Shape, Types extends ParameterTypes, Query extends Operat
     (shape) => new CompiledTexts(() => build(createParameters(typesFor(shape), null), shape), options),
   );
   const bind = (shape: Shape, args: ArgumentsFor<Types>): Statement<RowOfQuery<Query>> =>
-    new BoundStatement(texts.for(shape), args, []);
+    new BoundStatement(texts.getTexts(shape), args, []);
   return Object.assign(bind, { variants: texts.variants(options.shapes) });
 }
 
@@ -198,8 +198,8 @@ interface ShapedRowsTypes<Shape, Types extends ParameterTypes, RowTypes extends 
   count(shape: Shape): number;
 }
 
-/** Like `shaped`, with a list of rows. With the option `stable`, their arguments are written as `(select ?)` too. */
-export function shapedRows<
+/** Like `shapedQuery`, with a list of rows. With the option `stable`, their arguments are written as `(select ?)` too. */
+export function shapedRowsQuery<
   Shape,
   Types extends ParameterTypes,
   RowTypes extends ParameterTypes,
@@ -222,7 +222,7 @@ export function shapedRows<
     shape: Shape,
     args: ArgumentsFor<Types>,
     rows: readonly ArgumentsFor<RowTypes>[],
-  ): Statement<RowOfQuery<Query>> => new BoundStatement(texts.for(shape), args, rows);
+  ): Statement<RowOfQuery<Query>> => new BoundStatement(texts.getTexts(shape), args, rows);
   return Object.assign(bind, { variants: texts.variants(options.shapes) });
 }
 
@@ -270,7 +270,7 @@ export function rowsQuery<
 }
 
 /** Returns a statement without arguments, with the same text for every database. */
-export const plainStatement = <Row = never>(sql: string): Statement<Row> => ({ for: () => ({ sql, args: [] }) });
+export const plainStatement = <Row = never>(sql: string): Statement<Row> => ({ compileFor: () => ({ sql, args: [] }) });
 
 /** The texts of a statement: compiled once per database, on first use. */
 class CompiledTexts {
@@ -283,7 +283,7 @@ class CompiledTexts {
     this.#options = options;
   }
 
-  for(dialect: Dialect): ReturnType<typeof compileQuery> {
+  compileFor(dialect: Dialect): ReturnType<typeof compileQuery> {
     this.#texts[dialect] ??= compileQuery(this.#build(), dialect, this.#options);
     return this.#texts[dialect];
   }
@@ -298,7 +298,7 @@ class CompiledShapes<Shape> {
     this.#compile = compile;
   }
 
-  for(shape: Shape): CompiledTexts {
+  getTexts(shape: Shape): CompiledTexts {
     const key = JSON.stringify(shape);
     let texts = this.#texts.get(key);
     if (!texts) {
@@ -329,8 +329,8 @@ class BoundStatement implements Statement<never> {
     this.#rows = rows;
   }
 
-  for(dialect: Dialect): SqlStatement {
-    const { sql, parameters } = this.#compiled.for(dialect);
+  compileFor(dialect: Dialect): SqlStatement {
+    const { sql, parameters } = this.#compiled.compileFor(dialect);
     const args = new Array<SqlValue>(parameters.length);
     // A loop, not map: this runs for each statement of each request.
     for (let index = 0; index < args.length; index++) args[index] = this.#valueOf(parameters[index]);

@@ -3,8 +3,8 @@
  * mark is the witness for the next statements, and the last one removes it. No other batch sees a mark.
  */
 import type { NewThreadState } from "../../lib/storage/mod.ts";
-import { storeProgress } from "./checkpoints.ts";
-import { valueLabels } from "./labels.ts";
+import { createProgressStatements } from "./checkpoints.ts";
+import { replaceStateEntries } from "./metadata-index.ts";
 import type { Statement } from "./query.ts";
 import {
   insertStateCheckpoints,
@@ -14,16 +14,20 @@ import {
 } from "./statements/state-updates.ts";
 
 /** `run_count` of a new thread with a mark. */
-export const MARKED = -1;
+export const MARKED_RUN_COUNT = -1;
 
-const ofUpdate = { values: insertStateValues, checkpoints: insertStateCheckpoints, writes: upsertStateWrites };
+const updateStatements = { values: insertStateValues, checkpoints: insertStateCheckpoints, writes: upsertStateWrites };
 
 /** Returns the statements that store the state that an earlier one made the head of a marked thread, and that remove the mark. */
-export function putState(deployment: string, thread_id: string, state: NewThreadState): Statement<unknown>[] {
+export function createStateStatements(
+  deployment: string,
+  thread_id: string,
+  state: NewThreadState,
+): Statement<unknown>[] {
   const key = { deployment, thread_id };
   return [
-    ...storeProgress(ofUpdate, key, state.progress),
+    ...createProgressStatements(updateStatements, key, state.progress),
     unmarkThread(key),
-    ...valueLabels(deployment, thread_id, state.head, state.scalars),
+    ...replaceStateEntries(deployment, thread_id, state.head, state.scalars),
   ];
 }

@@ -2,11 +2,11 @@
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./channel-values.ts";
-import { type Database, ofThread, readOne } from "./database.ts";
-import { COPIED } from "./features.ts";
-import { addLabels } from "./labels.ts";
-import { pruningVerbs } from "./pruning.ts";
-import { putState } from "./state-updates.ts";
+import { type Database, readOne, threadLockKey } from "./database.ts";
+import { THREAD_COPIED } from "./features.ts";
+import { insertIndexEntries } from "./metadata-index.ts";
+import { createPruningStorage } from "./pruning.ts";
+import { createStateStatements } from "./state-updates.ts";
 import { unmarkThread } from "./statements/state-updates.ts";
 import {
   COPIED_TABLE_NAMES,
@@ -37,10 +37,10 @@ const writeState =
         { deployment, thread_id, head, expected_head: expected_head, graph_id, ends: ends ? 1 : 0, now },
         filter,
       ),
-      ...putState(deployment, thread_id, state),
+      ...createStateStatements(deployment, thread_id, state),
     ];
     for (;;) {
-      const [moved] = await driver.batch(statements, [ofThread(deployment, thread_id)]);
+      const [moved] = await driver.batch(statements, [threadLockKey(deployment, thread_id)]);
       if (moved?.[0]) return "written";
       const thread = await readState(driver, scope, thread_id);
       if (!thread) return "not_found";
@@ -53,28 +53,28 @@ const writeState =
 const annotateCheckpoint =
   (driver: Database): StateStorage["annotateCheckpoint"] =>
   async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
-    const place = { deployment, thread_id, ns, checkpoint_id };
+    const address = { deployment, thread_id, ns, checkpoint_id };
     for (;;) {
-      const [row] = await driver.read(selectMetadata(place, filter));
+      const [row] = await driver.read(selectMetadata(address, filter));
       if (!row) return false;
       const metadata = JSON.stringify({ ...(JSON.parse(row.metadata) as JsonObject), ...added });
       const [changed] = await driver.batch(
-        [setMetadata({ ...place, metadata, expected: row.metadata }, filter)],
-        [ofThread(deployment, thread_id)],
+        [setMetadata({ ...address, metadata, expected: row.metadata }, filter)],
+        [threadLockKey(deployment, thread_id)],
       );
       if (changed[0]) return true;
     }
   };
 
 /** How the metadata of checkpoints names their thread. */
-const toMember = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
+const formatThreadMember = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
 
 const copyThread =
   (driver: Database): StateStorage["copyThread"] =>
   async (scope, { from, expected_revision, thread_id, metadata }, now) => {
     const { deployment, filter } = scope;
     const key = { deployment, thread_id };
-    const copy = { ...key, from, from_member: toMember(from), member: toMember(thread_id), now };
+    const copy = { ...key, from, from_member: formatThreadMember(from), member: formatThreadMember(thread_id), now };
     const insert = insertCopy(
       { ...copy, expected_revision: expected_revision, metadata: JSON.stringify(metadata) },
       filter,
@@ -84,12 +84,12 @@ const copyThread =
         [
           insert,
           ...COPIED_TABLE_NAMES.map((table) => copyRows({ table }, copy)),
-          ...Object.keys(COPIED).map((statement) => copyOfFeature({ statement }, copy)),
+          ...Object.keys(THREAD_COPIED).map((statement) => copyOfFeature({ statement }, copy)),
           copyStateEntries(copy),
           unmarkThread(key),
-          ...addLabels("thread", deployment, thread_id, metadata),
+          ...insertIndexEntries("thread", deployment, thread_id, metadata),
         ],
-        [ofThread(deployment, from), ofThread(deployment, thread_id)],
+        [threadLockKey(deployment, from), threadLockKey(deployment, thread_id)],
       );
       if (inserted[0]) return { kind: "copied", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
       const source = await readState(driver, scope, from);
@@ -103,10 +103,10 @@ const exists = async (driver: Database, key: ThreadKey): Promise<boolean> =>
   (await driver.read(selectAnyThread(key))).length > 0;
 
 /** The verbs that change states without a run. */
-export function stateVerbs(driver: Database): StateStorage {
+export function createStateStorage(driver: Database): StateStorage {
   return {
     /**
-     * @statements moveHead · putState · readState
+     * @statements moveHead · createStateStatements · readState
      * @guards update `head`, and interrupts where nothing follows, where the thread is visible, not busy and `head = seen`;
      *   sets the mark · state rows while marked · remove the mark · value labels. Otherwise a read finds the reason: `busy`,
      *   `stale` or `not_found`.
@@ -118,11 +118,11 @@ export function stateVerbs(driver: Database): StateStorage {
      */
     annotateCheckpoint: annotateCheckpoint(driver),
     /**
-     * @statements insertCopy · copyRows · copyOfFeature · copyStateEntries · unmarkThread · addLabels · readState · exists
+     * @statements insertCopy · copyRows · copyOfFeature · copyStateEntries · unmarkThread · insertIndexEntries · readState · exists
      * @guards insert the copy from the source where `revision = seen`, marked · copy checkpoints, writes and channel
      *   values while marked, except those of active runs · copy value labels · remove the mark · labels.
      */
     copyThread: copyThread(driver),
-    ...pruningVerbs(driver),
+    ...createPruningStorage(driver),
   };
 }

@@ -1,6 +1,6 @@
 /** The time to live of threads: its columns. pruning.ts deletes what has expired. */
-import type { SqlFeatureOf } from "./feature.ts";
+import type { SqlFeatureFor } from "./feature.ts";
 
-export const threadTtl: SqlFeatureOf<"thread_ttl", Record<never, never>, { threads: "ttl_strategy" | "ttl_ms" }> = {
+export const threadTtl: SqlFeatureFor<"thread_ttl", Record<never, never>, { threads: "ttl_strategy" | "ttl_ms" }> = {
   threadColumns: { ttl_strategy: ({ ttl }) => ttl?.strategy ?? null, ttl_ms: ({ ttl }) => ttl?.ttl_ms ?? null },
 };

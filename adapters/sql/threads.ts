@@ -9,14 +9,21 @@ import type {
   ThreadStorage,
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
-import { fromText } from "./columns.ts";
-import { type Database, ofThread, readOne, rowsIn } from "./database.ts";
-import { DELETED, THREAD_COLUMNS } from "./features.ts";
+import { decodeJson } from "./columns.ts";
+import { createRowFinder, type Database, readOne, threadLockKey } from "./database.ts";
+import { RUNS_DELETED, THREAD_COLUMNS } from "./features.ts";
 import { toFilterArgument } from "./filter-argument.ts";
-import { addLabels, dropLabels, type Label, labelsOf, narrowingLabels, replaceLabels } from "./labels.ts";
+import {
+  createIndexEntries,
+  createNarrowingEntries,
+  deleteIndexEntries,
+  type IndexEntry,
+  insertIndexEntries,
+  replaceIndexEntries,
+} from "./metadata-index.ts";
 import type { Statement } from "./query.ts";
-import { findRows, type Search } from "./search.ts";
-import { MARKED, putState } from "./state-updates.ts";
+import { type MetadataSearch, searchRows } from "./search.ts";
+import { createStateStatements, MARKED_RUN_COUNT } from "./state-updates.ts";
 import { selectThreads } from "./statements/search.ts";
 import {
   deleteEntriesOfAssistant,
@@ -33,18 +40,18 @@ import {
 } from "./statements/threads.ts";
 
 /** After the batch has deleted an assistant: deletes its threads that the filter permits, found by `metadata.assistant_id`. */
-export function deleteThreadsOf(
+export function deleteAssistantThreads(
   deployment: string,
   assistant_id: string,
   filter: Filter | undefined,
 ): Statement<unknown>[] {
-  const [[path_hash, value_hash]] = labelsOf({ assistant_id }) as readonly [Label];
+  const [[path_hash, value_hash]] = createIndexEntries({ assistant_id }) as readonly [IndexEntry];
   const member = JSON.stringify({ assistant_id }).slice(1, -1);
   const entry = { deployment, path_hash, value_hash };
   const args = { ...entry, member, assistant_id };
   const argument = toFilterArgument(filter);
   return [
-    ...Object.keys(DELETED).map((statement) =>
+    ...Object.keys(RUNS_DELETED).map((statement) =>
       deleteOfAssistant({ statement, filtered: argument !== null }, { ...args, filter: argument ?? "" }),
     ),
     keepClaimCountsOfAssistant(args, filter),
@@ -55,12 +62,12 @@ export function deleteThreadsOf(
 
 /** The verbs on threads. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function threadVerbs(driver: Database): ThreadStorage {
+export function createThreadStorage(driver: Database): ThreadStorage {
   const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
     readOne(driver, selectThread({ deployment, thread_id }, filter), toThread);
   return {
     /**
-     * @statements insertThread · putState · addLabels
+     * @statements insertThread · createStateStatements · insertIndexEntries
      * @guards insert, `on conflict do nothing`, marked (negative `run_count`) if it has a state · state rows while
      *   marked · remove the mark · labels.
      */
@@ -76,19 +83,19 @@ export function threadVerbs(driver: Database): ThreadStorage {
         hidden: stateless ? 1 : 0,
         graph_id: thread.state?.graph_id ?? null,
         head: thread.state?.head ?? null,
-        run_count: thread.state ? MARKED : 0,
+        run_count: thread.state ? MARKED_RUN_COUNT : 0,
         ...THREAD_COLUMNS.values(thread),
         now,
       });
-      const state = thread.state ? putState(deployment, thread_id, thread.state) : [];
-      const labels = stateless ? [] : addLabels("thread", deployment, thread_id, metadata);
-      const lock_keys = [ofThread(deployment, thread_id)];
+      const state = thread.state ? createStateStatements(deployment, thread_id, thread.state) : [];
+      const labels = stateless ? [] : insertIndexEntries("thread", deployment, thread_id, metadata);
+      const lock_keys = [threadLockKey(deployment, thread_id)];
       for (;;) {
         const [inserted] = await driver.batch([insert, ...state, ...labels], lock_keys);
         if (inserted[0]) return { kind: "created", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
-        const there = await get({ deployment }, thread_id);
+        const existing = await get({ deployment }, thread_id);
         // Null if it was deleted since.
-        if (there) return { kind: "exists", thread: there };
+        if (existing) return { kind: "exists", thread: existing };
       }
     },
 
@@ -99,39 +106,39 @@ export function threadVerbs(driver: Database): ThreadStorage {
     getThread: get,
 
     /**
-     * @statements findRows
+     * @statements searchRows
      * @guards As searchAssistants.
      */
     async searchThreads(scope, query) {
-      const { rows, total } = await findRows(driver, selectThreads, toSearch(scope, query), query);
+      const { rows, total } = await searchRows(driver, selectThreads, toSearch(scope, query), query);
       return { rows: rows.map(toThread), total };
     },
 
     /**
-     * @statements selectThread · updateThread · replaceLabels
+     * @statements selectThread · updateThread · replaceIndexEntries
      * @guards read · update where `revision = seen` · labels. Retries.
      */
     async updateThread(scope, thread_id, next, now) {
       const { deployment } = scope;
       for (;;) {
-        const seen = await get(scope, thread_id);
-        if (!seen) return null;
-        const { metadata, ttl = seen.ttl } = next(seen);
+        const current = await get(scope, thread_id);
+        if (!current) return null;
+        const { metadata, ttl = current.ttl } = next(current);
         const text = JSON.stringify(metadata);
-        const terms = { ...THREAD_COLUMNS.values({ ...seen, ttl }), expected_revision: seen.revision, now };
+        const terms = { ...THREAD_COLUMNS.values({ ...current, ttl }), expected_revision: current.revision, now };
         const [updated] = await driver.batch(
           [
             updateThread({ deployment, thread_id, metadata: text, ...terms }),
-            ...replaceLabels("thread", deployment, thread_id, metadata),
+            ...replaceIndexEntries("thread", deployment, thread_id, metadata),
           ],
-          [ofThread(deployment, thread_id)],
+          [threadLockKey(deployment, thread_id)],
         );
         if (updated[0]) return toThread(updated[0]);
       }
     },
 
     /**
-     * @statements deleteOfThread · keepClaimCountsOfThread · deleteThread · dropLabels
+     * @statements deleteOfThread · keepClaimCountsOfThread · deleteThread · deleteIndexEntries
      * @guards rows of features of its runs · keep its claim count (`claim-counts.ts`) · delete (runs, checkpoints, frames by foreign
      *   key) · labels if it is gone. Workers of its runs lose their lease.
      */
@@ -140,20 +147,26 @@ export function threadVerbs(driver: Database): ThreadStorage {
       const argument = toFilterArgument(filter);
       const deleted = deleteThread(key, filter);
       const statements = [
-        ...Object.keys(DELETED).map((statement) =>
+        ...Object.keys(RUNS_DELETED).map((statement) =>
           deleteOfThread({ statement, filtered: argument !== null }, { ...key, filter: argument ?? "" }),
         ),
         keepClaimCountsOfThread(key, filter),
         deleted,
-        dropLabels("thread", deployment, thread_id),
+        deleteIndexEntries("thread", deployment, thread_id),
       ];
-      const rowsOf = rowsIn(statements, await driver.batch(statements, [ofThread(deployment, thread_id)]));
-      return rowsOf(deleted).length === 1;
+      const findRows = createRowFinder(
+        statements,
+        await driver.batch(statements, [threadLockKey(deployment, thread_id)]),
+      );
+      return findRows(deleted).length === 1;
     },
   };
 }
 
-function toSearch({ deployment, filter }: Scope, { metadata, values, ids, status, waiting }: ThreadQuery): Search {
+function toSearch(
+  { deployment, filter }: Scope,
+  { metadata, values, ids, status, waiting }: ThreadQuery,
+): MetadataSearch {
   const isOther = status !== undefined && status !== "busy" && status !== "interrupted";
   const where = {
     ids: ids && JSON.stringify(ids),
@@ -162,7 +175,7 @@ function toSearch({ deployment, filter }: Scope, { metadata, values, ids, status
     status: isOther ? status : undefined,
     waiting: waiting ? "" : undefined,
   };
-  return { kind: "thread", deployment, metadata, filter, where, values: values ? narrowingLabels(values) : [] };
+  return { kind: "thread", deployment, metadata, filter, where, values: values ? createNarrowingEntries(values) : [] };
 }
 
 export function toThread(stored: ThreadWithRuns): ThreadRow {
@@ -177,7 +190,7 @@ export function toThread(stored: ThreadWithRuns): ThreadRow {
     status: stored.running !== null || stored.waiting ? "busy" : (stored.status as InactiveThreadStatus),
     head: stored.head,
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
-    error: fromText<Json>(stored.error),
+    error: decodeJson<Json>(stored.error),
     running: stored.running,
     lock: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     stateless: stored.hidden === 1,

@@ -4,7 +4,7 @@
  */
 import type { TraceRow, TraceUsage, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { type Database, readOne } from "./database.ts";
-import type { SqlFeatureOf } from "./feature.ts";
+import type { SqlFeatureFor } from "./feature.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import { usageTables } from "./schema/usage.ts";
 import {
@@ -22,15 +22,15 @@ import {
   sumTraceUsage,
 } from "./statements/usage.ts";
 
-const HOUR = 3_600_000;
-const DAY = 24 * HOUR;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 /** Earlier than every time: sums start here while no hour is sealed. */
-const NEVER = -8_640_000_000_000_000;
+const MIN_TIME_MS = -8_640_000_000_000_000;
 
-export const usage: SqlFeatureOf<"usage", typeof usageTables> = {
+export const usage: SqlFeatureFor<"usage", typeof usageTables> = {
   tables: usageTables,
   /** The trace of a first attempt. No effect if the run has one already. */
-  claimed(deployment, { token, trace }, created) {
+  onRunClaimed(deployment, { token, trace }, created) {
     if (!trace) return [];
     const { workspace_id, project_id, counted } = trace;
     const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
@@ -38,24 +38,24 @@ export const usage: SqlFeatureOf<"usage", typeof usageTables> = {
     if (!counted) return [insert];
     return [created ? addCreatedTrace({ ...claimed, ...created }) : addClaimedTrace(claimed), insert];
   },
-  finished: (fence, { usage: reported }) => (reported ? [addLeasedTraceUsage({ ...fence, ...reported })] : []),
-  operations: usageVerbs,
+  onAttemptFinished: (fence, { usage: reported }) => (reported ? [addLeasedTraceUsage({ ...fence, ...reported })] : []),
+  operations: createUsageStorage,
 };
 
-const floor = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
+const floorTo = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
 /** The full hours between two times; none if the buckets would split an hour. */
 function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from: number; hours_to: number } {
-  const hours_from = floor(start + HOUR - 1, HOUR);
-  const hours_to = floor(end, HOUR);
-  const onHours = origin % HOUR === 0 && stride_ms % HOUR === 0;
+  const hours_from = floorTo(start + HOUR_MS - 1, HOUR_MS);
+  const hours_to = floorTo(end, HOUR_MS);
+  const onHours = origin % HOUR_MS === 0 && stride_ms % HOUR_MS === 0;
   return onHours && hours_from < hours_to ? { hours_from, hours_to } : { hours_from: start, hours_to: start };
 }
 
 // --------------------------------------------------------------------- verbs
 
 /** The verbs on traces and usage counts. */
-function usageVerbs(driver: Database): UsageStorage {
+function createUsageStorage(driver: Database): UsageStorage {
   return {
     /** @statements selectTrace */
     getTrace: (trace_id) => readOne(driver, selectTrace({ trace_id }), toTrace),
@@ -103,12 +103,12 @@ function usageVerbs(driver: Database): UsageStorage {
      * @guards read the seal · sum at most a day of hours where the seal is as seen · move the seal where it is as seen.
      */
     async sealUsage(before) {
-      const last = floor(before, HOUR);
+      const last = floorTo(before, HOUR_MS);
       const [row] = await driver.read(selectUnsealed({}));
-      const sealed = row?.sealed == null ? NEVER : Number(row.sealed);
+      const sealed = row?.sealed == null ? MIN_TIME_MS : Number(row.sealed);
       if (sealed >= last) return false;
       // Sums start at the seal, not at the trace that was found: an earlier trace may be written in between.
-      const until = row?.next == null ? last : Math.min(last, floor(Number(row.next), HOUR) + DAY);
+      const until = row?.next == null ? last : Math.min(last, floorTo(Number(row.next), HOUR_MS) + DAY_MS);
       await driver.batch([sumHours({ sealed, until }), moveSeal({ sealed, until })]);
       return until < last;
     },

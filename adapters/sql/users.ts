@@ -1,6 +1,6 @@
 /** Users, and the names that reports show. */
 import type { IdentityStore } from "../../lib/storage/identity.ts";
-import { type Database, rowsIn } from "./database.ts";
+import { createRowFinder, type Database } from "./database.ts";
 import {
   deleteMembershipsOfUser,
   deleteUser,
@@ -14,13 +14,13 @@ import {
   updateEmailByIdentity,
 } from "./statements/users.ts";
 
-type UserVerbs = Pick<
+type UserStorage = Pick<
   IdentityStore,
   "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "readNames"
 >;
 
 /** The verbs on users. */
-export function userVerbs(driver: Database): UserVerbs {
+export function createUserStorage(driver: Database): UserStorage {
   return {
     /**
      * @statements insertUser
@@ -64,7 +64,7 @@ export function userVerbs(driver: Database): UserVerbs {
         ...(email === undefined ? [] : [updateEmailByIdentity({ ...key, email })]),
         select,
       ];
-      const [user] = rowsIn(statements, await driver.batch(statements))(select);
+      const [user] = createRowFinder(statements, await driver.batch(statements))(select);
       return (user as { readonly id: string }).id;
     },
 
@@ -72,12 +72,12 @@ export function userVerbs(driver: Database): UserVerbs {
     listUsers: (organization_id) => driver.read(selectUsers({ organization_id })),
 
     /** @statements selectNames */
-    async readNames(of) {
+    async readNames(ids) {
       const rows = await driver.read(
         selectNames({
-          workspaces: JSON.stringify(of.workspaces ?? []),
-          projects: JSON.stringify(of.projects ?? []),
-          users: JSON.stringify(of.users ?? []),
+          workspaces: JSON.stringify(ids.workspaces ?? []),
+          projects: JSON.stringify(ids.projects ?? []),
+          users: JSON.stringify(ids.users ?? []),
         }),
       );
       const namesOfKind = <Name>(kind: (typeof rows)[number]["kind"]): ReadonlyMap<string, Name> =>

@@ -1,10 +1,10 @@
 /** Remembers that calls fail because of the database's files or its disk. */
 
-import { type SqlStatement, sizeOf } from "./driver.ts";
-import { isBroken, isDamage, isFull } from "./errors.ts";
+import { measureStatement, type SqlStatement } from "./driver.ts";
+import { isDamageError, isDiskFullError, isUnwritableError } from "./errors.ts";
 
-const SMALLEST = 64 * 1024;
-const LARGEST = 16 * 1024 * 1024;
+const MIN_PROBE_BYTES = 64 * 1024;
+const MAX_PROBE_BYTES = 16 * 1024 * 1024;
 
 export class WriteHealth {
   #failure: string | null = null;
@@ -27,16 +27,16 @@ export class WriteHealth {
   }
 
   /** Records a failed call. Ignores errors that do not concern the database's files. */
-  note(error: unknown, statements: readonly SqlStatement[]): void {
-    if (!isFull(error) && !isBroken(error)) return;
-    this.#damaged ||= isDamage(error);
+  recordFailure(error: unknown, statements: readonly SqlStatement[]): void {
+    if (!isDiskFullError(error) && !isUnwritableError(error)) return;
+    this.#damaged ||= isDamageError(error);
     if (this.#damaged) this.#failure = "The database file is damaged: stop the server and restore a backup";
-    else this.#failure = isFull(error) ? "The disk of the database is full" : "The database cannot be written";
-    const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
-    this.#bytes = Math.max(this.#bytes, Math.min(LARGEST, Math.max(SMALLEST, bytes)));
+    else this.#failure = isDiskFullError(error) ? "The disk of the database is full" : "The database cannot be written";
+    const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
+    this.#bytes = Math.max(this.#bytes, Math.min(MAX_PROBE_BYTES, Math.max(MIN_PROBE_BYTES, bytes)));
   }
 
-  recovered(): void {
+  clearFailure(): void {
     this.#failure = null;
     this.#bytes = 0;
   }

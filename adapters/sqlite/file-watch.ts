@@ -16,7 +16,7 @@ import {
   writeSync,
 } from "node:fs";
 import { DatabaseUnavailable } from "../sql/driver.ts";
-import { isBroken, isDamage } from "../sql/errors.ts";
+import { isDamageError, isUnwritableError } from "../sql/errors.ts";
 
 /** What the log held after a commit, at the least. Nothing is flushed for it: the log itself was, before. */
 interface Mark {
@@ -115,7 +115,7 @@ export class FileWatch {
       this.#ask.readHeader(this.#file);
       if (bytes < this.#fileBytes) this.#ask.moveLog();
     } catch (error) {
-      throw isDamage(error) ? this.#damage(error) : error;
+      throw isDamageError(error) ? this.#damage(error) : error;
     }
     this.#fileBytes = bytes;
   }
@@ -132,7 +132,7 @@ export class FileWatch {
 
   /** The same for a write of so many bytes. */
   explainWrite(error: unknown, bytes: number): unknown {
-    if (!isBroken(error)) return error;
+    if (!isUnwritableError(error)) return error;
     const found = this.explain(error);
     return found === error ? explainRoom(this.#file, error, bytes) : found;
   }
@@ -261,7 +261,7 @@ const encoder = new TextEncoder();
 
 /** The error of a write that found no room: SQLite calls a quota, or a limit of file sizes, an I/O error. Else the same error. */
 export function explainRoom(file: string, error: unknown, bytes: number): unknown {
-  if (!isBroken(error)) return error;
+  if (!isUnwritableError(error)) return error;
   const log = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
   const problem = problemOfRoom(`${file}.room`, log, bytes);
   return problem === undefined ? error : new Error(`database or disk is full (${problem})`, { cause: error });

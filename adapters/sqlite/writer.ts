@@ -3,7 +3,13 @@
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
 import { ConfigError } from "../../lib/errors.ts";
-import { DatabaseUnavailable, type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
+import {
+  DatabaseUnavailable,
+  measureStatement,
+  type SqlDriver,
+  type SqlRow,
+  type SqlStatement,
+} from "../sql/driver.ts";
 import { type Committed, commitGroup } from "./commit.ts";
 import {
   checkWhole,
@@ -87,7 +93,7 @@ export function sqliteDriver(
     },
     async read(statement) {
       refuseClosed();
-      sizeOf(statement);
+      measureStatement(statement);
       watch?.refuseRead();
       try {
         return reading.run(statement);
@@ -215,7 +221,7 @@ class Writer {
   }
 
   batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]> {
-    const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
+    const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
     return new Promise((resolve, reject) => {
       this.#queue.push({ statements, bytes, resolve, reject, ungrouped: false, waited_ms: 0 });
       this.#schedule();

@@ -8,7 +8,7 @@
  * A hundred thousand rows take about 600 MB of memory.
  */
 import { parseArgs } from "node:util";
-import { labelsOf } from "../../adapters/sql/labels.ts";
+import { createIndexEntries } from "../../adapters/sql/metadata-index.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { pickScalars } from "../../lib/json.ts";
@@ -83,7 +83,7 @@ async function fill(driver, deployment, count) {
   });
   const text = JSON.stringify;
   const labels = (kind, row, at, of) =>
-    labelsOf(of).map(([path, value, exact]) => [
+    createIndexEntries(of).map(([path, value, exact]) => [
       deployment,
       kind,
       row,

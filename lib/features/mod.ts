@@ -115,7 +115,7 @@ interface FeatureMembers {
 /** The half in lib of one feature, with the members that its line in `Features` requires. */
 export type FeatureOf<Name extends FeatureName> = Omit<FeatureMembers, "trailer" | "keep_ms"> &
   MembersFor<Name, "end_frame", Pick<FeatureMembers, "trailer">> &
-  MembersFor<Name, "swept", Pick<FeatureMembers, "keep_ms">>;
+  MembersFor<Name, "retention", Pick<FeatureMembers, "keep_ms">>;
 
 /** A feature of a service. */
 export interface RunFeature extends FeatureMembers {

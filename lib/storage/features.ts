@@ -7,11 +7,11 @@ import type { UsageStorage } from "./usage.ts";
 /**
  * One line for each feature. The compiler asks for its two halves, in lib/service/features.ts and adapters/sql/features.ts, and for
  * the members of the halves that belong together. `verbs`: the part of `Storage` that its SQL file implements. `end_frame`: runs that
- * use it have a frame right before their end. `swept`: retention deletes its old rows.
+ * use it have a frame right before their end. `retention`: retention deletes its old rows.
  */
 export interface FeatureTable {
-  readonly feedback: { readonly operations: FeedbackStorage; readonly end_frame: true; readonly swept: true };
-  readonly webhooks: { readonly operations: DeliveryStorage & PushStorage; readonly swept: true };
+  readonly feedback: { readonly operations: FeedbackStorage; readonly end_frame: true; readonly retention: true };
+  readonly webhooks: { readonly operations: DeliveryStorage & PushStorage; readonly retention: true };
   readonly usage: { readonly operations: UsageStorage };
   readonly thread_ttl: object;
   readonly steps: { readonly operations: DurableCallStorage };

@@ -21,11 +21,11 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "who is to be told of an end is written down by itself",
     file: "adapters/sql/runs/lease.ts",
-    find: "  const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, lease)));\n",
-    replace: `  const at = statements.findIndex((one) => one.for(driver.dialect).sql.includes("into webhook_deliveries"));
-  const nothing = { for: () => ({ sql: "select 1", args: [] }) };
-  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), locksOf(deployment, lease));
-  const rowsOf = rowsIn(statements, await driver.batch(statements, locksOf(deployment, lease)));\n`,
+    find: "  const findRows = createRowFinder(statements, await driver.batch(statements, toLockKeys(deployment, lease)));\n",
+    replace: `  const at = statements.findIndex((statement) => statement.compileFor(driver.dialect).sql.includes("into webhook_deliveries"));
+  const nothing = { compileFor: () => ({ sql: "select 1", args: [] }) };
+  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), toLockKeys(deployment, lease));
+  const findRows = createRowFinder(statements, await driver.batch(statements, toLockKeys(deployment, lease)));\n`,
   },
   {
     name: "a run that ends without having started is not told",
@@ -95,8 +95,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a run that starts with its creation is not counted",
     file: "adapters/sql/runs/create-statements.ts",
-    find: "(claim ? whenClaimed(",
-    replace: "(claim?.token === thread_id ? whenClaimed(",
+    find: "(claim ? runClaimedStatements(",
+    replace: "(claim?.token === thread_id ? runClaimedStatements(",
   },
   {
     name: "full hours are counted by their sums and by their traces",

@@ -25,7 +25,7 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "a call forgets that its run belongs to it",
-    file: "adapters/sql/statements/steps.ts",
+    file: "adapters/sql/statements/durable-calls.ts",
     find: ".set({ call_id: p.call_id, progressed: sql`attempt` })",
     replace: ".set({ progressed: sql`attempt` })",
     durable: true,
@@ -33,7 +33,7 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a journal is not stored",
     file: "adapters/sql/runs/lease.ts",
-    find: "          ...whenSaved(fence, progress, now),\n          hasRoot",
+    find: "          ...progressSavedStatements(fence, progress, now),\n          hasRoot",
     replace: "          hasRoot",
     durable: true,
   },
@@ -53,14 +53,14 @@ export const STEPS: readonly PlantedFault[] = [
   },
   {
     name: "an event does not wake its run",
-    file: "adapters/sql/steps.ts",
+    file: "adapters/sql/durable-calls.ts",
     find: "[event, wakeRun(key), wakeCall(key)]",
     replace: "[event, wakeCall(key)]",
     durable: true,
   },
   {
     name: "an event does not wake a call that asks",
-    file: "adapters/sql/steps.ts",
+    file: "adapters/sql/durable-calls.ts",
     find: "[event, wakeRun(key), wakeCall(key)]",
     replace: "[event, wakeRun(key)]",
     durable: true,
@@ -107,7 +107,7 @@ export const STEPS: readonly PlantedFault[] = [
   {
     name: "a suspended run keeps its slot",
     file: "adapters/sql/runs/lease.ts",
-    find: "          freeLeasedSlot(fence),\n          suspendRun(",
+    find: "          releaseLeasedThreadLock(fence),\n          suspendRun(",
     replace: "          suspendRun(",
     durable: true,
     equivalent: "the slot expires with its lease",

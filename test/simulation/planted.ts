@@ -94,13 +94,13 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a run that is deleted while it waits has no end",
     file: "adapters/sql/runs/mod.ts",
-    find: "        ...deleteEventsOf(pending, args),\n",
+    find: "        ...deleteRunEvents(pending, args),\n",
     replace: "",
   },
   {
     name: "a run that is deleted takes its end along",
     file: "adapters/sql/statements/runs-events.ts",
-    find: '\n    .where(placeInTurn("first_seq"), "<", sql.lit(4294967295))',
+    find: '\n    .where(positionInClaim("first_seq"), "<", sql.lit(4294967295))',
     replace: "",
   },
   {
@@ -168,20 +168,20 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "attempts are never exhausted",
     file: "adapters/sql/statements/runs-claim.ts",
-    find: "or ${countStarts(p)} >= ${numberIn(",
-    replace: "or ${countStarts(p)} >= 1000 + ${numberIn(",
+    find: "or ${countStarts(p)} >= ${jsonNumber(",
+    replace: "or ${countStarts(p)} >= 1000 + ${jsonNumber(",
   },
   {
     name: "whatever is stored counts as progress",
     file: "adapters/sql/runs/lease.ts",
-    find: "hasRoot ? setSaved(fence) : isLeased(fence),",
-    replace: "setSaved(fence),",
+    find: "hasRoot ? setHasCheckpoint(fence) : isLeased(fence),",
+    replace: "setHasCheckpoint(fence),",
   },
   {
     name: "progress counts for ever",
     file: "adapters/sql/statements/runs-claim.ts",
-    find: "started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}",
-    replace: "started_at + 1000000 + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    find: "started_at + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    replace: "started_at + 1000000 + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}",
   },
   {
     name: "a worker adopts the leases of the living",
@@ -231,8 +231,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "reject does not look whether the thread is busy",
     file: "adapters/sql/statements/runs-create.ts",
-    find: "fits: () => sql<boolean>`not ${busy}`",
-    replace: "fits: () => sql<boolean>`true`",
+    find: "isWithinLimits: () => sql<boolean>`not ${busy}`",
+    replace: "isWithinLimits: () => sql<boolean>`true`",
   },
   {
     name: "the newest run of a thread goes first",
@@ -274,7 +274,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the end of a run that nobody executed has the id of its feedback links",
     file: "adapters/sql/statements/runs-stop.ts",
-    find: "cast(1 as bigint) + ${endFrames}",
+    find: "cast(1 as bigint) + ${featureEndFrames}",
     replace: "cast(1 as bigint)",
   },
   {

@@ -1,24 +1,24 @@
 /** Claims of runs. */
 import type { ClaimedRun, ClaimRequest, ClaimRunResult } from "../../../lib/storage/mod.ts";
-import { type Database, ofThread, type RowsOf, rowsIn } from "../database.ts";
-import { whenClaimed } from "../features.ts";
+import { createRowFinder, type Database, type RowFinder, threadLockKey } from "../database.ts";
+import { runClaimedStatements } from "../features.ts";
 import type { ArgumentsFor } from "../parameters.ts";
 import type { Statement } from "../query.ts";
 import {
+  acquireThreadLock,
   type hasEnded,
   type LeasedRun,
   leaseAfter,
   leaseNext,
   requeueExpired,
   selectCandidates,
-  takeSlot,
 } from "../statements/runs-claim.ts";
-import { claimNote, toClaim } from "./row.ts";
+import { createClaimLogEntry, toClaim } from "./row.ts";
 
 /** How many candidates a claim reads when other processes took those that it has chosen. */
-const CANDIDATES = 20;
+const MAX_CANDIDATES = 20;
 /** How often a claim reads again when other processes took its candidates. */
-const TRIES = 10;
+const MAX_TRIES = 10;
 
 type ClaimArguments = Omit<ArgumentsFor<typeof leaseNext.types>, "thread_id">;
 
@@ -32,7 +32,7 @@ function toArguments(deployment: string, request: ClaimRequest): ClaimArguments 
     now,
     token,
     lease_until,
-    note: claimNote(worker, now),
+    log_entry: createClaimLogEntry(worker, now),
   };
 }
 
@@ -40,34 +40,38 @@ function toArguments(deployment: string, request: ClaimRequest): ClaimArguments 
 export interface ClaimStatements {
   readonly statements: readonly Statement<unknown>[];
   /** Reads what they returned; null when they claimed no run. */
-  claimed(rowsOf: RowsOf): ClaimedRun | null;
+  toClaimedRun(findRows: RowFinder): ClaimedRun | null;
 }
 
-function claimStatements(args: ClaimArguments, request: ClaimRequest, lease: Statement<LeasedRun>): ClaimStatements {
-  const slot = takeSlot(args);
+function createClaimStatements(
+  args: ClaimArguments,
+  request: ClaimRequest,
+  lease: Statement<LeasedRun>,
+): ClaimStatements {
+  const threadLock = acquireThreadLock(args);
   return {
-    statements: [lease, slot, ...whenClaimed(args.deployment, request)],
-    claimed(rowsOf) {
-      const [[run], [thread]] = [rowsOf(lease), rowsOf(slot)];
+    statements: [lease, threadLock, ...runClaimedStatements(args.deployment, request)],
+    toClaimedRun(findRows) {
+      const [[run], [thread]] = [findRows(lease), findRows(threadLock)];
       return run && thread ? toClaim(run, thread) : null;
     },
   };
 }
 
 /** Returns the statements that claim the next run when the same batch has ended this one. */
-export function claimAfter(
+export function createClaimAfterEnd(
   deployment: string,
   request: ClaimRequest,
   end: ArgumentsFor<typeof hasEnded.types>,
 ): ClaimStatements {
   const args = toArguments(deployment, request);
-  return claimStatements(args, request, leaseAfter({ ...args, ...end }));
+  return createClaimStatements(args, request, leaseAfter({ ...args, ...end }));
 }
 
 /**
  * See `Storage.claimRun`.
  *
- * @statements selectCandidates · requeueExpired · takeSlot · whenClaimed · leaseNext
+ * @statements selectCandidates · requeueExpired · acquireThreadLock · runClaimedStatements · leaseNext
  * @guards read expired leases and the next runs. Expired leases: requeue those runs if still expired, and read again.
  *   Otherwise batch: update the next run of the chosen thread to `running` with the token, if it is still next and the
  *   slot is free, and add time and worker to its `claim_log` · give the thread's slot to the token, and count its claim ·
@@ -76,14 +80,14 @@ export function claimAfter(
 export async function claimRun(driver: Database, deployment: string, request: ClaimRequest): Promise<ClaimRunResult> {
   const args = toArguments(deployment, request);
   const { token, now } = args;
-  for (let tries = 0; tries < TRIES; ) {
+  for (let tries = 0; tries < MAX_TRIES; ) {
     // Read before locking: a claim follows every run, and usually nothing waits. Processes read the same runs, so one that came too
     // late chooses among more of them.
-    const candidates = await driver.read(selectCandidates({ ...args, limit: tries === 0 ? 1 : CANDIDATES }));
+    const candidates = await driver.read(selectCandidates({ ...args, limit: tries === 0 ? 1 : MAX_CANDIDATES }));
     const expired = candidates.filter((row) => row.kind === "expired");
     if (expired.length > 0) {
       const run_ids = JSON.stringify(expired.map(({ run_id }) => run_id));
-      const lock_keys = expired.map(({ thread_id }) => ofThread(deployment, thread_id));
+      const lock_keys = expired.map(({ thread_id }) => threadLockKey(deployment, thread_id));
       await driver.batch([requeueExpired({ deployment, run_ids, now })], lock_keys);
       continue;
     }
@@ -91,9 +95,9 @@ export async function claimRun(driver: Database, deployment: string, request: Cl
     const chosen = next[(Number.parseInt(token.slice(-4), 16) || 0) % next.length];
     if (!chosen) return { kind: candidates.length > 0 ? "blocked" : "none" };
     const { thread_id } = chosen;
-    const claim = claimStatements(args, request, leaseNext({ ...args, thread_id }));
-    const results = await driver.batch(claim.statements, [ofThread(deployment, thread_id)]);
-    const claimed = claim.claimed(rowsIn(claim.statements, results));
+    const claim = createClaimStatements(args, request, leaseNext({ ...args, thread_id }));
+    const results = await driver.batch(claim.statements, [threadLockKey(deployment, thread_id)]);
+    const claimed = claim.toClaimedRun(createRowFinder(claim.statements, results));
     if (claimed) return { kind: "claimed", claimed };
     tries++;
   }

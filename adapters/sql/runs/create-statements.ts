@@ -1,10 +1,10 @@
 /** The statements that create a run, in the order of their batch. */
 import { copyPlainJson, type JsonObject } from "../../../lib/json.ts";
 import type { CreatedRun, CreateRun, LeaseTerms } from "../../../lib/storage/mod.ts";
-import { toText } from "../columns.ts";
-import { ofKey, ofThread, type RowsOf } from "../database.ts";
-import { RUN_COLUMNS, THREAD_COLUMNS, whenClaimed, whenCreated } from "../features.ts";
-import { addLabels, replaceLabels } from "../labels.ts";
+import { encodeJson } from "../columns.ts";
+import { idempotencyLockKey, type RowFinder, threadLockKey } from "../database.ts";
+import { RUN_COLUMNS, runClaimedStatements, runCreatedStatements, THREAD_COLUMNS } from "../features.ts";
+import { insertIndexEntries, replaceIndexEntries } from "../metadata-index.ts";
 import type { Statement } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import type { FireTime } from "../statements/crons.ts";
@@ -17,8 +17,8 @@ import {
   type Origin,
   takeThread,
 } from "../statements/runs-create.ts";
-import { claimNote, toClaim, toRun } from "./row.ts";
-import { interruptRuns, removeRuns, type StopStatements, toStopArguments } from "./stop.ts";
+import { createClaimLogEntry, toClaim, toRun } from "./row.ts";
+import { deletionStatements, interruptStatements, type StopStatements, toStopArguments } from "./stop.ts";
 
 /** The interrupts that the run answers, as JSON; null for a run that answers none. */
 export const toTargets = ({ resume_targets = [] }: CreateRun["run"]): string | null =>
@@ -44,14 +44,14 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
   user_id: run.user_id ?? null,
   api_key: run.api_key ?? null,
   ...RUN_COLUMNS.values(run),
-  auth_user: toText(run.auth_user),
+  auth_user: encodeJson(run.auth_user),
   cron_id: run.cron_id ?? null,
   resume_targets: toTargets(run),
   created_at: run.created_at,
 });
 
 /** What the creation of a run depends on beside its request. */
-interface Terms {
+interface CreationTerms {
   /** Absent for a run that is not due yet. */
   readonly claim: LeaseTerms | undefined;
   /** The limit of pending runs of the deployment; null when the run is certain to fit. */
@@ -63,7 +63,7 @@ interface Terms {
 function toDecision(
   deployment: string,
   { run, expected, idempotency, limits, now }: CreateRun,
-  { claim, pending_limit, fire_time }: Terms,
+  { claim, pending_limit, fire_time }: CreationTerms,
 ) {
   const { thread_id, run_id, assistant_id, graph_id } = run;
   return {
@@ -84,36 +84,36 @@ type Decision = ReturnType<typeof toDecision>;
 
 /** The statements on the thread of a new run. `taken` is the first one of the batch: it returns the thread if it takes the run. */
 interface ThreadStatements {
-  readonly taken: Statement<Tables["threads"]>;
-  readonly labels: readonly Statement<unknown>[];
+  readonly threadStatement: Statement<Tables["threads"]>;
+  readonly entries: readonly Statement<unknown>[];
   readonly eviction?: StopStatements;
 }
 
-function newThread(request: CreateRun, decision: Decision, shape: DecisionShape): ThreadStatements {
+function createThreadStatements(request: CreateRun, decision: Decision, shape: DecisionShape): ThreadStatements {
   const { create_thread } = request;
   if (!create_thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
   const { metadata, config, stateless } = create_thread;
   const { deployment, thread_id } = decision;
   return {
-    taken: insertThreadOfRun(shape, {
+    threadStatement: insertThreadOfRun(shape, {
       ...decision,
       ...THREAD_COLUMNS.values(create_thread),
       metadata: JSON.stringify(metadata),
       config: JSON.stringify(config),
       hidden: stateless ? 1 : 0,
     }),
-    labels: stateless ? [] : addLabels("thread", deployment, thread_id, metadata),
+    entries: stateless ? [] : insertIndexEntries("thread", deployment, thread_id, metadata),
   };
 }
 
-function existingThread(
+function updateThreadStatements(
   { run: { multitask_strategy: strategy }, update_thread }: CreateRun,
   thread_revision: number,
   decision: Decision,
   shape: DecisionShape,
 ): ThreadStatements {
   const { deployment, thread_id, run_id, now } = decision;
-  const taken = takeThread(
+  const threadStatement = takeThread(
     { ...shape, strategy },
     {
       ...decision,
@@ -123,12 +123,13 @@ function existingThread(
       config: update_thread ? JSON.stringify(update_thread.config) : null,
     },
   );
-  const labels = update_thread ? replaceLabels("thread", deployment, thread_id, update_thread.metadata) : [];
-  if (!evicts(strategy)) return { taken, labels };
-  const evicted = { runs: "evicted", filtered: false } as const;
+  const entries = update_thread ? replaceIndexEntries("thread", deployment, thread_id, update_thread.metadata) : [];
+  if (!evicts(strategy)) return { threadStatement, entries };
+  const evictedRuns = { runs: "evicted", filtered: false } as const;
   const args = toStopArguments({ deployment, thread_id, run_id, now });
-  const eviction = strategy === "interrupt" ? interruptRuns(evicted, args, null) : removeRuns(evicted, args);
-  return { taken, labels, eviction };
+  const eviction =
+    strategy === "interrupt" ? interruptStatements(evictedRuns, args, null) : deletionStatements(evictedRuns, args);
+  return { threadStatement, entries, eviction };
 }
 
 function toOrigin({ run }: CreateRun, fire_time: FireTime | undefined): Origin {
@@ -137,21 +138,21 @@ function toOrigin({ run }: CreateRun, fire_time: FireTime | undefined): Origin {
 }
 
 /** The run that is created shares the texts of a request that is longer, in characters. */
-const LARGE_KWARGS = 64 * 1024;
+const LARGE_KWARGS_CHARS = 64 * 1024;
 
 /** Statements that create a run or have no effect at all. */
 export interface CreateStatements {
   readonly statements: readonly Statement<unknown>[];
   readonly lock_keys: readonly string[];
   /** Reads their results; null when the run was not created. */
-  created(rowsOf: RowsOf): CreatedRun | null;
+  toCreatedRun(findRows: RowFinder): CreatedRun | null;
 }
 
 /**
  * Returns the statements of `Storage.createRun`. `pending_limit` is that of the deployment; null when the run is certain to fit. With a
  * `fire_time`, they create the run only while that has no firing.
  */
-export function createStatements(
+export function createRunStatements(
   deployment: string,
   request: CreateRun,
   pending_limit: number | null,
@@ -162,34 +163,40 @@ export function createStatements(
   const claim = created_at <= now ? request.claim : undefined;
   const decision = toDecision(deployment, request, { claim, pending_limit, fire_time });
   const shape = { origin: toOrigin(request, fire_time), limited: pending_limit !== null };
-  const { taken, labels, eviction } =
+  const { threadStatement, entries, eviction } =
     expected.thread_revision === null
-      ? newThread(request, decision, shape)
-      : existingThread(request, expected.thread_revision, decision, shape);
+      ? createThreadStatements(request, decision, shape)
+      : updateThreadStatements(request, expected.thread_revision, decision, shape);
   const columns = toColumns(deployment, request);
   // Made now, because the caller may change its objects. To parse the text again would copy a large input.
-  const copy = columns.kwargs.length > LARGE_KWARGS ? (copyPlainJson(run.kwargs) as JsonObject | undefined) : undefined;
-  const insert = insertRun({ ...columns, token: decision.token, note: claimNote(claim?.worker, now), now });
+  const copy =
+    columns.kwargs.length > LARGE_KWARGS_CHARS ? (copyPlainJson(run.kwargs) as JsonObject | undefined) : undefined;
+  const insert = insertRun({
+    ...columns,
+    token: decision.token,
+    log_entry: createClaimLogEntry(claim?.worker, now),
+    now,
+  });
   return {
     statements: [
-      taken,
-      ...labels,
+      threadStatement,
+      ...entries,
       ...(eviction?.statements ?? []),
       insert,
-      ...whenCreated(deployment, request),
-      ...(claim ? whenClaimed(deployment, claim, { run_id, started_at: now }) : []),
+      ...runCreatedStatements(deployment, request),
+      ...(claim ? runClaimedStatements(deployment, claim, { run_id, started_at: now }) : []),
       ...(idempotency ? [insertKey({ ...idempotency, run_id, now })] : []),
     ],
     lock_keys: [
-      ofThread(deployment, thread_id),
-      ...(idempotency ? [ofKey(deployment, idempotency)] : []),
+      threadLockKey(deployment, thread_id),
+      ...(idempotency ? [idempotencyLockKey(deployment, idempotency)] : []),
       // Near the limit, creates count one after the other.
       ...(pending_limit === null ? [] : [`pending ${deployment}`]),
     ],
-    created(rowsOf) {
-      const [[inserted], [thread]] = [rowsOf(insert), rowsOf(taken)];
+    toCreatedRun(findRows) {
+      const [[inserted], [thread]] = [findRows(insert), findRows(threadStatement)];
       if (!inserted || !thread) return null;
-      const unset = {
+      const unsetColumns = {
         ...{ updated_at: now, ended_at: null, end_frame: null, error: null, result: null },
         ...{
           cancel_reason: null,
@@ -200,9 +207,9 @@ export function createStatements(
           last_frame: 0,
         },
       };
-      const row = { ...columns, ...unset, ...inserted, kwargs: copy ?? columns.kwargs };
+      const row = { ...columns, ...unsetColumns, ...inserted, kwargs: copy ?? columns.kwargs };
       const claimed = toClaim(row, thread);
-      return { run: claimed?.run ?? toRun(row), claimed, stopped: eviction?.stopped(rowsOf) ?? [] };
+      return { run: claimed?.run ?? toRun(row), claimed, stopped: eviction?.toStoppedRuns(findRows) ?? [] };
     },
   };
 }

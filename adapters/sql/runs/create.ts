@@ -7,7 +7,7 @@ import type {
   IdempotencyKey,
   RepeatedRun,
 } from "../../../lib/storage/mod.ts";
-import { type Database, rowsIn } from "../database.ts";
+import { createRowFinder, type Database } from "../database.ts";
 import { isFailedAssertion } from "../errors.ts";
 import {
   countPendingRuns,
@@ -17,15 +17,15 @@ import {
   selectObstacles,
   selectRunOfKey,
 } from "../statements/runs-create.ts";
-import { createStatements, excludesOtherAnswers, toTargets } from "./create-statements.ts";
+import { createRunStatements, excludesOtherAnswers, toTargets } from "./create-statements.ts";
 import { toRun } from "./row.ts";
 
 /**
- * See `Storage.findRepeated`.
+ * See `Storage.findRepeatedRun`.
  *
  * @statements selectRunOfKey
  */
-export async function findRepeated(
+export async function findRepeatedRun(
   driver: Database,
   deployment: string,
   { route, key, body_hash }: IdempotencyKey,
@@ -43,9 +43,9 @@ export async function countPending(driver: Database, deployment: string): Promis
 }
 
 /**
- * See `Storage.createRun`; `pending_limit` as for `createStatements`.
+ * See `Storage.createRun`; `pending_limit` as for `createRunStatements`.
  *
- * @statements createStatements · findRepeated · excludesOtherAnswers · selectAnsweringRun · countPendingRuns · selectObstacles ·
+ * @statements createRunStatements · findRepeatedRun · excludesOtherAnswers · selectAnsweringRun · countPendingRuns · selectObstacles ·
  *   evicts
  * @guards Locks: thread, idempotency key, and `pending` when the deployment limit is near.
  *   1. Decides: insert the thread, or update it (`last_run = :run`, `run_count + 1`, slot if the claim is possible).
@@ -66,15 +66,15 @@ export async function createRun(
   request: CreateRun,
   pending_limit: number | null,
 ): Promise<CreateRunResult> {
-  const { statements, lock_keys, created } = createStatements(deployment, request, pending_limit);
-  const run = created(rowsIn(statements, await driver.batch(statements, lock_keys)));
-  return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
+  const { statements, lock_keys, toCreatedRun } = createRunStatements(deployment, request, pending_limit);
+  const run = toCreatedRun(createRowFinder(statements, await driver.batch(statements, lock_keys)));
+  return run ? { kind: "created", ...run } : await explainRefusal(driver, deployment, request);
 }
 
 /**
  * See `Storage.createRuns`; `pending_limit` as for createRun.
  *
- * @statements createStatements · requireRuns · refusal
+ * @statements createRunStatements · requireRuns · explainRefusal
  * @guards the statements of each run · fail the batch if any run is missing.
  */
 export async function createRuns(
@@ -83,7 +83,7 @@ export async function createRuns(
   requests: readonly CreateRun[],
   pending_limit: number | null,
 ): Promise<CreateRunsResult> {
-  const creates = requests.map((request) => createStatements(deployment, request, pending_limit));
+  const creates = requests.map((request) => createRunStatements(deployment, request, pending_limit));
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
   try {
     const statements = [
@@ -91,16 +91,16 @@ export async function createRuns(
       requireRuns({ run_ids, count: requests.length }),
     ];
     const lock_keys = creates.flatMap(({ lock_keys }) => lock_keys);
-    const rowsOf = rowsIn(statements, await driver.batch(statements, lock_keys));
-    return { kind: "created", created: creates.map(({ created }) => created(rowsOf) as CreatedRun) };
+    const findRows = createRowFinder(statements, await driver.batch(statements, lock_keys));
+    return { kind: "created", created: creates.map(({ toCreatedRun }) => toCreatedRun(findRows) as CreatedRun) };
   } catch (error) {
     if (!isFailedAssertion(error)) throw error;
   }
   const outcomes: Refusal[] = [];
-  const waiting: CreateRun[] = [];
+  const waitingRequests: CreateRun[] = [];
   for (const request of requests) {
-    outcomes.push(await refusal(driver, deployment, request, waiting));
-    if (!request.claim || !request.create_thread) waiting.push(request);
+    outcomes.push(await explainRefusal(driver, deployment, request, waitingRequests));
+    if (!request.claim || !request.create_thread) waitingRequests.push(request);
   }
   const repeated = outcomes.filter((outcome) => outcome.kind === "repeated");
   if (repeated.length === outcomes.length) {
@@ -124,23 +124,23 @@ export type Refusal = Exclude<CreateRunResult, { kind: "created" }>;
  * same call that would wait before it.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the reasons of a refusal, in their order
-export async function refusal(
+export async function explainRefusal(
   driver: Database,
   deployment: string,
   request: CreateRun,
-  ahead: readonly CreateRun[] = [],
+  earlierRequests: readonly CreateRun[] = [],
 ): Promise<Refusal> {
   const { run, expected, idempotency, limits } = request;
-  const repeated = idempotency && (await findRepeated(driver, deployment, idempotency));
+  const repeated = idempotency && (await findRepeatedRun(driver, deployment, idempotency));
   if (repeated) return repeated;
   if (excludesOtherAnswers(run)) {
     const terms = { deployment, thread_id: run.thread_id, resume_targets: toTargets(run) };
-    const [other] = await driver.read(selectAnsweringRun(terms));
-    if (other) return { kind: "interrupt_answered", run_id: other.run_id };
+    const [answeringRun] = await driver.read(selectAnsweringRun(terms));
+    if (answeringRun) return { kind: "interrupt_answered", run_id: answeringRun.run_id };
   }
   if (expected.thread_revision === null) {
     const pending = await countPending(driver, deployment);
-    return limits && pending + ahead.length >= limits.pending
+    return limits && pending + earlierRequests.length >= limits.pending
       ? { kind: "deployment_full", pending }
       : { kind: "stale" };
   }
@@ -148,11 +148,11 @@ export async function refusal(
   if (!obstacles) return { kind: "thread_not_found" };
   if (run.multitask_strategy === "reject" && obstacles.busy) return { kind: "thread_busy" };
   const { pending, pending_of_thread: waiting } = obstacles;
-  const evicting = evicts(run.multitask_strategy);
-  const before = ahead.filter((other) => other.run.thread_id === run.thread_id).length;
-  if (limits && !evicting && waiting + before >= limits.pending_per_thread)
+  const evictsPending = evicts(run.multitask_strategy);
+  const earlierOnThread = earlierRequests.filter((earlier) => earlier.run.thread_id === run.thread_id).length;
+  if (limits && !evictsPending && waiting + earlierOnThread >= limits.pending_per_thread)
     return { kind: "thread_full", pending: waiting };
-  if (limits && pending + ahead.length - (evicting ? waiting : 0) >= limits.pending)
+  if (limits && pending + earlierRequests.length - (evictsPending ? waiting : 0) >= limits.pending)
     return { kind: "deployment_full", pending };
   return { kind: "stale" };
 }

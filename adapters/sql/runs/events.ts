@@ -7,18 +7,19 @@ import {
   type StoredThreadEvent,
   type ThreadEvent,
 } from "../../../lib/storage/mod.ts";
-import { type Database, ofThread } from "../database.ts";
+import { type Database, threadLockKey } from "../database.ts";
 import type { Statement } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import type { LeaseFence } from "../statements/checkpoints.ts";
 import { recordAllEvents, selectEvents, selectNewestEvent, upsertEvents } from "../statements/runs-events.ts";
 import { PAGE_ROWS, PAGE_SIZE } from "../statements/runs-frames.ts";
-import { chunksOf } from "./chunks.ts";
+import { splitIntoChunks } from "./chunks.ts";
 
-const bitOf = (method: EventMethod): number => 1 << EVENT_METHODS.indexOf(method);
-const bitsOf = (methods: Iterable<EventMethod>): number => [...methods].reduce((all, method) => all | bitOf(method), 0);
+const toMethodBit = (method: EventMethod): number => 1 << EVENT_METHODS.indexOf(method);
+const toMethodBits = (methods: Iterable<EventMethod>): number =>
+  [...methods].reduce((bits, method) => bits | toMethodBit(method), 0);
 
-type Entry = [
+type PackedEvent = [
   offset: number,
   method: number,
   namespace: readonly string[],
@@ -29,22 +30,22 @@ type Entry = [
   name?: string | null,
 ];
 
-function entryOf(event: ThreadEvent, first_seq: number): Entry {
+function packEvent(event: ThreadEvent, first_seq: number): PackedEvent {
   const { seq, method, namespace, timestamp, data, node, checkpoint_id, name } = event;
-  const place: Entry = [seq - first_seq, EVENT_METHODS.indexOf(method), namespace, timestamp, data];
+  const packed: PackedEvent = [seq - first_seq, EVENT_METHODS.indexOf(method), namespace, timestamp, data];
   // A reader takes missing members at the end for null.
-  if (checkpoint_id !== undefined || name !== undefined) place.push(node ?? null, checkpoint_id ?? null, name ?? null);
-  else if (node !== undefined) place.push(node);
-  return place;
+  if (checkpoint_id !== undefined || name !== undefined) packed.push(node ?? null, checkpoint_id ?? null, name ?? null);
+  else if (node !== undefined) packed.push(node);
+  return packed;
 }
 
 /** Returns the statements that store events while the lease is held. */
-export function putEvents(fence: LeaseFence, events: readonly ThreadEvent[] = []): Statement[] {
-  return chunksOf(events).map(({ part, size }) => {
+export function storeEventStatements(fence: LeaseFence, events: readonly ThreadEvent[] = []): Statement[] {
+  return splitIntoChunks(events).map(({ part, size }) => {
     const { seq: first_seq } = part[0] as ThreadEvent;
     const { seq: last_seq, timestamp: now } = part.at(-1) as ThreadEvent;
-    const methods = bitsOf(part.map(({ method }) => method));
-    const entries = JSON.stringify(part.map((event) => entryOf(event, first_seq)));
+    const methods = toMethodBits(part.map(({ method }) => method));
+    const entries = JSON.stringify(part.map((event) => packEvent(event, first_seq)));
     return upsertEvents({ ...fence, first_seq, last_seq, methods, size, events: entries, now });
   });
 }
@@ -54,7 +55,7 @@ function toEvents({
   run_id,
   events,
 }: Pick<Tables["thread_events"], "first_seq" | "run_id" | "events">): StoredThreadEvent[] {
-  return (JSON.parse(events) as Entry[]).map(
+  return (JSON.parse(events) as PackedEvent[]).map(
     ([offset, method, namespace, timestamp, data, node, checkpoint_id, name]) => ({
       seq: first_seq + offset,
       run_id,
@@ -70,7 +71,7 @@ function toEvents({
 }
 
 /** The verbs of thread events. */
-export function eventVerbs(driver: Database): EventStorage {
+export function createEventStorage(driver: Database): EventStorage {
   return {
     /**
      * @statements selectEvents
@@ -78,7 +79,7 @@ export function eventVerbs(driver: Database): EventStorage {
      *   events before those of later claims.
      */
     async readEvents({ deployment, filter }, thread_id, { after, methods }): Promise<EventPage> {
-      const bits = bitsOf(methods ?? EVENT_METHODS);
+      const bits = toMethodBits(methods ?? EVENT_METHODS);
       const chunks = await driver.read(selectEvents({ deployment, thread_id, after, methods: bits }, filter));
       const events = chunks
         .flatMap(toEvents)
@@ -105,7 +106,7 @@ export function eventVerbs(driver: Database): EventStorage {
     async recordAllEvents({ deployment, filter }, thread_id) {
       const [updated] = await driver.batch(
         [recordAllEvents({ deployment, thread_id }, filter)],
-        [ofThread(deployment, thread_id)],
+        [threadLockKey(deployment, thread_id)],
       );
       return updated.length === 1;
     },

@@ -1,23 +1,23 @@
 /** The verbs on runs, from their creation to their end. */
 import type { RunStorage } from "../../../lib/storage/mod.ts";
-import { type Database, ofThread, readAll, readOne, rowsIn } from "../database.ts";
+import { createRowFinder, type Database, readAll, readOne, threadLockKey } from "../database.ts";
 import { toFilterArgument } from "../filter-argument.ts";
 import { countActiveRuns, deleteRun, isRunPresent, selectRun, selectRuns } from "../statements/runs.ts";
 import { deleteEventsBeforeEnd, replaceEnd } from "../statements/runs-events.ts";
 import { deleteOrphanedThreads, markThreads, type RunSelection } from "../statements/runs-stop.ts";
 import { claimRun } from "./claim.ts";
-import { countPending, createRun, createRuns, findRepeated } from "./create.ts";
+import { countPending, createRun, createRuns, findRepeatedRun } from "./create.ts";
 import { readFrames } from "./frames.ts";
-import { leaseVerbs } from "./lease.ts";
+import { createLeaseStorage } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
 import { toRun } from "./row.ts";
-import { runSearchVerbs } from "./search.ts";
-import { deleteEventsOf, deleteOfFeaturesOf, deleteProgressOf, stopRuns, toStopArguments } from "./stop.ts";
-import { sweep } from "./sweep.ts";
+import { createRunSearchStorage } from "./search.ts";
+import { deleteFeatureRows, deleteRunEvents, deleteRunProgress, stopRuns, toStopArguments } from "./stop.ts";
+import { deleteExpired } from "./sweep.ts";
 
 /** The verbs on runs, from their creation to their end. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function runVerbs(driver: Database): RunStorage {
+export function createRunStorage(driver: Database): RunStorage {
   const pending = new PendingCounter((deployment) => countPending(driver, deployment));
   return {
     createRun({ deployment }, request) {
@@ -31,10 +31,10 @@ export function runVerbs(driver: Database): RunStorage {
         ? pending.create(deployment, Math.min(...limits), create, requests.length)
         : create(null);
     },
-    findRepeatedRun: ({ deployment }, key) => findRepeated(driver, deployment, key),
+    findRepeatedRun: ({ deployment }, key) => findRepeatedRun(driver, deployment, key),
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
-    ...leaseVerbs(driver),
-    ...runSearchVerbs(driver),
+    ...createLeaseStorage(driver),
+    ...createRunSearchStorage(driver),
     // biome-ignore lint/complexity/useMaxParams: the operation of Storage has these parameters
     stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, { target, action, now, reason }),
 
@@ -58,7 +58,7 @@ export function runVerbs(driver: Database): RunStorage {
     },
 
     /**
-     * @statements isRunPresent · deleteProgressOf · deleteEventsOf · markThreads · deleteOfFeaturesOf · deleteRun ·
+     * @statements isRunPresent · deleteRunProgress · deleteRunEvents · markThreads · deleteFeatureRows · deleteRun ·
      *   replaceEnd · deleteEventsBeforeEnd · deleteOrphanedThreads
      * @guards select whether it exists · delete what a pending run left · the end of a pending run · mark the thread ·
      *   tokens · delete where not running · delete its events but for its end, if it is gone · stateless threads left.
@@ -74,18 +74,21 @@ export function runVerbs(driver: Database): RunStorage {
       const statements = [
         present,
         // A requeued run may have stored checkpoints. The head of its thread never moved to them.
-        ...deleteProgressOf(pending, args),
-        ...deleteEventsOf(pending, args),
+        ...deleteRunProgress(pending, args),
+        ...deleteRunEvents(pending, args),
         markThreads(resting, args),
-        ...deleteOfFeaturesOf(resting, args),
+        ...deleteFeatureRows(resting, args),
         deleted,
         replaceEnd({ ...key, now }),
         deleteEventsBeforeEnd(key),
         deleteOrphanedThreads({ deployment, now: 0 }),
       ];
-      const rowsOf = rowsIn(statements, await driver.batch(statements, [ofThread(deployment, thread_id)]));
-      if (rowsOf(deleted).length > 0) return "deleted";
-      return rowsOf(present).length > 0 ? "running" : "not_found";
+      const findRows = createRowFinder(
+        statements,
+        await driver.batch(statements, [threadLockKey(deployment, thread_id)]),
+      );
+      if (findRows(deleted).length > 0) return "deleted";
+      return findRows(present).length > 0 ? "running" : "not_found";
     },
 
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
@@ -104,6 +107,6 @@ export function runVerbs(driver: Database): RunStorage {
       };
     },
 
-    deleteExpired: ({ deployment }, terms) => sweep(driver, deployment, terms),
+    deleteExpired: ({ deployment }, terms) => deleteExpired(driver, deployment, terms),
   };
 }

@@ -16,28 +16,29 @@ export class PendingCounter {
   ): Promise<Created> {
     const step = Math.floor(limit / 10);
     if (step === 0) return create(limit);
-    const known = this.#estimates.get(deployment) ?? { counted: 0, created: step, creating: 0, counting: null };
-    this.#estimates.set(deployment, known);
-    known.created += runs;
-    known.creating += runs;
-    if (!known.counting && known.created > step) known.counting = this.#countAgain(deployment, known);
+    const estimate = this.#estimates.get(deployment) ?? { counted: 0, created: step, creating: 0, counting: null };
+    this.#estimates.set(deployment, estimate);
+    estimate.created += runs;
+    estimate.creating += runs;
+    if (!estimate.counting && estimate.created > step) estimate.counting = this.#countAgain(deployment, estimate);
     // Two more steps for runs of other processes, which this one sees only when it counts.
-    const go = (): Promise<Created> => create(known.counted + known.created + 2 * step < limit ? null : limit);
-    const creating = known.counting ? known.counting.then(go) : go();
-    const done = (): void => {
-      known.creating -= runs;
+    const startCreation = (): Promise<Created> =>
+      create(estimate.counted + estimate.created + 2 * step < limit ? null : limit);
+    const creating = estimate.counting ? estimate.counting.then(startCreation) : startCreation();
+    const finishCreation = (): void => {
+      estimate.creating -= runs;
     };
-    creating.then(done, done);
+    creating.then(finishCreation, finishCreation);
     return creating;
   }
 
-  async #countAgain(deployment: string, known: Estimate): Promise<void> {
+  async #countAgain(deployment: string, estimate: Estimate): Promise<void> {
     // The query may or may not see the runs that are being created now.
-    known.created = known.creating;
+    estimate.created = estimate.creating;
     try {
-      known.counted = await this.#count(deployment);
+      estimate.counted = await this.#count(deployment);
     } finally {
-      known.counting = null;
+      estimate.counting = null;
     }
   }
 }

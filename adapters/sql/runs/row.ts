@@ -9,34 +9,34 @@ import type {
   RunRow,
   RunStatus,
 } from "../../../lib/storage/mod.ts";
-import { fromText, toText } from "../columns.ts";
+import { decodeJson, encodeJson } from "../columns.ts";
 import type { Tables } from "../schema/tables.ts";
-import type { HEAD_COLUMNS } from "../statements/runs-search.ts";
+import type { HEADER_COLUMNS } from "../statements/runs-search.ts";
 import { toThread } from "../threads.ts";
 
 /** The error of a run with its stack, which leaves the database by `RunRow.stack` alone. */
-export const storedError = (error: JsonObject | null, stack: string | undefined): string | null =>
-  toText(error && stack !== undefined ? { ...error, stack } : error);
+export const encodeError = (error: JsonObject | null, stack: string | undefined): string | null =>
+  encodeJson(error && stack !== undefined ? { ...error, stack } : error);
 
-function errorOf(stored: string | null): Pick<RunRow, "error" | "stack"> {
+function decodeError(stored: string | null): Pick<RunRow, "error" | "stack"> {
   if (stored === null) return { error: null };
   const { stack, ...error } = JSON.parse(stored) as JsonObject;
   return typeof stack === "string" ? { error, stack } : { error };
 }
 
 /** What a claim adds to the front of `claim_log`; empty where the claim names no worker. */
-export const claimNote = (worker: string | undefined, at: number): string =>
+export const createClaimLogEntry = (worker: string | undefined, at: number): string =>
   worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
 
 /** The claims in their order. What follows the last end of a line was cut off. */
-export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
+export const parseClaimLog = (stored: string | null): ListedRun["claim_log"] =>
   (stored ?? "")
     .split("\n")
     .slice(0, -1)
     .reverse()
     .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
-type StoredHead = Pick<Tables["runs"], (typeof HEAD_COLUMNS)[number]>;
+type StoredHead = Pick<Tables["runs"], (typeof HEADER_COLUMNS)[number]>;
 type StoredRun = StoredHead &
   Pick<Tables["runs"], "result" | "feedback" | "auth_user"> & {
     /** No text where the run was made just now. */
@@ -58,9 +58,9 @@ export function toRun(stored: StoredRun): RunRow {
       if (typeof kwargs === "string") kwargs = JSON.parse(kwargs) as JsonObject;
       return kwargs;
     },
-    result: fromText<Json>(stored.result),
-    feedback: fromText<RunRow["feedback"]>(stored.feedback) ?? [],
-    auth_user: fromText<JsonObject>(stored.auth_user),
+    result: decodeJson<Json>(stored.result),
+    feedback: decodeJson<RunRow["feedback"]>(stored.feedback) ?? [],
+    auth_user: decodeJson<JsonObject>(stored.auth_user),
   };
 }
 
@@ -82,7 +82,7 @@ export function toRunHead(stored: StoredHead): RunHeader {
     stateless: stored.stateless === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,
-    ...errorOf(stored.error),
+    ...decodeError(stored.error),
     resumable: stored.has_frames === 1,
     end_frame: stored.end_frame,
     user_id: stored.user_id,

@@ -16,16 +16,16 @@ import {
   selectLastTested,
   selectRunTimes,
 } from "../statements/runs-search.ts";
-import { claimLog, toRunHead } from "./row.ts";
+import { parseClaimLog, toRunHead } from "./row.ts";
 
 /** The members of a query that are conditions by themselves. */
-const MEMBERS = [
+const QUERY_CONDITIONS = [
   ...(["run_id", "thread_id", "cron_id", "assistant_id", "graph_id", "user_id"] as const),
   ...(["started_after", "started_before", "created_after", "created_before", "after"] as const),
 ] as const satisfies readonly (keyof RunSearch & SearchCondition)[];
 
 /** Conditions that the index of a status answers. */
-const RANGE: ReadonlySet<SearchCondition> = new Set(["after", "created_after", "created_before"]);
+const INDEXED_CONDITIONS: ReadonlySet<SearchCondition> = new Set(["after", "created_after", "created_before"]);
 
 /** The metadata that is asked for, as a filter. */
 const toFilter = ({ metadata = {} }: RunSearch): Filter =>
@@ -33,7 +33,7 @@ const toFilter = ({ metadata = {} }: RunSearch): Filter =>
 
 function toShape({ filter }: Scope, query: RunSearch): SearchShape {
   const { status = STATUSES, run_id, thread_id, cron_id } = query;
-  const conditions: SearchCondition[] = MEMBERS.filter((name) => query[name] !== undefined);
+  const conditions: SearchCondition[] = QUERY_CONDITIONS.filter((name) => query[name] !== undefined);
   if (toFilterArgument(toFilter(query)) !== null) conditions.push("metadata");
   if (toFilterArgument(filter) !== null) conditions.push("filter");
   return {
@@ -63,14 +63,14 @@ async function findLastTested(
   shape: SearchShape,
   args: SearchArguments,
 ): Promise<ListPosition | null> {
-  const conditions = shape.conditions.filter((name) => RANGE.has(name));
+  const conditions = shape.conditions.filter((name) => INDEXED_CONDITIONS.has(name));
   if (shape.narrow || conditions.length === shape.conditions.length) return null;
-  const [last] = await driver.read(selectLastTested({ ...shape, conditions }, args));
-  return last ? { created_at: last.created_at, id: last.run_id } : null;
+  const [lastTested] = await driver.read(selectLastTested({ ...shape, conditions }, args));
+  return lastTested ? { created_at: lastTested.created_at, id: lastTested.run_id } : null;
 }
 
 /** The verbs that read the runs of all threads. */
-export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" | "readRunTimes"> {
+export function createRunSearchStorage(driver: Database): Pick<RunStorage, "searchRuns" | "readRunTimes"> {
   return {
     /**
      * @statements findLastTested · searchRuns
@@ -83,16 +83,16 @@ export function runSearchVerbs(driver: Database): Pick<RunStorage, "searchRuns" 
       if (query.status?.length === 0) return { rows: [], next: null };
       const shape = toShape(scope, query);
       const args = toArguments(scope, query, shape);
-      const last = await findLastTested(driver, shape, args);
-      const search = last
+      const lastTested = await findLastTested(driver, shape, args);
+      const search = lastTested
         ? searchRuns(
             { ...shape, conditions: [...shape.conditions, "tested"] },
-            { ...args, tested_created_at: last.created_at, tested_id: last.id },
+            { ...args, tested_created_at: lastTested.created_at, tested_id: lastTested.id },
           )
         : searchRuns(shape, args);
       const rows = await readAll(driver, search, toListed);
       const full = rows.length === query.limit ? rows.at(-1) : undefined;
-      return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : last };
+      return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : lastTested };
     },
 
     /** @statements countRuns · selectRunTimes */
@@ -111,5 +111,5 @@ const toListed = (row: ListedRow): ListedRun => ({
   cancel_requested: row.cancelled === 1,
   usage:
     row.trace_id === null ? null : { tokens_in: row.tokens_in, tokens_out: row.tokens_out, cost_usd: row.cost_usd },
-  claim_log: claimLog(row.claim_log),
+  claim_log: parseClaimLog(row.claim_log),
 });

@@ -1,7 +1,7 @@
 /** Stopping runs: by an interrupt, a rollback or a deletion, on request or by a newer run of their thread. */
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
-import { type Database, ofThread, type RowsOf, rowsIn } from "../database.ts";
-import { DELETED, ENDED } from "../features.ts";
+import { createRowFinder, type Database, type RowFinder, threadLockKey } from "../database.ts";
+import { RUNS_DELETED, RUNS_ENDED } from "../features.ts";
 import { toFilterArgument } from "../filter-argument.ts";
 import type { Statement } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
@@ -31,7 +31,7 @@ import {
 export interface StopStatements {
   readonly statements: readonly Statement<unknown>[];
   /** Reads what they returned. */
-  stopped(rowsOf: RowsOf): StoppedRun[];
+  toStoppedRuns(findRows: RowFinder): StoppedRun[];
 }
 
 /** Completes the arguments for a selection of runs, which needs only some of them. */
@@ -47,7 +47,7 @@ const toStopped = (
 ): StoppedRun => ({ kind, run_id, thread_id, end_frame, lock_token: lease_token });
 
 /** Returns the statements that end the runs which were never claimed, and flag the others for their workers. */
-export function interruptRuns(
+export function interruptStatements(
   selection: RunSelection,
   args: StopArguments,
   cancel_reason: string | null,
@@ -61,48 +61,48 @@ export function interruptRuns(
       takeClaimNumbersOfUnclaimed(selection, args),
       insertEndsOfUnclaimed(selection, args),
       touchThreadsOfUnclaimed(selection, args),
-      ...Object.keys(ENDED).map((feature) => endFeatureOfUnclaimed({ ...selection, feature }, args)),
+      ...Object.keys(RUNS_ENDED).map((feature) => endFeatureOfUnclaimed({ ...selection, feature }, args)),
       ended,
       flagged,
     ],
-    stopped: (rowsOf) => [
-      ...rowsOf(ended).map((run) => toStopped(run, "ended")),
-      ...rowsOf(flagged).map((run) => toStopped(run, "flagged")),
+    toStoppedRuns: (findRows) => [
+      ...findRows(ended).map((run) => toStopped(run, "ended")),
+      ...findRows(flagged).map((run) => toStopped(run, "flagged")),
     ],
   };
 }
 
 /** Returns the statements that delete the checkpoints, writes and values of runs. */
-export const deleteProgressOf = (selection: RunSelection, args: StopArguments): Statement<unknown>[] =>
+export const deleteRunProgress = (selection: RunSelection, args: StopArguments): Statement<unknown>[] =>
   PROGRESS_TABLES.map((table) => deleteProgress({ ...selection, table }, args));
 
 /** Returns the statements that delete the events of runs, and end their streams. */
-export const deleteEventsOf = (selection: RunSelection, args: StopArguments): Statement<unknown>[] => [
+export const deleteRunEvents = (selection: RunSelection, args: StopArguments): Statement<unknown>[] => [
   deleteEvents(selection, args),
   takeClaimNumbers(selection, args),
   insertEnds(selection, args),
 ];
 
 /** Returns the statements of features that go before the deletion of runs. */
-export const deleteOfFeaturesOf = (selection: RunSelection, args: StopArguments): Statement<unknown>[] =>
-  Object.keys(DELETED).map((statement) => deleteOfFeatures({ ...selection, statement }, args));
+export const deleteFeatureRows = (selection: RunSelection, args: StopArguments): Statement<unknown>[] =>
+  Object.keys(RUNS_DELETED).map((statement) => deleteOfFeatures({ ...selection, statement }, args));
 
 /** Returns the statements that delete runs and everything that they have stored. The slots of their threads stay taken. */
-export function removeRuns(selection: RunSelection, args: StopArguments): StopStatements {
+export function deletionStatements(selection: RunSelection, args: StopArguments): StopStatements {
   const deleted = deleteRuns(selection, args);
   return {
     statements: [
-      ...deleteEventsOf(selection, args),
-      ...deleteProgressOf(selection, args),
-      ...deleteOfFeaturesOf(selection, args),
+      ...deleteRunEvents(selection, args),
+      ...deleteRunProgress(selection, args),
+      ...deleteFeatureRows(selection, args),
       deleted,
     ],
-    stopped: (rowsOf) => rowsOf(deleted).map((run) => toStopped(run, "deleted")),
+    toStoppedRuns: (findRows) => findRows(deleted).map((run) => toStopped(run, "deleted")),
   };
 }
 
-function rollBackRuns(selection: RunSelection, args: StopArguments): StopStatements {
-  const { statements, stopped } = removeRuns(selection, args);
+function rollbackStatements(selection: RunSelection, args: StopArguments): StopStatements {
+  const { statements, toStoppedRuns } = deletionStatements(selection, args);
   return {
     statements: [
       markThreads(selection, args),
@@ -110,12 +110,12 @@ function rollBackRuns(selection: RunSelection, args: StopArguments): StopStateme
       ...statements,
       deleteOrphanedThreads(args),
     ],
-    stopped,
+    toStoppedRuns,
   };
 }
 
 /** What `Storage.stopRuns` gets. */
-interface Stop {
+interface StopRequest {
   readonly target: StopTarget;
   readonly action: StopAction;
   readonly now: number;
@@ -125,7 +125,7 @@ interface Stop {
 /**
  * See `Storage.stopRuns`.
  *
- * @statements interruptRuns · rollBackRuns
+ * @statements interruptStatements · rollbackStatements
  * @guards `interrupt`: keep the reason · end pending runs that were never claimed · flag the others. `rollback`: mark
  *   threads that may keep a slot (`last_run = null`) · touch them · delete checkpoints, writes, channel values, tokens,
  *   runs · delete stateless threads left behind.
@@ -133,7 +133,7 @@ interface Stop {
 export async function stopRuns(
   driver: Database,
   { deployment, filter }: Scope,
-  { target: { thread_id, run_ids }, action, now, reason = null }: Stop,
+  { target: { thread_id, run_ids }, action, now, reason = null }: StopRequest,
 ): Promise<StoppedRun[]> {
   const argument = toFilterArgument(filter);
   const selection: RunSelection = {
@@ -143,8 +143,8 @@ export async function stopRuns(
   const args = toStopArguments({
     ...{ deployment, now, thread_id: thread_id ?? "", run_ids: JSON.stringify(run_ids), filter: argument ?? "" },
   });
-  const { statements, stopped } =
-    action === "interrupt" ? interruptRuns(selection, args, reason) : rollBackRuns(selection, args);
-  const lock_keys = thread_id === undefined ? undefined : [ofThread(deployment, thread_id)];
-  return stopped(rowsIn(statements, await driver.batch(statements, lock_keys)));
+  const { statements, toStoppedRuns } =
+    action === "interrupt" ? interruptStatements(selection, args, reason) : rollbackStatements(selection, args);
+  const lock_keys = thread_id === undefined ? undefined : [threadLockKey(deployment, thread_id)];
+  return toStoppedRuns(createRowFinder(statements, await driver.batch(statements, lock_keys)));
 }

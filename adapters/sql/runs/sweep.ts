@@ -2,14 +2,14 @@
 import type { RetentionLimits } from "../../../lib/storage/mod.ts";
 import { sweepCrons } from "../crons.ts";
 import type { Database } from "../database.ts";
-import { SWEPT } from "../features.ts";
+import { RETENTION_TABLES } from "../features.ts";
 import type { Statement } from "../query.ts";
 import { deleteExpiredItems } from "../statements/items.ts";
 import { deleteOldEvents, selectOldEvents } from "../statements/runs-events.ts";
 import { deleteOrphanedThreads, selectOrphanedThread } from "../statements/runs-stop.ts";
 import {
-  clearFramed,
-  clearKeyed,
+  clearHasFrames,
+  clearHasIdempotencyKey,
   deleteFrames,
   deleteHiddenThreads,
   deleteKeys,
@@ -18,42 +18,42 @@ import {
   selectFramedRuns,
   selectOldKeys,
   selectOldOfFeature,
-  selectPassedRuns,
   selectStatelessRuns,
+  selectUnresumableRuns,
 } from "../statements/runs-sweep.ts";
 
 /** How many rows of frames or events one batch deletes at most. */
 const MAX_CHUNKS = 1000;
 
 type Statements = Statement<unknown>[];
-type Old = { deployment: string; before: number; limit: number };
+type OldRows = { deployment: string; before: number; limit: number };
 
 /** Returns the statements that delete old frames. */
 async function sweepFrames(driver: Database, deployment: string, terms: RetentionLimits): Promise<Statements> {
   const { frames_before, stateless_before, limit } = terms;
-  const read = async (select: (old: Old) => Statement<{ run_id: string }>, before: number | undefined) =>
+  const read = async (select: (old: OldRows) => Statement<{ run_id: string }>, before: number | undefined) =>
     before === undefined ? [] : await driver.read(select({ deployment, before, limit }));
-  const [framed, passed] = await Promise.all([
+  const [framed, expiredStateless] = await Promise.all([
     read(selectFramedRuns, frames_before),
-    read(selectPassedRuns, stateless_before),
+    read(selectUnresumableRuns, stateless_before),
   ]);
-  if (framed.length + passed.length === 0) return [];
-  const run_ids = JSON.stringify([...new Set([...framed, ...passed].map(({ run_id }) => run_id))]);
-  return [deleteFrames({ run_ids, limit: MAX_CHUNKS }), clearFramed({ run_ids })];
+  if (framed.length + expiredStateless.length === 0) return [];
+  const run_ids = JSON.stringify([...new Set([...framed, ...expiredStateless].map(({ run_id }) => run_id))]);
+  return [deleteFrames({ run_ids, limit: MAX_CHUNKS }), clearHasFrames({ run_ids })];
 }
 
 /** Returns the statements that delete old idempotency keys. */
-async function sweepKeys(driver: Database, old: Old): Promise<Statements> {
+async function sweepKeys(driver: Database, old: OldRows): Promise<Statements> {
   const keys = await driver.read(selectOldKeys(old));
   if (keys.length === 0) return [];
   return [
-    clearKeyed({ run_ids: JSON.stringify(keys.map(({ run_id }) => run_id)) }),
+    clearHasIdempotencyKey({ run_ids: JSON.stringify(keys.map(({ run_id }) => run_id)) }),
     deleteKeys({ deployment: old.deployment, keys: JSON.stringify(keys.map(({ route, key }) => [route, key])) }),
   ];
 }
 
 /** Returns the statements that delete old stateless runs with their threads. */
-async function sweepStateless(driver: Database, old: Old): Promise<Statements> {
+async function sweepStateless(driver: Database, old: OldRows): Promise<Statements> {
   const runs = await driver.read(selectStatelessRuns(old));
   if (runs.length === 0) return [];
   return [
@@ -66,14 +66,14 @@ async function sweepStateless(driver: Database, old: Old): Promise<Statements> {
 }
 
 /** Returns the statements that delete old rows of a feature. */
-async function sweepFeature(driver: Database, feature: string, old: Old): Promise<Statements> {
+async function sweepFeature(driver: Database, feature: string, old: OldRows): Promise<Statements> {
   const rows = await driver.read(selectOldOfFeature({ feature }, old));
   return rows.length === 0
     ? []
     : [deleteOldOfFeature({ feature }, { keys: JSON.stringify(rows.map(({ key }) => key)) })];
 }
 
-async function sweepEvents(driver: Database, { deployment, before }: Old): Promise<Statements> {
+async function sweepEvents(driver: Database, { deployment, before }: OldRows): Promise<Statements> {
   const rows = await driver.read(selectOldEvents({ deployment, before }));
   return rows.length === 0 ? [] : [deleteOldEvents({ deployment, before, limit: MAX_CHUNKS })];
 }
@@ -84,26 +84,26 @@ async function sweepThreads(driver: Database, orphans: { deployment: string; now
 }
 
 /**
- * See `Storage.sweep`.
+ * See `Storage.deleteExpired`.
  *
  * @statements sweepFrames · sweepKeys · sweepStateless · sweepFeature · sweepCrons · deleteExpiredItems · sweepEvents ·
  *   sweepThreads
  * @guards Reads candidates, then one batch: runs that have ended stay so, and what is old stays old. Each kind only if its
  *   time is given.
  */
-export async function sweep(driver: Database, deployment: string, terms: RetentionLimits): Promise<number> {
+export async function deleteExpired(driver: Database, deployment: string, terms: RetentionLimits): Promise<number> {
   const { stateless_before, frames_before, keys_before, firings_before, items_expired_by, limit, now } = terms;
-  const when = (before: number | undefined, read: (old: Old) => Promise<Statements>): Promise<Statements> =>
+  const ifLimited = (before: number | undefined, read: (old: OldRows) => Promise<Statements>): Promise<Statements> =>
     before === undefined ? Promise.resolve([]) : read({ deployment, before, limit });
   const lists = await Promise.all([
     sweepFrames(driver, deployment, terms),
-    when(keys_before, (old) => sweepKeys(driver, old)),
-    when(stateless_before, (old) => sweepStateless(driver, old)),
-    ...SWEPT.map(({ name }) => when(terms.features?.[name], (old) => sweepFeature(driver, name, old))),
-    when(firings_before, (old) => sweepCrons(driver, old)),
+    ifLimited(keys_before, (old) => sweepKeys(driver, old)),
+    ifLimited(stateless_before, (old) => sweepStateless(driver, old)),
+    ...RETENTION_TABLES.map(({ name }) => ifLimited(terms.features?.[name], (old) => sweepFeature(driver, name, old))),
+    ifLimited(firings_before, (old) => sweepCrons(driver, old)),
     items_expired_by === undefined ? [] : [deleteExpiredItems({ deployment, now: items_expired_by, limit })],
-    when(frames_before, (old) => sweepEvents(driver, old)),
-    when(stateless_before, () => sweepThreads(driver, { deployment, now })),
+    ifLimited(frames_before, (old) => sweepEvents(driver, old)),
+    ifLimited(stateless_before, () => sweepThreads(driver, { deployment, now })),
   ]);
   const statements: Statements = lists.flat();
   if (statements.length === 0) return 0;

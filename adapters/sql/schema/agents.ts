@@ -1,22 +1,22 @@
 /** Tables of one deployment's assistants, threads, runs and checkpoints. */
 
 /** The triggers that count the rows of a table which meet a condition that never changes. */
-const counting = (kind: string, table: string, condition: string): readonly string[] => {
-  const of = (row: string): string => (condition === "" ? "" : `when ${row}.${condition}`);
+const createCountTriggers = (kind: string, table: string, condition: string): readonly string[] => {
+  const when = (row: string): string => (condition === "" ? "" : `when ${row}.${condition}`);
   return [
-    `trigger ${table}_counted after insert on ${table} ${of("new")} begin
+    `trigger ${table}_counted after insert on ${table} ${when("new")} begin
       insert into row_counts (deployment, kind, total) values (new.deployment, '${kind}', 1)
         on conflict (deployment, kind) do update set total = total + 1;
     end`,
-    `trigger ${table}_uncounted after delete on ${table} ${of("old")} begin
+    `trigger ${table}_uncounted after delete on ${table} ${when("old")} begin
       update row_counts set total = total - 1 where deployment = old.deployment and kind = '${kind}';
     end`,
   ];
 };
 
-const COUNTING: readonly string[] = [
-  ...counting("assistant", "assistants", ""),
-  ...counting("thread", "threads", "hidden = 0"),
+const COUNT_TRIGGERS: readonly string[] = [
+  ...createCountTriggers("assistant", "assistants", ""),
+  ...createCountTriggers("thread", "threads", "hidden = 0"),
 ];
 
 export const agentTables = {
@@ -367,6 +367,6 @@ export const agentTables = {
     columns: { deployment: "text not null", kind: "text not null", total: "bigint not null" },
     constraints: ["primary key (deployment, kind)"],
     clustered: true,
-    triggers: COUNTING as readonly string[],
+    triggers: COUNT_TRIGGERS as readonly string[],
   },
 } as const;

@@ -61,21 +61,21 @@ export type PayloadColumns = Pick<Tables["checkpoints"], "type" | "data" | "byte
 
 export type SchemaDialect = "sqlite" | "postgres";
 
-const typeOf = (definition: string): ColumnType =>
+const parseColumnType = (definition: string): ColumnType =>
   (Object.keys(POSTGRES_TYPES) as ColumnType[]).find((type) => definition.startsWith(type)) as ColumnType;
 
 /** The statements that make a table and its indexes. */
 export function createTable(name: string, table: TableDefinition, dialect: SchemaDialect): readonly string[] {
   const columns = Object.entries(table.columns).map(([column, definition]) => {
     if (dialect === "sqlite") return `${column} ${definition}`;
-    const type = typeOf(definition);
+    const type = parseColumnType(definition);
     return `${column} ${POSTGRES_TYPES[type]}${definition.slice(type.length)}`;
   });
   const { constraints = [], indexes = [], triggers = [] } = table;
   const body = [...columns, ...constraints].join(", ");
   const clustered = table.clustered && dialect === "sqlite" ? " without rowid" : "";
-  const more = dialect === "sqlite" ? [...indexes, ...triggers] : indexes;
-  return [`create table ${name} (${body})${clustered}`, ...more.map((one) => `create ${one}`)];
+  const extras = dialect === "sqlite" ? [...indexes, ...triggers] : indexes;
+  return [`create table ${name} (${body})${clustered}`, ...extras.map((definition) => `create ${definition}`)];
 }
 
 const ARGUMENT_TYPES = {
@@ -88,4 +88,4 @@ const ARGUMENT_TYPES = {
 
 /** Returns the Postgres type of an argument for a column with this definition. */
 export const postgresArgumentType = (definition: string): (typeof ARGUMENT_TYPES)[ColumnType] =>
-  ARGUMENT_TYPES[typeOf(definition)];
+  ARGUMENT_TYPES[parseColumnType(definition)];

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import { isPermitted } from "../filter.ts";
 import { bigint, columns, orNull } from "../parameters.ts";
-import { createBuilder, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 
@@ -115,7 +115,7 @@ export const selectVersion = query({ ...keyTypes, version: bigint }, (p) =>
 );
 
 /** Selects the versions of an assistant, the newest first: a page of them, or all. */
-export const selectVersions = shaped(
+export const selectVersions = shapedQuery(
   (_: { readonly paged: boolean }) => ({ ...keyTypes, limit: bigint, offset: bigint }),
   (p, { paged }) =>
     db

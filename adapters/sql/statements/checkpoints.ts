@@ -1,9 +1,9 @@
 /** Statements on checkpoints, their writes, and the values of channels that are stored with them. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { type Bound, isThreadPermitted } from "../filter.ts";
-import { rowsOf } from "../functions.ts";
+import { type FilterParameter, isThreadPermitted } from "../filter.ts";
+import { jsonRows } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, rowsQuery, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, query, rowsQuery, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 
@@ -32,11 +32,11 @@ export const whileLeased = (p: Operands<LeaseFence>): RawBuilder<boolean> =>
 // ------------------------------------------------------------------- writing
 
 /** The run or the update that stores progress in a thread. */
-export interface Author {
+export interface ProgressAuthor {
   readonly deployment: Expression<string>;
   readonly thread_id: Expression<string>;
   /** The condition: where it does not hold, nothing is stored. */
-  readonly allowed: Expression<boolean>;
+  readonly isAllowed: Expression<boolean>;
   /** The run whose rollback deletes the progress; null for progress that stays. */
   readonly run_id: Expression<string> | null;
   /** If two authors write the same place, the author with the higher number wins. */
@@ -86,7 +86,7 @@ type Rows<Types extends typeof checkpointTypes | typeof valueTypes | typeof writ
  * Inserts checkpoints, or replaces those of the same run. Every row reads the greatest `seq` before the statement. Checkpoints and
  * values of other runs never change: a rollback deletes what its run stored.
  */
-export const upsertCheckpoints = (author: Author, rows: Rows<typeof checkpointTypes>): RawBuilder<never> =>
+export const upsertCheckpoints = (author: ProgressAuthor, rows: Rows<typeof checkpointTypes>): RawBuilder<never> =>
   sql<never>`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
       metadata, versions, created_at)
     select ${author.deployment}, ${author.thread_id}, ${author.run_id ?? sql`null`},
@@ -99,14 +99,14 @@ export const upsertCheckpoints = (author: Author, rows: Rows<typeof checkpointTy
           ${row.bytes}, ${row.metadata}, ${row.versions}, ${row.created_at})`,
       ),
     )}) as v
-    where ${author.allowed}
+    where ${author.isAllowed}
     on conflict (deployment, thread_id, ns, checkpoint_id) do update set
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id`;
 
 /** Inserts values of channels, or replaces those of the same run. */
-export const upsertValues = (author: Author, rows: Rows<typeof valueTypes>): RawBuilder<never> =>
+export const upsertValues = (author: ProgressAuthor, rows: Rows<typeof valueTypes>): RawBuilder<never> =>
   sql<never>`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
     select ${author.deployment}, ${author.thread_id}, ${author.run_id ?? sql`null`}, v.*
     from (values ${sql.join(
@@ -115,13 +115,13 @@ export const upsertValues = (author: Author, rows: Rows<typeof valueTypes>): Raw
           ${row.extends_version})`,
       ),
     )}) as v
-    where ${author.allowed}
+    where ${author.isAllowed}
     on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id`;
 
 /** Inserts writes of tasks, or replaces those of the same author. */
-export const upsertWrites = (author: Author, rows: Rows<typeof writeTypes>): RawBuilder<never> =>
+export const upsertWrites = (author: ProgressAuthor, rows: Rows<typeof writeTypes>): RawBuilder<never> =>
   sql<never>`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
       type, data, bytes)
     select ${author.deployment}, ${author.thread_id}, ${author.run_id ?? sql`''`}, ${author.run_seq}, v.*
@@ -131,16 +131,16 @@ export const upsertWrites = (author: Author, rows: Rows<typeof writeTypes>): Raw
           ${row.data}, ${row.bytes})`,
       ),
     )}) as v
-    where ${author.allowed}
+    where ${author.isAllowed}
     on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
       bytes = excluded.bytes`;
 
-const leased = (p: ParametersFor<typeof leaseTypes>): Author => ({
+const toLeasedAuthor = (p: ParametersFor<typeof leaseTypes>): ProgressAuthor => ({
   deployment: p.deployment,
   thread_id: p.thread_id,
   run_id: p.run_id,
-  allowed: whileLeased(p),
+  isAllowed: whileLeased(p),
   run_seq: sql<number>`(select seq from runs where run_id = ${p.run_id})`,
 });
 
@@ -148,21 +148,31 @@ const leased = (p: ParametersFor<typeof leaseTypes>): Author => ({
 export const upsertLeasedCheckpoints = rowsQuery(
   leaseTypes,
   checkpointTypes,
-  (p, rows) => upsertCheckpoints(leased(p), rows),
+  (p, rows) => upsertCheckpoints(toLeasedAuthor(p), rows),
   stable,
 );
 
 /** Inserts or replaces the values of channels that a run has stored, while the lease is held. */
-export const upsertLeasedValues = rowsQuery(leaseTypes, valueTypes, (p, rows) => upsertValues(leased(p), rows), stable);
+export const upsertLeasedValues = rowsQuery(
+  leaseTypes,
+  valueTypes,
+  (p, rows) => upsertValues(toLeasedAuthor(p), rows),
+  stable,
+);
 
 /** Inserts or replaces writes of a run while the lease is held. */
-export const upsertLeasedWrites = rowsQuery(leaseTypes, writeTypes, (p, rows) => upsertWrites(leased(p), rows), stable);
+export const upsertLeasedWrites = rowsQuery(
+  leaseTypes,
+  writeTypes,
+  (p, rows) => upsertWrites(toLeasedAuthor(p), rows),
+  stable,
+);
 
 /** The tables with the progress of a thread. */
 export const PROGRESS_TABLES = ["checkpoints", "checkpoint_writes", "channel_values"] as const;
 
 /** Deletes the rows of a thread in one of the tables with its progress, while the lease is held. */
-export const deleteLeased = shaped(
+export const deleteLeased = shapedQuery(
   (_: { readonly table: (typeof PROGRESS_TABLES)[number] }) => leaseTypes,
   (p, { table }) =>
     sql<never>`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
@@ -174,7 +184,7 @@ export const deleteLeased = shaped(
 
 const namespaceTypes = { ...threadTypes, ns: text };
 
-const selectInNamespace = (p: ParametersFor<typeof namespaceTypes>, filter: Bound) =>
+const selectInNamespace = (p: ParametersFor<typeof namespaceTypes>, filter: FilterParameter) =>
   db
     .selectFrom("checkpoints")
     .selectAll()
@@ -205,7 +215,7 @@ export const selectNewestOfRun = scopedQuery(
 );
 
 /** The number of the newest checkpoint with this id; in any namespace without `ns`. */
-const seqOf = (
+const selectSeq = (
   p: Operands<{ deployment: string; thread_id: string; before: string }>,
   ns: Operand<string> | null,
 ): RawBuilder<number> =>
@@ -221,7 +231,7 @@ interface CheckpointsShape {
 }
 
 /** Selects checkpoints of a thread below a `seq`, the newest first, if the filter permits the thread. */
-export const selectCheckpoints = shaped(
+export const selectCheckpoints = shapedQuery(
   (_: CheckpointsShape) => ({ ...namespaceTypes, before: text, below: bigint, limit: bigint, filter: text }),
   (p, { in_namespace, before, filtered }) =>
     db
@@ -232,7 +242,7 @@ export const selectCheckpoints = shaped(
       .where("seq", "<", p.below)
       .where(isThreadPermitted("checkpoints", filtered ? p.filter : null))
       .$if(in_namespace, (checkpoints) => checkpoints.where("ns", "=", p.ns))
-      .$if(before, (checkpoints) => checkpoints.where("seq", "<", seqOf(p, in_namespace ? p.ns : null)))
+      .$if(before, (checkpoints) => checkpoints.where("seq", "<", selectSeq(p, in_namespace ? p.ns : null)))
       .orderBy("seq", "desc")
       .limit(p.limit),
   {
@@ -250,15 +260,15 @@ export const selectCheckpoints = shaped(
  * `cross join`: otherwise it would read all writes of the thread and look up each in the short list.
  */
 export const selectWrites = query(
-  { ...threadTypes, wanted: text },
+  { ...threadTypes, addresses: text },
   (p) =>
-    sql<Tables["checkpoint_writes"]>`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j
+    sql<Tables["checkpoint_writes"]>`select w.* from ${jsonRows(p.addresses, { ns: "text", checkpoint_id: "text" })} j
     cross join checkpoint_writes w
     where w.deployment = ${p.deployment} and w.thread_id = ${p.thread_id} and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`,
   stable,
 );
 
-const bytesOf = (...names: readonly string[]): RawBuilder<number> =>
+const sumBytes = (...names: readonly string[]): RawBuilder<number> =>
   sql<number>`coalesce(sum(${sql.join(
     names.map((name) => sql`coalesce(octet_length(${sql.ref(name)}), 0)`),
     sql` + `,
@@ -278,10 +288,10 @@ export const selectSizes = query(
   (p) => {
     const isOfThread = sql`deployment = ${p.deployment} and thread_id = ${p.thread_id}`;
     return sql<SectionRow>`select 'checkpoints' as section, '' as channel, count(*) as count,
-      ${bytesOf("data", "bytes", "metadata", "versions")} as bytes from checkpoints where ${isOfThread}
-    union all select 'pending_writes', '', count(*), ${bytesOf("data", "bytes")} from checkpoint_writes
+      ${sumBytes("data", "bytes", "metadata", "versions")} as bytes from checkpoints where ${isOfThread}
+    union all select 'pending_writes', '', count(*), ${sumBytes("data", "bytes")} from checkpoint_writes
       where ${isOfThread}
-    union all select 'channel_values', channel, count(*), ${bytesOf("data", "bytes")} from channel_values
+    union all select 'channel_values', channel, count(*), ${sumBytes("data", "bytes")} from channel_values
       where ${isOfThread} group by channel`;
   },
   stable,

@@ -1,13 +1,13 @@
 /** Statements on crons and their firings. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { isPermitted } from "../filter.ts";
-import { each, rowsOf } from "../functions.ts";
+import { jsonRows, jsonStrings } from "../functions.ts";
 import { bigint, columns, type Operands, orNull, text } from "../parameters.ts";
-import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, insertWhere, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import { cronTables } from "../schema/crons.ts";
 import type { Tables } from "../schema/tables.ts";
-import { leftLabels } from "./labels.ts";
+import { orphanedEntries } from "./metadata-index.ts";
 
 const db = createBuilder<Tables>();
 
@@ -165,7 +165,7 @@ export const insertSkippedFirings = query(
   (p) =>
     sql<never>`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select ${p.deployment}, ${p.cron_id}, s.scheduled_at, ${p.now}, null, s.reason
-    from ${rowsOf(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isAsRead(p)} and ${hasRun(p)}
+    from ${jsonRows(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isAsRead(p)} and ${hasRun(p)}
     on conflict do nothing`,
   stable,
 );
@@ -232,7 +232,7 @@ export const deleteOldFirings = query(
 export const selectOrphanedCrons = query(
   { deployment: text, limit: bigint },
   (p) =>
-    sql<{ row_id: string }>`select distinct row_id from ${leftLabels("cron")} and deployment = ${p.deployment}
+    sql<{ row_id: string }>`select distinct row_id from ${orphanedEntries("cron")} and deployment = ${p.deployment}
     limit ${p.limit}`,
   { stable: true },
 );
@@ -243,35 +243,35 @@ export const deleteOrphanedEntries = query(
   (p) =>
     sql<{
       row_id: string;
-    }>`delete from ${leftLabels("cron")} and deployment = ${p.deployment} and row_id in ${each(p.cron_ids)}
+    }>`delete from ${orphanedEntries("cron")} and deployment = ${p.deployment} and row_id in ${jsonStrings(p.cron_ids)}
     returning row_id`,
 );
 
 /** Which enabled crons a search returns. Two partial indexes serve it: of crons with a date, and of crons that fail. */
 interface EnabledCronsShape {
-  readonly due: boolean;
+  readonly by_date: boolean;
   readonly failing: boolean;
 }
 
 /** Selects enabled crons: those that are due by `due_by`, those that failed at least `failures` times in a row, or all. */
-export const selectEnabledCrons = shaped(
+export const selectEnabledCrons = shapedQuery(
   (_: EnabledCronsShape) => ({ deployment: text, due_by: bigint, failures: bigint, limit: bigint }),
-  (p, { due, failing }) =>
+  (p, { by_date, failing }) =>
     db
       .selectFrom("crons")
       .selectAll()
       .where("deployment", "=", p.deployment)
       .where("enabled", "=", sql.lit(1))
-      .$if(due, (crons) =>
+      .$if(by_date, (crons) =>
         crons.where("next_run_date", "is not", null).where("next_run_date", "<=", p.due_by).orderBy("next_run_date"),
       )
       .$if(failing, (crons) => crons.where("failures", ">", sql.lit(0)).where("failures", ">=", p.failures))
       .limit(p.limit),
   {
     shapes: [
-      { due: true, failing: false },
-      { due: false, failing: true },
-      { due: false, failing: false },
+      { by_date: true, failing: false },
+      { by_date: false, failing: true },
+      { by_date: false, failing: false },
     ],
   },
 );

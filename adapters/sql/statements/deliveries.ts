@@ -4,7 +4,7 @@ import type { DeliveryState } from "../../../lib/storage/mod.ts";
 import type { EndedStatement, RunEnd } from "../feature.ts";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, columns, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, insertWhere, query, scopedQuery, shapedQuery } from "../query.ts";
 import { deliveryTables } from "../schema/deliveries.ts";
 import type { RowsOf } from "../schema/tables.ts";
 
@@ -20,20 +20,20 @@ const stable = { stable: true };
 type NewColumn = Exclude<keyof Rows["webhook_deliveries"], "claim_token" | "claimed_until" | "sent_at">;
 
 /** The columns whose values differ between the webhook of a run and a push notification. */
-type OwnColumn =
+type SpecificColumn =
   | ("delivery_id" | "url" | "host" | "depth" | "metadata" | "kwargs" | "state_values")
   | ("values_omitted" | "cancel_reason" | "push" | "interrupts");
 
 /** Returns column → value of a new delivery about the run `r`. Each run of the statement has the same columns in the same order. */
 const toDelivery = (
   { status, error, now }: Operands<Pick<RunEnd, "status" | "error" | "now">>,
-  own: Readonly<Record<OwnColumn, RawBuilder<unknown>>>,
+  specific: Readonly<Record<SpecificColumn, RawBuilder<unknown>>>,
 ): Readonly<Record<NewColumn, Operand<string | number | null> | RawBuilder<unknown>>> => ({
-  delivery_id: own.delivery_id,
+  delivery_id: specific.delivery_id,
   deployment: sql`r.deployment`,
-  url: own.url,
-  host: own.host,
-  depth: own.depth,
+  url: specific.url,
+  host: specific.host,
+  depth: specific.depth,
   state: sql`'pending'`,
   attempts: sql`0`,
   series_attempts: sql`0`,
@@ -42,8 +42,8 @@ const toDelivery = (
   thread_id: sql`r.thread_id`,
   assistant_id: sql`r.assistant_id`,
   status,
-  metadata: own.metadata,
-  kwargs: own.kwargs,
+  metadata: specific.metadata,
+  kwargs: specific.kwargs,
   multitask_strategy: sql`r.multitask_strategy`,
   attempt: sql`r.attempt`,
   stateless: sql`r.stateless`,
@@ -51,12 +51,12 @@ const toDelivery = (
   started_at: sql`r.started_at`,
   ended_at: now,
   error,
-  state_values: own.state_values,
-  values_omitted: own.values_omitted,
-  cancel_reason: own.cancel_reason,
+  state_values: specific.state_values,
+  values_omitted: specific.values_omitted,
+  cancel_reason: specific.cancel_reason,
   run_id: sql`r.run_id`,
-  push: own.push,
-  interrupts: own.interrupts,
+  push: specific.push,
+  interrupts: specific.interrupts,
 });
 
 /** Returns column → value of a notification of the configuration `c` about the run `r`. Its id is the start of the configuration's id and `id_end`. */
@@ -76,9 +76,9 @@ const toNotification = (end: Operands<Pick<RunEnd, "status" | "error" | "now">>,
       where t.deployment = r.deployment and t.thread_id = r.thread_id) else null end`,
   });
 
-const columnsOf = (delivery: object): RawBuilder<unknown> =>
+const joinColumns = (delivery: object): RawBuilder<unknown> =>
   sql.join(Object.keys(delivery).map((name) => sql.ref(name)));
-const valuesOf = (delivery: object): RawBuilder<unknown> => sql.join(Object.values(delivery));
+const joinValues = (delivery: object): RawBuilder<unknown> => sql.join(Object.values(delivery));
 
 /**
  * Inserts the deliveries of ending runs: one for the webhook of each run, and one for each push configuration of its task. A row has
@@ -99,10 +99,10 @@ export const insertDeliveries: EndedStatement = (end, isEnding) => {
     interrupts: sql`null`,
   });
   const ofPush = toNotification(end, sql`substr(r.run_id, 25)`);
-  return sql<never>`insert into webhook_deliveries (${columnsOf(ofWebhook)})
-    select ${valuesOf(ofWebhook)} from (select * from runs where webhook is not null and ${isEnding}) r
+  return sql<never>`insert into webhook_deliveries (${joinColumns(ofWebhook)})
+    select ${joinValues(ofWebhook)} from (select * from runs where webhook is not null and ${isEnding}) r
     union all
-    select ${valuesOf(ofPush)} from (select * from runs where ${isEnding}) r join push_configs c on c.last_run = r.run_id
+    select ${joinValues(ofPush)} from (select * from runs where ${isEnding}) r join push_configs c on c.last_run = r.run_id
     where true on conflict do nothing`;
 };
 
@@ -110,8 +110,8 @@ export const insertDeliveries: EndedStatement = (end, isEnding) => {
 export const insertCancelNotifications = scopedQuery({ deployment: text, task_id: text, now: bigint }, (p, filter) => {
   const end = { status: sql<string>`'interrupted'`, error: sql<null>`null`, now: p.now };
   const notification = toNotification(end, sql<string>`'000000000000'`);
-  return sql<never>`insert into webhook_deliveries (${columnsOf(notification)})
-    select ${valuesOf(notification)} from (select runs.* from runs where deployment = ${p.deployment} and run_id in (
+  return sql<never>`insert into webhook_deliveries (${joinColumns(notification)})
+    select ${joinValues(notification)} from (select runs.* from runs where deployment = ${p.deployment} and run_id in (
       select o.last_run from push_configs o where o.task_id = ${p.task_id}) and ${isThreadPermitted("runs", filter)}) r
     join push_configs c on c.last_run = r.run_id
     where c.task_id = ${p.task_id} on conflict do nothing`;
@@ -253,13 +253,13 @@ interface DeliveriesShape {
 }
 
 /** Selects a page of deliveries, the newest first. */
-export const selectDeliveries = shaped(
+export const selectDeliveries = shapedQuery(
   (_: DeliveriesShape) => ({
     ...{ deployment: text, run_id: text, thread_id: text, after_created_at: bigint, after_id: text },
     ...{ filter: text, limit: bigint },
   }),
   (p, { states, of_run, of_thread, after, filtered }) => {
-    const [state, ...others] = states.map((name) => STATES[name]);
+    const [state, ...otherStates] = states.map((name) => STATES[name]);
     return db
       .selectFrom("webhook_deliveries")
       .selectAll()
@@ -268,8 +268,8 @@ export const selectDeliveries = shaped(
         deliveries.where(sql<boolean>`(created_at, delivery_id) < (${p.after_created_at}, ${p.after_id})`),
       )
       .$if(state !== undefined, (deliveries) =>
-        others.length > 0
-          ? deliveries.where(sql<boolean>`state in (${sql.join([state, ...others])})`)
+        otherStates.length > 0
+          ? deliveries.where(sql<boolean>`state in (${sql.join([state, ...otherStates])})`)
           : deliveries.where(sql<boolean>`state = ${state}`),
       )
       .$if(of_run, (deliveries) => deliveries.where("delivery_id", "=", p.run_id))

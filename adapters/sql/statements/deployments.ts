@@ -1,7 +1,7 @@
 /** Statements on deployments, and on the organization, workspace and project that they are in. */
 import { type RawBuilder, sql } from "kysely";
 import { bigint, type Operands, orNull, text } from "../parameters.ts";
-import { createBuilder, insertWhere, query, shaped } from "../query.ts";
+import { createBuilder, insertWhere, query, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 
 const db = createBuilder<Tables>();
@@ -111,7 +111,7 @@ const shapes: readonly PlacementShape[] = [
 const projectOfDeployment = ({ name }: Placement): Id => sql`(select project_id from deployments where name = ${name})`;
 
 /** The requested workspace: by id or name, else that of the project, else that of the deployment, else the oldest. */
-function workspaceOf(p: Placement, shape: PlacementShape): Id {
+function selectWorkspace(p: Placement, shape: PlacementShape): Id {
   if (shape.workspace) {
     return sql`(select id from workspaces where deleted_at is null
       and (id = ${p.workspace_id} or (name = ${p.workspace} and organization_id = ${oldestOrganization}))
@@ -123,8 +123,8 @@ function workspaceOf(p: Placement, shape: PlacementShape): Id {
 }
 
 /** The requested project of the workspace: by id or name, else that of the deployment, else the oldest. */
-function projectOf(p: Placement, shape: PlacementShape): Id {
-  const ofWorkspace = sql`select id from projects where workspace_id = ${workspaceOf(p, shape)} and deleted_at is null`;
+function selectProject(p: Placement, shape: PlacementShape): Id {
+  const ofWorkspace = sql`select id from projects where workspace_id = ${selectWorkspace(p, shape)} and deleted_at is null`;
   if (!shape.project) {
     return sql`(${ofWorkspace} order by case when id = ${projectOfDeployment(p)} then 0 else 1 end, created_at, id limit 1)`;
   }
@@ -148,40 +148,40 @@ export const insertMissingOrganization = query(creationTypes, (p) =>
 );
 
 /** Inserts the requested workspace if it does not exist. */
-export const insertMissingWorkspace = shaped(
+export const insertMissingWorkspace = shapedQuery(
   (_: PlacementShape) => creationTypes,
   (p, shape) =>
     insertWhere(
       db,
       "workspaces",
       { id: p.id, organization_id: oldestOrganization, name: p.workspace, created_at: p.now },
-      sql`${workspaceOf(p, shape)} is null and ${isAllowed(p)}`,
+      sql`${selectWorkspace(p, shape)} is null and ${isAllowed(p)}`,
     ).onConflict((conflict) => conflict.doNothing()),
   { shapes },
 );
 
 /** Inserts the requested project if it does not exist and its workspace does. */
-export const insertMissingProject = shaped(
+export const insertMissingProject = shapedQuery(
   (_: PlacementShape) => creationTypes,
   (p, shape) =>
     insertWhere(
       db,
       "projects",
-      { id: p.id, workspace_id: workspaceOf(p, shape), name: p.project, created_at: p.now },
-      sql`${workspaceOf(p, shape)} is not null and ${projectOf(p, shape)} is null and ${isAllowed(p)}`,
+      { id: p.id, workspace_id: selectWorkspace(p, shape), name: p.project, created_at: p.now },
+      sql`${selectWorkspace(p, shape)} is not null and ${selectProject(p, shape)} is null and ${isAllowed(p)}`,
     ).onConflict((conflict) => conflict.doNothing()),
   { shapes },
 );
 
 /** Inserts a deployment in the requested project, or moves it there. `owner` and `shared` count only for a new deployment. */
-export const upsertDeployment = shaped(
+export const upsertDeployment = shapedQuery(
   (_: PlacementShape) => ({ ...placementTypes, name: text, shared: bigint }),
   (p, shape) =>
     insertWhere(
       db,
       "deployments",
-      { name: p.name, project_id: projectOf(p, shape), owner_user_id: p.owner, shared: p.shared },
-      sql`${projectOf(p, shape)} is not null and ${isAllowed(p)}`,
+      { name: p.name, project_id: selectProject(p, shape), owner_user_id: p.owner, shared: p.shared },
+      sql`${selectProject(p, shape)} is not null and ${isAllowed(p)}`,
     ).onConflict((conflict) =>
       conflict
         .column("name")
@@ -192,8 +192,8 @@ export const upsertDeployment = shaped(
 );
 
 /** Selects a deployment if it is in the requested project. */
-export const selectPlacedDeployment = shaped(
+export const selectPlacedDeployment = shapedQuery(
   (_: PlacementShape) => ({ ...placementTypes, name: text }),
-  (p, shape) => selectPlaces().where("d.name", "=", p.name).where("d.project_id", "=", projectOf(p, shape)),
+  (p, shape) => selectPlaces().where("d.name", "=", p.name).where("d.project_id", "=", selectProject(p, shape)),
   { shapes },
 );

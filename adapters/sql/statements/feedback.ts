@@ -3,9 +3,9 @@ import { type Expression, type RawBuilder, sql } from "kysely";
 import type { FeedbackBucket } from "../../../lib/storage/mod.ts";
 import type { DeletedStatement, EndedStatement } from "../feature.ts";
 import { isRunPermitted } from "../filter.ts";
-import { each, rowsOf } from "../functions.ts";
+import { jsonRows, jsonStrings } from "../functions.ts";
 import { type ArgumentsFor, bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, insertWhere, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, insertWhere, query, scopedQuery, shapedQuery } from "../query.ts";
 import { feedbackTables } from "../schema/feedback.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
 
@@ -25,17 +25,17 @@ export const insertTokensOfRun = query(
   (p) =>
     sql<never>`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms, created_at)
     select t.token_id, ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id}, t.feedback_key, ${p.life_ms}, ${p.now}
-    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${p.run_id}`,
+    from runs r cross join ${jsonRows(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${p.run_id}`,
   stable,
 );
 
 /** Sets when the tokens of ending runs expire. */
-export const expireTokensOf: EndedStatement = ({ now }, isEnding) =>
+export const expireTokensOfRuns: EndedStatement = ({ now }, isEnding) =>
   sql<never>`update feedback_tokens set expires_at = ${now} + life_ms where expires_at is null and life_ms is not null
     and run_id in (select run_id from runs where ${isEnding} and feedback is not null)`;
 
 /** Deletes the tokens of runs. */
-export const deleteTokensOf: DeletedStatement = (run_ids) =>
+export const deleteTokensOfRuns: DeletedStatement = (run_ids) =>
   sql<never>`delete from feedback_tokens where run_id in (${run_ids})`;
 
 // -------------------------------------------------------------------- tokens
@@ -48,7 +48,7 @@ export const insertTokens = scopedQuery(
       token_id: string;
     }>`insert into feedback_tokens (deployment, submissions, token_id, run_id, workspace_id, project_id,
       feedback_key, config, expires_at, created_at)
-    select ${p.deployment}, 0, t.* from ${rowsOf(p.tokens, {
+    select ${p.deployment}, 0, t.* from ${jsonRows(p.tokens, {
       token_id: "text",
       run_id: "text",
       workspace_id: "text",
@@ -70,7 +70,7 @@ const arePermitted = (
 ): RawBuilder<boolean> =>
   filter === null
     ? sql<boolean>`true`
-    : sql<boolean>`not exists (select 1 from ${each(run_ids)} asked
+    : sql<boolean>`not exists (select 1 from ${jsonStrings(run_ids)} asked
         where not (${isRunPermitted(sql`asked.value`, deployment, filter)}))`;
 
 /** Selects a token. */
@@ -89,7 +89,7 @@ interface TokensShape {
 }
 
 /** Selects a page of the tokens of a run or of a deployment, by their creation. `workspace_ids` is a JSON list. */
-export const selectTokens = shaped(
+export const selectTokens = shapedQuery(
   (_: TokensShape) => ({
     ...columns(feedbackTables.feedback_tokens, ["deployment", "run_id"]),
     workspace_ids: text,
@@ -103,7 +103,7 @@ export const selectTokens = shaped(
     db
       .selectFrom("feedback_tokens")
       .selectAll()
-      .where("workspace_id", "in", each(p.workspace_ids))
+      .where("workspace_id", "in", jsonStrings(p.workspace_ids))
       .$if(of_run, (tokens) => tokens.where("run_id", "=", p.run_id))
       .$if(!of_run, (tokens) => tokens.where("deployment", "=", p.deployment))
       .$if(after, (tokens) =>
@@ -130,7 +130,7 @@ export const deleteToken = scopedQuery({ deployment: text, workspace_ids: text, 
     .deleteFrom("feedback_tokens")
     .where("token_id", "=", p.token_id)
     .where("deployment", "=", p.deployment)
-    .where("workspace_id", "in", each(p.workspace_ids))
+    .where("workspace_id", "in", jsonStrings(p.workspace_ids))
     .where(isRunPermitted(runOfToken, p.deployment, filter))
     .returning("token_id"),
 );
@@ -261,7 +261,7 @@ interface RecordUpdateShape {
 }
 
 /** Updates a record of one of these workspaces, and returns it. `workspace_ids` is a JSON list. */
-export const updateRecord = shaped(
+export const updateRecord = shapedQuery(
   (_: RecordUpdateShape) => ({
     ...columns(feedbackTables.feedback, ["id", "score", "value", "comment", "correction", "source_metadata"]),
     deployment: text,
@@ -279,7 +279,7 @@ export const updateRecord = shaped(
       .$if(changes.includes("correction"), (records) => records.set({ correction: p.correction }))
       .$if(changes.includes("source_metadata"), (records) => records.set({ source_metadata: p.source_metadata }))
       .where("id", "=", p.id)
-      .where("workspace_id", "in", each(p.workspace_ids))
+      .where("workspace_id", "in", jsonStrings(p.workspace_ids))
       .where(isRunPermitted(runOfRecord, p.deployment, filtered ? p.filter : null))
       .returningAll(),
   {
@@ -295,7 +295,7 @@ export const deleteRecord = scopedQuery({ id: text, workspace_ids: text, deploym
   db
     .deleteFrom("feedback")
     .where("id", "=", p.id)
-    .where("workspace_id", "in", each(p.workspace_ids))
+    .where("workspace_id", "in", jsonStrings(p.workspace_ids))
     .where(isRunPermitted(runOfRecord, p.deployment, filter))
     .returning("id"),
 );
@@ -341,8 +341,8 @@ function isFound(p: ParametersFor<typeof searchTypes>, shape: RecordsShape): Raw
   // With ids the statement must use their index. Within one workspace, that index has the right order.
   const workspace = lists.includes("id") || lists.includes("run_id") ? sql`workspace_id || ''` : sql`workspace_id`;
   const conditions = [
-    shape.one_workspace ? sql`${workspace} = ${p.workspace_id}` : sql`${workspace} in ${each(p.workspace_ids)}`,
-    ...lists.map((column) => sql`${sql.ref(column)} in ${each(p[column])}`),
+    shape.one_workspace ? sql`${workspace} = ${p.workspace_id}` : sql`${workspace} in ${jsonStrings(p.workspace_ids)}`,
+    ...lists.map((column) => sql`${sql.ref(column)} in ${jsonStrings(p[column])}`),
     ...(has_comment === undefined ? [] : [sql`coalesce(comment, '') ${has_comment ? sql`<>` : sql`=`} ''`]),
     ...(has_score === undefined ? [] : [has_score ? sql`score is not null` : sql`score is null`]),
     ...(level === undefined ? [] : [level === "run" ? sql`run_id is not null` : sql`run_id is null`]),
@@ -362,7 +362,7 @@ const score = sql<
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
 /** Selects a page of records, the newest first. */
-export const selectRecords = shaped(
+export const selectRecords = shapedQuery(
   (_: RecordsShape) => ({ ...searchTypes, limit: bigint, offset: bigint }),
   (p, shape) =>
     db
@@ -405,7 +405,7 @@ export interface RecordSummary {
 }
 
 /** Summarizes records: a row for each key and text value, and a row for the other values of each key. */
-export const summarizeRecords = shaped(
+export const summarizeRecords = shapedQuery(
   (_: RecordsShape) => searchTypes,
   (p, shape) =>
     sql<RecordSummary>`select key, ${label} as label, count(*) as n, count(score) as scored, sum(${score}) as sum, min(${score}) as min,
@@ -415,7 +415,7 @@ export const summarizeRecords = shaped(
 );
 
 /** Summarizes scores by key and bucket. */
-export const summarizeBuckets = shaped(
+export const summarizeBuckets = shapedQuery(
   (_: RecordsShape) => ({ ...searchTypes, origin: bigint, stride_ms: bigint }),
   (p, shape) =>
     sql<FeedbackBucket>`select key, cast((created_at - ${p.origin}) / ${p.stride_ms} as bigint) as bucket, count(*) as n,

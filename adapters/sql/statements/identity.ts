@@ -1,8 +1,8 @@
 /** Statements on API keys, memberships, workspaces and projects. */
 import { sql } from "kysely";
-import { each } from "../functions.ts";
+import { jsonStrings } from "../functions.ts";
 import { bigint, columns, orNull, text } from "../parameters.ts";
-import { createBuilder, insertWhere, query, shaped } from "../query.ts";
+import { createBuilder, insertWhere, query, shapedQuery } from "../query.ts";
 import { identityTables } from "../schema/identity.ts";
 import type { Tables } from "../schema/tables.ts";
 
@@ -45,7 +45,7 @@ export const insertKey = query({ ...keyTypes, scopes: text }, (p) =>
     },
     sql`exists (select 1 from organizations where id = ${p.organization_id})
       and (${p.user_id} is null or exists (select 1 from users where id = ${p.user_id} and deleted_at is null))
-      and not exists (select 1 from ${each(p.scopes)} as scopes where scopes.value <> ${p.organization_id}
+      and not exists (select 1 from ${jsonStrings(p.scopes)} as scopes where scopes.value <> ${p.organization_id}
         and scopes.value not in
           (select id from workspaces where organization_id = ${p.organization_id} and deleted_at is null))`,
   )
@@ -183,7 +183,7 @@ type UnitRow = { id: string; name: string; created_at: number; deleted_at: numbe
 const units = { shapes: [{ kind: "workspace" }, { kind: "project" }] as readonly UnitShape[] };
 
 /** Inserts a unit if its parent exists and has no other unit of this name. Returns the unit. */
-export const insertUnit = shaped(
+export const insertUnit = shapedQuery(
   (_: UnitShape) => ({ id: text, parent: text, name: text, created_at: bigint, deleted_at: orNull(bigint) }),
   (p, { kind }) => {
     const { table, parent, parents } = UNITS[kind];
@@ -195,14 +195,14 @@ export const insertUnit = shaped(
 );
 
 /** Returns a row if the parent of units exists. */
-export const hasUnitParent = shaped(
+export const hasUnitParent = shapedQuery(
   (_: UnitShape) => ({ id: text }),
   (p, { kind }) => sql<{ id: string }>`select o.id from ${UNITS[kind].parents} o where o.id = ${p.id}`,
   units,
 );
 
 /** Renames a unit unless its parent has another unit of this name. Returns the unit. */
-export const renameUnit = shaped(
+export const renameUnit = shapedQuery(
   (_: UnitShape) => ({ id: text, name: text }),
   (p, { kind }) => {
     const { table, parent } = UNITS[kind];
@@ -215,14 +215,14 @@ export const renameUnit = shaped(
 );
 
 /** Returns a row if the unit exists. */
-export const hasUnit = shaped(
+export const hasUnit = shapedQuery(
   (_: UnitShape) => ({ id: text }),
   (p, { kind }) => sql<{ id: string }>`select id from ${UNITS[kind].table} where id = ${p.id} and deleted_at is null`,
   units,
 );
 
 /** Marks a unit as deleted, and returns it unless it was deleted before. */
-export const deleteUnit = shaped(
+export const deleteUnit = shapedQuery(
   (_: UnitShape) => ({ id: text, now: bigint }),
   (p, { kind }) =>
     sql<UnitRow>`update ${UNITS[kind].table} set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null
@@ -231,10 +231,10 @@ export const deleteUnit = shaped(
 );
 
 /** Selects the units of parents, which are a JSON list of ids, in the order of their names. */
-export const selectUnits = shaped(
+export const selectUnits = shapedQuery(
   (_: UnitShape) => ({ parents: text }),
   (p, { kind }) =>
-    sql<UnitRow>`select * from ${UNITS[kind].table} where ${UNITS[kind].parent} in ${each(p.parents)}
+    sql<UnitRow>`select * from ${UNITS[kind].table} where ${UNITS[kind].parent} in ${jsonStrings(p.parents)}
       and deleted_at is null order by name, id`,
   units,
 );

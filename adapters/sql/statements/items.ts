@@ -1,9 +1,9 @@
 /** Statements on the items of the store. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { assertThat } from "../assertions.ts";
-import { holds, mayReach, rowsOf } from "../functions.ts";
+import { containsText, jsonRows, mayReachBound } from "../functions.ts";
 import { bigint, columns, double, type Operand, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, shaped, shapedRows } from "../query.ts";
+import { createBuilder, query, shapedQuery, shapedRowsQuery } from "../query.ts";
 import { cronTables } from "../schema/crons.ts";
 import type { Tables } from "../schema/tables.ts";
 
@@ -11,7 +11,7 @@ const db = createBuilder<Tables>();
 
 const stable = { stable: true };
 
-const placeTypes = columns(cronTables.store_items, ["deployment", "path", "key"]);
+const addressTypes = columns(cronTables.store_items, ["deployment", "path", "key"]);
 const contentTypes = columns(cronTables.store_items, ["value", "vectors", "ttl_ms", "expires_at"]);
 
 /** Returns the condition on rows of `store_items` that they have not expired. */
@@ -19,7 +19,7 @@ const isAlive = (now: Operand<number>): RawBuilder<boolean> =>
   sql<boolean>`(expires_at is null or expires_at > ${now})`;
 
 /** Selects an item that has not expired. */
-export const selectItem = query({ ...placeTypes, now: bigint }, (p) =>
+export const selectItem = query({ ...addressTypes, now: bigint }, (p) =>
   db
     .selectFrom("store_items")
     .selectAll()
@@ -30,14 +30,14 @@ export const selectItem = query({ ...placeTypes, now: bigint }, (p) =>
 );
 
 /** Fails the batch unless the item has the value `expected`; null: unless it does not exist. */
-export const assertItem = query({ ...placeTypes, expected: orNull(text), now: bigint }, (p) =>
+export const assertItem = query({ ...addressTypes, expected: orNull(text), now: bigint }, (p) =>
   assertThat(sql`(select value from store_items
       where deployment = ${p.deployment} and path = ${p.path} and key = ${p.key} and ${isAlive(p.now)})
       is not distinct from ${p.expected}`),
 );
 
 /** Inserts an item or replaces it. One that has expired counts as new. */
-export const upsertItem = query({ ...placeTypes, ...contentTypes, now: bigint }, (p) =>
+export const upsertItem = query({ ...addressTypes, ...contentTypes, now: bigint }, (p) =>
   db
     .insertInto("store_items")
     .values({
@@ -65,7 +65,7 @@ export const upsertItem = query({ ...placeTypes, ...contentTypes, now: bigint },
 );
 
 /** Deletes an item. */
-export const deleteItem = query(placeTypes, (p) =>
+export const deleteItem = query(addressTypes, (p) =>
   db
     .deleteFrom("store_items")
     .where("deployment", "=", p.deployment)
@@ -73,14 +73,15 @@ export const deleteItem = query(placeTypes, (p) =>
     .where("key", "=", p.key),
 );
 
-const listed = (places: Expression<string>): RawBuilder<unknown> => rowsOf(places, { path: "text", key: "text" });
+const jsonAddresses = (addresses: Expression<string>): RawBuilder<unknown> =>
+  jsonRows(addresses, { path: "text", key: "text" });
 
 /** Restarts the time to live of the items at these places. `places` is a JSON list of [path, key]. */
 export const refreshItems = query(
   { deployment: text, places: text, now: bigint },
   (p) =>
     sql<never>`update store_items set expires_at = ${p.now} + ttl_ms where deployment = ${p.deployment}
-      and (path, key) in (select path, key from ${listed(p.places)} as listed)
+      and (path, key) in (select path, key from ${jsonAddresses(p.places)} as listed)
       and expires_at > ${p.now} and expires_at < ${p.now} + ttl_ms`,
   stable,
 );
@@ -139,8 +140,8 @@ function areCandidates(
 ): RawBuilder<boolean> {
   const narrow = (narrowing: Narrowing, index: number): RawBuilder<boolean> => {
     const condition = conditions[index] as (typeof conditions)[number];
-    if (narrowing === "equals") return holds(value, condition.text);
-    return mayReach(value, condition.member, condition.bound, narrowing);
+    if (narrowing === "equals") return containsText(value, condition.text);
+    return mayReachBound(value, condition.member, condition.bound, narrowing);
   };
   const where: RawBuilder<unknown>[] = [sql`deployment = ${p.deployment}`, isAlive(p.now)];
   if (shape.prefix) where.push(sql`path < ${p.end}`);
@@ -152,7 +153,7 @@ function areCandidates(
 /**
  * Selects a page of candidates from the path `start` on, those first that were written last. Sorts places only, not whole items.
  */
-export const selectNewestCandidates = shapedRows(
+export const selectNewestCandidates = shapedRowsQuery(
   { ...rows, types: { ...candidateTypes, start: text, offset: bigint } },
   (p, conditions, shape) =>
     sql<Tables["store_items"]>`select * from store_items where deployment = ${p.deployment} and (path, key) in (
@@ -163,7 +164,7 @@ export const selectNewestCandidates = shapedRows(
 );
 
 /** Selects candidates after a place, in the order of their places. No path is empty. */
-export const selectNextCandidates = shapedRows(
+export const selectNextCandidates = shapedRowsQuery(
   { ...rows, types: { ...candidateTypes, after_path: text, after_key: text } },
   (p, conditions, shape) =>
     sql<Tables["store_items"]>`select * from store_items where ${areCandidates(p, conditions, shape)}
@@ -175,13 +176,13 @@ export const selectNextCandidates = shapedRows(
 export const selectItems = query(
   { deployment: text, places: text, now: bigint },
   (p) =>
-    sql<Tables["store_items"]>`select i.* from ${listed(p.places)} as listed cross join store_items i
+    sql<Tables["store_items"]>`select i.* from ${jsonAddresses(p.places)} as listed cross join store_items i
     where i.deployment = ${p.deployment} and i.path = listed.path and i.key = listed.key and ${isAlive(p.now)}`,
   stable,
 );
 
 /** Selects distinct paths from `start` on, however many items each has. */
-export const selectPaths = shaped(
+export const selectPaths = shapedQuery(
   (_: { readonly prefix: boolean }) => ({ ...candidateTypes, start: text }),
   (p, { prefix }) => {
     const first = (after: RawBuilder<unknown>): RawBuilder<unknown> => sql`(select i.path from store_items i

@@ -4,14 +4,14 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import { keepClaimCounts } from "../claim-counts.ts";
-import { DELETED } from "../features.ts";
+import { RUNS_DELETED } from "../features.ts";
 import { isPermitted } from "../filter.ts";
-import { each, holds, membersOf, parentsIn } from "../functions.ts";
+import { containsText, jsonMembers, jsonParents, jsonStrings } from "../functions.ts";
 import { bigint, type Operand, type ParametersFor, text } from "../parameters.ts";
-import { query, scopedQuery, shaped } from "../query.ts";
+import { query, scopedQuery, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
-import { leftLabels } from "./labels.ts";
+import { orphanedEntries } from "./metadata-index.ts";
 import { findStatement } from "./runs-stop.ts";
 
 const stable = { stable: true };
@@ -55,7 +55,7 @@ const options = { ...stable, shapes: shapes.slice(0, 1) };
 
 /** The threads that are pruned, for `from`. They are visible and have no active run. */
 const prunedBy = (strategy: RawBuilder<string>, p: Parameters, { expired, filtered }: PruningShape) =>
-  sql`${each(p.thread_ids)} named cross join threads where threads.deployment = ${p.deployment}
+  sql`${jsonStrings(p.thread_ids)} named cross join threads where threads.deployment = ${p.deployment}
     and threads.thread_id = named.value and hidden = 0 and not ${busy}
     and ${expired ? sql`ttl_strategy = ${strategy} and ${isExpired(p.now)}` : sql`true`}
     and ${isPermitted(sql`threads.metadata`, filtered ? p.filter : null)}`;
@@ -67,18 +67,18 @@ const deletedIds = (p: Parameters, shape: PruningShape): RawBuilder<unknown> =>
   sql`(select threads.thread_id from ${prunedBy(sql`'delete'`, p, shape)})`;
 
 /** Deletes what features have stored of the runs of threads. `statement` is a key of `DELETED`. */
-export const deleteOfFeatures = shaped(
+export const deleteOfFeatures = shapedQuery(
   (_: PruningShape & { readonly statement: string }) => types,
   (p, { statement, ...shape }) =>
     findStatement(
-      DELETED,
+      RUNS_DELETED,
       statement,
     )(sql`select run_id from runs where deployment = ${p.deployment} and thread_id in ${deletedIds(p, shape)}`),
-  { ...stable, shapes: Object.keys(DELETED).map((statement) => ({ ...(shapes[0] as PruningShape), statement })) },
+  { ...stable, shapes: Object.keys(RUNS_DELETED).map((statement) => ({ ...(shapes[0] as PruningShape), statement })) },
 );
 
 /** Keeps the claim counts of threads before they are deleted. */
-export const keepClaimCountsOfThreads = shaped(
+export const keepClaimCountsOfThreads = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     keepClaimCounts(sql`threads where deployment = ${p.deployment} and thread_id in ${deletedIds(p, shape)}`),
@@ -86,7 +86,7 @@ export const keepClaimCountsOfThreads = shaped(
 );
 
 /** Deletes threads, and returns them. */
-export const deleteThreads = shaped(
+export const deleteThreads = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     sql<{ thread_id: string }>`delete from threads where deployment = ${p.deployment}
@@ -95,10 +95,10 @@ export const deleteThreads = shaped(
 );
 
 /** Deletes the labels of those of the threads that are gone. `thread_ids` is a JSON list. */
-export const deleteLabelsOfThreads = query(
+export const deleteEntriesOfThreads = query(
   { deployment: text, thread_ids: text },
   (p) =>
-    sql<never>`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${each(p.thread_ids)}`,
+    sql<never>`delete from ${orphanedEntries("thread")} and deployment = ${p.deployment} and row_id in ${jsonStrings(p.thread_ids)}`,
 );
 
 // -------------------------------------------------------------------- keeping
@@ -122,12 +122,12 @@ const hasValue = (
       and v.channel = ${channel} and v.version = ${version})`;
 
 /** `heads`: the head of each pruned thread. */
-const heads = (of: Rows): RawBuilder<unknown> =>
+const prunedHeads = (of: Rows): RawBuilder<unknown> =>
   sql`heads (thread_id, head, seq) as (select c.thread_id, c.checkpoint_id, c.seq from pruned cross join checkpoints c
       where ${of("c", "pruned")} and c.ns = '' and c.checkpoint_id = pruned.head)`;
 
 /** `newest`: the newest checkpoint of every other namespace. */
-const newest = (of: Rows): RawBuilder<unknown> =>
+const newestOfNamespaces = (of: Rows): RawBuilder<unknown> =>
   sql`newest (thread_id, seq) as (select c.thread_id, max(c.seq) from heads cross join checkpoints c
       where ${of("c", "heads")} and c.ns <> '' group by c.thread_id, c.ns)`;
 
@@ -135,24 +135,24 @@ const newest = (of: Rows): RawBuilder<unknown> =>
  * `kept`: the heads, and the newest checkpoints that belong to them. These were created under the head or after it, or are in a
  * namespace without a task id in its name, which is the same in every run.
  */
-const kept = (of: Rows): RawBuilder<unknown> =>
+const retainedCheckpoints = (of: Rows): RawBuilder<unknown> =>
   sql`kept (thread_id, ns, checkpoint_id) as (
       select thread_id, '', head from heads
       union all
       select c.thread_id, c.ns, c.checkpoint_id from newest cross join checkpoints c cross join heads
       where ${of("c", "newest")} and c.seq = newest.seq and heads.thread_id = c.thread_id
-        and (c.seq > heads.seq or not ${holds(sql`c.ns`, ":")}
-          or heads.head in ${parentsIn(sql`c.metadata`)}))`;
+        and (c.seq > heads.seq or not ${containsText(sql`c.ns`, ":")}
+          or heads.head in ${jsonParents(sql`c.metadata`)}))`;
 
 /**
  * `walk`: from each kept checkpoint back through its ancestors, for each channel without a stored value. LangGraph stores the
  * whole value of some channels only now and then: their value is an older version plus the writes since. `written`: the version
  * changed on the way. The channels that control what runs next are omitted, because they are many and empty.
  */
-const walk = (of: Rows): RawBuilder<unknown> =>
+const ancestorWalk = (of: Rows): RawBuilder<unknown> =>
   sql`walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
       select c.thread_id, c.ns, c.checkpoint_id, entry.key, entry.value, 0, 0
-      from kept cross join checkpoints c cross join ${membersOf(sql`c.versions`)} entry
+      from kept cross join checkpoints c cross join ${jsonMembers(sql`c.versions`)} entry
       where ${of("c", "kept")} and c.ns = kept.ns and c.checkpoint_id = kept.checkpoint_id
         and substr(entry.key, 1, 7) <> 'branch:' and entry.key <> '__start__'
         and not ${hasValue(of, "c", sql`entry.key`, sql`entry.value`)}
@@ -160,7 +160,7 @@ const walk = (of: Rows): RawBuilder<unknown> =>
       select p.thread_id, p.ns, p.checkpoint_id, walk.channel, entry.value, walk.depth + 1,
         case when coalesce(entry.value, '') <> coalesce(walk.version, '') then 1 else 0 end
       from walk cross join checkpoints c cross join checkpoints p
-        left join ${membersOf(sql`p.versions`)} entry on entry.key = walk.channel
+        left join ${jsonMembers(sql`p.versions`)} entry on entry.key = walk.channel
       where ${of("c", "walk")} and c.ns = walk.ns and c.checkpoint_id = walk.checkpoint_id
         and ${of("p", "walk")} and p.ns = walk.ns and p.checkpoint_id = c.parent_id and p.seq < c.seq
         and not ${hasValue(of, "walk", sql`walk.channel`, sql`walk.version`)}
@@ -185,7 +185,7 @@ const keptThreads = (p: Parameters, shape: PruningShape): RawBuilder<unknown> =>
 const staying = (p: Parameters, shape: PruningShape): RawBuilder<unknown> => {
   const of = sameThreadAs(p.deployment);
   return sql`recursive pruned (thread_id, head) as (select threads.thread_id, threads.head from ${keptThreads(p, shape)}),
-    ${heads(of)}, ${newest(of)}, ${kept(of)}, ${walk(of)}, ${parts}, ${stays}`;
+    ${prunedHeads(of)}, ${newestOfNamespaces(of)}, ${retainedCheckpoints(of)}, ${ancestorWalk(of)}, ${parts}, ${stays}`;
 };
 
 /** The condition on rows of a table that their thread is pruned. */
@@ -196,7 +196,7 @@ const isOfPruned = (p: Parameters, shape: PruningShape): RawBuilder<boolean> =>
  * Deletes the checkpoints that the newest state does not need. `except` instead of `not in`: SQLite would read the whole list of
  * several columns for each row that it does not contain.
  */
-export const deleteCheckpoints = shaped(
+export const deleteCheckpoints = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     sql<never>`with ${staying(p, shape)} delete from checkpoints where deployment = ${p.deployment}
@@ -208,7 +208,7 @@ export const deleteCheckpoints = shaped(
 );
 
 /** Deletes the writes whose checkpoint is gone. */
-export const deleteWrites = shaped(
+export const deleteWrites = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     sql<never>`delete from checkpoint_writes where ${isOfPruned(p, shape)} and not exists (select 1 from checkpoints c
@@ -218,11 +218,11 @@ export const deleteWrites = shaped(
 );
 
 /** Deletes the values of channels that no checkpoint needs. */
-export const deleteValues = shaped(
+export const deleteValues = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     sql<never>`with recursive needed (thread_id, ns, channel, version) as (
-        select c.thread_id, c.ns, entry.key, entry.value from checkpoints c cross join ${membersOf(sql`c.versions`)} entry
+        select c.thread_id, c.ns, entry.key, entry.value from checkpoints c cross join ${jsonMembers(sql`c.versions`)} entry
         where c.deployment = ${p.deployment}
           and c.thread_id in (select threads.thread_id from ${keptThreads(p, shape)})
         union
@@ -236,7 +236,7 @@ export const deleteValues = shaped(
 );
 
 /** Sets `parent_id` to null where the parent is gone. */
-export const clearParents = shaped(
+export const clearParents = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     sql<never>`update checkpoints set parent_id = null where ${isOfPruned(p, shape)} and parent_id is not null
@@ -247,7 +247,7 @@ export const clearParents = shaped(
 );
 
 /** Sets when threads were pruned, and returns them. */
-export const setPrunedAt = shaped(
+export const setPrunedAt = shapedQuery(
   (_: PruningShape) => types,
   (p, shape) =>
     sql<{

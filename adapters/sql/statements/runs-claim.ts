@@ -1,6 +1,6 @@
 /** Statements that claim runs: which run is next, its lease, and the slot of its thread. */
 import { type RawBuilder, sql } from "kysely";
-import { each, isAmong, numberIn, rowByRow } from "../functions.ts";
+import { isInJsonList, jsonNumber, jsonStrings, rowByRow } from "../functions.ts";
 import { bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
@@ -12,7 +12,7 @@ const stable = { stable: true };
 /** Which runs a claim may take. The lists and limits are JSON. */
 const claimableTypes = { deployment: text, graph_ids: text, max_attempts: text, progress_ms: text, now: bigint };
 /** A claim with the token and the end of its lease. `note` is its line in the log of claims. */
-const claimTypes = { ...claimableTypes, token: text, lease_until: bigint, note: text };
+const claimTypes = { ...claimableTypes, token: text, lease_until: bigint, log_entry: text };
 
 type Claimable = ParametersFor<typeof claimableTypes>;
 type Claim = ParametersFor<typeof claimTypes>;
@@ -29,7 +29,7 @@ export function isDue(run: string, now: Operand<number>): RawBuilder<boolean> {
 }
 
 /** The columns of a running run that becomes pending again. It stays due when the clock has been set back. */
-export const putBack = (now: Operand<number>) => ({
+export const requeueAssignments = (now: Operand<number>) => ({
   status: sql.lit("pending"),
   lease_token: sql<null>`null`,
   lease_until: sql<null>`null`,
@@ -74,7 +74,7 @@ const selectClaimable = (
   limit: RawBuilder<number> | Claimable["now"],
 ): RawBuilder<unknown> =>
   sql`select n.run_id, n.thread_id, n.due_at, n.seq from runs n
-  where n.deployment = ${p.deployment} and ${isInIndex} and ${isAmong(sql`n.graph_id`, p.graph_ids)} and ${condition}
+  where n.deployment = ${p.deployment} and ${isInIndex} and ${isInJsonList(sql`n.graph_id`, p.graph_ids)} and ${condition}
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})
     and not exists (select 1 from ${otherRuns} and e.status = 'running' ${rowByRow})
@@ -124,7 +124,11 @@ export const selectCandidates = query(
 
 /** Makes runs pending again whose lease is still expired. `run_ids` is a JSON list. */
 export const requeueExpired = query({ deployment: text, run_ids: text, now: bigint }, (p) =>
-  db.updateTable("runs").set(putBack(p.now)).where("run_id", "in", each(p.run_ids)).where(isExpired(p)),
+  db
+    .updateTable("runs")
+    .set(requeueAssignments(p.now))
+    .where("run_id", "in", jsonStrings(p.run_ids))
+    .where(isExpired(p)),
 );
 
 // -------------------------------------------------------------------- claims
@@ -138,11 +142,11 @@ export type LeasedRun = Tables["runs"] & { last_frame: number };
  */
 const countStarts = (p: Claimable): RawBuilder<number> =>
   sql<number>`(attempt + 1 - case when progressed > 1
-    and (call_id is not null or started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}) then progressed else 1 end)`;
+    and (call_id is not null or started_at + ${jsonNumber(p.progress_ms, sql`graph_id`)} > ${p.now}) then progressed else 1 end)`;
 
 /** 1 if the claim counts as an attempt: not of a run that is claimed only to be ended, stopped or out of attempts. */
 const countsAsAttempt = (p: Claimable): RawBuilder<number> =>
-  sql<number>`case when cancelled = 1 or ${countStarts(p)} >= ${numberIn(p.max_attempts, sql`graph_id`)} then 0 else 1 end`;
+  sql<number>`case when cancelled = 1 or ${countStarts(p)} >= ${jsonNumber(p.max_attempts, sql`graph_id`)} then 0 else 1 end`;
 
 /**
  * Leases the run that is next. A claim may wait long for its commit: a start before what ended meanwhile would reorder the stream of the
@@ -151,7 +155,7 @@ const countsAsAttempt = (p: Claimable): RawBuilder<number> =>
 const leaseRun = (p: Claim, condition: RawBuilder<boolean>, isAllowed: RawBuilder<boolean>): RawBuilder<LeasedRun> =>
   sql<LeasedRun>`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
       attempt = attempt + ${countsAsAttempt(p)}, claims = claims + 1, counts_as_attempt = ${countsAsAttempt(p)},
-      updated_at = ${p.now}, waiting_for = null, claim_log = substr(${p.note} || coalesce(claim_log, ''), 1, 4000),
+      updated_at = ${p.now}, waiting_for = null, claim_log = substr(${p.log_entry} || coalesce(claim_log, ''), 1, 4000),
       (claim_number, started_at) = (select t.claim_count + 1, coalesce(runs.started_at,
           case when t.updated_at > ${p.now} then t.updated_at else ${p.now} end)
         from threads t where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
@@ -187,7 +191,7 @@ export const leaseAfter = query(
 );
 
 /** Takes the slot, and the next claim number, of the thread whose run was leased. Returns the thread. */
-export const takeSlot = query(
+export const acquireThreadLock = query(
   { deployment: text, token: text, lease_until: bigint },
   (p) =>
     sql<

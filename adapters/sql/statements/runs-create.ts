@@ -12,9 +12,9 @@ import { assertThat } from "../assertions.ts";
 import { firstClaimCount } from "../claim-counts.ts";
 import { pick } from "../columns.ts";
 import { RUN_COLUMNS, THREAD_COLUMNS } from "../features.ts";
-import { each } from "../functions.ts";
+import { jsonStrings } from "../functions.ts";
 import { bigint, columns, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, insertFrom, query, shaped } from "../query.ts";
+import { createBuilder, insertFrom, query, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
@@ -53,8 +53,8 @@ const answeringRuns = (
   p: Operands<{ deployment: string; thread_id: string; resume_targets: string | null }>,
 ): RawBuilder<unknown> =>
   sql`runs r where r.deployment = ${p.deployment} and r.thread_id = ${p.thread_id} and r.status in ('pending', 'running')
-    and r.resume_targets is not null and exists (select 1 from ${each(sql<string>`r.resume_targets`)} answered
-      where answered.value in ${each(sql<string>`${p.resume_targets}`)})`;
+    and r.resume_targets is not null and exists (select 1 from ${jsonStrings(sql<string>`r.resume_targets`)} answered
+      where answered.value in ${jsonStrings(sql<string>`${p.resume_targets}`)})`;
 
 /** What each origin requires. */
 const ORIGINS: Readonly<Record<Origin, (p: Decision) => RawBuilder<boolean>>> = {
@@ -91,7 +91,7 @@ export interface DecisionShape {
 }
 
 /** Inserts the thread of a new run, with the run counted and the slot taken for a claim. Returns it, unless it exists. */
-export const insertThreadOfRun = shaped(
+export const insertThreadOfRun = shapedQuery(
   (_: DecisionShape) => ({
     ...decisionTypes,
     ...columns(agentTables.threads, ["metadata", "config", "hidden"]),
@@ -143,47 +143,47 @@ export interface TakeShape extends DecisionShape {
 /** What a multitask strategy says about the other runs of the thread. */
 interface Strategy {
   /** Pending runs `r` that go before the new run, so that it cannot start at once. */
-  goesBefore(p: Decision): RawBuilder<boolean>;
+  isAhead(p: Decision): RawBuilder<boolean>;
   /** The thread takes the run. */
-  fits(p: Decision): RawBuilder<boolean>;
+  isWithinLimits(p: Decision): RawBuilder<boolean>;
   /** The new run replaces the pending runs of its thread. */
   readonly evicts: boolean;
 }
 
 const STRATEGIES: Readonly<Record<MultitaskStrategy, Strategy>> = {
   enqueue: {
-    goesBefore: (p) => isDue("r", p.now),
-    fits: (p) => sql<boolean>`${pendingRunsOfThread} < ${p.pending_per_thread}`,
+    isAhead: (p) => isDue("r", p.now),
+    isWithinLimits: (p) => sql<boolean>`${pendingRunsOfThread} < ${p.pending_per_thread}`,
     evicts: false,
   },
   // `fits` allows no active run, so none can go before.
-  reject: { goesBefore: () => sql<boolean>`true`, fits: () => sql<boolean>`not ${busy}`, evicts: false },
+  reject: { isAhead: () => sql<boolean>`true`, isWithinLimits: () => sql<boolean>`not ${busy}`, evicts: false },
   // It ends the runs that were never claimed. A worker must end the others.
-  interrupt: { goesBefore: () => sql<boolean>`r.claims > 0`, fits: () => sql<boolean>`true`, evicts: true },
+  interrupt: { isAhead: () => sql<boolean>`r.claims > 0`, isWithinLimits: () => sql<boolean>`true`, evicts: true },
   // It deletes all of them.
-  rollback: { goesBefore: () => sql<boolean>`false`, fits: () => sql<boolean>`true`, evicts: true },
+  rollback: { isAhead: () => sql<boolean>`false`, isWithinLimits: () => sql<boolean>`true`, evicts: true },
 };
 
 /** Whether runs with this strategy evict the earlier runs of their thread. */
 export const evicts = (strategy: MultitaskStrategy): boolean => STRATEGIES[strategy].evicts;
 
 /** Whether the run gets the slot: it has a claim, the slot is free, no other run is running, and none goes before it. */
-const startsAtOnce = (p: Decision, { goesBefore }: Strategy): RawBuilder<boolean> =>
+const canStartNow = (p: Decision, { isAhead }: Strategy): RawBuilder<boolean> =>
   sql<boolean>`${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
           and not exists (select 1 from ${otherRuns} and r.status = 'running')
-          and not exists (select 1 from ${otherRuns} and r.status = 'pending' and ${goesBefore(p)})`;
+          and not exists (select 1 from ${otherRuns} and r.status = 'pending' and ${isAhead(p)})`;
 
 /**
  * Counts a new run on its existing thread, if the thread is as it was read. If it starts at once, the run gets the slot and the next
  * claim number. `changes` is 1 with new metadata and config. Returns the thread.
  */
-export const takeThread = shaped(
+export const takeThread = shapedQuery(
   (_: TakeShape) => ({
     ...decisionTypes,
     ...{ thread_revision: bigint, changes: bigint, metadata: orNull(text), config: orNull(text) },
   }),
   (p, { strategy, origin, limited }) => {
-    const { fits, evicts } = STRATEGIES[strategy];
+    const { isWithinLimits, evicts } = STRATEGIES[strategy];
     const pendingAfter = sql`${pendingRuns(p.deployment)}${evicts ? sql` - ${pendingRunsOfThread}` : sql``}`;
     return sql<Tables["threads"]>`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
       metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
@@ -192,9 +192,9 @@ export const takeThread = shaped(
           case when starts then ${p.token} else threads.slot_token end,
           case when starts then ${p.lease_until} else threads.slot_until end,
           case when starts then threads.claim_count + 1 else threads.claim_count end
-        from (select ${startsAtOnce(p, STRATEGIES[strategy])} as starts) claim)
+        from (select ${canStartNow(p, STRATEGIES[strategy])} as starts) claim)
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
-        and ${isAllowed(p, origin)} and ${fits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
+        and ${isAllowed(p, origin)} and ${isWithinLimits(p)} and ${limited ? sql`${pendingAfter} < ${p.pending_limit}` : sql`true`}
       returning *`;
   },
   {
@@ -228,7 +228,7 @@ const insertTypes = {
  * Inserts the run if the first statement took its thread. It is running at once if it has the slot: `started` is 1 then. Returns what the
  * thread decided.
  */
-export const insertRun = query({ ...insertTypes, token: orNull(text), note: text, now: bigint }, (p) => {
+export const insertRun = query({ ...insertTypes, token: orNull(text), log_entry: text, now: bigint }, (p) => {
   const ifStarted = <Value>(value: Expression<Value>) => sql<Value | null>`case started when 1 then ${value} end`;
   return insertFrom(
     db,
@@ -266,7 +266,7 @@ export const insertRun = query({ ...insertTypes, token: orNull(text), note: text
       auth_user: p.auth_user,
       cron_id: p.cron_id,
       resume_targets: p.resume_targets,
-      claim_log: ifStarted(p.note),
+      claim_log: ifStarted(p.log_entry),
     },
     sql`from (select *, case when slot_token = ${p.token} then 1 else 0 end as started from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken`,
@@ -332,5 +332,5 @@ export const selectAnsweringRun = query(
 
 /** Fails the batch unless all of these runs exist. `run_ids` is a JSON list. */
 export const requireRuns = query({ run_ids: text, count: bigint }, (p) =>
-  assertThat(sql`(select count(*) from runs where run_id in ${each(p.run_ids)}) >= ${p.count}`),
+  assertThat(sql`(select count(*) from runs where run_id in ${jsonStrings(p.run_ids)}) >= ${p.count}`),
 );

@@ -70,19 +70,19 @@ const visibleRuns = (deployment: Operand<string>, run_ids: Expression<unknown>):
   sql`runs r where r.run_id in (${run_ids}) and r.stateless = 0 and r.deployment = ${deployment}`;
 
 /** Deletes the events that runs have stored. `run_ids` selects their ids. */
-export const deleteEventsOf = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> => {
+export const deleteEventsWhere = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> => {
   const runs = sql`from ${visibleRuns(deployment, run_ids)} and r.claims > 0`;
   return sql<never>`delete from thread_events where deployment = ${deployment}
     and thread_id in (select r.thread_id ${runs}) and run_id in (select r.run_id ${runs})`;
 };
 
 /** Takes a claim number of the thread of each run, for its end: it comes behind everything that readers may have. */
-export const takeClaimNumbersOf = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> =>
+export const takeClaimNumbersWhere = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<never> =>
   sql<never>`update threads set claim_count = claim_count + 1 where deployment = ${deployment}
     and thread_id in (select r.thread_id from ${visibleRuns(deployment, run_ids)})`;
 
-/** Inserts the end of each run in the claim number that `takeClaimNumbersOf` has taken. */
-export const insertEndsOf = (
+/** Inserts the end of each run in the claim number that `takeClaimNumbersWhere` has taken. */
+export const insertEndsWhere = (
   { deployment, now }: Operands<{ deployment: string; now: number }>,
   run_ids: Expression<unknown>,
 ): RawBuilder<never> => {
@@ -99,7 +99,8 @@ const isOfDeletedRun = (p: ParametersFor<typeof runTypes>): RawBuilder<boolean> 
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
     and not exists (select 1 from runs r where r.run_id = ${p.run_id})`;
 
-const placeInTurn = (seq: "first_seq" | "last_seq"): RawBuilder<number> => sql<number>`${sql.ref(seq)} % 4294967296`;
+const positionInClaim = (seq: "first_seq" | "last_seq"): RawBuilder<number> =>
+  sql<number>`${sql.ref(seq)} % 4294967296`;
 
 /** Replaces the end of a run that the batch has deleted: clients hang without an end. */
 export const replaceEnd = query({ ...runTypes, now: bigint }, (p) =>
@@ -107,7 +108,7 @@ export const replaceEnd = query({ ...runTypes, now: bigint }, (p) =>
     .updateTable("thread_events")
     .set({ first_seq: sql<number>`last_seq`, methods: sql.lit(1), size: sql.lit(30), events: interruptedAt(p.now) })
     .where(isOfDeletedRun(p))
-    .where(placeInTurn("last_seq"), "=", sql.lit(4294967295)),
+    .where(positionInClaim("last_seq"), "=", sql.lit(4294967295)),
 );
 
 /** Deletes the events, but for the end, of a run that the batch has deleted. */
@@ -115,8 +116,8 @@ export const deleteEventsBeforeEnd = query(runTypes, (p) =>
   db
     .deleteFrom("thread_events")
     .where(isOfDeletedRun(p))
-    .where(placeInTurn("first_seq"), ">=", sql.lit(65536))
-    .where(placeInTurn("first_seq"), "<", sql.lit(4294967295)),
+    .where(positionInClaim("first_seq"), ">=", sql.lit(65536))
+    .where(positionInClaim("first_seq"), "<", sql.lit(4294967295)),
 );
 
 // ------------------------------------------------------------------ retention
@@ -149,7 +150,7 @@ export const deleteOldEvents = query(
 // -------------------------------------------------------------------- reading
 
 /** The `seq` behind the claim number of the run that executes now: it may still store events before those of later claims. */
-const endOfOpenTurn = (p: ParametersFor<typeof threadTypes>): RawBuilder<number> =>
+const endOfOpenClaim = (p: ParametersFor<typeof threadTypes>): RawBuilder<number> =>
   sql<number>`coalesce((select (r.claim_number + 1) * 4294967296 from runs r where r.deployment = ${p.deployment}
     and r.thread_id = ${p.thread_id} and r.status = 'running'), 9007199254740991)`;
 
@@ -158,7 +159,7 @@ export const selectEvents = scopedQuery(
   { ...threadTypes, after: bigint, methods: bigint },
   (p, filter) => {
     const isOfThread = sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id}`;
-    const isReadable = sql<boolean>`first_seq < ${endOfOpenTurn(p)} and methods & ${p.methods} <> 0`;
+    const isReadable = sql<boolean>`first_seq < ${endOfOpenClaim(p)} and methods & ${p.methods} <> 0`;
     return sql<Pick<Tables["thread_events"], "first_seq" | "last_seq" | "run_id" | "events">>`
       select first_seq, last_seq, run_id, events from thread_events
       where ${isInPage(["thread_events", "first_seq", "last_seq"], p.after, isOfThread, isReadable)}
@@ -177,7 +178,7 @@ export const selectNewestEvent = scopedQuery(
       .select("last_seq")
       .where("deployment", "=", p.deployment)
       .where("thread_id", "=", p.thread_id)
-      .where("first_seq", "<", endOfOpenTurn(p))
+      .where("first_seq", "<", endOfOpenClaim(p))
       .where(isThreadPermitted("thread_events", filter))
       .orderBy("first_seq", "desc")
       .limit(sql.lit(1)),

@@ -1,13 +1,13 @@
 /** Statements of the holder of a lease. Without the lease they have no effect and return no row. */
 import { type RawBuilder, sql } from "kysely";
-import { ENDED } from "../features.ts";
+import { RUNS_ENDED } from "../features.ts";
 import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, shaped } from "../query.ts";
+import { createBuilder, query, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import { holdsLease, whileLeased } from "./checkpoints.ts";
-import { putBack } from "./runs-claim.ts";
+import { hasNewEvents } from "./durable-calls.ts";
+import { requeueAssignments } from "./runs-claim.ts";
 import { findStatement } from "./runs-stop.ts";
-import { hasNewEvents } from "./steps.ts";
 
 const db = createBuilder<Tables>();
 
@@ -19,21 +19,21 @@ type Lease = ParametersFor<typeof leaseTypes>;
 
 // ------------------------------------------------------------ lease and slot
 
-const later = (column: "slot_until" | "lease_until", time: ParametersFor<{ time: typeof bigint }>["time"]) =>
+const maxTime = (column: "slot_until" | "lease_until", time: ParametersFor<{ time: typeof bigint }>["time"]) =>
   sql<number>`case when ${sql.ref(column)} < ${time} then ${time} else ${sql.ref(column)} end`;
 
 /** The thread of the lease, if the lease has its slot. */
-const isSlotOf = (p: Lease): RawBuilder<boolean> =>
+const hasThreadLock = (p: Lease): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}`;
 
 /** Extends the slot. It never shortens it, because renewals may arrive out of order. */
-export const extendSlot = query(
+export const extendThreadLock = query(
   { ...leaseTypes, lease_until: bigint },
   (p) =>
     db
       .updateTable("threads")
-      .set({ slot_until: later("slot_until", p.lease_until) })
-      .where(isSlotOf(p))
+      .set({ slot_until: maxTime("slot_until", p.lease_until) })
+      .where(hasThreadLock(p))
       .where(whileLeased(p)),
   stable,
 );
@@ -44,7 +44,7 @@ export const extendLease = query(
   (p) =>
     db
       .updateTable("runs")
-      .set({ lease_until: later("lease_until", p.lease_until) })
+      .set({ lease_until: maxTime("lease_until", p.lease_until) })
       .where(holdsLease(p))
       .returning("cancelled"),
   stable,
@@ -54,7 +54,7 @@ export const extendLease = query(
 export const isLeased = query(leaseTypes, (p) => db.selectFrom("runs").select("run_id").where(holdsLease(p)), stable);
 
 /** Records that this attempt has stored a root checkpoint. Returns a row while the lease is held. */
-export const setSaved = query(
+export const setHasCheckpoint = query(
   leaseTypes,
   (p) =>
     db
@@ -65,23 +65,23 @@ export const setSaved = query(
   stable,
 );
 
-const noSlot = { slot_token: sql<null>`null`, slot_until: sql<null>`null` };
+const noThreadLock = { slot_token: sql<null>`null`, slot_until: sql<null>`null` };
 
 /** Frees the slot of a run that will be requeued. The executor of a run that is gone may still be working. */
-export const freeLeasedSlot = query(
+export const releaseLeasedThreadLock = query(
   leaseTypes,
-  (p) => db.updateTable("threads").set(noSlot).where(isSlotOf(p)).where(whileLeased(p)),
+  (p) => db.updateTable("threads").set(noThreadLock).where(hasThreadLock(p)).where(whileLeased(p)),
   stable,
 );
 
 /** Frees the slot of a lease that is not held any more. */
-export const freeLostSlot = query(
+export const releaseLostThreadLock = query(
   leaseTypes,
   (p) =>
     db
       .updateTable("threads")
-      .set(noSlot)
-      .where(isSlotOf(p))
+      .set(noThreadLock)
+      .where(hasThreadLock(p))
       .where(sql<boolean>`not ${whileLeased(p)}`),
   stable,
 );
@@ -92,7 +92,7 @@ export const requeueRun = query(
   (p) =>
     db
       .updateTable("runs")
-      .set({ attempt: sql`attempt - counts_as_attempt`, counts_as_attempt: sql.lit(0), ...putBack(p.now) })
+      .set({ attempt: sql`attempt - counts_as_attempt`, counts_as_attempt: sql.lit(0), ...requeueAssignments(p.now) })
       .where(holdsLease(p))
       .returning("run_id"),
   stable,
@@ -148,7 +148,7 @@ const restTypes = {
 export const updateEndedThread = query(
   { ...leaseTypes, ...restTypes, now: bigint },
   (p) => {
-    const has = sql`slot_token = ${p.token}`;
+    const hasLock = sql`slot_token = ${p.token}`;
     return db
       .updateTable("threads")
       .set({
@@ -158,8 +158,8 @@ export const updateEndedThread = query(
         status: sql`coalesce(${p.resting_status}, status)`,
         interrupts: sql`coalesce(${p.interrupts}, interrupts)`,
         error: sql`case when ${p.resting_status} is null then error else ${p.thread_error} end`,
-        slot_token: sql`case when ${has} then null else slot_token end`,
-        slot_until: sql`case when ${has} then null else slot_until end`,
+        slot_token: sql`case when ${hasLock} then null else slot_token end`,
+        slot_until: sql`case when ${hasLock} then null else slot_until end`,
       })
       .where("deployment", "=", p.deployment)
       .where("thread_id", "=", p.thread_id)
@@ -174,10 +174,10 @@ const endTypes = {
 };
 
 /** Stores what a feature stores of an ending run. `feature` is a key of `ENDED`. */
-export const endFeature = shaped(
+export const endFeature = shapedQuery(
   (_: { readonly feature: string }) => endTypes,
-  (p, { feature }) => findStatement(ENDED, feature)(p, holdsLease(p)),
-  { ...stable, shapes: Object.keys(ENDED).map((feature) => ({ feature })) },
+  (p, { feature }) => findStatement(RUNS_ENDED, feature)(p, holdsLease(p)),
+  { ...stable, shapes: Object.keys(RUNS_ENDED).map((feature) => ({ feature })) },
 );
 
 /** Ends the run. Returns a row while the lease is held. It goes last, because the other statements require the lease. */

@@ -1,16 +1,16 @@
 /** Statements that read the runs of all threads. */
 import { type RawBuilder, sql } from "kysely";
 import type { RunStatus } from "../../../lib/storage/mod.ts";
-import { namesOf } from "../columns.ts";
-import { type Bound, isPermitted, isThreadPermitted } from "../filter.ts";
-import { each } from "../functions.ts";
+import { joinColumnNames } from "../columns.ts";
+import { type FilterParameter, isPermitted, isThreadPermitted } from "../filter.ts";
+import { jsonStrings } from "../functions.ts";
 import { type ArgumentsFor, bigint, type ParametersFor, text } from "../parameters.ts";
-import { scopedQuery, shaped } from "../query.ts";
+import { scopedQuery, shapedQuery } from "../query.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
 import type { usageTables } from "../schema/usage.ts";
 
 /** The columns of a run without those that may be large. */
-export const HEAD_COLUMNS = [
+export const HEADER_COLUMNS = [
   ...(["run_id", "thread_id", "assistant_id", "graph_id", "seq", "created_at", "updated_at", "status"] as const),
   ...([
     "metadata",
@@ -27,7 +27,7 @@ export const HEAD_COLUMNS = [
 ] as const satisfies readonly (keyof Tables["runs"])[];
 
 /** The columns of a list of runs. */
-const LIST_COLUMNS = [...HEAD_COLUMNS, "lease_until", "cancelled", "claim_log"] as const;
+const LIST_COLUMNS = [...HEADER_COLUMNS, "lease_until", "cancelled", "claim_log"] as const;
 
 const stable = { stable: true };
 
@@ -101,16 +101,16 @@ export interface SearchShape {
   readonly narrow: boolean;
 }
 
-const conditionsOf = (p: SearchParameters, { conditions }: SearchShape): RawBuilder<unknown> =>
+const createConditions = (p: SearchParameters, { conditions }: SearchShape): RawBuilder<unknown> =>
   sql.join([sql`deployment = ${p.deployment}`, ...conditions.map((name) => CONDITIONS[name](p))], sql` and `);
 
 /** Selects how far a search that tests rows goes: to the newest position at which it has read 5,000 rows of a status. */
-export const selectLastTested = shaped(
+export const selectLastTested = shapedQuery(
   (_: SearchShape) => searchTypes,
   (p, shape) => {
     const positions = shape.statuses.map(
       (status) => sql`select created_at, run_id from (
-        select created_at, run_id from runs where ${conditionsOf(p, shape)} and status = ${p[status]}
+        select created_at, run_id from runs where ${createConditions(p, shape)} and status = ${p[status]}
         order by created_at desc, run_id desc limit 1 offset 4999) as ${sql.ref(status)}`,
     );
     return sql<Pick<Tables["runs"], "created_at" | "run_id">>`
@@ -123,11 +123,11 @@ export const selectLastTested = shaped(
  * Selects the ids of the page. Each status is read in the order of its index, so that the page costs as many rows as it has, whatever the
  * table holds. A narrow search has one list: `status || ''` is in no index.
  */
-function selectFound(p: SearchParameters, shape: SearchShape): RawBuilder<unknown> {
+function selectPageIds(p: SearchParameters, shape: SearchShape): RawBuilder<unknown> {
   const select = (condition: RawBuilder<unknown>, name: string): RawBuilder<unknown> =>
-    sql`select run_id from (select run_id from runs where ${conditionsOf(p, shape)} and ${condition}
+    sql`select run_id from (select run_id from runs where ${createConditions(p, shape)} and ${condition}
       order by created_at desc, run_id desc limit ${p.limit}) as ${sql.ref(name)}`;
-  if (shape.narrow) return select(sql`(status || '') in ${each(p.statuses)}`, "few");
+  if (shape.narrow) return select(sql`(status || '') in ${jsonStrings(p.statuses)}`, "few");
   return sql.join(
     shape.statuses.map((status) => select(sql`status = ${p[status]}`, status)),
     sql` union all `,
@@ -141,11 +141,11 @@ export type ListedRow = Pick<Tables["runs"], (typeof LIST_COLUMNS)[number]> &
   (Pick<Trace, "trace_id" | "tokens_in" | "tokens_out" | "cost_usd"> | { readonly trace_id: null });
 
 /** Selects a page of runs, the newest first. None of the columns is large: a list of a thousand runs would read all their requests. */
-export const searchRuns = shaped(
+export const searchRuns = shapedQuery(
   (_: SearchShape) => searchTypes,
   (p, shape) =>
-    sql<ListedRow>`select ${namesOf(LIST_COLUMNS, "runs")}, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
-    from (${selectFound(p, shape)}) as found join runs on runs.run_id = found.run_id
+    sql<ListedRow>`select ${joinColumnNames(LIST_COLUMNS, "runs")}, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
+    from (${selectPageIds(p, shape)}) as found join runs on runs.run_id = found.run_id
     left join traces on traces.trace_id = runs.run_id
     order by runs.created_at desc, runs.run_id desc limit ${p.limit}`,
   {
@@ -162,7 +162,11 @@ export const searchRuns = shaped(
 const figureTypes = { ...statusTypes, deployment: text, since: bigint };
 
 /** Runs of a status that are counted: active ones whatever their age. */
-function countedRuns(p: ParametersFor<typeof figureTypes>, status: RunStatus, filter: Bound): RawBuilder<unknown> {
+function countedRuns(
+  p: ParametersFor<typeof figureTypes>,
+  status: RunStatus,
+  filter: FilterParameter,
+): RawBuilder<unknown> {
   const isActive = status === "pending" || status === "running";
   return sql`runs where deployment = ${p.deployment} and status = ${p[status]}
     and ${isActive ? sql`true` : sql`created_at >= ${p.since}`} and ${isThreadPermitted("runs", filter)}`;

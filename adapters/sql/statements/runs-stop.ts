@@ -3,13 +3,13 @@
  * new run of their thread evicts.
  */
 import { type OperationNodeSource, type RawBuilder, sql } from "kysely";
-import { DELETED, ENDED, endFrames } from "../features.ts";
+import { featureEndFrames, RUNS_DELETED, RUNS_ENDED } from "../features.ts";
 import { isThreadPermitted } from "../filter.ts";
-import { each } from "../functions.ts";
+import { jsonStrings } from "../functions.ts";
 import { type ArgumentsFor, bigint, type Operand, type Operands, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, shaped } from "../query.ts";
+import { createBuilder, query, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
-import { deleteEventsOf, insertEndsOf, takeClaimNumbersOf } from "./runs-events.ts";
+import { deleteEventsWhere, insertEndsWhere, takeClaimNumbersWhere } from "./runs-events.ts";
 
 const db = createBuilder<Tables>();
 
@@ -55,7 +55,7 @@ function selectActive(
       and not exists (select 1 from runs where run_id = ${p.run_id})`;
   }
   const isOfThread = runs === "named_of_thread" ? sql`n.thread_id = ${p.thread_id}` : sql`true`;
-  return sql<string>`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
+  return sql<string>`select n.run_id from ${jsonStrings(p.run_ids)} j cross join runs n where n.run_id = j.value
       and n.deployment = ${p.deployment} and ${isOfThread} and n.status = ${STATUSES[status]}
       and ${isThreadPermitted("n", filtered ? p.filter : null)}`;
 }
@@ -102,12 +102,12 @@ const SELECTIONS: readonly RunSelection[] = [
 const stopQuery = <Query extends OperationNodeSource>(
   build: (p: StopParameters, selection: RunSelection) => Query,
   shapes: readonly RunSelection[] = ACTIVE,
-) => shaped((_: RunSelection) => stopTypes, build, { stable: true, shapes });
+) => shapedQuery((_: RunSelection) => stopTypes, build, { stable: true, shapes });
 
 // -------------------------------------------------------------- interrupting
 
 /** Stores why runs are stopped. A run whose stop was requested before keeps the reason of that request. */
-export const setCancelReason = shaped(
+export const setCancelReason = shapedQuery(
   (_: RunSelection) => ({ ...selectionTypes, cancel_reason: text }),
   (p, selection) =>
     sql<never>`update runs set cancel_reason = ${p.cancel_reason} where run_id in (${selectIds(p, selection)})
@@ -117,11 +117,11 @@ export const setCancelReason = shaped(
 
 /** Takes a claim number for the end of each run that was never claimed. */
 export const takeClaimNumbersOfUnclaimed = stopQuery((p, selection) =>
-  takeClaimNumbersOf(p.deployment, selectUnclaimed(p, selection)),
+  takeClaimNumbersWhere(p.deployment, selectUnclaimed(p, selection)),
 );
 
 /** Inserts the end of each run that was never claimed into the events of its thread. */
-export const insertEndsOfUnclaimed = stopQuery((p, selection) => insertEndsOf(p, selectUnclaimed(p, selection)));
+export const insertEndsOfUnclaimed = stopQuery((p, selection) => insertEndsWhere(p, selectUnclaimed(p, selection)));
 
 /** Sets when the threads of runs that were never claimed have changed. */
 export const touchThreadsOfUnclaimed = stopQuery(
@@ -131,18 +131,18 @@ export const touchThreadsOfUnclaimed = stopQuery(
 );
 
 /** Stores what a feature stores of ending runs, for those that were never claimed. `feature` is a key of `ENDED`. */
-export const endFeatureOfUnclaimed = shaped(
+export const endFeatureOfUnclaimed = shapedQuery(
   (_: RunSelection & { readonly feature: string }) => stopTypes,
   (p, { feature, ...selection }) => {
     const end = {
       ...{ deployment: p.deployment, now: p.now, status: sql.lit("interrupted"), error: sql<null>`null` },
       ...{ values: sql<null>`null`, values_omitted: sql.lit(0) },
     };
-    return findStatement(ENDED, feature)(end, isUnclaimed(p, selection));
+    return findStatement(RUNS_ENDED, feature)(end, isUnclaimed(p, selection));
   },
   {
     stable: true,
-    shapes: Object.keys(ENDED).map((feature) => ({ ...OF_THREAD, feature })),
+    shapes: Object.keys(RUNS_ENDED).map((feature) => ({ ...OF_THREAD, feature })),
   },
 );
 
@@ -151,7 +151,7 @@ export const endUnclaimed = stopQuery(
   (p, selection) =>
     sql<Pick<Tables["runs"], "run_id" | "thread_id" | "end_frame">>`
       update runs set status = 'interrupted', ended_at = ${p.now}, updated_at = ${p.now},
-        end_frame = cast(1 as bigint) + ${endFrames}
+        end_frame = cast(1 as bigint) + ${featureEndFrames}
       where ${isUnclaimed(p, selection)} returning run_id, thread_id, end_frame`,
 );
 
@@ -185,24 +185,24 @@ export const touchThreads = stopQuery(
 
 /** Deletes the events that runs have stored. */
 export const deleteEvents = stopQuery(
-  (p, selection) => deleteEventsOf(p.deployment, selectIds(p, selection)),
+  (p, selection) => deleteEventsWhere(p.deployment, selectIds(p, selection)),
   SELECTIONS,
 );
 
 /** Takes a claim number of the thread of each run, for its end. */
 export const takeClaimNumbers = stopQuery(
-  (p, selection) => takeClaimNumbersOf(p.deployment, selectIds(p, selection)),
+  (p, selection) => takeClaimNumbersWhere(p.deployment, selectIds(p, selection)),
   SELECTIONS,
 );
 
 /** Inserts the end of each run into the events of its thread. */
-export const insertEnds = stopQuery((p, selection) => insertEndsOf(p, selectIds(p, selection)), SELECTIONS);
+export const insertEnds = stopQuery((p, selection) => insertEndsWhere(p, selectIds(p, selection)), SELECTIONS);
 
 /** The tables with the progress of runs. */
 export const PROGRESS_TABLES = ["checkpoints", "checkpoint_writes", "channel_values"] as const;
 
 /** Deletes what runs have stored in one of these tables. */
-export const deleteProgress = shaped(
+export const deleteProgress = shapedQuery(
   (_: RunSelection & { readonly table: (typeof PROGRESS_TABLES)[number] }) => selectionTypes,
   (p, { table, ...selection }) => {
     const claimedRuns = sql`from runs where run_id in (${selectIds(p, selection)}) and claims > 0`;
@@ -213,12 +213,12 @@ export const deleteProgress = shaped(
 );
 
 /** Deletes what features have stored of runs that will be deleted. `statement` is a key of `DELETED`. */
-export const deleteOfFeatures = shaped(
+export const deleteOfFeatures = shapedQuery(
   (_: RunSelection & { readonly statement: string }) => selectionTypes,
-  (p, { statement, ...selection }) => findStatement(DELETED, statement)(selectIds(p, selection)),
+  (p, { statement, ...selection }) => findStatement(RUNS_DELETED, statement)(selectIds(p, selection)),
   {
     stable: true,
-    shapes: Object.keys(DELETED).map((statement) => ({ ...OF_THREAD, statement })),
+    shapes: Object.keys(RUNS_DELETED).map((statement) => ({ ...OF_THREAD, statement })),
   },
 );
 

@@ -1,9 +1,9 @@
 /** Statements of retention: first reads of what is old, then deletions of what was read. Lists of ids are JSON. */
 import { type RawBuilder, sql } from "kysely";
-import { SWEPT } from "../features.ts";
-import { each, holds, rowsOf } from "../functions.ts";
+import { RETENTION_TABLES } from "../features.ts";
+import { containsText, jsonRows, jsonStrings } from "../functions.ts";
 import { bigint, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, shaped } from "../query.ts";
+import { createBuilder, query, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 
 const db = createBuilder<Tables>();
@@ -33,12 +33,12 @@ export const selectFramedRuns = query(oldTypes, (p) => selectOldRuns(p, sql<bool
  * Selects stateless runs whose frames no client may join. Where several processes share the runs, frames are stored for readers elsewhere
  * too: those go with their stateless run.
  */
-export const selectPassedRuns = query(
+export const selectUnresumableRuns = query(
   oldTypes,
   (p) =>
     selectOldRuns(
       p,
-      sql<boolean>`stateless = 1 and has_frames = 1 and not ${holds(sql`kwargs`, sql`'"resumable":true'`)}`,
+      sql<boolean>`stateless = 1 and has_frames = 1 and not ${containsText(sql`kwargs`, sql`'"resumable":true'`)}`,
     ),
   stable,
 );
@@ -69,19 +69,19 @@ interface FeatureShape {
   readonly feature: string;
 }
 
-const shapes: readonly FeatureShape[] = SWEPT.map(({ name }) => ({ feature: name }));
+const shapes: readonly FeatureShape[] = RETENTION_TABLES.map(({ name }) => ({ feature: name }));
 
-function findSwept({ feature }: FeatureShape): (typeof SWEPT)[number] {
-  const swept = SWEPT.find(({ name }) => name === feature);
-  if (!swept) throw new TypeError(`Retention deletes no rows of the feature ${feature}`);
-  return swept;
+function findRetention({ feature }: FeatureShape): (typeof RETENTION_TABLES)[number] {
+  const retention = RETENTION_TABLES.find(({ name }) => name === feature);
+  if (!retention) throw new TypeError(`Retention deletes no rows of the feature ${feature}`);
+  return retention;
 }
 
 /** Selects the keys of rows of a feature, the oldest first. */
-export const selectOldOfFeature = shaped(
+export const selectOldOfFeature = shapedQuery(
   (_: FeatureShape) => oldTypes,
   (p, shape) => {
-    const { table, key, time, condition = sql`true` } = findSwept(shape);
+    const { table, key, time, condition = sql`true` } = findRetention(shape);
     return sql<{
       key: string;
     }>`select ${sql.ref(key)} as key from ${sql.table(table)} where deployment = ${p.deployment}
@@ -93,13 +93,13 @@ export const selectOldOfFeature = shaped(
 // ------------------------------------------------------------------ deleting
 
 /** Deletes rows of a feature by their keys. Returns them. */
-export const deleteOldOfFeature = shaped(
+export const deleteOldOfFeature = shapedQuery(
   (_: FeatureShape) => ({ keys: text }),
   (p, shape) => {
-    const { table, key, condition = sql`true` } = findSwept(shape);
+    const { table, key, condition = sql`true` } = findRetention(shape);
     return sql<{
       key: string;
-    }>`delete from ${sql.table(table)} where ${sql.ref(key)} in ${each(p.keys)} and ${condition}
+    }>`delete from ${sql.table(table)} where ${sql.ref(key)} in ${jsonStrings(p.keys)} and ${condition}
       returning ${sql.ref(key)} as key`;
   },
   { shapes },
@@ -113,16 +113,16 @@ export const deleteFrames = query(
   { ...runTypes, limit: bigint },
   (p) =>
     sql<{ first_id: number }>`delete from run_frames where (run_id, first_id) in (
-      select run_id, first_id from run_frames where run_id in ${each(p.run_ids)} limit ${p.limit})
+      select run_id, first_id from run_frames where run_id in ${jsonStrings(p.run_ids)} limit ${p.limit})
     returning first_id`,
   stable,
 );
 
 /** Records that runs have no stored frames, and returns those without. */
-export const clearFramed = query(
+export const clearHasFrames = query(
   runTypes,
   (p) =>
-    sql<{ run_id: string }>`update runs set has_frames = 0 where run_id in ${each(p.run_ids)}
+    sql<{ run_id: string }>`update runs set has_frames = 0 where run_id in ${jsonStrings(p.run_ids)}
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id`,
 );
 
@@ -131,27 +131,27 @@ export const deleteKeys = query(
   { deployment: text, keys: text },
   (p) =>
     sql<{ key: string }>`delete from idempotency_keys where deployment = ${p.deployment}
-    and (route, key) in ${rowsOf(p.keys, { route: "text", key: "text" })} returning key`,
+    and (route, key) in ${jsonRows(p.keys, { route: "text", key: "text" })} returning key`,
   stable,
 );
 
 /** Records that no idempotency key refers to runs. */
-export const clearKeyed = query(runTypes, (p) =>
+export const clearHasIdempotencyKey = query(runTypes, (p) =>
   db
     .updateTable("runs")
     .set({ has_idempotency_key: sql.lit(0) })
-    .where("run_id", "in", each(p.run_ids)),
+    .where("run_id", "in", jsonStrings(p.run_ids)),
 );
 
 /** Deletes runs. Returns them. */
 export const deleteOldRuns = query(runTypes, (p) =>
-  db.deleteFrom("runs").where("run_id", "in", each(p.run_ids)).returning("run_id"),
+  db.deleteFrom("runs").where("run_id", "in", jsonStrings(p.run_ids)).returning("run_id"),
 );
 
 /** Deletes hidden threads without runs. `thread_ids` is a JSON list. */
 export const deleteHiddenThreads = query(
   { deployment: text, thread_ids: text },
   (p) =>
-    sql<never>`delete from threads where deployment = ${p.deployment} and thread_id in ${each(p.thread_ids)} and hidden = 1
+    sql<never>`delete from threads where deployment = ${p.deployment} and thread_id in ${jsonStrings(p.thread_ids)} and hidden = 1
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`,
 );

@@ -2,7 +2,7 @@
 import { sql } from "kysely";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, text } from "../parameters.ts";
-import { createBuilder, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import { isRun } from "./runs-stop.ts";
 
@@ -30,7 +30,7 @@ interface RunsShape {
 }
 
 /** Selects a page of the runs of a thread. `below` and `above` are numbers of runs. */
-export const selectRuns = shaped(
+export const selectRuns = shapedQuery(
   (_: RunsShape) => ({
     ...{ deployment: text, thread_id: text, status: text, below: bigint, above: bigint, filter: text },
     ...{ limit: bigint, offset: bigint },

@@ -3,13 +3,13 @@
  * looks up the other labels for each row.
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { each, includes } from "../functions.ts";
+import { containsTextIgnoreCase, jsonStrings } from "../functions.ts";
 import { bigint, columns, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, shapedRows } from "../query.ts";
+import { createBuilder, query, shapedRowsQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy, effectiveStatus, running, waiting } from "../thread-status.ts";
-import { LABELLED_ROWS, type LabelKind, mayHaveValue } from "./labels.ts";
+import { INDEXED_ROWS, type IndexedKind, mayHaveValue } from "./metadata-index.ts";
 
 const db = createBuilder<Tables>();
 
@@ -43,18 +43,18 @@ interface SearchedRows {
   readonly conditions: Readonly<Partial<Record<ConditionName, (value: Expression<string>) => RawBuilder<unknown>>>>;
 }
 
-const searched: Readonly<Record<LabelKind, SearchedRows>> = {
+const SEARCHED_ROWS: Readonly<Record<IndexedKind, SearchedRows>> = {
   assistant: {
     orders: {},
     conditions: {
       graph_id: (value) => sql`assistants.graph_id = ${value}`,
-      name: (value) => includes(sql<string>`assistants.name`, value),
+      name: (value) => containsTextIgnoreCase(sql<string>`assistants.name`, value),
     },
   },
   thread: {
     orders: { status: effectiveStatus },
     conditions: {
-      ids: (value) => sql`threads.thread_id in ${each(value)}`,
+      ids: (value) => sql`threads.thread_id in ${jsonStrings(value)}`,
       busy: () => busy,
       // Written out, as in the condition of the index that serves the waiting threads.
       interrupted: () => sql`threads.status = 'interrupted' and not ${busy}`,
@@ -79,64 +79,64 @@ const searched: Readonly<Record<LabelKind, SearchedRows>> = {
 
 // ---------------------------------------------------------------------- labels
 
-const labelTypes = {
+const entryTypes = {
   ...columns(agentTables.labels, ["path_hash", "value_hash"]),
   /** The text of the label; null if it is long. */
   exact: orNull(text),
 };
 
-type LabelParameters = ParametersFor<typeof labelTypes>;
+type EntryParameters = ParametersFor<typeof entryTypes>;
 
-const isLabel = (
+const isEntry = (
   rows: string,
-  kind: LabelKind,
+  kind: IndexedKind,
   deployment: Expression<string>,
-  label: Pick<LabelParameters, "path_hash" | "value_hash">,
+  entry: Pick<EntryParameters, "path_hash" | "value_hash">,
 ): RawBuilder<boolean> => {
   const column = (name: string): RawBuilder<unknown> => sql.ref(`${rows}.${name}`);
-  return sql<boolean>`${column("deployment")} = ${deployment} and ${column("kind")} = ${LABELLED_ROWS[kind].kind}
-    and ${column("path_hash")} = ${label.path_hash} and ${column("value_hash")} = ${label.value_hash}`;
+  return sql<boolean>`${column("deployment")} = ${deployment} and ${column("kind")} = ${INDEXED_ROWS[kind].kind}
+    and ${column("path_hash")} = ${entry.path_hash} and ${column("value_hash")} = ${entry.value_hash}`;
 };
 
-interface LabelsShape {
-  readonly kind: LabelKind;
-  readonly labels: number;
+interface EntriesShape {
+  readonly kind: IndexedKind;
+  readonly entries: number;
 }
 
-const labelShapes: readonly LabelsShape[] = [
-  { kind: "assistant", labels: 1 },
-  { kind: "thread", labels: 2 },
+const entryShapes: readonly EntriesShape[] = [
+  { kind: "assistant", entries: 1 },
+  { kind: "thread", entries: 2 },
 ];
 
 /**
  * Counts the rows of each label, up to `limit`. `place` is the index of the label. `hashed` says whether a row has it only as hashes:
  * it may belong to another text.
  */
-export const countLabels = shapedRows(
+export const countEntries = shapedRowsQuery(
   {
     types: { deployment: text, limit: bigint },
-    rowTypes: labelTypes,
-    count: ({ labels }: LabelsShape) => labels,
+    rowTypes: entryTypes,
+    count: ({ entries }: EntriesShape) => entries,
   },
-  (p, labels, { kind }) =>
+  (p, entries, { kind }) =>
     sql<{ place: number; found: number; hashed: number }>`${sql.join(
-      labels.map((label, place) => {
-        const rows = sql`select 1 from labels l where ${isLabel("l", kind, p.deployment, label)}`;
-        return sql`select ${place} as place, (select count(*) from (${rows} limit ${p.limit}) as found) as found,
+      entries.map((entry, index) => {
+        const rows = sql`select 1 from labels l where ${isEntry("l", kind, p.deployment, entry)}`;
+        return sql`select ${index} as place, (select count(*) from (${rows} limit ${p.limit}) as found) as found,
           exists (${rows} and exact is null) as hashed`;
       }),
       sql` union all `,
     )}`,
-  { stable: true, shapes: labelShapes },
+  { stable: true, shapes: entryShapes },
 );
 
 // ---------------------------------------------------------------------- search
 
 /** Which rows a search finds. */
 export interface SearchShape {
-  readonly kind: LabelKind;
+  readonly kind: IndexedKind;
   /** How many labels the rows have, the rarest first. */
-  readonly labels: number;
+  readonly entries: number;
   /** The labels express the whole filter: their texts are compared too. */
   readonly exact: boolean;
   readonly where: readonly ConditionName[];
@@ -155,85 +155,94 @@ const searchTypes = { ...conditionTypes, deployment: text };
 type SearchParameters = ParametersFor<typeof searchTypes>;
 
 const rows = {
-  rowTypes: labelTypes,
-  count: ({ labels, values }: SearchShape): number => labels + values,
+  rowTypes: entryTypes,
+  count: ({ entries, values }: SearchShape): number => entries + values,
 };
 
 /** Labels are counted without their rows. Labels of crons may remain after their thread or assistant was deleted. */
 export const isCountable = ({ kind, where, values }: Omit<SearchShape, "labels" | "exact">): boolean =>
   kind !== "cron" && where.length === 0 && values === 0;
 
-const tableOf = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(LABELLED_ROWS[kind].table);
-const idOf = ({ kind }: SearchShape): RawBuilder<unknown> =>
-  sql.ref(`${LABELLED_ROWS[kind].table}.${LABELLED_ROWS[kind].id}`);
+const getTable = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(INDEXED_ROWS[kind].table);
+const getIdColumn = ({ kind }: SearchShape): RawBuilder<unknown> =>
+  sql.ref(`${INDEXED_ROWS[kind].table}.${INDEXED_ROWS[kind].id}`);
 
 /** The rows of the rarest label, which the index of labels has in the order of creation. */
-function followed(p: SearchParameters, label: LabelParameters, { kind, exact }: SearchShape): RawBuilder<unknown> {
-  const text = exact ? sql` and followed.exact = ${label.exact}` : sql``;
-  return sql`${isLabel("followed", kind, p.deployment, label)}${text}`;
+function isLeadingEntry(
+  p: SearchParameters,
+  entry: EntryParameters,
+  { kind, exact }: SearchShape,
+): RawBuilder<unknown> {
+  const text = exact ? sql` and followed.exact = ${entry.exact}` : sql``;
+  return sql`${isEntry("followed", kind, p.deployment, entry)}${text}`;
 }
 
 /** The conditions besides the rarest label. `id`: the expression for the id of a row. */
-function conditionsOf(
+function createConditions(
   p: SearchParameters,
-  labels: readonly LabelParameters[],
+  entries: readonly EntryParameters[],
   shape: SearchShape,
   id: RawBuilder<unknown>,
 ): readonly RawBuilder<unknown>[] {
   const { kind, where, exact } = shape;
-  const others = labels.slice(1, shape.labels).map((label) => {
-    const text = exact ? sql` and l.exact = ${label.exact}` : sql``;
-    return sql`exists (select 1 from labels l where ${isLabel("l", kind, p.deployment, label)} and l.row_id = ${id}${text})`;
+  const otherEntries = entries.slice(1, shape.entries).map((entry) => {
+    const text = exact ? sql` and l.exact = ${entry.exact}` : sql``;
+    return sql`exists (select 1 from labels l where ${isEntry("l", kind, p.deployment, entry)} and l.row_id = ${id}${text})`;
   });
   // Hidden threads have no labels. The condition is a literal, because the indexes for searches contain only visible threads.
-  const visible = kind === "thread" && shape.labels === 0 ? [sql`threads.hidden = 0`] : [];
+  const isVisible = kind === "thread" && shape.entries === 0 ? [sql`threads.hidden = 0`] : [];
   return [
-    ...others,
-    ...visible,
-    ...where.map((name) => searched[kind].conditions[name]?.(p[name]) ?? sql`false`),
-    ...labels.slice(shape.labels).map((label) => mayHaveValue(idOf(shape), p.deployment, label)),
+    ...otherEntries,
+    ...isVisible,
+    ...where.map((name) => SEARCHED_ROWS[kind].conditions[name]?.(p[name]) ?? sql`false`),
+    ...entries.slice(shape.entries).map((entry) => mayHaveValue(getIdColumn(shape), p.deployment, entry)),
   ];
 }
 
 /** The rows that a search finds, from the word `from` on. */
-function foundRows(
+function selectMatches(
   p: SearchParameters,
-  labels: readonly LabelParameters[],
+  entries: readonly EntryParameters[],
   shape: SearchShape,
-  further: readonly RawBuilder<unknown>[] = [],
+  extraConditions: readonly RawBuilder<unknown>[] = [],
 ): RawBuilder<unknown> {
-  const table = tableOf(shape);
-  const [first] = labels;
-  const all = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> => sql.join(conditions, sql` and `);
+  const table = getTable(shape);
+  const [first] = entries;
+  const joinWithAnd = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> =>
+    sql.join(conditions, sql` and `);
   const inDeployment = sql`${table}.deployment = ${p.deployment}`;
-  if (!first || shape.labels === 0) {
-    return sql`from ${table} where ${all([inDeployment, ...conditionsOf(p, labels, shape, idOf(shape)), ...further])}`;
+  if (!first || shape.entries === 0) {
+    return sql`from ${table} where ${joinWithAnd([inDeployment, ...createConditions(p, entries, shape, getIdColumn(shape)), ...extraConditions])}`;
   }
-  const joined = [inDeployment, sql`${idOf(shape)} = followed.row_id`];
-  const conditions = [...joined, ...conditionsOf(p, labels, shape, sql`followed.row_id`), ...further];
-  return sql`from labels followed cross join ${table} where ${followed(p, first, shape)} and ${all(conditions)}`;
+  const joinConditions = [inDeployment, sql`${getIdColumn(shape)} = followed.row_id`];
+  const conditions = [
+    ...joinConditions,
+    ...createConditions(p, entries, shape, sql`followed.row_id`),
+    ...extraConditions,
+  ];
+  return sql`from labels followed cross join ${table} where ${isLeadingEntry(p, first, shape)} and ${joinWithAnd(conditions)}`;
 }
 
 /** Rows that are looked up by id are not read in the order of creation: the sign keeps the index for that out. */
-function orderOf(shape: SearchShape & OrderShape): RawBuilder<unknown> {
-  const { kind, labels, where, values, sort_by, sort_order } = shape;
+function createOrder(shape: SearchShape & OrderShape): RawBuilder<unknown> {
+  const { kind, entries, where, values, sort_by, sort_order } = shape;
   const direction = sort_order === "asc" ? sql`asc` : sql`desc`;
-  const by = searched[kind].orders[sort_by] ?? sql.ref(`${LABELLED_ROWS[kind].table}.${sort_by}`);
-  if (sort_by !== "created_at") return sql`order by ${by} ${direction}, ${idOf(shape)} ${direction}`;
-  if (labels > 0) return sql`order by followed.created_at ${direction}, followed.row_id ${direction}`;
+  const sortKey = SEARCHED_ROWS[kind].orders[sort_by] ?? sql.ref(`${INDEXED_ROWS[kind].table}.${sort_by}`);
+  if (sort_by !== "created_at") return sql`order by ${sortKey} ${direction}, ${getIdColumn(shape)} ${direction}`;
+  if (entries > 0) return sql`order by followed.created_at ${direction}, followed.row_id ${direction}`;
   const sign = where.includes("ids") || values > 0 ? sql`+` : sql``;
-  return sql`order by ${sign}${by} ${direction}, ${idOf(shape)} ${direction}`;
+  return sql`order by ${sign}${sortKey} ${direction}, ${getIdColumn(shape)} ${direction}`;
 }
 
 /** Counts the rows that a search finds. */
-export const countRows = shapedRows(
+export const countRows = shapedRowsQuery(
   { ...rows, types: searchTypes },
-  (p, labels, shape) => {
-    const [first] = labels;
-    if (!first || shape.labels === 0 || !isCountable(shape)) {
-      return sql<{ total: number }>`select count(*) as total ${foundRows(p, labels, shape)}`;
+  (p, entries, shape) => {
+    const [first] = entries;
+    if (!first || shape.entries === 0 || !isCountable(shape)) {
+      return sql<{ total: number }>`select count(*) as total ${selectMatches(p, entries, shape)}`;
     }
-    const conditions = [followed(p, first, shape), ...conditionsOf(p, labels, shape, sql`followed.row_id`)];
+    const conditions = [isLeadingEntry(p, first, shape), ...createConditions(p, entries, shape, sql`followed.row_id`)];
     return sql<{
       total: number;
     }>`select count(*) as total from labels followed where ${sql.join(conditions, sql` and `)}`;
@@ -241,24 +250,24 @@ export const countRows = shapedRows(
   {
     stable: true,
     shapes: [
-      { kind: "assistant", labels: 1, exact: true, where: [], values: 0 },
-      { kind: "thread", labels: 0, exact: true, where: ["status"], values: 1 },
-      { kind: "cron", labels: 2, exact: false, where: [], values: 0 },
+      { kind: "assistant", entries: 1, exact: true, where: [], values: 0 },
+      { kind: "thread", entries: 0, exact: true, where: ["status"], values: 1 },
+      { kind: "cron", entries: 2, exact: false, where: [], values: 0 },
     ],
   },
 );
 
 const orderShapes: readonly (SearchShape & OrderShape)[] = [
-  { kind: "thread", labels: 0, exact: true, where: ["ids"], values: 0, sort_by: "created_at", sort_order: "desc" },
-  { kind: "cron", labels: 2, exact: false, where: ["enabled"], values: 0, sort_by: "end_time", sort_order: "asc" },
+  { kind: "thread", entries: 0, exact: true, where: ["ids"], values: 0, sort_by: "created_at", sort_order: "desc" },
+  { kind: "cron", entries: 2, exact: false, where: ["enabled"], values: 0, sort_by: "end_time", sort_order: "asc" },
 ];
 
 /** Selects the ids and the metadata of all rows that a search finds, in order. The caller compares the metadata with the filter. */
-export const selectCandidates = shapedRows(
+export const selectCandidates = shapedRowsQuery(
   { ...rows, types: searchTypes },
-  (p, labels, shape: SearchShape & OrderShape) =>
-    sql<{ id: string; metadata: string }>`select ${idOf(shape)} as id, ${tableOf(shape)}.metadata
-      ${foundRows(p, labels, shape)} ${orderOf(shape)}`,
+  (p, entries, shape: SearchShape & OrderShape) =>
+    sql<{ id: string; metadata: string }>`select ${getIdColumn(shape)} as id, ${getTable(shape)}.metadata
+      ${selectMatches(p, entries, shape)} ${createOrder(shape)}`,
   { stable: true, shapes: orderShapes },
 );
 
@@ -273,12 +282,12 @@ interface PageShape extends SearchShape, OrderShape {
 }
 
 const selectPage = <Row>(read: RawBuilder<Row>, shapes: readonly PageShape[]) =>
-  shapedRows(
+  shapedRowsQuery(
     { ...rows, types: { ...searchTypes, listed: text, limit: bigint, offset: bigint } },
-    (p, labels, shape: PageShape) => {
-      const further = shape.listed ? [sql`${idOf(shape)} in ${each(p.listed)}`] : [];
+    (p, entries, shape: PageShape) => {
+      const extraConditions = shape.listed ? [sql`${getIdColumn(shape)} in ${jsonStrings(p.listed)}`] : [];
       const page = shape.listed ? sql`` : sql`limit ${p.limit} offset ${p.offset}`;
-      return sql<Row>`select ${read} ${foundRows(p, labels, shape, further)} ${orderOf(shape)} ${page}`;
+      return sql<Row>`select ${read} ${selectMatches(p, entries, shape, extraConditions)} ${createOrder(shape)} ${page}`;
     },
     { stable: true, shapes },
   );
@@ -290,8 +299,8 @@ const page = { exact: true, where: [], values: 0, sort_by: "created_at", sort_or
 
 /** Selects assistants that a search finds. */
 export const selectAssistants = selectPage(sql<Tables["assistants"]>`assistants.*`, [
-  { ...page, kind: "assistant", labels: 0 },
-  { ...page, kind: "assistant", labels: 2, where: ["graph_id", "name"], sort_by: "name", sort_order: "asc" },
+  { ...page, kind: "assistant", entries: 0 },
+  { ...page, kind: "assistant", entries: 2, where: ["graph_id", "name"], sort_by: "name", sort_order: "asc" },
 ]);
 
 /** A thread with its running run, and 1 if a run waits. */
@@ -299,15 +308,15 @@ export type ThreadWithRuns = Tables["threads"] & { readonly running: string | nu
 
 /** Selects threads that a search finds. */
 export const selectThreads = selectPage(sql<ThreadWithRuns>`threads.*, ${running} as running, ${waiting} as waiting`, [
-  { ...page, kind: "thread", labels: 0 },
-  { ...page, kind: "thread", labels: 1 },
-  { ...page, kind: "thread", labels: 0, where: ["interrupted"] },
-  { ...page, kind: "thread", labels: 2, where: ["busy"], listed: true, sort_by: "status" },
-  { ...page, kind: "thread", labels: 0, values: 2, where: ["waiting"] },
+  { ...page, kind: "thread", entries: 0 },
+  { ...page, kind: "thread", entries: 1 },
+  { ...page, kind: "thread", entries: 0, where: ["interrupted"] },
+  { ...page, kind: "thread", entries: 2, where: ["busy"], listed: true, sort_by: "status" },
+  { ...page, kind: "thread", entries: 0, values: 2, where: ["waiting"] },
 ]);
 
 /** Selects crons that a search finds. */
 export const selectCrons = selectPage(sql<Tables["crons"]>`crons.*`, [
-  { ...page, kind: "cron", labels: 0, where: ["assistant_id"] },
-  { ...page, kind: "cron", labels: 1, where: ["disabled"], sort_by: "next_run_date" },
+  { ...page, kind: "cron", entries: 0, where: ["assistant_id"] },
+  { ...page, kind: "cron", entries: 1, where: ["disabled"], sort_by: "next_run_date" },
 ]);

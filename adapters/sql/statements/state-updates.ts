@@ -6,8 +6,8 @@ import { createBuilder, query, rowsQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import {
-  type Author,
   checkpointTypes,
+  type ProgressAuthor,
   upsertCheckpoints,
   upsertValues,
   upsertWrites,
@@ -22,17 +22,17 @@ const stable = { stable: true };
 const threadTypes = columns(agentTables.threads, ["deployment", "thread_id"]);
 
 /** Returns the `run_count` of a marked thread that had `count`. An update counts like a run and gets a `seq` among the runs. */
-export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<number>`-1 - ${count}`;
+export const toMarkedCount = (count: RawBuilder<number>): RawBuilder<number> => sql<number>`-1 - ${count}`;
 
 /** Returns the condition that the thread is marked. */
 export const isMarked = (p: Operands<ThreadKey>): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from threads where deployment = ${p.deployment}
     and thread_id = ${p.thread_id} and run_count < 0)`;
 
-const update = (p: ParametersFor<typeof threadTypes>): Author => ({
+const toUpdateAuthor = (p: ParametersFor<typeof threadTypes>): ProgressAuthor => ({
   deployment: p.deployment,
   thread_id: p.thread_id,
-  allowed: isMarked(p),
+  isAllowed: isMarked(p),
   run_id: null,
   run_seq: sql<number>`(select -run_count from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id})`,
 });
@@ -41,15 +41,25 @@ const update = (p: ParametersFor<typeof threadTypes>): Author => ({
 export const insertStateCheckpoints = rowsQuery(
   threadTypes,
   checkpointTypes,
-  (p, rows) => upsertCheckpoints(update(p), rows),
+  (p, rows) => upsertCheckpoints(toUpdateAuthor(p), rows),
   stable,
 );
 
 /** Inserts the values of channels of a marked thread. */
-export const insertStateValues = rowsQuery(threadTypes, valueTypes, (p, rows) => upsertValues(update(p), rows), stable);
+export const insertStateValues = rowsQuery(
+  threadTypes,
+  valueTypes,
+  (p, rows) => upsertValues(toUpdateAuthor(p), rows),
+  stable,
+);
 
 /** Inserts the writes of a state update of a marked thread, or replaces those of an older update. */
-export const upsertStateWrites = rowsQuery(threadTypes, writeTypes, (p, rows) => upsertWrites(update(p), rows), stable);
+export const upsertStateWrites = rowsQuery(
+  threadTypes,
+  writeTypes,
+  (p, rows) => upsertWrites(toUpdateAuthor(p), rows),
+  stable,
+);
 
 /** Removes the mark of a thread. */
 export const unmarkThread = query(threadTypes, (p) =>

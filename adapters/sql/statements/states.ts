@@ -1,15 +1,15 @@
 /** Statements that change states without a run: state updates, metadata of checkpoints, copies of threads. */
 import { type RawBuilder, sql } from "kysely";
 import { firstClaimCount } from "../claim-counts.ts";
-import { namesOf } from "../columns.ts";
-import { COPIED, THREAD_COLUMNS } from "../features.ts";
-import { type Bound, isPermitted } from "../filter.ts";
+import { joinColumnNames } from "../columns.ts";
+import { THREAD_COLUMNS, THREAD_COPIED } from "../features.ts";
+import { type FilterParameter, isPermitted } from "../filter.ts";
 import { bigint, orNull, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, insertFrom, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, insertFrom, query, scopedQuery, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
 import { busy } from "../thread-status.ts";
 import { findStatement } from "./runs-stop.ts";
-import { isMarked, marked } from "./state-updates.ts";
+import { isMarked, toMarkedCount } from "./state-updates.ts";
 
 const db = createBuilder<Tables>();
 
@@ -47,7 +47,7 @@ export const moveHead = scopedQuery(
         graph_id: p.graph_id,
         updated_at: p.now,
         state_updated_at: p.now,
-        run_count: marked(sql`run_count`),
+        run_count: toMarkedCount(sql`run_count`),
         interrupts: sql`case when ${isAnswered} then '{}' else interrupts end`,
         status: sql`case when ${isAnswered} then 'idle' else status end`,
       })
@@ -63,7 +63,7 @@ export const moveHead = scopedQuery(
 
 // ----------------------------------------------------- metadata of checkpoints
 
-const hasVisibleThread = (p: ParametersFor<typeof threadTypes>, filter: Bound): RawBuilder<boolean> =>
+const hasVisibleThread = (p: ParametersFor<typeof threadTypes>, filter: FilterParameter): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from threads t where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id}
     and t.hidden = 0 and ${isPermitted(sql`t.metadata`, filter)})`;
 
@@ -124,7 +124,7 @@ export const insertCopy = scopedQuery(
         hidden: sql.lit(0),
         all_events: sql.lit(0),
         revision: p.now,
-        run_count: marked(sql`run_count`),
+        run_count: toMarkedCount(sql`run_count`),
         claim_count: firstClaimCount(p),
         ...same,
       },
@@ -154,10 +154,10 @@ export const COPIED_TABLE_NAMES = Object.keys(COPIED_TABLES) as readonly CopiedT
  * Copies the rows of a table while the copy is marked. Rows that active runs have stored are left out: they become part of the state of the
  * thread when the runs end.
  */
-export const copyRows = shaped(
+export const copyRows = shapedQuery(
   (_: { readonly table: CopiedTable }) => copyTypes,
   (p, { table }) => {
-    const names = namesOf(COPIED_TABLES[table]);
+    const names = joinColumnNames(COPIED_TABLES[table]);
     const replaced = table === "checkpoints";
     return sql<never>`insert into ${sql.table(table)} (deployment, thread_id, ${names}${replaced ? sql`, metadata` : sql``})
       select deployment, ${p.thread_id}, ${names}${replaced ? sql`, replace(metadata, ${p.from_member}, ${p.member})` : sql``}
@@ -170,10 +170,10 @@ export const copyRows = shaped(
 );
 
 /** Copies what a feature has stored of the thread, while the copy is marked. `statement` is a key of `COPIED`. */
-export const copyOfFeature = shaped(
+export const copyOfFeature = shapedQuery(
   (_: { readonly statement: string }) => ({ ...threadTypes, from: text }),
-  (p, { statement }) => findStatement(COPIED, statement)(p, isMarked(p)),
-  { stable: true, shapes: Object.keys(COPIED).map((statement) => ({ statement })) },
+  (p, { statement }) => findStatement(THREAD_COPIED, statement)(p, isMarked(p)),
+  { stable: true, shapes: Object.keys(THREAD_COPIED).map((statement) => ({ statement })) },
 );
 
 /** Copies the index entries of the state of the thread, while the copy is marked. */

@@ -2,15 +2,15 @@
 import { type RawBuilder, sql } from "kysely";
 import { firstClaimCount, keepClaimCounts } from "../claim-counts.ts";
 import { pick } from "../columns.ts";
-import { DELETED, THREAD_COLUMNS } from "../features.ts";
-import { type Bound, isPermitted, isThreadPermitted } from "../filter.ts";
-import { holds } from "../functions.ts";
+import { RUNS_DELETED, THREAD_COLUMNS } from "../features.ts";
+import { type FilterParameter, isPermitted, isThreadPermitted } from "../filter.ts";
+import { containsText } from "../functions.ts";
 import { bigint, columns, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, scopedQuery, shaped } from "../query.ts";
+import { createBuilder, query, scopedQuery, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { Tables } from "../schema/tables.ts";
 import { running, waiting } from "../thread-status.ts";
-import { leftLabels } from "./labels.ts";
+import { orphanedEntries } from "./metadata-index.ts";
 import { findStatement } from "./runs-stop.ts";
 
 const db = createBuilder<Tables>();
@@ -90,17 +90,17 @@ export const updateThread = query(
 
 // ------------------------------------------------------------------ deleting
 
-const threadOf = (p: ParametersFor<typeof keyTypes>, filter: Bound): RawBuilder<boolean> =>
+const isThread = (p: ParametersFor<typeof keyTypes>, filter: FilterParameter): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and ${isPermitted(metadata, filter)}`;
 
 /** Keeps the claim counts of a thread that will be deleted. */
 export const keepClaimCountsOfThread = scopedQuery(keyTypes, (p, filter) =>
-  keepClaimCounts(sql`threads where ${threadOf(p, filter)}`),
+  keepClaimCounts(sql`threads where ${isThread(p, filter)}`),
 );
 
 /** Deletes a thread that the filter permits. Returns a row if it existed. */
 export const deleteThread = scopedQuery(keyTypes, (p, filter) =>
-  db.deleteFrom("threads").where(threadOf(p, filter)).returning("thread_id"),
+  db.deleteFrom("threads").where(isThread(p, filter)).returning("thread_id"),
 );
 
 /** A statement of a feature about the runs of threads that will be deleted. `statement` is a key of `DELETED`. */
@@ -109,17 +109,17 @@ interface FeatureShape {
   readonly filtered: boolean;
 }
 
-const shapes: readonly FeatureShape[] = Object.keys(DELETED).map((statement, index) => ({
+const shapes: readonly FeatureShape[] = Object.keys(RUNS_DELETED).map((statement, index) => ({
   statement,
   filtered: index === 0,
 }));
 
 /** Deletes what a feature has stored of the runs of a thread. */
-export const deleteOfThread = shaped(
+export const deleteOfThread = shapedQuery(
   (_: FeatureShape) => ({ ...keyTypes, filter: text }),
   (p, { statement, filtered }) =>
     findStatement(
-      DELETED,
+      RUNS_DELETED,
       statement,
     )(sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}
       and ${isThreadPermitted("runs", filtered ? p.filter : null)}`),
@@ -130,7 +130,7 @@ export const deleteOfThread = shaped(
 
 /** `member` is the assistant in the JSON of the metadata. The hashes are those of its index entry. */
 const entryTypes = { deployment: text, path_hash: bigint, value_hash: bigint };
-const ofAssistantTypes = { ...entryTypes, member: text, assistant_id: text };
+const assistantTypes = { ...entryTypes, member: text, assistant_id: text };
 
 const indexedThreads = (p: ParametersFor<typeof entryTypes>): RawBuilder<string> =>
   sql<string>`(select row_id from labels where deployment = ${p.deployment} and kind = 'thread'
@@ -140,17 +140,17 @@ const indexedThreads = (p: ParametersFor<typeof entryTypes>): RawBuilder<string>
  * Threads of the assistant that the filter permits, once the assistant is deleted: its own filter may have retained it. The index finds them
  * by hash. The member excludes other values with the same hash.
  */
-const isOfAssistant = (p: ParametersFor<typeof ofAssistantTypes>, filter: Bound): RawBuilder<boolean> =>
-  sql<boolean>`deployment = ${p.deployment} and thread_id in ${indexedThreads(p)} and ${holds(metadata, p.member)}
+const isOfAssistant = (p: ParametersFor<typeof assistantTypes>, filter: FilterParameter): RawBuilder<boolean> =>
+  sql<boolean>`deployment = ${p.deployment} and thread_id in ${indexedThreads(p)} and ${containsText(metadata, p.member)}
     and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})
     and ${isPermitted(metadata, filter)}`;
 
 /** Deletes what a feature has stored of the runs of the threads of a deleted assistant. */
-export const deleteOfAssistant = shaped(
-  (_: FeatureShape) => ({ ...ofAssistantTypes, filter: text }),
+export const deleteOfAssistant = shapedQuery(
+  (_: FeatureShape) => ({ ...assistantTypes, filter: text }),
   (p, { statement, filtered }) =>
     findStatement(
-      DELETED,
+      RUNS_DELETED,
       statement,
     )(sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (
       select thread_id from threads where ${isOfAssistant(p, filtered ? p.filter : null)})`),
@@ -158,12 +158,12 @@ export const deleteOfAssistant = shaped(
 );
 
 /** Keeps the claim counts of the threads of a deleted assistant. */
-export const keepClaimCountsOfAssistant = scopedQuery(ofAssistantTypes, (p, filter) =>
+export const keepClaimCountsOfAssistant = scopedQuery(assistantTypes, (p, filter) =>
   keepClaimCounts(sql`threads where ${isOfAssistant(p, filter)}`),
 );
 
 /** Deletes the threads of a deleted assistant. */
-export const deleteThreadsOfAssistant = scopedQuery(ofAssistantTypes, (p, filter) =>
+export const deleteThreadsOfAssistant = scopedQuery(assistantTypes, (p, filter) =>
   db.deleteFrom("threads").where(isOfAssistant(p, filter)),
 );
 
@@ -171,5 +171,5 @@ export const deleteThreadsOfAssistant = scopedQuery(ofAssistantTypes, (p, filter
 export const deleteEntriesOfAssistant = query(
   entryTypes,
   (p) =>
-    sql<never>`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${indexedThreads(p)}`,
+    sql<never>`delete from ${orphanedEntries("thread")} and deployment = ${p.deployment} and row_id in ${indexedThreads(p)}`,
 );

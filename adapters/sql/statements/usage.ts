@@ -1,9 +1,9 @@
 /** Statements on traces and usage counts. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import type { UsageGroup } from "../../../lib/storage/mod.ts";
-import { each } from "../functions.ts";
+import { jsonStrings } from "../functions.ts";
 import { bigint, columns, double, type ParametersFor, text } from "../parameters.ts";
-import { createBuilder, query, shaped } from "../query.ts";
+import { createBuilder, query, shapedQuery } from "../query.ts";
 import { agentTables } from "../schema/agents.ts";
 import type { RowsOf } from "../schema/tables.ts";
 import type { usageTables } from "../schema/usage.ts";
@@ -43,7 +43,7 @@ const addTraceToSum = (p: ClaimParameters, isRun: Expression<boolean>, isSealed:
       and not exists (select 1 from traces t where t.trace_id = r.run_id)
     ${addToSum}`;
 
-const insertTraceOf = (p: ClaimParameters, isRun: Expression<boolean>) =>
+const insertTraceWhere = (p: ClaimParameters, isRun: Expression<boolean>) =>
   sql<never>`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
     select r.run_id, r.deployment, case when r.stateless = 1 then null else r.thread_id end, ${p.workspace_id},
       ${p.project_id}, r.user_id, r.api_key, r.started_at, ${p.counted}
@@ -59,7 +59,7 @@ export const addClaimedTrace = query(
 );
 
 /** Inserts the trace of the run that a claim has started, unless it has one. */
-export const insertClaimedTrace = query(claimTypes, (p) => insertTraceOf(p, isFirstAttempt(p)), stable);
+export const insertClaimedTrace = query(claimTypes, (p) => insertTraceWhere(p, isFirstAttempt(p)), stable);
 
 const isCreatedRun = (p: ParametersFor<typeof creationTypes>): RawBuilder<boolean> =>
   sql<boolean>`r.run_id = ${p.run_id} and ${isFirstAttempt(p)}`;
@@ -72,7 +72,7 @@ export const addCreatedTrace = query(
 );
 
 /** As `insertClaimedTrace`, for a run that the same batch creates. */
-export const insertCreatedTrace = query(creationTypes, (p) => insertTraceOf(p, isCreatedRun(p)), stable);
+export const insertCreatedTrace = query(creationTypes, (p) => insertTraceWhere(p, isCreatedRun(p)), stable);
 
 const reportTypes = { run_id: text, tokens_in: bigint, tokens_out: bigint, cost_usd: double };
 
@@ -167,7 +167,7 @@ const toBucket = (
  * Counts traces by bucket and group. The full hours, `hours_from` to `hours_to`, are read from the sums as far as they are sealed.
  * Each part is summed separately: then only a few rows are joined, and the sealed part costs as much as a sum over its table.
  */
-export const countTraces = shaped(
+export const countTraces = shapedQuery(
   (_: GroupShape) => ({ ...countTypes, hours_from: bigint, hours_to: bigint }),
   (p, { group }) => {
     const dimension = GROUP_COLUMNS[group];
@@ -177,12 +177,12 @@ export const countTraces = shaped(
       from (select coalesce(${sealedBefore}, ${p.hours_from}) as seal) s)`;
     const countEvents = (from: Expression<number>, to: Expression<number>): RawBuilder<unknown> =>
       sql`select ${toBucket(p, sql`started_at`)}, coalesce(${dimension}, ''), count(*) from traces
-        where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${from} and started_at < ${to}
+        where counted = 1 and workspace_id in ${jsonStrings(p.workspace_ids)} and started_at >= ${from} and started_at < ${to}
         group by 1, 2`;
     return sql<{ bucket: number; dimension: string | null; traces: number }>`
       select bucket, nullif(dimension, '') as dimension, sum(traces) as traces from (
         select ${toBucket(p, sql`hour`)} as bucket, ${dimension} as dimension, sum(traces) as traces from usage_hourly
-          where workspace_id in ${each(p.workspace_ids)} and hour >= ${p.hours_from} and hour < ${edge}
+          where workspace_id in ${jsonStrings(p.workspace_ids)} and hour >= ${p.hours_from} and hour < ${edge}
           group by 1, 2
         union all ${countEvents(p.start, p.hours_from)}
         union all ${countEvents(edge, p.end)}
@@ -197,7 +197,7 @@ const total = (column: RawBuilder<number>): RawBuilder<unknown> =>
   sql`cast(sum(${column}) as double precision) as ${column}`;
 
 /** Sums tokens and cost by bucket and group. Tokens change until a run ends, long after its hour is sealed, so only traces are read. */
-export const sumTraceUsage = shaped(
+export const sumTraceUsage = shapedQuery(
   (_: GroupShape) => countTypes,
   (p, { group }) => {
     const dimension = GROUP_COLUMNS[group];
@@ -211,7 +211,7 @@ export const sumTraceUsage = shaped(
     }>`select bucket, nullif(dimension, '') as dimension, traces, tokens_in, tokens_out, cost_usd from (
         select ${toBucket(p, sql`started_at`)} as bucket, coalesce(${dimension}, '') as dimension, count(*) as traces,
           ${total(sql`tokens_in`)}, ${total(sql`tokens_out`)}, ${total(sql`cost_usd`)} from traces
-        where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${p.start}
+        where counted = 1 and workspace_id in ${jsonStrings(p.workspace_ids)} and started_at >= ${p.start}
           and started_at < ${p.end}
         group by 1, 2
       ) c

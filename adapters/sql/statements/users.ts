@@ -1,6 +1,6 @@
 /** Statements on users, and on the names that reports show. */
 import { type Expression, type RawBuilder, sql } from "kysely";
-import { each } from "../functions.ts";
+import { jsonStrings } from "../functions.ts";
 import { bigint, columns, text } from "../parameters.ts";
 import { createBuilder, query } from "../query.ts";
 import { identityTables } from "../schema/identity.ts";
@@ -112,7 +112,7 @@ export const selectNames = query(
   { workspaces: text, projects: text, users: text },
   (p) =>
     sql<{ kind: "workspace" | "project" | "user"; id: string; name: string | null }>`
-    select 'workspace' as kind, id, name from workspaces where id in ${each(p.workspaces)}
-    union all select 'project', id, name from projects where id in ${each(p.projects)}
-    union all select 'user', id, email from users where id in ${each(p.users)}`,
+    select 'workspace' as kind, id, name from workspaces where id in ${jsonStrings(p.workspaces)}
+    union all select 'project', id, name from projects where id in ${jsonStrings(p.projects)}
+    union all select 'user', id, email from users where id in ${jsonStrings(p.users)}`,
 );

@@ -1,9 +1,9 @@
 /** Statements of a process that becomes the worker of a database, and of the probe whether writing works. */
 import { type RawBuilder, sql } from "kysely";
 import { bigint, text } from "../parameters.ts";
-import { createBuilder, query, shaped } from "../query.ts";
+import { createBuilder, query, shapedQuery } from "../query.ts";
 import type { Tables } from "../schema/tables.ts";
-import { putBack } from "./runs-claim.ts";
+import { requeueAssignments } from "./runs-claim.ts";
 
 const db = createBuilder<Tables>();
 
@@ -18,40 +18,40 @@ export const upsertProbe = query({ now: bigint }, (p) =>
 );
 
 /** Inserts `count` rows with a padding, to find out whether so many bytes can be written. */
-export const insertRoomProbes = query(
+export const insertSpaceProbes = query(
   { now: bigint, count: bigint, padding: text },
   (p) =>
     sql<never>`with recursive room (id) as (select 1 union all select id + 1 from room where id < ${p.count})
     insert into write_probes (id, at, padding) select id, ${p.now}, ${p.padding} from room`,
 );
 
-/** Deletes the rows of `insertRoomProbes`. */
-export const deleteRoomProbes = query({}, () => db.deleteFrom("write_probes").where("id", ">", sql.lit(0)));
+/** Deletes the rows of `insertSpaceProbes`. */
+export const deleteSpaceProbes = query({}, () => db.deleteFrom("write_probes").where("id", ">", sql.lit(0)));
 
 // --------------------------------------------------------------- a new worker
 
 /** Threads whose slots a dead worker may have left. One statement for all of them could not use an index. */
-const LEFT_SLOTS = {
+const STALE_LOCK_ROWS = {
   running: sql`runs where status = 'running'`,
   /** The slots of runs that are due later expire before: thousands of suspended runs are not read. */
   pending: sql`runs where status = 'pending' and due_at <= updated_at`,
   deleted: sql`threads where last_run is null and run_count > 0`,
 } as const satisfies Readonly<Record<string, RawBuilder<unknown>>>;
 
-type LeftSlots = keyof typeof LEFT_SLOTS;
+type StaleLockSource = keyof typeof STALE_LOCK_ROWS;
 
-export const LEFT_SLOT_NAMES = Object.keys(LEFT_SLOTS) as readonly LeftSlots[];
+export const STALE_LOCK_SOURCES = Object.keys(STALE_LOCK_ROWS) as readonly StaleLockSource[];
 
 /** Frees the slots of threads with running, due or deleted runs. */
-export const freeSlots = shaped(
-  (_: { readonly of: LeftSlots }) => ({}),
-  (_, { of }) =>
+export const releaseThreadLocks = shapedQuery(
+  (_: { readonly source: StaleLockSource }) => ({}),
+  (_, { source }) =>
     sql<never>`update threads set slot_token = null, slot_until = null where slot_token is not null
-    and (deployment, thread_id) in (select deployment, thread_id from ${LEFT_SLOTS[of]})`,
-  { shapes: LEFT_SLOT_NAMES.map((of) => ({ of })) },
+    and (deployment, thread_id) in (select deployment, thread_id from ${STALE_LOCK_ROWS[source]})`,
+  { shapes: STALE_LOCK_SOURCES.map((source) => ({ source })) },
 );
 
 /** Makes all running runs pending again. */
 export const requeueRunning = query({ now: bigint }, (p) =>
-  db.updateTable("runs").set(putBack(p.now)).where("status", "=", sql.lit("running")),
+  db.updateTable("runs").set(requeueAssignments(p.now)).where("status", "=", sql.lit("running")),
 );

@@ -1,7 +1,7 @@
 /** What features cost: a run that uses none sends none of their statements. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { SWEPT } from "../../../adapters/sql/features.ts";
+import { RETENTION_TABLES } from "../../../adapters/sql/features.ts";
 import { type SqlStatement, sqlStorage } from "../../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../../adapters/sqlite/node.ts";
 import type { RunCreate } from "../../../lib/mod.ts";
@@ -91,6 +91,6 @@ it("the rows of each feature that retention may sweep have an age", async () => 
   await clock.advance("5s");
   assert.deepEqual(
     await swept.promise,
-    SWEPT.map(({ name }) => name),
+    RETENTION_TABLES.map(({ name }) => name),
   );
 });

@@ -106,10 +106,10 @@ export function migrateTo(driver: SqlDriver, schema: Schema): Promise<void> {
       dialect,
       batch: (statements, lock_keys) =>
         driver.batch(
-          statements.map((statement) => statement.for(dialect)),
+          statements.map((statement) => statement.compileFor(dialect)),
           lock_keys,
         ) as Promise<never>,
-      read: (statement) => driver.read(statement.for(dialect)) as Promise<never>,
+      read: (statement) => driver.read(statement.compileFor(dialect)) as Promise<never>,
     },
     schema,
   );

@@ -26,8 +26,8 @@ const FEW_ORGANIZATIONS = "A server has few organizations; their oldest is read 
 
 /** Statements that may read a whole stored table, with the reason. */
 const ALLOWED_SCANS: Readonly<Record<string, string>> = {
-  'freeSlots ({"of":"pending"})': "Reads an index that has only runs that are due, once at a start",
-  'freeSlots ({"of":"deleted"})': "Reads an index that has only threads of deleted runs, once at a start",
+  'releaseThreadLocks ({"source":"pending"})': "Reads an index that has only runs that are due, once at a start",
+  'releaseThreadLocks ({"source":"deleted"})': "Reads an index that has only threads of deleted runs, once at a start",
   requeueRunning: "Reads an index that has only running runs, once at a start",
   insertUser: FOREIGN_KEY,
   insertMissingOrganization: FOREIGN_KEY,
@@ -68,7 +68,7 @@ async function readStatements(file: string): Promise<readonly NamedVariant[]> {
 const files = readdirSync(SOURCES).sort();
 const schemaOf = (dialect: "sqlite" | "postgres"): string =>
   [
-    createVersions.for(dialect).sql,
+    createVersions.compileFor(dialect).sql,
     ...Object.entries<TableDefinition>(tables).flatMap(([name, table]) => createTable(name, table, dialect)),
   ].join(";\n");
 

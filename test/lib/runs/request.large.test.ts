@@ -1,7 +1,7 @@
 /** What large requests cost: work that grows with them, not with their square, and limits on what cannot be cheap. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { addLabels, labelsOf, replaceLabels } from "../../../adapters/sql/labels.ts";
+import { createIndexEntries, insertIndexEntries, replaceIndexEntries } from "../../../adapters/sql/metadata-index.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import { recordedGraphState } from "../../../lib/executor/recorded-states.ts";
 import { changeState } from "../../../lib/executor/state-changes.ts";
@@ -17,7 +17,9 @@ const textOf = (count: number): string => JSON.stringify(members(count));
 
 /** How many characters the statements of a row's labels bind. */
 function bound(count: number): { statements: number; characters: number } {
-  const filled = replaceLabels("thread", "d", "t", members(count)).map((statement) => statement.for("sqlite"));
+  const filled = replaceIndexEntries("thread", "d", "t", members(count)).map((statement) =>
+    statement.compileFor("sqlite"),
+  );
   const values = filled.flatMap(({ args }) => args);
   return {
     statements: filled.length,
@@ -33,21 +35,21 @@ describe("the labels of a row", () => {
   });
 
   it("are as many as one asks for, and of long paths the same as ever", () => {
-    assert.equal(labelsOf(members(5_000), 9).length, 9);
+    assert.equal(createIndexEntries(members(5_000), 9).length, 9);
     assert.deepEqual(
-      labelsOf({ a: { b: [1] } }).map(([, , exact]) => exact),
+      createIndexEntries({ a: { b: [1] } }).map(([, , exact]) => exact),
       ['"a""b"[]:1'],
     );
   });
 
   it("are refused above a thousand, and above 1 MiB", () => {
-    assert.doesNotThrow(() => addLabels("thread", "d", "t", members(1_000)));
+    assert.doesNotThrow(() => insertIndexEntries("thread", "d", "t", members(1_000)));
     assert.throws(
-      () => addLabels("thread", "d", "t", members(1_001)),
+      () => insertIndexEntries("thread", "d", "t", members(1_001)),
       /metadata: must contain at most 1000 different values/,
     );
     assert.throws(
-      () => addLabels("cron", "d", "c", { a: "x".repeat(1024 * 1024) }),
+      () => insertIndexEntries("cron", "d", "c", { a: "x".repeat(1024 * 1024) }),
       /metadata: must be at most 1048576/,
     );
   });

@@ -1,5 +1,5 @@
 -- selectValues
--- (wanted text, deployment text, thread_id text, known text, known text, known text, deployment text, thread_id text)
+-- (addresses text, deployment text, thread_id text, cached text, cached text, cached text, deployment text, thread_id text)
 with recursive parts (ns, channel, version) as (
       select ns, channel, version from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "channel", json_extract(value, '$[2]') as "version" from json_each((select ?))) as named
       union

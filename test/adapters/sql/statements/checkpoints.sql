@@ -183,7 +183,7 @@ select 'checkpoints' as section, '' as channel, count(*) as count,
 --       USE TEMP B-TREE FOR GROUP BY
 
 -- selectWrites
--- (wanted text, deployment text, thread_id text)
+-- (addresses text, deployment text, thread_id text)
 select w.* from (select json_extract(value, '$[0]') as "ns", json_extract(value, '$[1]') as "checkpoint_id" from json_each((select ?))) j
     cross join checkpoint_writes w
     where w.deployment = (select ?) and w.thread_id = (select ?) and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id

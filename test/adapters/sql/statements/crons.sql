@@ -140,17 +140,17 @@ select * from "crons" where "deployment" = $1::text and "cron_id" = $2::text and
 --       CORRELATED SCALAR SUBQUERY
 --         SCAN e VIRTUAL TABLE INDEX 1:
 
--- selectEnabledCrons ({"due":true,"failing":false})
+-- selectEnabledCrons ({"by_date":true,"failing":false})
 -- (deployment text, due_by bigint, limit bigint)
 select * from "crons" where "deployment" = ? and "enabled" = 1 and "next_run_date" is not null and "next_run_date" <= ? order by "next_run_date" limit ?
 --   SEARCH crons USING INDEX crons_due (deployment=? AND next_run_date>? AND next_run_date<?)
 
--- selectEnabledCrons ({"due":false,"failing":true})
+-- selectEnabledCrons ({"by_date":false,"failing":true})
 -- (deployment text, failures bigint, limit bigint)
 select * from "crons" where "deployment" = ? and "enabled" = 1 and "failures" > 0 and "failures" >= ? limit ?
 --   SEARCH crons USING INDEX crons_failing (deployment=? AND failures>?)
 
--- selectEnabledCrons ({"due":false,"failing":false})
+-- selectEnabledCrons ({"by_date":false,"failing":false})
 -- (deployment text, limit bigint)
 select * from "crons" where "deployment" = ? and "enabled" = 1 limit ?
 --   SEARCH crons USING INDEX crons_created (deployment=?)

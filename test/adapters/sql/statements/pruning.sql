@@ -401,7 +401,7 @@ with recursive pruned (thread_id, head) as (select threads.thread_id, threads.he
 --         USE TEMP B-TREE FOR ORDER BY
 --       CREATE BLOOM FILTER
 
--- deleteLabelsOfThreads
+-- deleteEntriesOfThreads
 -- (deployment text, thread_ids text)
 delete from labels where kind in ('thread', 'values') and not exists (select 1 from "threads" gone
     where gone.deployment = labels.deployment and gone."thread_id" = labels.row_id) and deployment = ? and row_id in (select value from json_each(?))
@@ -414,7 +414,7 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
--- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteTokensOf"})
+-- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteTokensOfRuns"})
 -- (deployment text, thread_ids text, deployment text)
 delete from feedback_tokens where run_id in (select run_id from runs where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)
     and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
@@ -440,7 +440,7 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
 --       CORRELATED SCALAR SUBQUERY
 --         SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
--- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteEntriesOf"})
+-- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteEntriesOfRuns"})
 -- (deployment text, thread_ids text, deployment text, deployment text, thread_ids text, deployment text)
 delete from call_entries where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)
     and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
@@ -494,7 +494,7 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
 --           SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 
--- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteCallsOf"})
+-- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"deleteCallsOfRuns"})
 -- (deployment text, thread_ids text, deployment text, deployment text, thread_ids text, deployment text)
 delete from calls where first_run in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)
     and threads.thread_id = named.value and hidden = 0 and not ((select r.run_id from runs r
@@ -551,7 +551,7 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_entries USING COVERING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
 
--- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"reopenCallsOf"})
+-- deleteOfFeatures ({"expired":false,"filtered":false,"statement":"reopenCallsOfRuns"})
 -- (deployment text, thread_ids text, deployment text)
 update calls set due_at = created_at, position = null where (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = (select ?) and thread_id in (select threads.thread_id from (select value from json_each((select ?))) named cross join threads where threads.deployment = (select ?)

@@ -1,3 +1,12 @@
+-- acquireThreadLock
+-- (token text, lease_until bigint, deployment text, deployment text, token text)
+update threads set slot_token = ?, slot_until = ?, claim_count = claim_count + 1
+    where deployment = ? and thread_id = (select thread_id from runs
+      where deployment = ? and status = 'running' and lease_token = ?) returning *
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY
+--     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)
+
 -- hasEnded
 -- (run_id text, claims bigint, status text, ended_at bigint, end_frame bigint)
 select 1 as ended from runs f where f.run_id = ? and f.claims = ?
@@ -5,7 +14,7 @@ select 1 as ended from runs f where f.run_id = ? and f.claims = ?
 --   SEARCH f USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
 -- leaseAfter
--- (token text, lease_until bigint, progress_ms text, now bigint, max_attempts text, progress_ms text, now bigint, max_attempts text, now bigint, note text, now bigint, now bigint, deployment text, graph_ids text, now bigint, now bigint, deployment text, now bigint, graph_ids text, now bigint, now bigint, run_id text, claims bigint, status text, ended_at bigint, end_frame bigint)
+-- (token text, lease_until bigint, progress_ms text, now bigint, max_attempts text, progress_ms text, now bigint, max_attempts text, now bigint, log_entry text, now bigint, now bigint, deployment text, graph_ids text, now bigint, now bigint, deployment text, now bigint, graph_ids text, now bigint, now bigint, run_id text, claims bigint, status text, ended_at bigint, end_frame bigint)
 update runs set status = 'running', lease_token = (select ?), lease_until = (select ?),
       attempt = attempt + case when cancelled = 1 or (attempt + 1 - case when progressed > 1
     and (call_id is not null or started_at + (select value from json_each((select ?)) where key = graph_id) > (select ?)) then progressed else 1 end) >= (select value from json_each((select ?)) where key = graph_id) then 0 else 1 end, claims = claims + 1, counts_as_attempt = case when cancelled = 1 or (attempt + 1 - case when progressed > 1
@@ -127,7 +136,7 @@ update runs set status = 'running', lease_token = $1::text, lease_until = $2::bi
 --     SEARCH f USING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
 -- leaseNext
--- (token text, lease_until bigint, progress_ms text, now bigint, max_attempts text, progress_ms text, now bigint, max_attempts text, now bigint, note text, now bigint, now bigint, deployment text, graph_ids text, thread_id text, now bigint, now bigint, deployment text, now bigint, graph_ids text, thread_id text, now bigint, now bigint)
+-- (token text, lease_until bigint, progress_ms text, now bigint, max_attempts text, progress_ms text, now bigint, max_attempts text, now bigint, log_entry text, now bigint, now bigint, deployment text, graph_ids text, thread_id text, now bigint, now bigint, deployment text, now bigint, graph_ids text, thread_id text, now bigint, now bigint)
 update runs set status = 'running', lease_token = (select ?), lease_until = (select ?),
       attempt = attempt + case when cancelled = 1 or (attempt + 1 - case when progressed > 1
     and (call_id is not null or started_at + (select value from json_each((select ?)) where key = graph_id) > (select ?)) then progressed else 1 end) >= (select value from json_each((select ?)) where key = graph_id) then 0 else 1 end, claims = claims + 1, counts_as_attempt = case when cancelled = 1 or (attempt + 1 - case when progressed > 1
@@ -364,12 +373,3 @@ update "runs" set "status" = 'pending', "lease_token" = null, "lease_until" = nu
 --         SEARCH runs USING INDEX runs_immediate (deployment=? AND due_at>?)
 --       SCALAR SUBQUERY
 --         SEARCH runs USING INDEX runs_scheduled (deployment=? AND due_at<?)
-
--- takeSlot
--- (token text, lease_until bigint, deployment text, deployment text, token text)
-update threads set slot_token = ?, slot_until = ?, claim_count = claim_count + 1
-    where deployment = ? and thread_id = (select thread_id from runs
-      where deployment = ? and status = 'running' and lease_token = ?) returning *
---   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY
---     SEARCH runs USING INDEX runs_status (deployment=? AND status=?)

@@ -48,25 +48,9 @@ update "runs" set "lease_until" = case when "lease_until" < (select ?) then (sel
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "cancelled"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
--- extendSlot
+-- extendThreadLock
 -- (lease_until bigint, lease_until bigint, deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
 update "threads" set "slot_until" = case when "slot_until" < (select ?) then (select ?) else "slot_until" end where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
-    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
---   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY
---     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
-
--- freeLeasedSlot
--- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
-update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
-    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
---   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
---   SCALAR SUBQUERY
---     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
-
--- freeLostSlot
--- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
-update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and not exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running')
 --   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 --   SCALAR SUBQUERY
@@ -78,13 +62,29 @@ select "run_id" from "runs" where deployment = (select ?) and thread_id = (selec
     and run_id = (select ?) and lease_token = (select ?) and status = 'running'
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
+-- releaseLeasedThreadLock
+-- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
+update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+
+-- releaseLostThreadLock
+-- (deployment text, thread_id text, token text, deployment text, thread_id text, run_id text, token text)
+update "threads" set "slot_token" = null, "slot_until" = null where deployment = (select ?) and thread_id = (select ?) and slot_token = (select ?) and not exists (select 1 from runs where deployment = (select ?) and thread_id = (select ?)
+    and run_id = (select ?) and lease_token = (select ?) and status = 'running')
+--   SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
+--   SCALAR SUBQUERY
+--     SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
+
 -- requeueRun
 -- (now bigint, now bigint, now bigint, deployment text, thread_id text, run_id text, token text)
 update "runs" set "attempt" = attempt - counts_as_attempt, "counts_as_attempt" = 0, "status" = 'pending', "lease_token" = null, "lease_until" = null, "updated_at" = (select ?), "due_at" = case when due_at > (select ?) then (select ?) else due_at end where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"
 --   SEARCH runs USING INDEX sqlite_autoindex_runs_1 (run_id=?)
 
--- setSaved
+-- setHasCheckpoint
 -- (deployment text, thread_id text, run_id text, token text)
 update "runs" set "has_checkpoint" = 1, "progressed" = attempt where deployment = (select ?) and thread_id = (select ?)
     and run_id = (select ?) and lease_token = (select ?) and status = 'running' returning "run_id"

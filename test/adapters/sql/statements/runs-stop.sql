@@ -312,7 +312,7 @@ delete from thread_events where deployment = $1::text
 --       CREATE BLOOM FILTER
 --     CREATE BLOOM FILTER
 
--- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteTokensOf"})
+-- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteTokensOfRuns"})
 -- (run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
 delete from feedback_tokens where run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
@@ -335,7 +335,7 @@ delete from feedback_tokens where run_id in (select n.run_id from (select value 
 --         SCAN json_each VIRTUAL TABLE INDEX 1:
 --         SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
 
--- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteEntriesOf"})
+-- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteEntriesOfRuns"})
 -- (run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
 delete from call_entries where run_id in (select u.run_id from runs u where u.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
@@ -383,7 +383,7 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
 --           SEARCH n USING INDEX runs_running (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 
--- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteCallsOf"})
+-- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"deleteCallsOfRuns"})
 -- (run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
 delete from calls where first_run in (select u.run_id from runs u where u.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value
       and n.deployment = (select ?) and n.thread_id = (select ?) and n.status = 'pending'
@@ -434,7 +434,7 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_entries USING COVERING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
 
--- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"reopenCallsOf"})
+-- deleteOfFeatures ({"runs":"named_of_thread","filtered":false,"statement":"reopenCallsOfRuns"})
 -- (run_ids text, deployment text, thread_id text, run_ids text, deployment text, thread_id text)
 update calls set due_at = created_at, position = null where (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select n.run_id from (select value from json_each((select ?))) j cross join runs n where n.run_id = j.value

@@ -1,4 +1,4 @@
--- clearFramed
+-- clearHasFrames
 -- (run_ids text)
 update runs set has_frames = 0 where run_id in (select value from json_each(?))
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id
@@ -11,7 +11,7 @@ update runs set has_frames = 0 where run_id in (select value collate "C" as valu
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH f USING COVERING INDEX sqlite_autoindex_run_frames_1 (run_id=?)
 
--- clearKeyed
+-- clearHasIdempotencyKey
 -- (run_ids text)
 update "runs" set "has_idempotency_key" = 0 where "run_id" in (select value from json_each(?))
 -- Postgres:
@@ -122,14 +122,14 @@ select "delivery_id" as key from "webhook_deliveries" where deployment = (select
       and state <> 'pending' and "created_at" < (select ?) order by "created_at" limit (select ?)
 --   SEARCH webhook_deliveries USING INDEX deliveries_created (deployment=? AND created_at<?)
 
--- selectPassedRuns
+-- selectStatelessRuns
+-- (deployment text, before bigint, limit bigint)
+select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 0 and has_idempotency_key = 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
+--   SEARCH runs USING INDEX runs_stateless (deployment=? AND ended_at>? AND ended_at<?)
+
+-- selectUnresumableRuns
 -- (deployment text, before bigint, limit bigint)
 select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 1 and not instr(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
 -- Postgres:
 select "run_id", "thread_id" from "runs" where "deployment" = $1::text and stateless = 1 and has_frames = 1 and not strpos(kwargs, '"resumable":true') > 0 and "ended_at" is not null and "ended_at" < $2::bigint order by "ended_at" limit $3::bigint
 --   SEARCH runs USING INDEX runs_passing (deployment=? AND ended_at>? AND ended_at<?)
-
--- selectStatelessRuns
--- (deployment text, before bigint, limit bigint)
-select "run_id", "thread_id" from "runs" where "deployment" = (select ?) and stateless = 1 and has_frames = 0 and has_idempotency_key = 0 and "ended_at" is not null and "ended_at" < (select ?) order by "ended_at" limit (select ?)
---   SEARCH runs USING INDEX runs_stateless (deployment=? AND ended_at>? AND ended_at<?)

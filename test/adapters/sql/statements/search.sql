@@ -1,4 +1,4 @@
--- countLabels ({"kind":"assistant","labels":1})
+-- countEntries ({"kind":"assistant","entries":1})
 -- (0, deployment text, path_hash bigint, value_hash bigint, limit bigint, deployment text, path_hash bigint, value_hash bigint)
 select ? as place, (select count(*) from (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'assistant'
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) limit (select ?)) as found) as found,
@@ -11,7 +11,7 @@ select ? as place, (select count(*) from (select 1 from labels l where "l"."depl
 --   SCALAR SUBQUERY
 --     SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
 
--- countLabels ({"kind":"thread","labels":2})
+-- countEntries ({"kind":"thread","entries":2})
 -- (0, deployment text, path_hash bigint, value_hash bigint, limit bigint, deployment text, path_hash bigint, value_hash bigint, 1, deployment text, path_hash bigint, value_hash bigint, limit bigint, deployment text, path_hash bigint, value_hash bigint)
 select ? as place, (select count(*) from (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'thread'
     and "l"."path_hash" = (select ?) and "l"."value_hash" = (select ?) limit (select ?)) as found) as found,
@@ -36,13 +36,13 @@ select ? as place, (select count(*) from (select 1 from labels l where "l"."depl
 --       SCALAR SUBQUERY
 --         SEARCH l USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
 
--- countRows ({"kind":"assistant","labels":1,"exact":true,"where":[],"values":0})
+-- countRows ({"kind":"assistant","entries":1,"exact":true,"where":[],"values":0})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text)
 select count(*) as total from labels followed where "followed"."deployment" = (select ?) and "followed"."kind" = 'assistant'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and followed.exact = (select ?)
 --   SEARCH followed USING COVERING INDEX labels_value (deployment=? AND kind=? AND path_hash=? AND value_hash=? AND exact=?)
 
--- countRows ({"kind":"thread","labels":0,"exact":true,"where":["status"],"values":1})
+-- countRows ({"kind":"thread","entries":0,"exact":true,"where":["status"],"values":1})
 -- (deployment text, status text, deployment text, path_hash bigint, value_hash bigint, deployment text, deployment text)
 select count(*) as total from "threads" where "threads".deployment = (select ?) and threads.hidden = 0 and threads.status = (select ?) and not ((select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') is not null or exists (select 1 from runs r
@@ -65,7 +65,7 @@ select count(*) as total from "threads" where "threads".deployment = (select ?) 
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
--- countRows ({"kind":"cron","labels":2,"exact":false,"where":[],"values":0})
+-- countRows ({"kind":"cron","entries":2,"exact":false,"where":[],"values":0})
 -- (deployment text, path_hash bigint, value_hash bigint, deployment text, deployment text, path_hash bigint, value_hash bigint)
 select count(*) as total from labels followed cross join "crons" where "followed"."deployment" = (select ?) and "followed"."kind" = 'cron'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and "crons".deployment = (select ?) and "crons"."cron_id" = followed.row_id and exists (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'cron'
@@ -74,13 +74,13 @@ select count(*) as total from labels followed cross join "crons" where "followed
 --   SEARCH l EXISTS USING PRIMARY KEY (deployment=? AND kind=? AND row_id=? AND path_hash=? AND value_hash=?)
 --   SEARCH crons USING COVERING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 
--- selectAssistants ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"assistant","labels":0})
+-- selectAssistants ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"assistant","entries":0})
 -- (deployment text, limit bigint, offset bigint)
 select assistants.* from "assistants" where "assistants".deployment = (select ?) order by "assistants"."created_at" desc, "assistants"."assistant_id" desc limit (select ?) offset (select ?)
 --   SEARCH assistants USING INDEX assistants_created (deployment=?)
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
--- selectAssistants ({"exact":true,"where":["graph_id","name"],"values":0,"sort_by":"name","sort_order":"asc","listed":false,"kind":"assistant","labels":2})
+-- selectAssistants ({"exact":true,"where":["graph_id","name"],"values":0,"sort_by":"name","sort_order":"asc","listed":false,"kind":"assistant","entries":2})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text, deployment text, deployment text, path_hash bigint, value_hash bigint, exact text, graph_id text, name text, limit bigint, offset bigint)
 select assistants.* from labels followed cross join "assistants" where "followed"."deployment" = (select ?) and "followed"."kind" = 'assistant'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and followed.exact = (select ?) and "assistants".deployment = (select ?) and "assistants"."assistant_id" = followed.row_id and exists (select 1 from labels l where "l"."deployment" = (select ?) and "l"."kind" = 'assistant'
@@ -95,7 +95,7 @@ select assistants.* from labels followed cross join "assistants" where "followed
 --   SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
 
--- selectCandidates ({"kind":"thread","labels":0,"exact":true,"where":["ids"],"values":0,"sort_by":"created_at","sort_order":"desc"})
+-- selectCandidates ({"kind":"thread","entries":0,"exact":true,"where":["ids"],"values":0,"sort_by":"created_at","sort_order":"desc"})
 -- (deployment text, ids text)
 select "threads"."thread_id" as id, "threads".metadata
       from "threads" where "threads".deployment = (select ?) and threads.hidden = 0 and threads.thread_id in (select value from json_each((select ?))) order by +"threads"."created_at" desc, "threads"."thread_id" desc
@@ -107,7 +107,7 @@ select "threads"."thread_id" as id, "threads".metadata
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --   USE TEMP B-TREE FOR ORDER BY
 
--- selectCandidates ({"kind":"cron","labels":2,"exact":false,"where":["enabled"],"values":0,"sort_by":"end_time","sort_order":"asc"})
+-- selectCandidates ({"kind":"cron","entries":2,"exact":false,"where":["enabled"],"values":0,"sort_by":"end_time","sort_order":"asc"})
 -- (deployment text, path_hash bigint, value_hash bigint, deployment text, deployment text, path_hash bigint, value_hash bigint)
 select "crons"."cron_id" as id, "crons".metadata
       from labels followed cross join "crons" where "followed"."deployment" = (select ?) and "followed"."kind" = 'cron'
@@ -118,13 +118,13 @@ select "crons"."cron_id" as id, "crons".metadata
 --   SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
 
--- selectCrons ({"exact":true,"where":["assistant_id"],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"cron","labels":0})
+-- selectCrons ({"exact":true,"where":["assistant_id"],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"cron","entries":0})
 -- (deployment text, assistant_id text, limit bigint, offset bigint)
 select crons.* from "crons" where "crons".deployment = (select ?) and crons.assistant_id = (select ?) order by "crons"."created_at" desc, "crons"."cron_id" desc limit (select ?) offset (select ?)
 --   SEARCH crons USING INDEX crons_created (deployment=?)
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
--- selectCrons ({"exact":true,"where":["disabled"],"values":0,"sort_by":"next_run_date","sort_order":"desc","listed":false,"kind":"cron","labels":1})
+-- selectCrons ({"exact":true,"where":["disabled"],"values":0,"sort_by":"next_run_date","sort_order":"desc","listed":false,"kind":"cron","entries":1})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text, deployment text, limit bigint, offset bigint)
 select crons.* from labels followed cross join "crons" where "followed"."deployment" = (select ?) and "followed"."kind" = 'cron'
     and "followed"."path_hash" = (select ?) and "followed"."value_hash" = (select ?) and followed.exact = (select ?) and "crons".deployment = (select ?) and "crons"."cron_id" = followed.row_id and crons.enabled = 0 order by coalesce(crons.next_run_date, -1) desc, "crons"."cron_id" desc limit (select ?) offset (select ?)
@@ -137,7 +137,7 @@ select crons.* from labels followed cross join "crons" where "followed"."deploym
 select "total" from "row_counts" where "deployment" = ? and "kind" = ?
 --   SEARCH row_counts USING PRIMARY KEY (deployment=? AND kind=?)
 
--- selectThreads ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","labels":0})
+-- selectThreads ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","entries":0})
 -- (deployment text, limit bigint, offset bigint)
 select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r
@@ -149,7 +149,7 @@ select threads.*, (select r.run_id from runs r
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
--- selectThreads ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","labels":1})
+-- selectThreads ({"exact":true,"where":[],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","entries":1})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text, deployment text, limit bigint, offset bigint)
 select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r
@@ -162,7 +162,7 @@ select threads.*, (select r.run_id from runs r
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 
--- selectThreads ({"exact":true,"where":["interrupted"],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","labels":0})
+-- selectThreads ({"exact":true,"where":["interrupted"],"values":0,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","entries":0})
 -- (deployment text, limit bigint, offset bigint)
 select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r
@@ -180,7 +180,7 @@ select threads.*, (select r.run_id from runs r
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR LAST TERM OF ORDER BY
 
--- selectThreads ({"exact":true,"where":["busy"],"values":0,"sort_by":"status","sort_order":"desc","listed":true,"kind":"thread","labels":2})
+-- selectThreads ({"exact":true,"where":["busy"],"values":0,"sort_by":"status","sort_order":"desc","listed":true,"kind":"thread","entries":2})
 -- (deployment text, path_hash bigint, value_hash bigint, exact text, deployment text, deployment text, path_hash bigint, value_hash bigint, exact text, listed text)
 select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r
@@ -221,7 +221,7 @@ select threads.*, (select r.run_id from runs r
 --     SEARCH r USING COVERING INDEX runs_waiting (deployment=? AND thread_id=?)
 --   USE TEMP B-TREE FOR ORDER BY
 
--- selectThreads ({"exact":true,"where":["waiting"],"values":2,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","labels":0})
+-- selectThreads ({"exact":true,"where":["waiting"],"values":2,"sort_by":"created_at","sort_order":"desc","listed":false,"kind":"thread","entries":0})
 -- (deployment text, deployment text, path_hash bigint, value_hash bigint, deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, deployment text, deployment text, limit bigint, offset bigint)
 select threads.*, (select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running') as running, exists (select 1 from runs r

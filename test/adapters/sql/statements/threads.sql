@@ -9,7 +9,7 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
 --   CORRELATED SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
--- deleteOfAssistant ({"statement":"deleteTokensOf","filtered":true})
+-- deleteOfAssistant ({"statement":"deleteTokensOfRuns","filtered":true})
 -- (deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text, filter text)
 delete from feedback_tokens where run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
@@ -49,7 +49,7 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
 --           CORRELATED SCALAR SUBQUERY
 --             SCAN e VIRTUAL TABLE INDEX 1:
 
--- deleteOfAssistant ({"statement":"deleteEntriesOf","filtered":false})
+-- deleteOfAssistant ({"statement":"deleteEntriesOfRuns","filtered":false})
 -- (deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text, deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
 delete from call_entries where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
@@ -97,7 +97,7 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
 --           SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 --     CREATE BLOOM FILTER
 
--- deleteOfAssistant ({"statement":"deleteCallsOf","filtered":false})
+-- deleteOfAssistant ({"statement":"deleteCallsOfRuns","filtered":false})
 -- (deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text, deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
 delete from calls where first_run in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
       select thread_id from threads where deployment = ? and thread_id in (select row_id from labels where deployment = ? and kind = 'thread'
@@ -148,7 +148,7 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_entries USING COVERING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
 
--- deleteOfAssistant ({"statement":"reopenCallsOf","filtered":false})
+-- deleteOfAssistant ({"statement":"reopenCallsOfRuns","filtered":false})
 -- (deployment text, deployment text, deployment text, path_hash bigint, value_hash bigint, member text, deployment text, assistant_id text)
 update calls set due_at = created_at, position = null where (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id in (
@@ -177,7 +177,7 @@ update calls set due_at = created_at, position = null where (deployment, thread_
 --           SCALAR SUBQUERY
 --             SEARCH a USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
--- deleteOfThread ({"statement":"deleteTokensOf","filtered":true})
+-- deleteOfThread ({"statement":"deleteTokensOfRuns","filtered":true})
 -- (deployment text, thread_id text, filter text)
 delete from feedback_tokens where run_id in (select run_id from runs where deployment = ? and thread_id = ?
       and exists (select 1 from threads permitting where permitting.deployment = "runs"."deployment"
@@ -208,7 +208,7 @@ delete from feedback_tokens where run_id in (select run_id from runs where deplo
 --           SCAN e VIRTUAL TABLE INDEX 1:
 --     SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 
--- deleteOfThread ({"statement":"deleteEntriesOf","filtered":false})
+-- deleteOfThread ({"statement":"deleteEntriesOfRuns","filtered":false})
 -- (deployment text, thread_id text, deployment text, thread_id text)
 delete from call_entries where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id = ?
       and true) and u.call_id is not null and u.ended_at is null) and (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
@@ -227,7 +227,7 @@ delete from call_entries where run_id in (select u.run_id from runs u where u.ru
 --       SEARCH runs USING INDEX runs_order (deployment=? AND thread_id=?)
 --     CREATE BLOOM FILTER
 
--- deleteOfThread ({"statement":"deleteCallsOf","filtered":false})
+-- deleteOfThread ({"statement":"deleteCallsOfRuns","filtered":false})
 -- (deployment text, thread_id text, deployment text, thread_id text)
 delete from calls where first_run in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id = ?
       and true) and u.call_id is not null and u.ended_at is null) and (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
@@ -249,7 +249,7 @@ delete from calls where first_run in (select u.run_id from runs u where u.run_id
 --   SEARCH call_events USING COVERING INDEX sqlite_autoindex_call_events_1 (deployment=? AND thread_id=? AND call_id=?)
 --   SEARCH call_entries USING COVERING INDEX sqlite_autoindex_call_entries_1 (deployment=? AND thread_id=? AND call_id=?)
 
--- deleteOfThread ({"statement":"reopenCallsOf","filtered":false})
+-- deleteOfThread ({"statement":"reopenCallsOfRuns","filtered":false})
 -- (deployment text, thread_id text)
 update calls set due_at = created_at, position = null where (deployment, thread_id, call_id) in (select deployment, thread_id, call_id from runs
     where run_id in (select u.run_id from runs u where u.run_id in (select run_id from runs where deployment = ? and thread_id = ?

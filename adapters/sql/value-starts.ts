@@ -1,10 +1,10 @@
 /** How the values of a checkpoint begin: what a list shows of a state that may be large. */
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { Database } from "./database.ts";
-import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./statements/openings.ts";
+import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./statements/value-starts.ts";
 
 /** The verb that reads how a channel begins. */
-export function openingVerbs(driver: Database): Pick<CheckpointStorage, "readValueStart"> {
+export function createValueStartStorage(driver: Database): Pick<CheckpointStorage, "readValueStart"> {
   return {
     /**
      * @statements selectVersionsOfRun · selectVersionsOfCheckpoint · selectStart
@@ -12,10 +12,10 @@ export function openingVerbs(driver: Database): Pick<CheckpointStorage, "readVal
      */
     async readValueStart({ deployment, filter }, thread_id, { checkpoint_id, run_id }, channel) {
       const key = { deployment, thread_id };
-      let found = run_id === undefined ? [] : await driver.read(selectVersionsOfRun({ ...key, run_id }, filter));
-      if (found.length === 0 && checkpoint_id !== null)
-        found = await driver.read(selectVersionsOfCheckpoint({ ...key, checkpoint_id }, filter));
-      const [row] = found;
+      let rows = run_id === undefined ? [] : await driver.read(selectVersionsOfRun({ ...key, run_id }, filter));
+      if (rows.length === 0 && checkpoint_id !== null)
+        rows = await driver.read(selectVersionsOfCheckpoint({ ...key, checkpoint_id }, filter));
+      const [row] = rows;
       if (!row) return null;
       const versions = new Map(Object.entries(JSON.parse(row.versions) as Record<string, string>));
       const version = versions.get(channel);

@@ -7,10 +7,10 @@ import type {
   ExternalEventRow,
 } from "../../lib/storage/mod.ts";
 import { JOURNAL_PAGE_ROWS } from "../../lib/storage/steps.ts";
-import { type Database, ofThread, readAll, readOne } from "./database.ts";
-import type { SqlFeatureOf } from "./feature.ts";
+import { type Database, readAll, readOne, threadLockKey } from "./database.ts";
+import type { SqlFeatureFor } from "./feature.ts";
 import type { Statement } from "./query.ts";
-import { callTables } from "./schema/steps.ts";
+import { callTables } from "./schema/durable-calls.ts";
 import type { RowsOf } from "./schema/tables.ts";
 import type { LeaseFence } from "./statements/checkpoints.ts";
 import {
@@ -18,13 +18,13 @@ import {
   copyCalls,
   copyEntries,
   countSuspendedRuns,
-  deleteCallsOf,
-  deleteEntriesOf,
+  deleteCallsOfRuns,
+  deleteEntriesOfRuns,
   endCall,
   insertCall,
   insertCallToken,
   insertEvent,
-  reopenCallsOf,
+  reopenCallsOfRuns,
   selectCall,
   selectCallOfToken,
   selectDueCalls,
@@ -38,12 +38,16 @@ import {
   upsertEntries,
   wakeCall,
   wakeRun,
-} from "./statements/steps.ts";
+} from "./statements/durable-calls.ts";
 
 type Rows = RowsOf<typeof callTables>;
 
 /** Returns the statements that store what a run adds to its call while the lease is held. */
-function saved(fence: LeaseFence, { call }: { readonly call?: DurableCallProgress }, now: number): Statement[] {
+function onProgressSaved(
+  fence: LeaseFence,
+  { call }: { readonly call?: DurableCallProgress },
+  now: number,
+): Statement[] {
   if (!call) return [];
   const { call_id, start, entries, tokens = [], position, release } = call;
   const args = { ...fence, call_id };
@@ -64,17 +68,17 @@ function saved(fence: LeaseFence, { call }: { readonly call?: DurableCallProgres
   ];
 }
 
-export const steps: SqlFeatureOf<"steps", typeof callTables, { runs: "call_id" }> = {
+export const steps: SqlFeatureFor<"steps", typeof callTables, { runs: "call_id" }> = {
   tables: callTables,
   runColumns: { call_id: ({ call_id }) => call_id ?? null },
-  saved,
-  deleted: { deleteEntriesOf, deleteCallsOf, reopenCallsOf },
-  copied: { copyCalls, copyEntries },
-  operations: callVerbs,
+  onProgressSaved,
+  onRunsDeleted: { deleteEntriesOfRuns, deleteCallsOfRuns, reopenCallsOfRuns },
+  onThreadCopied: { copyCalls, copyEntries },
+  operations: createDurableCallStorage,
 };
 
-function callVerbs(driver: Database): DurableCallStorage {
-  const lock = (deployment: string, thread_id: string): string[] => [ofThread(deployment, thread_id)];
+function createDurableCallStorage(driver: Database): DurableCallStorage {
+  const lock = (deployment: string, thread_id: string): string[] => [threadLockKey(deployment, thread_id)];
   return {
     /** @statements selectCall */
     getCall: ({ deployment, filter }, thread_id, call_id) =>
@@ -118,9 +122,9 @@ function callVerbs(driver: Database): DurableCallStorage {
      * @statements setCallDue
      * @guards update where `due_at` is as seen and the call has not ended.
      */
-    async setCallDue({ deployment }, { thread_id, call_id, due_at: seen }, due_at, ended_at) {
-      if (seen === null) return;
-      const key = { deployment, thread_id, call_id, before: seen, due_at, ended_at };
+    async setCallDue({ deployment }, { thread_id, call_id, due_at: previousDue }, due_at, ended_at) {
+      if (previousDue === null) return;
+      const key = { deployment, thread_id, call_id, before: previousDue, due_at, ended_at };
       await driver.batch([setCallDue(key)], lock(deployment, thread_id));
     },
   };

@@ -4,7 +4,7 @@ import type { CopiedStatement, DeletedStatement } from "../feature.ts";
 import { isThreadPermitted } from "../filter.ts";
 import { bigint, type Operand, type Operands, orNull, type ParametersFor, text } from "../parameters.ts";
 import { createBuilder, insertWhere, query, rowsQuery, scopedQuery } from "../query.ts";
-import type { callTables } from "../schema/steps.ts";
+import type { callTables } from "../schema/durable-calls.ts";
 import type { RowsOf, Tables } from "../schema/tables.ts";
 import { holdsLease, whileLeased } from "./checkpoints.ts";
 
@@ -129,15 +129,15 @@ const isOfOpenRuns = (run_ids: Expression<unknown>): RawBuilder<boolean> =>
     where run_id in (${openRuns(run_ids)}))`;
 
 /** Deletes the entries that open runs have stored. */
-export const deleteEntriesOf: DeletedStatement = (run_ids) =>
+export const deleteEntriesOfRuns: DeletedStatement = (run_ids) =>
   sql<never>`delete from call_entries where run_id in (${openRuns(run_ids)}) and ${isOfOpenRuns(run_ids)}`;
 
 /** Deletes the calls that open runs have begun. */
-export const deleteCallsOf: DeletedStatement = (run_ids) =>
+export const deleteCallsOfRuns: DeletedStatement = (run_ids) =>
   sql<never>`delete from calls where first_run in (${openRuns(run_ids)}) and ${isOfOpenRuns(run_ids)}`;
 
 /** Makes the calls of open runs due that earlier runs left open. */
-export const reopenCallsOf: DeletedStatement = (run_ids) =>
+export const reopenCallsOfRuns: DeletedStatement = (run_ids) =>
   sql<never>`update calls set due_at = created_at, position = null where ${isOfOpenRuns(run_ids)} and ended_at is null`;
 
 /** Copies the calls of a thread whose first run has ended. A copy has no first run. */

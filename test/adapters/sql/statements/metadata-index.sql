@@ -1,4 +1,4 @@
--- deleteLabelsOf ({"kind":"assistant"})
+-- deleteEntriesOfRow ({"kind":"assistant"})
 -- (deployment text, id text, deployment text, id text)
 delete from labels where kind in ('assistant') and not exists (select 1 from "assistants" gone
     where gone.deployment = ? and gone."assistant_id" = ?) and deployment = ? and row_id = ?
@@ -6,7 +6,7 @@ delete from labels where kind in ('assistant') and not exists (select 1 from "as
 --   SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
--- deleteLabelsOf ({"kind":"thread"})
+-- deleteEntriesOfRow ({"kind":"thread"})
 -- (deployment text, id text, deployment text, id text)
 delete from labels where kind in ('thread', 'values') and not exists (select 1 from "threads" gone
     where gone.deployment = ? and gone."thread_id" = ?) and deployment = ? and row_id = ?
@@ -14,7 +14,7 @@ delete from labels where kind in ('thread', 'values') and not exists (select 1 f
 --   SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
--- deleteLabelsOf ({"kind":"cron"})
+-- deleteEntriesOfRow ({"kind":"cron"})
 -- (deployment text, id text, deployment text, id text)
 delete from labels where kind in ('cron') and not exists (select 1 from "crons" gone
     where gone.deployment = ? and gone."cron_id" = ?) and deployment = ? and row_id = ?
@@ -22,8 +22,8 @@ delete from labels where kind in ('cron') and not exists (select 1 from "crons" 
 --   SCALAR SUBQUERY
 --     SEARCH gone USING COVERING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 
--- deleteOtherLabels ({"source":"assistant"})
--- (deployment text, id text, deployment text, id text, written text, labels text)
+-- deleteOtherEntries ({"source":"assistant"})
+-- (deployment text, id text, deployment text, id text, indexed text, entries text)
 delete from labels where deployment = (select ?) and kind = 'assistant'
       and row_id = (select ?) and (select "metadata" from "assistants" where deployment = (select ?)
     and "assistant_id" = (select ?)) = (select ?)
@@ -42,8 +42,8 @@ delete from labels where deployment = $1::text and kind = 'assistant'
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
--- deleteOtherLabels ({"source":"thread"})
--- (deployment text, id text, deployment text, id text, written text, labels text)
+-- deleteOtherEntries ({"source":"thread"})
+-- (deployment text, id text, deployment text, id text, indexed text, entries text)
 delete from labels where deployment = (select ?) and kind = 'thread'
       and row_id = (select ?) and (select "metadata" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?) and hidden = 0) = (select ?)
@@ -62,8 +62,8 @@ delete from labels where deployment = $1::text and kind = 'thread'
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
--- deleteOtherLabels ({"source":"cron"})
--- (deployment text, id text, deployment text, id text, written text, labels text)
+-- deleteOtherEntries ({"source":"cron"})
+-- (deployment text, id text, deployment text, id text, indexed text, entries text)
 delete from labels where deployment = (select ?) and kind = 'cron'
       and row_id = (select ?) and (select "metadata" from "crons" where deployment = (select ?)
     and "cron_id" = (select ?)) = (select ?)
@@ -82,8 +82,8 @@ delete from labels where deployment = $1::text and kind = 'cron'
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
--- deleteOtherLabels ({"source":"values"})
--- (deployment text, id text, deployment text, id text, written text, labels text)
+-- deleteOtherEntries ({"source":"values"})
+-- (deployment text, id text, deployment text, id text, indexed text, entries text)
 delete from labels where deployment = (select ?) and kind = 'values'
       and row_id = (select ?) and (select "head" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?) and hidden = 0) = (select ?)
@@ -102,8 +102,8 @@ delete from labels where deployment = $1::text and kind = 'values'
 --     SCAN json_each VIRTUAL TABLE INDEX 1:
 --     CREATE BLOOM FILTER
 
--- insertLabels ({"source":"assistant"})
--- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
+-- insertEntries ({"source":"assistant"})
+-- (deployment text, id text, deployment text, id text, entries text, deployment text, id text, indexed text)
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'assistant', (select ?), (select "created_at" from "assistants" where deployment = (select ?)
     and "assistant_id" = (select ?)), v.*
@@ -125,8 +125,8 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
 --   SCALAR SUBQUERY
 --     SEARCH assistants USING INDEX sqlite_autoindex_assistants_1 (deployment=? AND assistant_id=?)
 
--- insertLabels ({"source":"thread"})
--- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
+-- insertEntries ({"source":"thread"})
+-- (deployment text, id text, deployment text, id text, entries text, deployment text, id text, indexed text)
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'thread', (select ?), (select "created_at" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?)), v.*
@@ -148,8 +148,8 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
 --   SCALAR SUBQUERY
 --     SEARCH threads USING INDEX sqlite_autoindex_threads_1 (deployment=? AND thread_id=?)
 
--- insertLabels ({"source":"cron"})
--- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
+-- insertEntries ({"source":"cron"})
+-- (deployment text, id text, deployment text, id text, entries text, deployment text, id text, indexed text)
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'cron', (select ?), (select "created_at" from "crons" where deployment = (select ?)
     and "cron_id" = (select ?)), v.*
@@ -171,8 +171,8 @@ insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash,
 --   SCALAR SUBQUERY
 --     SEARCH crons USING INDEX sqlite_autoindex_crons_1 (deployment=? AND cron_id=?)
 
--- insertLabels ({"source":"values"})
--- (deployment text, id text, deployment text, id text, labels text, deployment text, id text, written text)
+-- insertEntries ({"source":"values"})
+-- (deployment text, id text, deployment text, id text, entries text, deployment text, id text, indexed text)
 insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select (select ?), 'values', (select ?), (select "created_at" from "threads" where deployment = (select ?)
     and "thread_id" = (select ?)), v.*
