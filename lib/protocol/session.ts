@@ -165,7 +165,7 @@ function createCommandHandler(
     } else await sendResponse(await thread.command({ id, method, params }));
   }
 
-  /** Creates the response to an error. Hides the texts of internal errors. */
+  /** Creates the response to an error. Logs internal errors and hides their texts. */
   function toFailureResponse(id: number, error: unknown): CommandResponse {
     const response = toErrorResponse(id, error, { thread_id });
     if (response) return response;

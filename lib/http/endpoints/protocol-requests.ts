@@ -145,8 +145,8 @@ export const readInterrupts = (result: Json): readonly Interrupt[] => {
 };
 
 /**
- * Checks the assistant of a run that a repeated request found. Throws `not_found` if the run belongs to another assistant and
- * `assistant_id` does not exist.
+ * Checks the assistant of a run that a repeated request found. Throws `not_found` if the run is absent or of
+ * another assistant, and `assistant_id` does not exist.
  */
 export async function requireAssistant(
   { assistants }: Pick<Resources, "assistants">,

@@ -94,6 +94,7 @@ interface Conversation {
   readonly from: number;
 }
 
+/** Returns the messages of the task's context. Appends the message of a queued run, which the state does not have yet. */
 function readConversation(firstRun: Run, values: Json): Conversation {
   const messages = (isObject(values) ? getMessages(values) : []).filter(isObject);
   const inputMessage = findInputMessage(firstRun);

@@ -9,6 +9,7 @@ export const toAguiMessages = (values: JsonObject): JsonObject[] =>
     isObject(message) && typeof message.id === "string" ? toAguiMessage(message) : [],
   );
 
+/** Converts a message. Returns an empty list for other types, and for tool messages without a call id. */
 function toAguiMessage({
   id = null,
   type,

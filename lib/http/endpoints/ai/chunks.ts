@@ -139,8 +139,8 @@ export class UIMessageMapper {
       this.#pendingIds = [];
       return [...this.close(), { type: "abort", reason: "cancelled" }, createFinishChunk("other", this.#usage)];
     }
-    const asksApproval = this.#pendingIds.some((id) => this.#calls.asksApproval(id));
-    const isCall = asksApproval || (this.#pendingIds.length === 0 && this.#calls.hasOpen(this.#newest));
+    const hasApprovalRequest = this.#pendingIds.some((id) => this.#calls.hasApprovalRequest(id));
+    const isCall = hasApprovalRequest || (this.#pendingIds.length === 0 && this.#calls.hasOpen(this.#newest));
     return [...this.close(), createFinishChunk(isCall ? "tool-calls" : this.#reason, this.#usage)];
   }
 
@@ -224,17 +224,17 @@ export class UIMessageMapper {
     const actions = this.#findActions(value);
     if (!actions) return [createInterruptChunk({ id, value, open: true })];
     // A run that resumes another interrupt raises this one again.
-    if (this.#calls.asksApproval(id)) return [];
+    if (this.#calls.hasApprovalRequest(id)) return [];
     return actions.flatMap((action, index) => this.#calls.requestApproval(`${id}:${index}`, action, this.#newest));
   }
 
-  /** Returns the actions that an interrupt asks to approve; undefined for any other interrupt, and for versions without approvals. */
+  /** Returns the actions that need approval; undefined for any other interrupt, and for versions without approvals. */
   #findActions(value: Json): readonly Action[] | undefined {
     return this.#version === 5 ? undefined : parseApproval(value)?.actions;
   }
 
   #approveOthers(): UIMessageChunk[] {
-    const approvalInterruptId = this.#pendingIds.find((id) => this.#calls.asksApproval(id));
+    const approvalInterruptId = this.#pendingIds.find((id) => this.#calls.hasApprovalRequest(id));
     return approvalInterruptId === undefined || this.#version !== 7
       ? []
       : this.#calls.approveOthers(approvalInterruptId, this.#newest);

@@ -46,8 +46,8 @@ export class ToolCalls {
     return this.#findOpenCalls(message_id).length > 0;
   }
 
-  /** Returns whether an interrupt asks for approvals of calls. */
-  asksApproval(interrupt_id: string): boolean {
+  /** Returns whether an interrupt requests approvals of tool calls. */
+  hasApprovalRequest(interrupt_id: string): boolean {
     return this.#approvals.has(`${interrupt_id}:0`);
   }
 

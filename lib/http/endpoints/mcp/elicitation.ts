@@ -157,7 +157,10 @@ export async function elicitUntilDone(
   }
 }
 
-/** Handles the response to an elicitation. Ignores one that is forged, repeated or late. Throws the errors of a new run. */
+/**
+ * Handles the response to an elicitation: resumes the call, or ends it with a handle if the user declined to answer. Ignores a response
+ * that is forged, repeated or late. Throws the errors of a new run.
+ */
 async function handleElicitResult(
   context: RequestContext,
   { id, result }: Extract<McpMessage, { readonly kind: "reply" }>,

@@ -171,7 +171,7 @@ export function checkRequest(message: RequestMessage, headers: Headers): McpRequ
   return request;
 }
 
-/** The result of the version's own checks. */
+/** The result of the checks that depend on the version. */
 interface CheckedMethod {
   readonly method: McpMethod;
   readonly capabilities: JsonObject;

@@ -169,7 +169,7 @@ async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promi
   );
 }
 
-/** Starts the run in which a model answers the pending interrupts of a conversation. */
+/** Starts the run in which a model answers the pending interrupts of a conversation. Returns a tool error if it may not. */
 async function resumeAsModel(
   toolCall: ToolCallContext,
   thread: Awaited<ReturnType<typeof findConversation>>,
