@@ -52,7 +52,7 @@ export class DurableOperationsRuntime {
   readonly #stepRunner: StepRunner;
   #closeReason: string | null = null;
 
-  private constructor(options: DurableOperationsOptions, stepContext: StepContextStorage | null) {
+  constructor(options: DurableOperationsOptions, stepContext: StepContextStorage | null) {
     this.#options = options;
     this.#stepContext = stepContext;
     const { journal, signal, call } = options;
@@ -71,10 +71,6 @@ export class DurableOperationsRuntime {
     call.reportedUsageCount = Math.max(0, ...journal.entries.map(({ spent }) => spent ?? 0));
     options.eventQueue.isInStep = () => stepContext?.getStore() !== undefined;
     signal.addEventListener("abort", () => this.#stop(signal.reason), { once: true });
-  }
-
-  static async open(options: DurableOperationsOptions): Promise<DurableOperationsRuntime> {
-    return new DurableOperationsRuntime(options, await loadStepContextStorage());
   }
 
   /** Returns true if a yielded value was stored already. */
@@ -239,4 +235,9 @@ export class DurableOperationsRuntime {
     this.#closeReason ??= reason;
     this.#waits.close();
   }
+}
+
+/** Loads the step context, and creates the durable operations of one attempt. */
+export async function openDurableOperations(options: DurableOperationsOptions): Promise<DurableOperationsRuntime> {
+  return new DurableOperationsRuntime(options, await loadStepContextStorage());
 }

@@ -7,7 +7,7 @@ import { getMessages } from "../executor/messages.ts";
 import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { FunctionEventQueue } from "./driver.ts";
-import { DurableOperationsRuntime } from "./durable-operations.ts";
+import { type DurableOperationsRuntime, openDurableOperations } from "./durable-operations.ts";
 import type { FunctionInvocation } from "./invocation.ts";
 import type { BaseFunctionJob, ContinuedCall, ThreadHead } from "./thread-head.ts";
 
@@ -36,7 +36,7 @@ export async function openDurableCall(
   if (!journal) return null;
   if (continuedCall && !job.resumed) await recordAnswers(request, journal);
   const yielded = head.call?.yielded ?? 0;
-  const runtime = await DurableOperationsRuntime.open({ ...request, journal, yielded, isNew: !continuedCall });
+  const runtime = await openDurableOperations({ ...request, journal, yielded, isNew: !continuedCall });
   // The next attempt must continue from a state of this run.
   eventQueue.push({
     kind: "effect",
