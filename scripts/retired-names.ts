@@ -10,11 +10,11 @@ export interface Retired {
 
 /** Identifiers of lib, adapters and server.ts. */
 export const RETIRED_NAMES: readonly Retired[] = [
-  { name: "Tape", use: "RunEvents" },
+  { name: "Tape", use: "RunLog" },
   { name: "tape", use: "events" },
   { name: "tapes", use: "events" },
-  { name: "RunTape", use: "RunEvents" },
-  { name: "TapeTerms", use: "a name with RunEvents" },
+  { name: "RunTape", use: "RunLog" },
+  { name: "TapeTerms", use: "a name with RunLog" },
   { name: "JournalOptions", use: "ProgressWriterOptions" },
   { name: "createJournal", use: "createProgressWriter" },
   { name: "Yields", use: "EventMapper" },
@@ -167,6 +167,22 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "messageOf", use: "toErrorMessage", only: ["adapters/langgraph"] },
   { name: "messageWire", use: "serializeMessage" },
   { name: "threadState", use: "toThreadState", only: ["adapters/langgraph"] },
+  { name: "RunEvents", use: "RunLog" },
+  { name: "Spending", use: "ModelUsage" },
+  { name: "StateRefused", use: "StateUpdateError" },
+  { name: "ResumeRefused", use: "ResumeError" },
+  { name: "OpenJournal", use: "ActiveJournal" },
+  { name: "CallPosition", use: "OutputPosition" },
+  { name: "CallOrigin", use: "CallInput" },
+  { name: "OutsideEvent", use: "ExternalEvent" },
+  { name: "CoroutineEvents", use: "CoroutineIterator" },
+  { name: "TailFrames", use: "TrailerFrames" },
+  { name: "joinFeatures", use: "combineFeatures" },
+  { name: "KeptEvents", use: "EventCounts" },
+  { name: "SentEvent", use: "SerializedEvent" },
+  { name: "SentEvents", use: "EventSerializer" },
+  { name: "SharedTexts", use: "WeakTextCache" },
+  { name: "SentClaim", use: "InFlightClaim" },
 ];
 
 /** Signs of a translated sentence. Searched in README.md, in docs, and in the texts of errors and logs. */

@@ -29,7 +29,7 @@ export interface ResumeValues {
 
 /**
  * Reads the resume values of a job in its first attempt, or in one that has stored no state yet. Throws a
- * ResumeRefused if strict or bound resume values do not fit.
+ * ResumeError if strict or bound resume values do not fit.
  */
 export async function readResumeValues(job: Job, values: ValueSerializer): Promise<ResumeValues> {
   const { command, run_id, from, checkpoints, resume_targets } = job;
@@ -101,7 +101,7 @@ function withResume(
 }
 
 /**
- * Throws a ResumeRefused for resume values of interrupts that are not pending any more, or not yet: LangGraph would
+ * Throws a ResumeError for resume values of interrupts that are not pending any more, or not yet: LangGraph would
  * give the value to the next interrupt of the task. An interrupt that an earlier attempt of the run has resumed counts
  * as pending.
  */

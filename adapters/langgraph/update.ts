@@ -22,7 +22,7 @@ import {
 import { type GraphConfig, toErrorMessage } from "./serialize.ts";
 
 /**
- * Applies updates in order. Returns the last checkpoint of the namespace. Throws a StateRefused for every error of
+ * Applies updates in order. Returns the last checkpoint of the namespace. Throws a StateUpdateError for every error of
  * LangGraph or of the graph.
  */
 export async function updateState(

@@ -346,6 +346,7 @@ export interface StateUpdate {
  * The error of a state that cannot be updated: the node is unknown, or the graph refuses the values. The caller gets `message`.
  */
 export class StateUpdateError extends Error {
+  // The name is part of the API.
   override readonly name = "StateRefused";
 }
 
@@ -354,6 +355,7 @@ export class StateUpdateError extends Error {
  * several pending interrupts. The run ends as `error`, and subscribers get the ids.
  */
 export class ResumeError extends Error {
+  // Clients of the API get this name.
   override readonly name: string = "ResumeRefused";
   readonly reason: "not_pending" | "empty_map" | "ambiguous";
   /** Present if the interrupts were pending when the run was created. */
