@@ -32,6 +32,7 @@ export function splitCommands(code: string): string[] {
   return code.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
 }
 
+/** Returns the sorted keys of a JSON object as JSON; any other JSON unchanged. */
 const formatKeys = (json: string): string => {
   const value = JSON.parse(json) as unknown;
   return JSON.stringify(typeof value === "object" && value !== null ? Object.keys(value).sort() : value);

@@ -31,15 +31,15 @@ export function List<T>(props: ListProps<T>): VNode {
   const lastChosenIndex = useRef(-1);
   if (chosenIndex >= 0) lastChosenIndex.current = chosenIndex;
 
-  const measure = (): void => {
+  const updateVisibleRange = (): void => {
     const { scrollTop = 0, clientHeight = 800 } = box.current ?? {};
     const first = Math.max(0, Math.floor(scrollTop / rowHeight) - OVERSCAN_ROWS);
     const last = Math.ceil((scrollTop + clientHeight) / rowHeight) + OVERSCAN_ROWS;
     setRange((before) => (before[0] === first && before[1] === last ? before : [first, last]));
   };
-  useLayoutEffect(measure, [items.length, rowHeight]);
+  useLayoutEffect(updateVisibleRange, [items.length, rowHeight]);
   useEffect(() => {
-    const observer = new ResizeObserver(measure);
+    const observer = new ResizeObserver(updateVisibleRange);
     if (box.current) observer.observe(box.current);
     return () => observer.disconnect();
   }, [rowHeight]);
@@ -76,7 +76,7 @@ export function List<T>(props: ListProps<T>): VNode {
     <div
       class="rows"
       ref={box}
-      onScroll={measure}
+      onScroll={updateVisibleRange}
       tabIndex={items.length > 0 ? 0 : undefined}
       role="group"
       aria-label={label}

@@ -103,7 +103,8 @@ function useTurnOperations(
     };
     const locateMessage = async (message: ChatMessage): Promise<Checkpoint | undefined> =>
       history && (await findFirstCheckpoint(thread_id, findPath(history, checkpoint_id), message.id ?? ""));
-    const findParentCheckpoint = async (message: ChatMessage): Promise<string | null> => {
+    /** Returns the checkpoint from which another version of a message starts, so that all versions have one parent. */
+    const findForkPoint = async (message: ChatMessage): Promise<string | null> => {
       const first = await locateMessage(message);
       const parent = history?.byId.get(first?.parent_id ?? "");
       // All versions come after what came before the first one, not after each other.
@@ -117,15 +118,14 @@ function useTurnOperations(
         edit: (message, text) =>
           attempt("Edit", async () => {
             try {
-              await send(createMessageInput(text), await findParentCheckpoint(message), message);
+              await send(createMessageInput(text), await findForkPoint(message), message);
               discardDrafts(toEditDraftKey(message));
             } catch (error) {
               begin(message.id);
               throw error;
             }
           }),
-        regenerate: (message) =>
-          attempt("Regenerate", async () => send(null, await findParentCheckpoint(message), message)),
+        regenerate: (message) => attempt("Regenerate", async () => send(null, await findForkPoint(message), message)),
         branch(id) {
           if (!history) return;
           const newest = findNewestDescendant(history, id);

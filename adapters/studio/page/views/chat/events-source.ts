@@ -56,13 +56,13 @@ function oncePerFrame(flush: () => void): () => void {
   return () => {
     if (isScheduled) return;
     isScheduled = true;
-    const run = (): void => {
+    const runFlush = (): void => {
       isScheduled = false;
       flush();
     };
     // A hidden page has no pictures.
-    if (document.hidden) setTimeout(run, 250);
-    else requestAnimationFrame(run);
+    if (document.hidden) setTimeout(runFlush, 250);
+    else requestAnimationFrame(runFlush);
   };
 }
 

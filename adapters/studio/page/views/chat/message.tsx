@@ -144,7 +144,7 @@ function Attachments({ message }: { readonly message: ChatMessage }): VNode | nu
   );
 }
 
-function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id: string) => void }): VNode {
+function VersionSwitcher({ fork, branch }: { readonly fork: Fork; readonly branch: (id: string) => void }): VNode {
   const { index, options } = fork;
   const step = (to: number): void => {
     const option = options[to];
@@ -335,7 +335,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
           />
         ))}
         <footer>
-          {fork && actions ? <Branches fork={fork} branch={actions.branch} /> : null}
+          {fork && actions ? <VersionSwitcher fork={fork} branch={actions.branch} /> : null}
           {actions && !editing ? (
             <span class="message-actions">
               <button type="button" class="quiet" onClick={() => void copy(text, "Copied message")}>

@@ -49,6 +49,7 @@ function toTable({ stride, usage }: UsageReport, from: number, to: number) {
   return { times, lines };
 }
 
+/** Sums tokens and cost of the runs created since a time, of at most `MAX_SUMMED_RUNS`. `isWhole` is false if there are more. */
 async function sumTokensSince(created_after: string, signal: AbortSignal) {
   const sum = { tokens_in: 0, tokens_out: 0, cost_usd: 0, runs: 0, isWhole: true };
   let cursor: string | null = null;
