@@ -53,7 +53,8 @@ export class Report {
     }
     for (const [figure, found] of this.#violations) {
       console.log(`${figure}:`);
-      for (const text of found.slice(0, SHOWN)) console.log(`  ${text}`);
+      // Each on one line that says FAILED: whoever searches a long log for failures finds the reasons, too.
+      for (const text of found.slice(0, SHOWN)) console.log(`  FAILED: ${text.replace(/\s*\n\s*/g, " | ")}`);
       if (found.length > SHOWN) console.log(`  and ${found.length - SHOWN} more`);
     }
   }
