@@ -397,7 +397,7 @@ describe("runs", () => {
     const storage = nodeSqlite(":memory:");
     const scope = { deployment: "default" };
     const executor: Executor = {
-      graphs: () => [{ graph_id: "g", resumes, timeout_ms: 60_000 }],
+      graphs: () => [{ graph_id: "g", resumes_on_retry: resumes, timeout_ms: 60_000 }],
       execute: recordStates(async function* () {
         yield { type: "state", values: { messages: [] }, next: [], tasks: [] };
       }),

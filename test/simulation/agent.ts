@@ -78,7 +78,7 @@ export function agentExecutor(world: World, process: Process): Executor {
     graphs: () =>
       GRAPHS.map((graph_id) => ({
         graph_id,
-        resumes: graph_id === "saver",
+        resumes_on_retry: graph_id === "saver",
         max_attempts: MAX_ATTEMPTS,
         protocol_events: graph_id === "saver" && world.plan.lag_ms > 0,
       })),
