@@ -6,7 +6,7 @@ import type { Authentication } from "./access.ts";
 import { getDisconnectSignal, toCallerName } from "./caller.ts";
 import { noFields, readObject, readQuery } from "./parse.ts";
 import type { ReadBody } from "./request.ts";
-import { RequestBodyBudget } from "./request-bodies.ts";
+import { RequestBodyBudget } from "./request-body-budget.ts";
 import { type HandlerState, type RequestContext, type Route, yieldAfterLargeBody } from "./route.ts";
 import type { MatchedRoute } from "./route-table.ts";
 

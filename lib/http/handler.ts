@@ -17,10 +17,10 @@ import {
   mayChangeState,
   resolveAccess,
 } from "./access.ts";
+import { createBodyBudget } from "./body-budget.ts";
 import { ClientDisconnectedError } from "./byte-budget.ts";
 import { type CreateContext, createContextFactory, isReadOnly } from "./context.ts";
 import { createAppCaller, createAppMiddleware, toMutableResponse } from "./host-app.ts";
-import { createBodyBudget } from "./large-bodies.ts";
 import { type HandlerOptions, handlerOptionsSchema } from "./options.ts";
 import { createBodyReader, createHeaderCopier } from "./request.ts";
 import { errorResponse, failureResponse, type HeaderValues } from "./respond.ts";

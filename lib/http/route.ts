@@ -12,7 +12,7 @@ import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Frame } from "../streams/frames.ts";
 import type { WeakTextCache } from "../streams/weak-text-cache.ts";
-import type { BodyBudget } from "./large-bodies.ts";
+import type { BodyBudget } from "./body-budget.ts";
 import type { OpenApi } from "./options.ts";
 import {
   type FieldSchema,
@@ -23,7 +23,7 @@ import {
   type RawQuery,
 } from "./parse.ts";
 import type { CopyHeaders, MessageParser } from "./request.ts";
-import type { RequestBodyBudget } from "./request-bodies.ts";
+import type { RequestBodyBudget } from "./request-body-budget.ts";
 import type { ErrorFormat, HeaderValues } from "./respond.ts";
 
 export type Method = "get" | "post" | "put" | "patch" | "delete" | "all";

@@ -2,9 +2,9 @@
 import type { Frame } from "../streams/frames.ts";
 import type { Reader } from "../streams/log.ts";
 import { LARGE_TEXT_CHARS, WeakTextCache } from "../streams/weak-text-cache.ts";
-import { type BodySource, CHUNK_CHARS, createStreamingResponse, type SourceText } from "./open-body.ts";
 import type { HeaderValues } from "./respond.ts";
 import type { RequestContext, StreamingBodies } from "./route.ts";
+import { type BodySource, CHUNK_CHARS, createStreamingResponse, type SourceText } from "./streaming-body.ts";
 
 interface StreamOptions {
   /** Members of the log records of the stream. */

@@ -4,7 +4,7 @@
  */
 import { serve } from "../../adapters/node/mod.ts";
 
-/** As large as those of `lib/http/open-body.ts`. */
+/** As large as those of `lib/http/streaming-body.ts`. */
 const CHUNK = 4 * 1024;
 
 function endless(): ReadableStream<Uint8Array> {

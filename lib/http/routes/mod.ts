@@ -35,7 +35,7 @@ const LAZY_GROUPS: readonly LazyRoutes[] = [
     path: "/greenroom/",
     async load() {
       const [{ EVENT_ROUTES }, { OPERATION_ROUTES }] = await Promise.all([
-        import("./events.ts"),
+        import("./durable-events.ts"),
         import("./operations.ts"),
       ]);
       return [...EVENT_ROUTES, ...OPERATION_ROUTES];

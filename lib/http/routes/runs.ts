@@ -8,11 +8,10 @@ import type { CancelTarget } from "../../runs/run-stopper.ts";
 import { MAX_EVENT_BYTES } from "../../steps/calls.ts";
 import type { StopAction } from "../../storage/mod.ts";
 import { isScriptRequest } from "../access.ts";
-import { createListResponse } from "../lists.ts";
+import { createListResponse } from "../json-list.ts";
 import * as parse from "../parse.ts";
 import { readLastEventId } from "../request.ts";
 import { acceptedResponse, type HeaderValues, jsonResponse, noContentResponse, pickFields } from "../respond.ts";
-import { createWaitResponse } from "../result-body.ts";
 import {
   createRouteGroup,
   type RequestContext,
@@ -25,6 +24,7 @@ import {
 } from "../route.ts";
 import { readRunOrigin, runCreate } from "../run-request.ts";
 import { createEventStreamResponse } from "../sse.ts";
+import { createWaitResponse } from "../wait-response.ts";
 
 const RUN_FIELDS = [
   "run_id",

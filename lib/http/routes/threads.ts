@@ -19,7 +19,7 @@ import {
   type TimeToLive,
 } from "../../threads/mod.ts";
 import { NOT_STORABLE } from "../../validation.ts";
-import { createListResponse, createPageResponse } from "../lists.ts";
+import { createListResponse, createPageResponse } from "../json-list.ts";
 import * as parse from "../parse.ts";
 import { readThreadEventId } from "../request.ts";
 import { jsonResponse, makeRepeatable, noContentResponse, PAGE_HEADERS, pickStateFields } from "../respond.ts";

@@ -8,9 +8,9 @@ import type { Json, JsonObject } from "../../../json.ts";
 import type { Run, RunCreate, RunOrigin } from "../../../runs/mod.ts";
 import { validateFields } from "../../parse.ts";
 import { jsonResponse } from "../../respond.ts";
-import { createWaitResponse } from "../../result-body.ts";
 import { readRunOriginFromHeaders, runCreate } from "../../run-request.ts";
 import { createEventStreamResponse } from "../../sse.ts";
+import { createWaitResponse } from "../../wait-response.ts";
 import { canCallerApprove, findAnswerUrl } from "../permissions.ts";
 import {
   createRequestMetadata,

@@ -1,6 +1,7 @@
 /** Reserves bytes for the large bodies of one request. */
+
+import type { BodyBudget, SharedReservation } from "./body-budget.ts";
 import type { ByteBudget, ByteReservation, RequestLifetime } from "./byte-budget.ts";
-import type { BodyBudget, SharedReservation } from "./large-bodies.ts";
 import { findLargeText, findRepeat } from "./respond.ts";
 import { createTextBody } from "./text-body.ts";
 

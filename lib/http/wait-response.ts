@@ -3,9 +3,9 @@ import { ServiceError } from "../errors.ts";
 import { type Json, type SharedText, stringifyShared } from "../json.ts";
 import type { RunWait } from "../runs/mod.ts";
 import { type ByteReservation, ClientDisconnectedError } from "./byte-budget.ts";
-import { type BodySource, createStreamingResponse, type SourceText } from "./open-body.ts";
 import { type HeaderValues, LARGE_BYTES } from "./respond.ts";
 import type { RequestContext } from "./route.ts";
+import { type BodySource, createStreamingResponse, type SourceText } from "./streaming-body.ts";
 
 interface WaitOptions {
   /** Reads the result of the ended run again. If set, a large result is dropped until the byte budget has room for it. */
