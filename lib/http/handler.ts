@@ -36,7 +36,7 @@ export type { HandlerHost, HostSocket } from "./route.ts";
 /** The maximum number of chunks that all streams send in one tick of the event loop. */
 const MAX_CHUNKS_PER_TICK = 64;
 /** The maximum size of the buffered messages of all sockets whose runtime sends messages whole. */
-const MAX_WHOLE_MESSAGE_CHARS = 64 * 1024 * 1024;
+const MAX_BUFFERED_MESSAGE_CHARS = 64 * 1024 * 1024;
 
 /**
  * A web-standard request handler. It responds to every request and never rejects. `host` has functions of the host for the request,
@@ -130,7 +130,10 @@ function createHandlerState(
     base,
     streamingBodies: { environment, openCount: 0, tickBudget: createTickBudget(environment, MAX_CHUNKS_PER_TICK) },
     bodyBudget: createBodyBudget(environment, http.large_bodies),
-    socketLimits: { commands: createTickBudget(environment, 1), whole: createSemaphore(MAX_WHOLE_MESSAGE_CHARS) },
+    socketLimits: {
+      commandBudget: createTickBudget(environment, 1),
+      largeMessageBudget: createSemaphore(MAX_BUFFERED_MESSAGE_CHARS),
+    },
     docs: options.docs,
     hasStudio: options.studio !== undefined,
     logUnknownKeys: options.development ? createUnknownKeyLog(environment) : undefined,

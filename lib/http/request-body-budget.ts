@@ -33,13 +33,13 @@ class ClientLifetime implements RequestLifetime {
   }
 
   onEnd(listener: () => void): () => void {
-    if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.endRequest(), { once: true });
+    if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.end(), { once: true });
     this.#isWatching = true;
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  endRequest(): void {
+  end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
     for (const listener of [...this.#listeners]) listener();
@@ -82,7 +82,7 @@ export class RequestBodyBudget {
 
   /** Ends the work for the request, because its client reads nothing more. */
   endRequest(): void {
-    this.#lifetime.endRequest();
+    this.#lifetime.end();
   }
 
   /** Waits until the budget has room for a request body, and reserves its bytes until the response. */

@@ -127,8 +127,8 @@ export interface StreamingBodies {
 
 /** The limits that all WebSockets of one handler share. */
 export interface SocketLimits {
-  readonly commands: TickBudget;
-  readonly whole: WeightedSemaphore;
+  readonly commandBudget: TickBudget;
+  readonly largeMessageBudget: WeightedSemaphore;
 }
 
 /** The state that all requests to one handler share. */

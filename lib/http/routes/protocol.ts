@@ -142,8 +142,7 @@ function openSocket(context: RequestContext, thread_id: string, thread: Authoriz
   const session = createSocketSession({
     environment: service.environment,
     sendBudget: handler.streamingBodies.tickBudget,
-    commandBudget: handler.socketLimits.commands,
-    largeMessageBudget: handler.socketLimits.whole,
+    ...handler.socketLimits,
     socket,
     thread_id,
     thread,
