@@ -38,7 +38,7 @@ export interface ByteBudget {
 
 /** Thrown in work for a client that has disconnected. It receives no response. */
 export class ClientDisconnectedError extends Error {
-  override readonly name = "ClientGone";
+  override readonly name = "ClientDisconnectedError";
 }
 
 interface Waiter {

@@ -29,7 +29,7 @@ import { createRouteTable, type MatchedRoute, type RouteTable } from "./route-ta
 import { ROUTES } from "./routes/mod.ts";
 import { createUnknownKeyLog } from "./unknown-keys.ts";
 
-export type { App, AppResponse as AppAnswer } from "./host-app.ts";
+export type { App, AppResponse } from "./host-app.ts";
 export type { HandlerOptions, OpenApi, Studio } from "./options.ts";
 export type { HandlerHost, HostSocket } from "./route.ts";
 
