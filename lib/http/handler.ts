@@ -149,7 +149,7 @@ function createHandlerState(
   };
 }
 
-/** Responds by the route table, or at a path without a route by the application of the host. Rejects with a ServiceError. */
+/** Responds by the route table, or at a path without a route by the application of the host. Rejects if the request is refused. */
 async function handleRequest(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
   const { base, options, http, cors, table, middleware } = mount;
   const url = URL.parse(request.url);

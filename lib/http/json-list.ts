@@ -59,6 +59,7 @@ class ListText {
     this.#respond = respond;
   }
 
+  /** Appends items, and sends the text once it is long. Throws `ClientDisconnectedError` if the client reads nothing more. */
   async add(read: ReadItems): Promise<void> {
     if (this.#body?.isEnded || this.#context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
     const part = await this.#readPart(read);

@@ -9,7 +9,7 @@ const COMMA = 0x2c;
 const isOpening = (byte: number | undefined): boolean => byte === 0x5b || byte === 0x7b;
 const isClosing = (byte: number | undefined): boolean => byte === 0x5d || byte === 0x7d;
 
-/** One pass over the bytes of a JSON text, in one or more parts. */
+/** A scan over the bytes of a JSON text, in one or more parts. */
 export class JsonScan {
   #values = 0;
   #depth = 0;

@@ -24,7 +24,7 @@ export interface OpenApi {
 /** Responds to requests for a page and its assets. `path` is the path below the mount: `/`, `/studio` or `/studio/…`. */
 export type Studio = (request: Request, path: string) => Response | Promise<Response>;
 
-/** How a service is mounted. */
+/** The options with which a handler serves a service. */
 export interface HandlerOptions {
   /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
   readonly prefix?: string;

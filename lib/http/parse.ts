@@ -125,6 +125,7 @@ export function parsePathSegment(value: string | undefined, field: string): stri
 export const validateFields = <Output>(input: object, schema: FieldSchema<Output>): Output =>
   validate(schema, input as JsonObject);
 
+/** Validates an object. Null counts as absent except in `v.nullish` fields. Throws an InputError with the first finding. */
 function validate<Output>(
   schema: FieldSchema<Output>,
   input: JsonObject,

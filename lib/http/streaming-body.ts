@@ -121,6 +121,7 @@ class Chunker {
     return this.#lastText.isLast && this.#unsentPieces.length === 0;
   }
 
+  /** Drops the unsent text. `isDone` returns true from then on. */
   clear(): void {
     this.#lastText = { pieces: [], isLast: true };
     this.#unsentPieces = [];

@@ -103,6 +103,7 @@ class ResultSource implements BodySource {
     return length;
   }
 
+  /** Returns the result as text. Throws `not_found`. Logs any other error and returns an `__error__` for it. */
   async #readText(result: Promise<Json | null>): Promise<SharedText> {
     try {
       return stringifyShared((await result) ?? {});
