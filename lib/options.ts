@@ -11,7 +11,7 @@ import { type HttpOptions, httpSchema } from "./options/http.ts";
 import { type IdentityStore, UUID } from "./storage/identity.ts";
 import type { PruneStrategy, Storage } from "./storage/mod.ts";
 import type { StoreIndex, StoreTtl } from "./store/mod.ts";
-import { LONGEST_TTL } from "./threads/mod.ts";
+import { MAX_TTL_MINUTES } from "./threads/mod.ts";
 import {
   anything,
   callable,
@@ -266,7 +266,7 @@ const SETTINGS: Section = strictSection(
     checkpointer: strictSection({
       ttl: strictSection({
         strategy: stringEnum(["delete", "keep_latest"]),
-        default_ttl: minutes(LONGEST_TTL),
+        default_ttl: minutes(MAX_TTL_MINUTES),
         sweep_interval_minutes: interval,
       }),
     }),
@@ -284,7 +284,7 @@ const SETTINGS: Section = strictSection(
     crons: strictSection({ enabled: flag, misfire_grace_ms: age, max_failures: count }),
     retention: strictSection({
       ...{ frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
-      mcp_ms: integerBetween(1, LONGEST_TTL * 60_000),
+      mcp_ms: integerBetween(1, MAX_TTL_MINUTES * 60_000),
     }),
     http: httpSchema,
     onRunFinished: callable,

@@ -135,10 +135,10 @@ export function createAssistants(options: AssistantOptions): InternalAssistants 
   return {
     isDefault: lookup.isDefault,
     resolve: lookup.resolve,
-    getCached: lookup.recall,
+    getCached: lookup.getCached,
     async findId(id) {
       if (UUID.test(id)) return id.toLowerCase();
-      return (await Promise.resolve(lookup.recall(options.scope, id)).catch(nullIfNotFound))?.assistant_id ?? null;
+      return (await Promise.resolve(lookup.getCached(options.scope, id)).catch(nullIfNotFound))?.assistant_id ?? null;
     },
     ...createReadOperations(options, lookup),
     ...createWriteOperations(options, lookup),
@@ -225,6 +225,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   const getCached = (scope: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
     (scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? getCachedInScope(scope, id);
 
+  /** Returns the cached row if it is in the scope, else reads it. Throws `not_found`. */
   async function getCachedInScope(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await resolveId(id);
     const cached = cache.get(assistant_id);
@@ -232,12 +233,12 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return cached && matchesFilter(runScope.filter, cached.metadata) ? cached : await read(runScope, id);
   }
 
-  return { graphs, idOf: resolveId, isDefault, wasDefault, read, resolve, recall: getCached };
+  return { graphs, resolveId, isDefault, wasDefault, read, resolve, getCached };
 }
 
 function createReadOperations(
   { storage }: AssistantOptions,
-  { idOf, read }: Lookup,
+  { resolveId, read }: Lookup,
 ): Pick<InternalAssistants, "get" | "search" | "count" | "versions"> {
   return {
     get: async (scope, id) => toAssistant(await read(scope, id)),
@@ -247,7 +248,7 @@ function createReadOperations(
     },
     count: async (scope, query = {}) => (await storage.searchAssistants(scope, { ...query, ...COUNT_ONLY })).total,
     async versions(scope, id, { metadata, limit = 10, offset = 0 } = {}) {
-      const rows = await storage.listAssistantVersions(scope, await idOf(id), { metadata, limit, offset });
+      const rows = await storage.listAssistantVersions(scope, await resolveId(id), { metadata, limit, offset });
       if (!rows) throw notFoundError("assistant", id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
@@ -257,7 +258,7 @@ function createReadOperations(
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createWriteOperations(
   { storage, scope: deploymentScope, environment }: AssistantOptions,
-  { graphs, idOf, read, isDefault, wasDefault }: Lookup,
+  { graphs, resolveId, read, isDefault, wasDefault }: Lookup,
 ): Pick<InternalAssistants, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
   /** Copies the description of the graph to its default assistant. */
   async function updateDescription(assistant: AssistantRow, description: string | null): Promise<void> {
@@ -271,7 +272,7 @@ function createWriteOperations(
   return {
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
-        const assistant_id = await idOf(graph_id);
+        const assistant_id = await resolveId(graph_id);
         const existing = await storage.getAssistant(deploymentScope, assistant_id);
         const { description = null } = graphs.get(graph_id) ?? {};
         if (existing) return await updateDescription(existing, description);
@@ -313,7 +314,7 @@ function createWriteOperations(
       const isReconfigured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
         scope,
-        await idOf(id),
+        await resolveId(id),
         (active) => {
           const metadata = { ...active.metadata, ...patch.metadata };
           requireStillVisible(scope, metadata);
@@ -332,7 +333,7 @@ function createWriteOperations(
       return toAssistant(row);
     },
     async delete(scope, id, { delete_threads = false, threads = {} } = {}) {
-      const assistant_id = await idOf(id);
+      const assistant_id = await resolveId(id);
       if (scope.filter) await read(scope, id);
       if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
         throw new ServiceError(
@@ -344,7 +345,7 @@ function createWriteOperations(
         throw notFoundError("assistant", id);
     },
     async setLatest(scope, id, version) {
-      const result = await storage.setLatest(scope, await idOf(id), version, environment.now());
+      const result = await storage.setLatest(scope, await resolveId(id), version, environment.now());
       switch (result.kind) {
         case "updated":
           return toAssistant(result.assistant);

@@ -174,15 +174,15 @@ class CronFiringHandler implements FiringHandler {
 
 /** Decides about a batch of due fire times: those older than the grace time are missed, the latest fires, and the others are superseded. */
 function planFirings(
-  { nextFireTime: nextTick, fireTimesUntil: ticksUntil }: Schedules,
+  { nextFireTime, fireTimesUntil }: Schedules,
   cron: CronRow,
   { first, now, misfire_grace_ms }: { readonly first: number; readonly now: number; readonly misfire_grace_ms: number },
 ): FiringPlan {
   const oldest = now - FIRING_RETENTION_MS;
-  const from = first < oldest ? nextTick(cron, oldest) : first;
-  const fireTimes = from === null ? [] : ticksUntil(cron, from, now, FIRE_TIME_BATCH_SIZE);
+  const from = first < oldest ? nextFireTime(cron, oldest) : first;
+  const fireTimes = from === null ? [] : fireTimesUntil(cron, from, now, FIRE_TIME_BATCH_SIZE);
   const latest = fireTimes.at(-1);
-  const next_run_date = nextTick(cron, latest ?? now);
+  const next_run_date = nextFireTime(cron, latest ?? now);
   const graceStart = now - misfire_grace_ms;
   // The batch was full: the next one continues here.
   const isBatchFull = next_run_date !== null && next_run_date <= now;

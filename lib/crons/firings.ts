@@ -106,7 +106,7 @@ export function createCronFirings({
   }
 
   return {
-    async preview(_seen, { schedule, timezone = null, end_time, limit = DEFAULT_PREVIEW_COUNT }) {
+    async preview(_scope, { schedule, timezone = null, end_time, limit = DEFAULT_PREVIEW_COUNT }) {
       const timing = {
         ...{ schedule, timezone },
         end_time: end_time === undefined ? null : parseTime("end_time", end_time),
@@ -141,12 +141,12 @@ export function createCronFirings({
 }
 
 async function listFireTimes(timing: Timing, now: number, limit: number): Promise<string[]> {
-  const { nextFireTime: nextTick } = await loadSchedules();
+  const { nextFireTime } = await loadSchedules();
   const fireTimes: string[] = [];
   for (
-    let fireTime = nextTick(timing, now);
+    let fireTime = nextFireTime(timing, now);
     fireTime !== null && fireTimes.length < limit;
-    fireTime = nextTick(timing, fireTime)
+    fireTime = nextFireTime(timing, fireTime)
   ) {
     fireTimes.push(formatIsoTime(fireTime));
   }

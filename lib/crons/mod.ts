@@ -191,13 +191,9 @@ function mergePayload(request: CronRunOptions, before: JsonObject = {}): JsonObj
 }
 
 /** Parses and validates the timing of a request. Throws `invalid`; the text names the field. */
-function parseTiming(
-  { validateTiming: checkTiming }: Schedules,
-  { schedule, timezone, end_time }: CronCreate,
-  now: number,
-): Timing {
+function parseTiming({ validateTiming }: Schedules, { schedule, timezone, end_time }: CronCreate, now: number): Timing {
   const timing = { schedule, timezone: timezone ?? null, end_time: parseEndTime(end_time ?? null, now) };
-  checkTiming(timing);
+  validateTiming(timing);
   return timing;
 }
 
@@ -224,7 +220,7 @@ function resolveOnRunCompleted(thread_id: string | null, requested: OnRunComplet
 
 /** Returns the content of a cron after a patch. Throws `invalid`. */
 function applyPatch(
-  { validateTiming: checkTiming, nextFireTime: nextTick }: Schedules,
+  { validateTiming, nextFireTime }: Schedules,
   cron: CronRow,
   patch: CronPatch,
   now: number,
@@ -237,12 +233,12 @@ function applyPatch(
     timezone: timezone === undefined ? cron.timezone : timezone,
     end_time: end_time === undefined ? cron.end_time : parseEndTime(end_time, now),
   };
-  if (isRetimed) checkTiming(timing);
+  if (isRetimed) validateTiming(timing);
   const enabled = patch.enabled ?? cron.enabled;
   const { disabled_reason, ...metadata } = cron.metadata;
   // Enabling a cron removes the reason why it was disabled.
   const nextMetadata = enabled && !cron.enabled ? metadata : cron.metadata;
-  const nextRunDate = enabled && isRetimed ? nextTick(timing, now) : cron.next_run_date;
+  const nextRunDate = enabled && isRetimed ? nextFireTime(timing, now) : cron.next_run_date;
   return {
     ...timing,
     enabled,

@@ -199,13 +199,13 @@ function createTargets(options: FeedbackOptions) {
     return { workspace_id: project.workspace_id, project_id: project.id, thread_id: null, run_started_at: null };
   }
 
-  return { targetOf: findTarget, targetFor: requireWritableTarget, targetOfSession: requireSessionTarget };
+  return { findTarget, requireWritableTarget, requireSessionTarget };
 }
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createTokenOperations(
   options: FeedbackOptions,
-  { targetOf: findTarget, targetFor: requireWritableTarget }: Targets,
+  { findTarget, requireWritableTarget }: Targets,
   buildUrl: (token_id: string) => string,
 ): Pick<InternalFeedback, "mintTokens" | "listTokens" | "token" | "submit"> {
   const { storage, scope: deploymentScope, environment } = options;
@@ -293,7 +293,7 @@ function createTokenOperations(
 
 function createRecordOperations(
   { storage, environment }: FeedbackOptions,
-  { targetFor: requireWritableTarget, targetOfSession: requireSessionTarget }: Targets,
+  { requireWritableTarget, requireSessionTarget }: Targets,
 ): Pick<InternalFeedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** Returns a record. Throws `not_found`, or `permission_missing` if the caller lacks the permission in its workspace. */
   async function requireRecord(scope: Scope, caller: Caller, id: string, permission: Permission): Promise<FeedbackRow> {

@@ -144,6 +144,7 @@ class RunResolver {
     this.#hostedGraphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   }
 
+  /** Collects the parts that need no lookup, and chooses the ids. Throws what `prepare` of the features throws. */
   describeRun(scope: Scope, { thread_id, request: rawRequest, origin }: CreateRunParams, index = 0): DescribedRun {
     const { features, environment } = this.#options;
     const request = normalizeResume(rawRequest);
@@ -186,6 +187,7 @@ class RunResolver {
     }
   }
 
+  /** Returns the argument of `createRun`. Throws `forbidden` for metadata with which the caller could not see the thread. */
   plan(resolved: ResolvedRun): CreateRun {
     const { storage, limits } = this.#options;
     const plan = toCreateRun(resolved);
@@ -251,7 +253,7 @@ class RunStarter {
     this.#planRun = planRun;
   }
 
-  /** Returns null if the assistant or the thread changed since they were read: read them again and retry. */
+  /** Stores and starts a run. Returns null if the assistant or the thread changed since they were read: read them again and retry. */
   async store(resolved: ResolvedRun, watched: boolean): Promise<NewOrRepeatedRun | null> {
     const { storage, scope: deploymentScope, worker } = this.#options;
     const plan = this.#planRun(resolved);

@@ -138,11 +138,11 @@ const LIST_BATCH_SIZE = 20;
 const JOINS_PER_TICK = 1;
 
 /** Creates the functions that find runs for subscribers, wait for them and handle disconnects. */
-function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop">) {
+function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStopper, "stop">) {
   const { storage, environment, subscriptions } = options;
   const shareLookups = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
 
-  async function find(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
+  async function requireRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
       throw notFoundError("run", run_id);
@@ -151,7 +151,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
   }
 
   /** Returns the function to call when a subscriber disconnects. It does not retain the row, whose input may be large. */
-  const leave =
+  const createLeaveHandler =
     (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
       if (!cancel) return;
@@ -163,10 +163,10 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
       });
     };
 
-  /** Finds the run of a subscriber. Concurrent lookups of one run share one read, because its row may be large. */
-  function findShared(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
+  /** Returns the run of a subscriber. Throws `not_found`. Concurrent lookups share one read, because the row may be large. */
+  function requireSharedRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const key = JSON.stringify([scope.filter, thread_id, run_id]);
-    return shareLookups(key, 1, () => find(scope, thread_id, run_id));
+    return shareLookups(key, 1, () => requireRun(scope, thread_id, run_id));
   }
 
   async function wait(
@@ -177,7 +177,7 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
   ): Promise<RunWait> {
     const pending = subscriptions.result(run, isNew);
     const { runLog, result } = pending instanceof Promise ? await pending : pending;
-    const onLeave = leave(scope, run, cancel_on_disconnect && !runLog.completion, mayCancel);
+    const onLeave = createLeaveHandler(scope, run, cancel_on_disconnect && !runLog.completion, mayCancel);
     const release = keepAliveUntil(environment.keepAlive, result);
     return {
       run: toRun(run),
@@ -189,13 +189,13 @@ function createSubscribers(options: RunOptions, { stop }: Pick<RunStopper, "stop
     };
   }
 
-  return { find, findShared, leave, wait };
+  return { requireRun, requireSharedRun, createLeaveHandler, wait };
 }
 
 export function createRuns(options: RunOptions): InternalRuns {
   const { storage, environment, hub, threads, subscriptions } = options;
   const stopper = createRunStopper(options);
-  const { find, findShared, leave, wait } = createSubscribers(options, stopper);
+  const { requireRun, requireSharedRun, createLeaveHandler, wait } = createSubscriberFunctions(options, stopper);
   const { create, createBatch, prepare, startStored } = createRunCreator({ ...options, onStopped: stopper.onStopped });
 
   const createPending: InternalRuns["create"] = async (scope, thread_id, request, origin = {}) =>
@@ -217,7 +217,7 @@ export function createRuns(options: RunOptions): InternalRuns {
       const { runLog, frames } = await subscriptions.read(
         run,
         0,
-        leave(scope, run, request.on_disconnect === "cancel"),
+        createLeaveHandler(scope, run, request.on_disconnect === "cancel"),
         true,
       );
       const isFiltered = namespaces.length > 0;
@@ -231,15 +231,15 @@ export function createRuns(options: RunOptions): InternalRuns {
       return await wait(scope, run, { cancel_on_disconnect: request.on_disconnect === "cancel" }, true);
     },
     async get(scope, thread_id, run_id) {
-      return toRun(await find(scope, thread_id, run_id));
+      return toRun(await requireRun(scope, thread_id, run_id));
     },
     async list(scope, thread_id, query = {}) {
       const thread = await threads.requireThread(scope, thread_id);
-      const above = query.after === undefined ? {} : { above: (await find(scope, thread_id, query.after)).seq };
+      const above = query.after === undefined ? {} : { above: (await requireRun(scope, thread_id, query.after)).seq };
       return await listInBatches(options, scope, thread.thread_id, { ...query, ...above });
     },
     async delete(scope, thread_id, run_id) {
-      const run = await find(scope, thread_id, run_id);
+      const run = await requireRun(scope, thread_id, run_id);
       const result = await storage.deleteRun(scope, run.thread_id, run.run_id, environment.now());
       if (result === "running") throw new ServiceError("run_active", `Run ${run_id} is running: cancel it first`);
       if (result === "not_found") throw notFoundError("run", run_id);
@@ -247,18 +247,18 @@ export function createRuns(options: RunOptions): InternalRuns {
     },
     async cancel(scope, thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}) {
       const encodedReason = reason === undefined ? undefined : encodeCancelReason(reason, action);
-      await stopper.stop(scope, await find(scope, thread_id, run_id), action, waits, encodedReason);
+      await stopper.stop(scope, await requireRun(scope, thread_id, run_id), action, waits, encodedReason);
     },
     async cancelMany(scope, target, action = "interrupt") {
       await stopper.stopMany(scope, target, action);
     },
     async join(scope, thread_id, run_id, options = {}) {
-      return await wait(scope, await findShared(scope, thread_id, run_id), options, false);
+      return await wait(scope, await requireSharedRun(scope, thread_id, run_id), options, false);
     },
     async joinStream(scope, thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...rest } = {}) {
       const { mayCancel, ...filter }: typeof rest & ScopedJoin = rest;
-      const run = await findShared(scope, thread_id, run_id);
-      const onLeave = leave(scope, run, cancel_on_disconnect, mayCancel);
+      const run = await requireSharedRun(scope, thread_id, run_id);
+      const onLeave = createLeaveHandler(scope, run, cancel_on_disconnect, mayCancel);
       const { runLog, frames } = await subscriptions.read(run, after, onLeave);
       return { run: toRun(run), frames: filterFrames(frames, runLog, options.features, filter) };
     },

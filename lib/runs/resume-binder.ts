@@ -81,9 +81,10 @@ export class ResumeBinder {
     if (isHead && thread.status === "busy" && multitask_strategy === "rollback")
       return await this.#readStateAfterRollback(thread);
     const state = await this.#readState(thread, start_checkpoint);
-    const asks = !start_checkpoint && state?.interrupts.length === 0 ? await this.#findPendingAsks(thread) : null;
+    const pendingAsks =
+      !start_checkpoint && state?.interrupts.length === 0 ? await this.#findPendingAsks(thread) : null;
     // A checkpoint in the middle of a run has next nodes, too, and so does one whose interrupts an active run has resumed.
-    return asks ?? findPendingState(state, thread.head, thread.status !== "error" && thread.status !== "busy");
+    return pendingAsks ?? findPendingState(state, thread.head, thread.status !== "error" && thread.status !== "busy");
   }
 
   /** Returns what the thread waits for once a `rollback` has deleted its active runs, as its last ended run left it. */
@@ -104,8 +105,8 @@ export class ResumeBinder {
   /** Returns the pending asks of an active durable call. Until the call waits again, only the thread row of its last run has them. */
   async #findPendingAsks({ running, interrupts, head }: ThreadRow): Promise<PendingState | null> {
     const call_id = running === null ? null : (await this.#storage.getRun(this.#scope, running))?.call_id;
-    const asks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
-    return head !== null && asks.length > 0 ? toPendingState(head, asks) : null;
+    const pendingAsks = ((call_id && interrupts[call_id]) || []) as unknown as readonly Interrupt[];
+    return head !== null && pendingAsks.length > 0 ? toPendingState(head, pendingAsks) : null;
   }
 }
 

@@ -1,4 +1,4 @@
-/** Calls of the store: a handler may change the address and the value of an item, and the parts of a query. */
+/** Authorizes the operations of the store. A handler may change the address and the value of an item, and the parts of a query. */
 import type { AuthorizedCall, Authorizer, InternalResource } from "../auth/authorizer.ts";
 import { ServiceError } from "../errors.ts";
 import type { StorePut } from "../executor/contract.ts";
@@ -12,7 +12,6 @@ interface InternalResources {
 
 type StoreKey = Pick<StorePut, "namespace" | "key">;
 
-/** Authorizes writing the item. */
 async function authorizePutValue(
   { authorize }: Authorizer<"store:put">,
   { namespace, key, value, index, ttl }: StorePut,
@@ -33,7 +32,7 @@ export const authorizeGetItem =
   async (namespace, key, options) => {
     const { value, scope } = await authorize("store:get", { namespace, key });
     const item = await store.get(scope, value.namespace, value.key, options);
-    // With a filter, a missing item and a hidden one must get the same answer.
+    // With a filter, a missing item and an excluded one must give the same response.
     if (!item && scope.filter) throw new ServiceError("not_found", "Item not found");
     return item;
   };
@@ -52,7 +51,7 @@ export const authorizePutItem =
     );
   };
 
-/** Authorizes each item. The filters of all items apply to each of them. */
+/** Returns `putMany`, which authorizes each item. The filters of all items apply to each of them. */
 export const authorizePutItems =
   (authorizer: Authorizer<"store:put" | "store:delete">, { store }: InternalResources): Store["putMany"] =>
   async (items) => {
@@ -88,7 +87,6 @@ export const authorizeListNamespaces =
 
 type WithoutNullish<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
 
-/** The fields that are neither null nor undefined. */
 const omitNullish = <Fields extends object>(fields: Fields): WithoutNullish<Fields> =>
   Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),

@@ -23,11 +23,11 @@ import {
 
 /** The lifetime of items without a `ttl`. */
 export interface StoreTtl {
-  /** In minutes. Default: items never expire. */
+  /** The lifetime in minutes. Default: items never expire. */
   readonly default_ttl?: number;
-  /** Reading an item restarts its lifetime. Default true. */
+  /** True if reading an item restarts its lifetime. Default true. */
   readonly refresh_on_read?: boolean;
-  /** How often the rows of expired items are deleted. Reads skip them at once. Default 5. */
+  /** The interval at which the rows of expired items are deleted. Reads skip them at once. Default 5. */
   readonly sweep_interval_minutes?: number;
 }
 
@@ -54,7 +54,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
   const defaultTtl = parseTtlMinutes(ttl.default_ttl) ?? null;
   const shouldRefresh = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
-  /** The texts of a new item to embed. */
+  /** Returns the texts of a new item to embed. */
   function collectItemTexts(item: StorePut, value: JsonObject): readonly string[] {
     const fields = parseIndex(item.index) ?? index?.fields ?? ["$"];
     return index && fields !== false ? fields.flatMap((field) => readTextsAtPath(value, field)) : [];
@@ -91,11 +91,11 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     });
     if (writes.length === 0) return;
     const result = await storage.putItems(scope, writes, environment.now());
-    // To the caller, a hidden item does not exist: deleting it changes nothing and is no error.
+    // To the caller, an excluded item does not exist: deleting it changes nothing and is no error.
     if (result === "hidden" && writes.some(({ value }) => value !== null)) throw forbiddenItemError();
   }
 
-  /** The query as a vector; undefined without a query. */
+  /** Returns the query as a vector, or undefined without a query. Throws `search_not_configured`. */
   async function embedQuery(query: string | undefined): Promise<Vector | undefined> {
     if (query === undefined || query === "") return undefined;
     if (!index) throw new ServiceError("search_not_configured", "Semantic search is not configured");
@@ -166,7 +166,7 @@ export interface StoreIndex {
 }
 
 /**
- * The texts at a path in LangGraph's syntax: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members, `{a,b.c}` for
+ * Returns the texts at a path in LangGraph's syntax: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members, `{a,b.c}` for
  * several, `$` for the whole value. Lists and objects become JSON. A path to a missing value has no text.
  */
 export function readTextsAtPath(value: JsonObject, path: string): readonly string[] {
@@ -205,7 +205,7 @@ function toTexts(value: Json | undefined): readonly string[] {
 
 const jsonText = (value: Json): string => JSON.stringify(value, null, 2);
 
-/** Embeds the texts, equal texts once. Throws when the embedder does not return one vector per text. */
+/** Embeds the texts, equal texts once. Throws if the embedder does not return one vector per text. */
 async function embed(index: StoreIndex, texts: readonly string[]): Promise<readonly Vector[]> {
   const unique = [...new Set(texts)];
   if (unique.length === 0) return [];

@@ -5,22 +5,22 @@ import type { ItemCondition } from "../storage/items.ts";
 import { isDeeperThan, isIntegerBetween, isLongerThan, isStorable, NOT_STORABLE } from "../validation.ts";
 
 const MAX_LABELS = 32;
-/** Characters of a key, and of each label. */
+/** The maximum number of characters of a key, and of each label. */
 const MAX_NAME_CHARS = 1_024;
-/** Bytes of a value as JSON. */
+/** The maximum size of a value as JSON, in bytes. */
 const MAX_VALUE_BYTES: number = 1024 * 1024;
 /** The maximum nesting depth of a value. */
 const MAX_DEPTH = 100;
 /** The maximum number of fields in an item's `index`, and of members in a filter. */
 const MAX_FIELDS = 100;
 export const MAX_LIMIT = 1_000;
-/** About 19,000 years. */
+/** The maximum time to live: about 19,000 years. */
 const MAX_TTL_MINUTES = 1e10;
 const MINUTE_MS = 60_000;
 /** The first label that LangGraph reserves. */
 const RESERVED = "langgraph";
 
-/** Checks a namespace, or with `min` 0 a prefix or suffix of one. Throws `invalid`. */
+/** Validates a namespace, or with `min` 0 a prefix or suffix of one. Throws `invalid`. */
 export function validateLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
   if (!Array.isArray(labels)) throw invalidFieldError(field, "must be a list of labels");
   const { length } = labels;
@@ -34,7 +34,6 @@ function validateLabel(field: string, label: unknown): void {
   if ((label as string).includes(".")) throw invalidFieldError(field, "must not contain a dot");
 }
 
-/** Throws `invalid`. */
 export function validateKey(key: unknown): string {
   validateName("key", key);
   return key as string;
@@ -48,14 +47,14 @@ function validateName(field: string, name: unknown): void {
   if (!isStorable(name)) throw invalidFieldError(field, NOT_STORABLE);
 }
 
-/** Checks a namespace to write to. Throws `invalid`. */
+/** Validates a namespace to write to, which must not be reserved. Throws `invalid`. */
 export function validateWritableNamespace(namespace: unknown): readonly string[] {
   const labels = validateLabels("namespace", namespace, 1);
   if (labels[0] === RESERVED) throw invalidFieldError("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
-/** Checks an item's value. Returns a copy, made by way of JSON. Throws `invalid`. */
+/** Validates an item's value and returns a copy of it through JSON. Throws `invalid`. */
 export function parseItemValue(input: unknown): JsonObject {
   if (!isObject(input)) throw invalidFieldError("value", "must be an object");
   let text: string | undefined;
@@ -86,7 +85,7 @@ function hasMoreBytes(text: string, bytes: number): boolean {
   return text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes;
 }
 
-/** Converts minutes to milliseconds. Null: never expires; undefined: the default applies. Throws `invalid`. */
+/** Converts minutes to milliseconds. Returns null for items that never expire, undefined for the default. Throws `invalid`. */
 export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
@@ -95,7 +94,7 @@ export function parseTtlMinutes(minutes: unknown): number | null | undefined {
   return Math.max(1, Math.round(minutes * MINUTE_MS));
 }
 
-/** Checks the `index` of an item. Undefined: the fields of the store's index. Throws `invalid`. */
+/** Validates the `index` of an item. Returns undefined for the fields of the store's index. Throws `invalid`. */
 export function parseIndex(index: unknown): false | readonly string[] | undefined {
   if (index === undefined || index === null) return undefined;
   if (index === false) return false;
@@ -105,7 +104,7 @@ export function parseIndex(index: unknown): false | readonly string[] | undefine
   return index as readonly string[];
 }
 
-/** Checks a whole number within bounds; undefined and null become the fallback. Throws `invalid`. */
+/** Validates an integer within bounds. Returns `fallback` for undefined and null. Throws `invalid`. */
 export function validateInteger<Fallback>(
   field: string,
   value: unknown,
@@ -120,7 +119,7 @@ export function validateInteger<Fallback>(
   );
 }
 
-/** Checks an optional string; null becomes undefined. Throws `invalid`. */
+/** Validates an optional string. Returns undefined for null. Throws `invalid`. */
 export function validateText(field: string, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "string") throw invalidFieldError(field, "must be a string");
@@ -137,7 +136,7 @@ const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
 ]);
 
 /**
- * Parses `{member: value}` and `{member: {$gt: 1, ...}}`. Operators are allowed only at that place; an object with one operator may
+ * Parses `{member: value}` and `{member: {$gt: 1, ...}}`. Operators are allowed only there; an object with one operator may
  * not have other keys. Throws `invalid`.
  */
 export function parseFilter(filter: unknown): readonly ItemCondition[] {

@@ -1,4 +1,4 @@
-/** Calls of threads whose authorization has more than one step. */
+/** The operations of threads whose authorization has more than one step. */
 import type { Authorizer } from "../auth/authorizer.ts";
 import { requireOwnMetadata } from "../storage/visibility.ts";
 import type { InternalThreads, Threads } from "./mod.ts";
@@ -7,7 +7,7 @@ interface InternalResources {
   readonly threads: InternalThreads;
 }
 
-/** Authorizes reading the thread, and then creating its copy. */
+/** Returns `copy`, which authorizes reading the thread, and then creating its copy. */
 export const authorizeCopyThread =
   ({ authorize }: Authorizer<"threads:read" | "threads:create">, { threads }: InternalResources): Threads["copy"] =>
   async (thread_id) => {
@@ -19,7 +19,7 @@ export const authorizeCopyThread =
     });
   };
 
-/** Names the thread after the caller, and reads nothing. */
+/** Returns `idOf`, which derives the id of a thread from the caller and reads nothing. */
 export const createCallerThreadId =
   ({ caller, scope }: Authorizer<never>, { threads }: InternalResources): Threads["idOf"] =>
   async (chat_id) => {

@@ -15,16 +15,19 @@ import { recordedGraphState } from "../executor/recorded-states.ts";
 /** A state with more characters gets one tick of the event loop for reading and one for parsing. */
 export const LARGE_STATE_CHARS: number = 1024 * 1024;
 
-/** What the states of one thread are read with. */
+/** The readers of the states of one thread. */
 export interface ThreadReads {
   readonly environment: Pick<Environment, "defer">;
   readonly reader: CheckpointReader;
   readonly createConfigReader: ReturnType<typeof createStateConfigLookup>;
-  /** Null for a graph that this service does not host. */
+  /** Returns null for a graph that this service does not host. */
   findGraph(graph_id: string): GraphState | null;
 }
 
-/** Reads a checkpoint with the graph that wrote it: several graphs may have run on one thread. Throws `StateUnreadable`. */
+/**
+ * Reads a checkpoint with the graph that wrote it, as several graphs may have run on the thread; null if it does not exist. Throws
+ * `StateUnreadable`.
+ */
 export async function readState(
   { environment, reader, createConfigReader, findGraph }: ThreadReads,
   at: StateRef,
@@ -54,7 +57,7 @@ export async function readState(
 export const countStoredChars = (values: StoredCheckpoint["values"]): number =>
   values.reduce((sum, { data }) => sum + data.length, 0);
 
-/** Wraps the reader and the configuration. `failed` tells whether a call of theirs failed, as opposed to the graph. */
+/** Wraps the reader and the configuration. `hasFailed` returns true if one of their calls failed, as opposed to the graph. */
 export function trackFailures<Reader extends CheckpointReader>(
   reader: Reader,
   config: () => Promise<StateConfig>,

@@ -4,7 +4,7 @@ import type { JsonObject } from "../json.ts";
 import type { ThreadRow } from "../storage/mod.ts";
 import { countStoredChars, LARGE_STATE_CHARS, readState, type ThreadReads } from "./checkpoint-state.ts";
 
-/** Names a checkpoint of a thread; without an id, the newest. */
+/** Selects a checkpoint of a thread: the newest without an id. */
 export interface CheckpointSelector {
   readonly checkpoint_id?: string;
   readonly checkpoint_ns?: string;
@@ -15,18 +15,18 @@ export interface HistoryQuery {
   readonly limit?: number;
   readonly before?: string;
   readonly metadata?: JsonObject;
-  /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state. */
+  /** Limits the history to a subgraph with `checkpoint_ns`, to one state with `checkpoint_id`. */
   readonly checkpoint?: CheckpointSelector;
 }
 
-/** Receives a part of a history: `read` reads its states, and may be called again. */
+/** Receives a part of a history. `read` reads its states and may be called again. */
 export type AddStates = (read: () => Promise<readonly ThreadState[]>) => Promise<void>;
 
-/** How a history reads its thread. */
+/** The functions with which a history reads its thread. */
 export interface HistoryReads {
-  /** Repeats `read` when the active run was rolled back meanwhile. */
+  /** Reads, and reads again if the active run was rolled back meanwhile. */
   readConsistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer>;
-  /** See `States.paced`. */
+  /** Runs work as `States.runPaced` does. */
   runPaced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
   createReads(row: ThreadRow): ThreadReads;
 }
@@ -34,9 +34,9 @@ export interface HistoryReads {
 /** The checkpoints that some states of a history come from. */
 interface HistoryPosition {
   readonly count: number;
-  /** The id of the oldest. */
+  /** The id of the oldest checkpoint. */
   readonly last: string | null;
-  /** The oldest is large. */
+  /** True if the oldest checkpoint is large. */
   readonly isLarge: boolean;
 }
 
@@ -48,7 +48,7 @@ interface PartQuery extends HistoryQuery {
   readonly limit: number;
 }
 
-/** See `Threads.historyEach`. */
+/** Reads a history in parts, as `Threads.historyEach` describes. */
 export async function readHistory(
   reads: HistoryReads,
   row: ThreadRow,
@@ -97,7 +97,7 @@ const readPart = (reads: HistoryReads, row: ThreadRow, query: PartQuery): Promis
     return { states, count, last, isLarge };
   });
 
-/** The checkpoint that the query names, or else those of its list. */
+/** Returns the checkpoint that the query selects, or those of its list. */
 async function findCheckpoints(
   reader: CheckpointReader,
   { limit, before, metadata, checkpoint: { checkpoint_id, checkpoint_ns: ns = "" } = {} }: PartQuery,
@@ -107,7 +107,7 @@ async function findCheckpoints(
   return checkpoint ? [checkpoint] : [];
 }
 
-/** States of one graph have much in common, which it reads once. */
+/** Caches the graphs of a history, because states of one graph share data that it reads once. */
 function memoizeByGraph(findGraph: ThreadReads["findGraph"]): ThreadReads["findGraph"] {
   const graphs = new Map<string, GraphState | null>();
   return (graph_id) => {

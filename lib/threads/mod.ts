@@ -34,19 +34,19 @@ import {
 export type { CheckpointSelector, HistoryQuery } from "./history.ts";
 export {
   type AuthorizeCopy,
-  MAX_SUPERSTEPS as MOST_SUPERSTEPS,
+  MAX_SUPERSTEPS,
   type StateChange,
   type Superstep,
 } from "./state-changes.ts";
 export type { ThreadListQuery } from "./summaries.ts";
 export {
   type Extra,
-  MAX_EXTRACT_PATHS as MOST_PATHS,
-  MAX_TTL_MINUTES as LONGEST_TTL,
+  MAX_EXTRACT_PATHS,
+  MAX_TTL_MINUTES,
   type Thread,
   type ThreadFilter,
   type ThreadSearch,
-  type ThreadTtlJson as ShownTtl,
+  type ThreadTtlJson,
   type TimeToLive,
 } from "./thread.ts";
 
@@ -75,9 +75,9 @@ export interface ThreadPatch {
 
 /** Creates, reads and changes threads and their states. */
 export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
-  /** Throws `conflict` (id exists and `if_exists` is `raise`) or `invalid` (`supersteps` fail; no thread is created). */
+  /** Creates a thread. Throws `conflict` (id exists and `if_exists` is `raise`) or `invalid` (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate): Promise<Thread>;
-  /** `state` false: reads no state, so `values` is null, and `interrupts` are those of the last ended run. Throws `not_found`. */
+  /** Returns a thread. With `state: false`, `values` is null, and `interrupts` are those of the last ended run. Throws `not_found`. */
   get(thread_id: string, options?: { readonly include?: readonly Extra[]; readonly state?: boolean }): Promise<Thread>;
   /** Merges metadata shallowly. Throws `not_found`. */
   update(thread_id: string, patch: ThreadPatch): Promise<Thread>;
@@ -87,15 +87,15 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   copy(thread_id: string): Promise<Thread>;
   /** Skips unknown threads and threads with an active run. Returns the number of pruned threads. Default strategy: `delete`. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy): Promise<number>;
-  /** The current state; while a run is active, the newest state of the run. Throws `not_found`. */
+  /** Returns the current state; while a run is active, the newest state of the run. Throws `not_found`. */
   state(thread_id: string, options?: { readonly subgraphs?: boolean }): Promise<ThreadState>;
-  /** Throws `not_found` (thread or checkpoint). */
+  /** Returns the state at a checkpoint. Throws `not_found` (thread or checkpoint). */
   stateAt(
     thread_id: string,
     checkpoint: CheckpointSelector,
     options?: { readonly subgraphs?: boolean },
   ): Promise<ThreadState>;
-  /** Newest first. Throws `not_found`. */
+  /** Returns states, newest first. Throws `not_found`. */
   history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
   /**
    * Reads the history in parts, so that few large states are in memory. Calls `add` for each part with a function that reads it, which
@@ -105,7 +105,8 @@ export interface Threads extends ThreadSearches, ThreadSummaries, StateChanges {
   /** Measures the stored checkpoints. Slow: reads all of their rows. Throws `not_found`. */
   storage(thread_id: string): Promise<ThreadSizeReport>;
   /**
-   * The id of the caller's thread for a chat: a UUID as it is, in lower case. Any other text becomes a UUID of version 5, made of the
+   * Returns the id of the caller's thread for a chat: a UUID as it is, in lower case. Any other text becomes a UUID of version 5, made of
+   * the
    * caller's
    * user and the text: each user has a chat `main`. The user is the identity of custom authentication, or that of the API key.
    */
@@ -120,11 +121,11 @@ interface ThreadOptions extends ThreadSummaryOptions {
   readonly hub: StreamHub;
   readonly worker: Pick<Worker, "cancel">;
   readonly features: Pick<CombinedFeatures, "thread">;
-  /** Frames of a run after an id, also of a run that another process executes. */
+  /** Reads the frames of a run after an id, also of a run that another process executes. */
   readonly read: ThreadStreamOptions["read"];
 }
 
-/** Threads, with the methods that other modules of the service use. */
+/** The internal resource of threads, with the methods that other modules use. */
 export interface InternalThreads
   extends Omit<InternalResource<Threads>, "copy" | "idOf">,
     Pick<States, "requireThread" | "readCurrentState"> {
@@ -152,7 +153,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
     readCurrentState,
     async idOf(_scope, chat_id, user_id = null) {
       if (UUID.test(chat_id)) return chat_id.toLowerCase();
-      // Two steps, so that no user and text are taken for those of another one.
+      // Two steps, so that different pairs of user and text never give the same id.
       return user_id === null ? await toNameBasedId(chat_id) : await uuidV5(await toNameBasedId(user_id), chat_id);
     },
     ...createThreadSearches(storage, states),

@@ -26,7 +26,7 @@ export interface StateChange {
   /** A list is applied in order. Null or absent: no values; only the edges of `as_node` apply. */
   readonly values?: JsonObject | readonly JsonObject[] | null;
   readonly as_node?: string;
-  /** The checkpoint that the update is based on; a new branch starts there. Default: the head. */
+  /** The checkpoint at which the update starts a new branch. Default: the head. */
   readonly checkpoint?: CheckpointSelector;
   readonly checkpoint_id?: string;
 }
@@ -47,7 +47,7 @@ export interface Superstep {
 /** The maximum number of supersteps in one request. */
 export const MAX_SUPERSTEPS = 100;
 
-/** Authorizes a copy before it is stored. Returns the metadata of the copy; throws to refuse. */
+/** Authorizes a copy before it is stored. Returns its metadata, or throws. */
 export type AuthorizeCopy = (copy: {
   readonly thread_id: string;
   readonly metadata: JsonObject;
@@ -56,9 +56,9 @@ export type AuthorizeCopy = (copy: {
 /** Changes of a thread's state. */
 export interface StateChanges {
   /**
-   * Changes the state as if a node had returned the update. Returns the new checkpoint. If no node is next, open questions are
-   * closed: `{ values: null, as_node: "__end__" }` closes them without an answer. Throws `bad_request` (no graph has run there),
-   * `not_found` (thread, graph or checkpoint), `conflict` (a run is active) or `invalid` (the graph refuses it).
+   * Changes the state as if a node had returned the update. Returns the new checkpoint. If no node is next, pending interrupts are
+   * dismissed: `{ values: null, as_node: "__end__" }` dismisses them without a resume value. Throws `bad_request` (no graph has run
+   * there), `not_found` (thread, graph or checkpoint), `conflict` (a run is active) or `invalid` (the graph refuses it).
    */
   updateState(thread_id: string, change: StateChange): Promise<WireCheckpoint>;
   /** Merges into the metadata of the newest checkpoint, shallowly. Throws `not_found` or `invalid` (a reserved name). */
@@ -68,7 +68,7 @@ export interface StateChanges {
 interface InternalStateChanges extends InternalResource<StateChanges> {
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Throws `conflict` (unknown thread). */
   copy(scope: Scope, thread_id: string, authorize?: AuthorizeCopy): Promise<ThreadRow>;
-  /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
+  /** Prunes threads, except those with an active run. Returns the ids of the pruned threads. */
   prune(scope: Scope, thread_ids: readonly string[], strategy?: PruneStrategy): Promise<readonly string[]>;
   /** Computes the initial state of a thread that does not exist yet. Stores nothing. Throws `invalid`. */
   createInitialState(
@@ -89,21 +89,21 @@ type HostedGraph = readonly [graph_id: string, graph: GraphState];
 
 /** Updates of the states of a thread. */
 interface GraphUpdate {
-  /** The state that they start from. */
+  /** The state to start from. */
   readonly base: StateRef;
   readonly steps: readonly (readonly StateUpdate[])[];
-  /** Take the new checkpoints. */
+  /** The collector of the new checkpoints. */
   readonly checkpoints: JobCheckpoints;
   readonly metadata: JsonObject;
   readonly readConfig: () => Promise<StateConfig>;
 }
 
-/** Applies updates by the graph; the new checkpoints are collected for one write instead of stored one by one. */
+/** Creates functions that apply updates by the graph. They collect new checkpoints for one write. */
 function createStateWriter({ storage, scope, environment, states }: ChangeOptions) {
   const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
     createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
 
-  /** Rethrows storage errors unchanged. Throws `invalid` (the graph refuses the update). */
+  /** Applies updates. Throws `invalid` if the graph refuses them, and rethrows storage errors unchanged. */
   async function applyUpdates(
     [graph_id, graph]: HostedGraph,
     { base, steps, checkpoints, metadata, readConfig }: GraphUpdate,
@@ -119,7 +119,10 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
     }
   }
 
-  /** The graph that wrote the checkpoint, if this service hosts it; otherwise the graph of the thread. */
+  /**
+   * Returns the graph that wrote the checkpoint if this service hosts it, else the graph of the thread. Throws `bad_request` or
+   * `not_found`.
+   */
   function requireGraph(row: ThreadRow, checkpoint: JsonObject | undefined): HostedGraph {
     const writerGraphId = checkpoint?.graph_id;
     if (typeof writerGraphId === "string") {
@@ -136,10 +139,10 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
     return [graph_id, graph];
   }
 
-  return { collected: collectCheckpoints, applyUpdates, graphOf: requireGraph };
+  return { collectCheckpoints, applyUpdates, requireGraph };
 }
 
-/** Where a change starts, and what it changes. */
+/** Returns the start of a change and its update. */
 function parseChange({ values = null, as_node, checkpoint, checkpoint_id }: StateChange) {
   const update: StateUpdate = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
   return {
@@ -149,7 +152,7 @@ function parseChange({ values = null, as_node, checkpoint, checkpoint_id }: Stat
   };
 }
 
-/** The metadata of checkpoints that an update adds. */
+/** Returns the metadata of checkpoints that an update adds. */
 function toCheckpointMetadata({ thread_id, metadata: { assistant_id } }: ThreadRow, graph_id: string): JsonObject {
   return { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
 }
@@ -157,9 +160,9 @@ function toCheckpointMetadata({ thread_id, metadata: { assistant_id } }: ThreadR
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStateChanges(options: ChangeOptions): InternalStateChanges {
   const { storage, scope: deploymentScope, environment, states } = options;
-  const { collected: collectCheckpoints, applyUpdates, graphOf: requireGraph } = createStateWriter(options);
+  const { collectCheckpoints, applyUpdates, requireGraph } = createStateWriter(options);
 
-  /** Updates the state of a thread as it is now. Returns null when the thread changed meanwhile. */
+  /** Updates the current state of a thread. Returns null if the thread changed meanwhile. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one update, in their order
   async function tryUpdate(scope: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
     const { ns, checkpoint_id, update } = parseChange(change);

@@ -10,9 +10,9 @@ import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { readState, type ThreadReads } from "./checkpoint-state.ts";
 import { type AddStates, type CheckpointSelector, type HistoryQuery, readHistory } from "./history.ts";
 
-/** How long reading states may block the event loop, but for one large state. */
+/** The maximum time that reading states may block the event loop, except for one large state. */
 const MAX_BLOCKING_MS = 4;
-/** How many states are read at once from a database that several processes share: each read waits for its server. */
+/** The maximum number of concurrent reads of states from a database server. A local database gets one read at a time. */
 const MAX_CONCURRENT_READS = 8;
 
 interface StateOptions {
@@ -28,30 +28,33 @@ interface StateOptions {
 }
 
 export interface States {
-  /** The row, if the scope shows it. Throws `not_found`. */
+  /** Returns the row. Throws `not_found`, also if the scope excludes it, and for the thread of a stateless run that has ended. */
   requireThread(scope: Scope, thread_id: string): Promise<ThreadRow>;
-  /** The same, not older than the frames that readers of its active run have received. */
+  /** Returns a row that is not older than the frames that readers of its active run have received. Throws `not_found`. */
   requireFreshThread(scope: Scope, thread_id: string): Promise<ThreadRow>;
-  /** The id of the newest root checkpoint, including those of the active run. */
+  /** Returns the id of the newest root checkpoint, including those of the active run, or null. */
   findHead(row: ThreadRow): Promise<string | null>;
-  /** The state at the head; null before the first run. Throws `StateUnreadable`. */
+  /** Returns the state at the head, or null before the first run. Throws `StateUnreadable`. */
   readCurrentState(row: ThreadRow): Promise<ThreadState | null>;
-  /** The same for searches: logs StateUnreadable and returns null, so that the other threads are found. */
+  /** Returns the state at the head for searches. Logs `StateUnreadable` and returns null, so that the search continues. */
   tryReadState(row: ThreadRow): Promise<ThreadState | null>;
-  /** Throws `not_found` or `StateUnreadable`. */
+  /** Returns the state at a checkpoint. Throws `not_found` or `StateUnreadable`. */
   readStateAt(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
-  /** Newest first. */
+  /** Returns states, newest first. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
-  /** See `Threads.historyEach`. */
+  /** Reads a history in parts, as `Threads.historyEach` describes. */
   historyEach(row: ThreadRow, query: HistoryQuery, add: AddStates): Promise<void>;
-  /** The first of `values.messages`, whose end may be missing; null without messages. Reads no large state. */
+  /**
+   * Returns the first of `values.messages`, perhaps without its end, or null without messages. Reads the whole state only if it is stored
+   * as one value.
+   */
   readFirstMessage(row: ThreadRow): Promise<Json>;
   /**
-   * Does work on states after the work before it, with ticks of the event loop between: an embedded database answers at once, so that
-   * nothing else would be done meanwhile.
+   * Runs work on states in order, with ticks of the event loop between. Without these, a local database, which returns at once, would
+   * block everything else.
    */
   runPaced<Answer>(work: () => Promise<Answer>): Promise<Answer>;
-  /** Reads and changes the states of a graph; null when this service does not host the graph. */
+  /** Returns the state functions of a graph, or null if this service does not host it. */
   findGraph(graph_id: string): GraphState | null;
 }
 
@@ -83,7 +86,7 @@ export function createStates({
     return newestCheckpoint?.checkpoint_id ?? row.head;
   }
 
-  /** Repeats `read` when the active run was rolled back meanwhile: its checkpoints may be gone in the middle of it. */
+  /** Reads again if the active run was rolled back meanwhile, because its checkpoints may have disappeared during the read. */
   async function readConsistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
     if (row.running !== null) await waitUntilStored(row.running);
     const reading = read(row);
@@ -159,7 +162,6 @@ export function createStates({
 /** The channels of states that are stored as one value, and of functional graphs. */
 const SINGLE_VALUE_CHANNELS: ReadonlySet<string> = new Set(["__root__", "__end__"]);
 
-/** See `States.firstMessage`. */
 async function findFirstMessage(
   storage: Storage,
   scope: Scope,
@@ -177,7 +179,6 @@ async function findFirstMessage(
   return isObject(values) && Array.isArray(values.messages) ? (values.messages[0] ?? null) : null;
 }
 
-/** See `States.paced`. */
 function createPacer(environment: Environment, maxConcurrent: number): States["runPaced"] {
   const budget = createSemaphore(maxConcurrent);
   const clock = environment.monotonic ?? environment.now;

@@ -1,4 +1,4 @@
-/** Threads with their titles, and the interrupts that wait for a person. */
+/** Lists of threads with their titles and pending interrupts. */
 
 import type { InternalAssistants } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
@@ -13,7 +13,7 @@ import type { States } from "./states.ts";
 
 /** Filters and page of the list of threads. */
 export interface ThreadListQuery extends CursorQuery {
-  /** Contained in the title; upper and lower case are the same. */
+  /** A text that the title contains, ignoring case. */
   readonly text?: string;
   readonly status?: ThreadStatus;
   /** A UUID, or a graph id for its default assistant. */
@@ -29,9 +29,9 @@ export interface ThreadSummary {
   /** `metadata.title`, or else the text of the first message; null without both. */
   readonly title: string | null;
   readonly status: ThreadStatus;
-  /** It has open interrupts. A stopped thread can be `interrupted` without. */
+  /** True if the thread has pending interrupts. A stopped thread can be `interrupted` without any. */
   readonly waiting: boolean;
-  /** What the durable function of a busy thread waits for; absent while it works. */
+  /** The events or interrupts that the durable function of a busy thread waits for; absent while it executes. */
   readonly waiting_for?: readonly WaitingFor[];
   readonly graph_id: string | null;
   readonly assistant_id: string | null;
@@ -41,48 +41,48 @@ export interface ThreadSummary {
   readonly metadata: JsonObject;
 }
 
-/** A thread that waits for answers. */
+/** A thread with pending interrupts. */
 export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" | "graph_id" | "assistant_id"> {
   readonly since: IsoTime;
   readonly age_ms: number;
-  /** When the durable function goes on by itself, answered or not. */
+  /** The time at which the durable function continues even without resume values. */
   readonly continues_at?: IsoTime;
   readonly interrupts: readonly {
     readonly interrupt_id: string | null;
     readonly task_id: string;
-    /** Null where the state does not name it. */
+    /** The name of the node, or null if the state does not contain it. */
     readonly node: string | null;
     readonly value: Json;
-    /** JSON Schema of the answer; absent if the interrupt has none. */
+    /** The JSON Schema of the resume value; absent if the interrupt has none. */
     readonly response_schema?: Json;
   }[];
 }
 
-/** `total`: the number of threads with open interrupts. */
+/** A page of threads with pending interrupts. `total` is the number of all such threads. */
 export interface Inbox extends CursorPage<InboxThread> {
   readonly total: number;
 }
 
 export interface ThreadSummaries {
   /**
-   * Threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call reads 200 threads. Errors:
-   * invalid (the cursor).
+   * Returns threads with their titles, last changed first. Default limit: 50, at most 100. With `text`, a call reads 200 threads. Throws
+   * `invalid` (the cursor).
    */
   list(query?: ThreadListQuery): Promise<CursorPage<ThreadSummary>>;
-  /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Throws `invalid` (the cursor). */
+  /** Returns threads with pending interrupts, oldest first. Default limit: 20, at most 100. Throws `invalid` (the cursor). */
   inbox(query?: CursorQuery & Pick<ThreadListQuery, "assistant_id" | "graph_id">): Promise<Inbox>;
 }
 
-/** How many threads one search for a text looks at: each may need its state. */
+/** The maximum number of threads that one search for a text reads, because each may need its state. */
 const MAX_SCANNED_THREADS = 200;
 const MAX_PAGE_SIZE = 100;
-/** How many waiting runs of a thread are looked at: the newest of them may wait behind the one that is suspended. */
+/** The maximum number of pending runs of a thread that are read. Newer ones may be queued behind the suspended one. */
 const MAX_PENDING_RUNS = 20;
 const MAX_TITLE_LENGTH = 200;
 
-/** What the inbox shows of a state. */
+/** The parts of a state that the inbox needs. */
 interface InboxState {
-  /** Names by task id. */
+  /** The names of nodes by task id. */
   readonly nodes: ReadonlyMap<string, string>;
   readonly title: string | null;
 }
@@ -99,7 +99,7 @@ export interface ThreadSummaryOptions {
 export function createThreadSummaries(options: ThreadSummaryOptions): InternalResource<ThreadSummaries> {
   const { storage, environment, assistants, states } = options;
 
-  /** What `read` gives; null where the state cannot be read, or the thread was deleted meanwhile. */
+  /** Returns the result of `read`, or null, with a log record, if the state cannot be read. */
   async function tryRead<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer | null> {
     try {
       return await states.runPaced(() => read(row));
@@ -109,7 +109,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     }
   }
 
-  /** The state itself may be large: it is let go before the next one is read. */
+  /** Reads the parts of a state that the inbox needs. Does not retain the state, which may be large. */
   async function readInboxState(row: ThreadRow): Promise<InboxState> {
     const state = await states.readCurrentState(row);
     const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
@@ -117,7 +117,8 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     return { nodes, title: extractTitle(Array.isArray(messages) ? (messages[0] ?? null) : null) };
   }
 
-  async function toTitledSummary(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
+  /** Returns the summary of a thread with its title. Reads its first message if the metadata has no title. */
+  async function readThreadSummary(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
     const title = readMetadataTitle(row) ?? extractTitle(await tryRead(row, states.readFirstMessage));
     if (row.status !== "busy") return toThreadSummary(row, title);
     const runs = await storage.listRuns(scope, row.thread_id, {
@@ -129,7 +130,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     return { ...toThreadSummary(row, title), ...(waiting_for ? { waiting_for } : {}) };
   }
 
-  /** A call that has ended for an ask may go on before it is answered. */
+  /** Returns the time at which a durable call with a pending interrupt continues by itself, if there is one. */
   async function findContinuationTime(
     scope: Scope,
     { thread_id, interrupts }: ThreadRow,
@@ -139,7 +140,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     return { continues_at: formatIsoTime(call.due_at) };
   }
 
-  /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
+  /** Returns the filter on the metadata of threads, where runs write graph and assistant; null for an unknown assistant. */
   async function toMetadataFilter({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
     const assistant = assistant_id === undefined ? undefined : await assistants.findId(assistant_id);
     if (assistant === null) return null;
@@ -166,7 +167,7 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
       let scannedCount = 0;
       while (scannedCount < rows.length && items.length < limit) {
         const batch = rows.slice(scannedCount, scannedCount + limit - items.length);
-        const summaries = await Promise.all(batch.map((row) => toTitledSummary(scope, row)));
+        const summaries = await Promise.all(batch.map((row) => readThreadSummary(scope, row)));
         items.push(
           ...summaries.filter(({ title }) => searchText === undefined || title?.toLowerCase().includes(searchText)),
         );
@@ -231,7 +232,7 @@ function toInboxThread(row: ThreadRow, state: InboxState | null, now: number): I
 const readMetadataTitle = ({ metadata: { title } }: ThreadRow): string | null =>
   typeof title === "string" && title.trim() !== "" ? shortenTitle(title) : null;
 
-/** The text of a message, as it is or as its graph has stored it: inside an object that names its class. */
+/** Returns the text of a message in its JSON form, or in LangChain's stored form inside an object that names its class. */
 function extractTitle(message: Json): string | null {
   const fields = isObject(message) && !("content" in message) ? Object.values(message).find(isObject) : message;
   const content = isObject(fields) ? fields.content : fields;
@@ -241,7 +242,7 @@ function extractTitle(message: Json): string | null {
   return shortenTitle(texts.filter((text) => typeof text === "string").join(" "));
 }
 
-/** In one line; null for nothing but spaces. */
+/** Returns the text in one line of limited length, or null if it is blank. */
 function shortenTitle(text: string): string | null {
   const line = text
     .slice(0, 4 * MAX_TITLE_LENGTH)

@@ -1,4 +1,4 @@
-/** Threads as the API shows them, and the search for them. */
+/** The JSON form of threads, and searches of threads. */
 
 import type { PageOf } from "../assistants/mod.ts";
 import type { InternalResource } from "../auth/authorizer.ts";
@@ -10,7 +10,7 @@ import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSort, ThreadStatus
 import { COUNT_ONLY } from "../storage/rows.ts";
 import type { States } from "./states.ts";
 
-/** A thread as the API shows it; times are ISO 8601, UTC. */
+/** A thread in its JSON form; times are ISO 8601, UTC. */
 export interface Thread {
   readonly thread_id: string;
   readonly created_at: string;
@@ -25,15 +25,15 @@ export interface Thread {
   readonly interrupts: JsonObject;
   /** `{error, message}` while status is `error`. */
   readonly error: Json;
-  /** Only with `include: ["ttl"]`; null for a thread that never expires. */
+  /** The time to live, only with `include: ["ttl"]`; null for a thread that never expires. */
   readonly ttl?: ThreadTtlJson | null;
-  /** The values of a search's `extract`: alias → value. */
+  /** The values of a search's `extract` by alias. */
   readonly extracted?: JsonObject;
 }
 
-/** How long a thread lives after its last activity. */
+/** The time to live of a thread after its last activity. */
 export interface TimeToLive {
-  /** In minutes; fractions are allowed. */
+  /** The time in minutes; fractions are allowed. */
   readonly ttl: number;
   /** `delete` (the default) deletes the thread; `keep_latest` deletes all checkpoints except the newest state. */
   readonly strategy?: PruneStrategy;
@@ -49,7 +49,7 @@ const MINUTE_MS = 60_000;
 /** A hundred years, in minutes: all databases and clients can represent the resulting time. */
 export const MAX_TTL_MINUTES = 52_560_000;
 
-/** Checks a time to live and converts it to milliseconds. Throws `invalid`. */
+/** Validates a time to live and converts it to milliseconds. Throws `invalid`. */
 export function parseTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   if (!(ttl > 0 && ttl <= MAX_TTL_MINUTES)) {
     throw invalidFieldError("ttl", `must be a number of minutes above 0, at most ${MAX_TTL_MINUTES}`);
@@ -67,7 +67,7 @@ const toTtlJson = (ttl: ThreadRow["ttl"]): ThreadTtlJson | null =>
 /** Parts of a thread that are returned only when `include` names them. */
 export type Extra = "ttl";
 
-/** The thread with the values and interrupts of its newest state. */
+/** Converts a thread with the values and interrupts of its newest state. */
 export function toThreadWithState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
   const tasks = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
   const pending = Object.fromEntries(tasks.map((task) => [task.id, task.interrupts as unknown as Json]));
@@ -75,7 +75,7 @@ export function toThreadWithState(row: ThreadRow, state: ThreadState | null, inc
   return { ...toThread(row, include), interrupts, values: state?.values ?? null };
 }
 
-/** The thread without its state; `interrupts` are those of the last ended run. */
+/** Converts a thread without its state. `interrupts` are those of the last ended run. */
 export function toThread(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
@@ -111,10 +111,10 @@ export interface ThreadSearch extends ThreadFilter {
   readonly include?: readonly Extra[];
 }
 
-/** Rows per query of a filter on values. */
+/** The number of rows per query of a filter on values. */
 const SEARCH_BATCH_SIZE = 200;
 
-/** What receives the results of `searchEach`. */
+/** The receiver of the results of `searchEach`. */
 export interface SearchSteps {
   begin(page: Omit<PageOf<unknown>, "items">): void;
   add(read: () => Promise<Partial<Thread>>): Promise<void>;
@@ -123,7 +123,7 @@ export interface SearchSteps {
 
 /** Searches of threads. */
 export interface ThreadSearches {
-  /** Throws `invalid` (a path of `extract`). */
+  /** Returns a page of threads. Throws `invalid` (a path of `extract`). */
   search(query?: ThreadSearch): Promise<PageOf<Partial<Thread>>>;
   /**
    * Searches without two states in memory. Calls `begin` once, then `add` for each thread with a function that reads it, which may be
@@ -135,7 +135,7 @@ export interface ThreadSearches {
 
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadSearches(storage: Storage, states: States): InternalResource<ThreadSearches> {
-  /** All rows that match the whole query, in order. States are read only of rows that pass every other filter. */
+  /** Returns all rows that match the whole query, in order. Reads only the states of rows that pass every other filter. */
   async function findMatches(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
     const matches: ThreadRow[] = [];
@@ -156,7 +156,6 @@ export function createThreadSearches(storage: Storage, states: States): Internal
     }
   }
 
-  /** The rows of a page. */
   async function readPage(scope: Scope, query: ThreadSearch, check?: () => void): Promise<PageOf<ThreadRow>> {
     const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", metadata, status, ids } = query;
     const toNextOffset = (total: number): number | null => (offset + limit < total ? offset + limit : null);
@@ -220,7 +219,6 @@ const filtersValues = (query: ThreadFilter): boolean =>
 
 type Defined<Fields> = { readonly [Name in keyof Fields]?: Exclude<Fields[Name], undefined> };
 
-/** The fields that are not undefined. */
 const omitUndefined = <Fields extends object>(fields: Fields): Defined<Fields> =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<Fields>;
 

@@ -19,7 +19,7 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
       const reported = report.usage();
       return reported ? { usage: reported } : {};
     },
-    // Once: the verb is not idempotent.
+    // Once, because the storage operation is not idempotent.
     async onAttemptReleased({ run_id }, report) {
       const reported = report.usage();
       try {
@@ -31,7 +31,7 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
     job: {
       interval_ms: SEAL_INTERVAL_MS,
       failure: "summing usage by hour failed",
-      // One call sums all hours that are over.
+      // One call sums all past hours.
       step: () => usage.sealHours().then(() => 0),
     },
   };

@@ -1,4 +1,4 @@
-/** Usage: hourly sums of what runs have used, for callers who may read them. */
+/** Usage: hourly sums of the usage of runs, for callers who may read them. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type IdentityStore, requireOrganizationPermission } from "../storage/identity.ts";
@@ -7,18 +7,18 @@ import type { UsageReport, UsageRequest } from "./report.ts";
 
 export type { UsageRecord, UsageReport, UsageRequest } from "./report.ts";
 
-/** Reports what runs have used. */
+/** Reports the usage of runs. */
 export interface Usage {
   /**
    * Checks that the caller may read reports. Routes call it before they parse the query; `report` checks it too. Throws `not_found`
    * (reporting is disabled) or `forbidden`.
    */
   admit(caller: Caller): void;
-  /** Throws `not_found` (reporting is disabled) or `forbidden`. */
+  /** Returns a report. Throws `not_found` (reporting is disabled) or `forbidden`. */
   report(caller: Caller, request: UsageRequest): Promise<UsageReport>;
   /** Aggregates the traces of all closed hours. Several processes may call it at any time. */
   sealHours(): Promise<void>;
-  /** The tokens and cost reported for the run; null before the run has started. */
+  /** Returns the tokens and cost reported for the run, or null before it has started. */
   traceUsage(run_id: string): Promise<TraceUsage | null>;
 }
 
@@ -32,7 +32,7 @@ export interface UsageOptions {
 }
 
 const HOUR_MS = 3_600_000;
-/** How long an hour stays open after its end, for late commits. */
+/** The time for which an hour stays unsealed after its end, for late commits. */
 const LATE_COMMIT_GRACE_MS = 120_000;
 
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
@@ -54,8 +54,8 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
     async report(caller, request) {
       admit(caller);
       const workspace_ids = filterReadableWorkspaces(caller, request.workspace_ids);
-      const { createUsageReport: usageReport } = await import("./report.ts");
-      return await usageReport(storage, identity, workspace_ids, request);
+      const { createUsageReport } = await import("./report.ts");
+      return await createUsageReport(storage, identity, workspace_ids, request);
     },
     async sealHours() {
       const before = Math.floor((environment.now() - LATE_COMMIT_GRACE_MS) / HOUR_MS) * HOUR_MS;

@@ -3,7 +3,7 @@ import { formatRfc3339 } from "../rfc3339.ts";
 import type { EntityNames, IdentityStore } from "../storage/identity.ts";
 import type { TraceUsage, UsageGroup, UsageStorage } from "../storage/mod.ts";
 
-/** The width of the time buckets; one of the two members is 0. */
+/** The width of the time buckets. One of the two members is 0. */
 export interface Stride {
   readonly days: number;
   readonly hours: number;
@@ -15,18 +15,18 @@ export interface UsageRequest {
   readonly end_time: number;
   readonly workspace_ids: readonly string[];
   readonly group_by: UsageGroup;
-  /** Tokens and cost too. */
+  /** True to include tokens and cost. */
   readonly tokens?: boolean;
 }
 
-/** The members depend on the grouping. Null: the trace has no such id, or the id has no known name. */
+/** The members depend on the grouping. A null means that the trace has no such id, or the id has no known name. */
 export type UsageDimensions =
   | { readonly workspace_id: string | null; readonly workspace_name: string | null }
   | { readonly project_id: string | null; readonly project_name: string | null }
   | { readonly user_id: string | null; readonly user_email: string | null }
   | { readonly api_key_short_key: string | null };
 
-/** The traces of one bucket and one dimension, with their tokens and cost if the request wants them. */
+/** The traces of one bucket and one dimension, with their tokens and cost if requested. */
 export interface UsageRecord extends Partial<TraceUsage> {
   /** The start of the bucket: RFC 3339 in UTC without a fraction. */
   readonly time_bucket: string;
@@ -46,7 +46,7 @@ export interface UsageReport {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** The bucket width for a range, in milliseconds since 1970. */
+/** Returns the bucket width for a range in milliseconds since 1970. */
 export function chooseStride(start: number, end: number): Stride {
   const range = end - start;
   if (range < DAY_MS) return { days: 0, hours: 1 };
@@ -56,7 +56,6 @@ export function chooseStride(start: number, end: number): Stride {
   return { days: 365, hours: 0 };
 }
 
-/** The width of a stride in milliseconds. */
 export function toStrideMs({ days, hours }: Stride): number {
   return days * DAY_MS + hours * HOUR_MS;
 }

@@ -1,4 +1,4 @@
-/** Makes the attempts of webhook deliveries and records their outcomes. Loaded with the first delivery. */
+/** Attempts webhook deliveries and records the results. Loaded with the first delivery. */
 import type { DeliveryAttempt, DeliveryResult, DeliveryRow, DeliveryStorage, Scope } from "../storage/mod.ts";
 import { createDeliveryAttempt, type DeliveryAttemptOptions, type DeliveryAttemptResult } from "./delivery-attempt.ts";
 import type { WebhookSettings } from "./options.ts";
@@ -18,7 +18,7 @@ const ABORTED_RETRY_DELAY_MS = 1_000;
 const RETRY_AFTER_RANGE_MS: readonly [least: number, most: number] = [1_000, 86_400_000];
 const JITTER = 0.1;
 
-/** Makes one attempt, records its outcome and counts it. Rejects when the storage fails for too long. */
+/** Returns a function that attempts a claimed delivery, records the result and counts it. It rejects if the storage keeps failing. */
 export function createClaimedDeliverySender(
   options: ClaimedDeliveryOptions,
   counters: Record<"delivered" | "retried" | "failed", number>,
@@ -54,7 +54,7 @@ export function createClaimedDeliverySender(
     environment.log({ level, message, delivery_id, url: redactUrl(row.url), attempt: number, status, error });
   }
 
-  /** Retries while the storage fails. False when the claim has expired and another process has claimed the delivery. */
+  /** Records an attempt, with retries. Returns false if the claim has expired and another process has claimed the delivery. */
   async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
@@ -72,10 +72,10 @@ export function createClaimedDeliverySender(
   return sendAndRecord;
 }
 
-/** The counters that `/metrics` shows. */
+/** The counters of `/metrics` by state. */
 const STATE_COUNTERS = { delivered: "delivered", failed: "failed", pending: "retried" } as const;
 
-/** The state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
+/** Returns the state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
 function planNextAttempt(
   row: DeliveryRow,
   result: DeliveryAttemptResult,
@@ -96,7 +96,7 @@ function parseRetryAfter(text: string, now: number): number {
   return /^[A-Z][a-z]+,? .*\d/.test(text) ? Date.parse(text) - now : Number.NaN;
 }
 
-/** The wait of a `Retry-After` header in milliseconds, within bounds; 0 for anything but seconds or a date. */
+/** Returns the delay of a `Retry-After` header in milliseconds, within bounds, or 0 if it is neither seconds nor a date. */
 function readRetryAfterMs(text: string | null, now: number): number {
   if (text === null) return 0;
   const delay = parseRetryAfter(text.trim(), now);

@@ -1,26 +1,26 @@
-/** Webhook deliveries, as the API shows them. */
+/** The JSON form of webhook deliveries. */
 import type { IsoTime, Uuid } from "../json.ts";
 import { formatIsoTime } from "../rfc3339.ts";
 import { type CursorPage, type CursorQuery, decodeCursor, encodeCursor } from "../storage/cursor.ts";
 import type { DeliveryRow, DeliveryState, DeliveryStorage, Scope, TerminalStatus } from "../storage/mod.ts";
 import { redactUrl } from "./policy.ts";
 
-/** A delivery: the webhook of one run, or a push notification of A2A about it. */
+/** The webhook of a run, or a push notification of A2A about it. */
 export interface DeliverySummary {
-  /** The run's id; that of a push notification is its own. */
+  /** The id of the run; a push notification has an id of its own. */
   readonly delivery_id: Uuid;
   readonly run_id: Uuid;
   readonly thread_id: Uuid;
   readonly assistant_id: Uuid;
   readonly run_status: TerminalStatus;
-  /** With `?…` for its query, which may hold a secret. */
+  /** The URL with `?…` for its query, which may hold a secret. */
   readonly url: string;
   readonly host: string;
   readonly state: DeliveryState;
   readonly attempts: number;
   readonly created_at: IsoTime;
   readonly first_sent_at: IsoTime | null;
-  /** Null unless it is pending. */
+  /** The time of the next attempt; null unless the delivery is pending. */
   readonly next_attempt_at: IsoTime | null;
 }
 
@@ -32,18 +32,18 @@ export interface DeliveryDetail extends DeliverySummary {
     readonly error: string | null;
     readonly duration_ms: number;
     readonly address: string | null;
-    /** The first 2 KiB of the answer's body; null for a relative URL, without a body, and where it is no text. */
+    /** The first 2 KiB of the response body; null for a relative URL, without a body, and if it is no text. */
     readonly answer: string | null;
   }[];
 }
 
-/** Which deliveries are listed. */
+/** The filters and the page of a list of deliveries. */
 export interface DeliveryListQuery extends CursorQuery {
   readonly state?: readonly DeliveryState[];
   readonly thread_id?: string;
 }
 
-/** Newest first. Throws `invalid` (the cursor). */
+/** Returns deliveries, newest first. Throws `invalid` (the cursor). */
 export async function listDeliveries(
   storage: DeliveryStorage,
   scope: Scope,
@@ -55,7 +55,7 @@ export async function listDeliveries(
   return { items: rows.map(toDeliverySummary), next: encodeCursor(next) };
 }
 
-/** The delivery of a run with its attempts; null where there is none. */
+/** Returns the delivery of a run with its attempts, or null if there is none. */
 export async function findDelivery(
   storage: DeliveryStorage,
   scope: Scope,

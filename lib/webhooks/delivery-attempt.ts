@@ -1,4 +1,4 @@
-/** Makes one attempt of a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
+/** Attempts a webhook delivery: checks the destination, builds the body, signs, sends and classifies the result. */
 import { createPushNotification, type PushNotification } from "../a2a/status.ts";
 import type { Environment } from "../environment.ts";
 import { redactRunKwargs } from "../executor/job-request.ts";
@@ -15,9 +15,9 @@ const LOOPBACK_ORIGIN = "http://loopback.invalid";
 export interface DeliveryAttemptOptions {
   readonly environment: Environment;
   readonly settings: WebhookSettings;
-  /** Null: this process cannot send to absolute URLs. */
+  /** The transport, or null if this process cannot send to absolute URLs. */
   readonly transport: () => Promise<WebhookTransport | null>;
-  /** Null: this process cannot send to relative URLs. */
+  /** The host application, or null if this process cannot send to relative URLs. */
   readonly loopback: Loopback | null;
   readonly user_agent: string;
 }
@@ -30,7 +30,7 @@ export interface DeliveryAttemptResult {
   readonly retry_after: string | null;
   /** True when a retry cannot help. */
   readonly final: boolean;
-  /** The start of the answer's body; absent for a relative URL, without a body, and where it is no text. */
+  /** The start of the response body; absent for a relative URL, without a body, and if it is no text. */
   readonly response_text?: string;
 }
 
@@ -153,7 +153,7 @@ export function createDeliveryAttempt(
   return attemptWithTimeout;
 }
 
-/** The outcome of a response. Redirects are not followed and count as failures. */
+/** Returns the result for a response. Redirects are not followed and count as failures. */
 function toResult({
   status,
   retry_after,
@@ -167,7 +167,7 @@ function toResult({
   return createFailure("bad_status", { status, retry_after, address, final: status === 410 });
 }
 
-/** The text of a body, without the values of configured headers, which a receiver may echo. Null for bytes that are no text. */
+/** Returns the text of a body without the values of configured headers, which a receiver may echo, or null for other bytes. */
 function readResponseText(start: Uint8Array, { headers }: WebhookSettings): string | null {
   let text = new TextDecoder().decode(start.subarray(0, MAX_RESPONSE_BYTES));
   if (text === "" || text.includes("\0")) return null;
@@ -187,7 +187,7 @@ function toFailure(cause: unknown): DeliveryAttemptResult {
     : createFailure("network_error");
 }
 
-/** Reads at most 2 KiB of the body and cancels the rest. An error of the body does not change the outcome. */
+/** Reads at most 2 KiB of the body and cancels the rest. An error of the body does not change the result. */
 async function readBodyStart({ body }: Response, signal: AbortSignal): Promise<void> {
   if (!body) return;
   const reader = body.getReader();
@@ -207,7 +207,7 @@ async function readBodyStart({ body }: Response, signal: AbortSignal): Promise<v
   }
 }
 
-/** The addresses of a name; empty when resolving fails. */
+/** Returns the addresses of a name, or none if resolving fails. */
 async function resolveHost({ resolve }: WebhookTransport, host: string): Promise<readonly string[]> {
   try {
     return await resolve(host);
@@ -220,7 +220,7 @@ async function resolveHost({ resolve }: WebhookTransport, host: string): Promise
 const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
 
 /**
- * The body as JSON. It depends only on the row and is identical, to the byte, at each attempt: `webhook_sent_at` is the time of the
+ * Returns the body as JSON. It depends only on the row and is identical, to the byte, at each attempt: `webhook_sent_at` is the time of the
  * first one. Call it after the first attempt has started.
  */
 export function buildPayload(row: DeliveryRow): string {
@@ -251,7 +251,7 @@ export function buildPayload(row: DeliveryRow): string {
   return appendValues({ ...body, values_omitted: true }, "null");
 }
 
-/** The run's request for the receiver: without credentials, and without the webhook, whose query can contain a secret. */
+/** Returns the run's request without credentials, and without the webhook, whose query can contain a secret. */
 function toReceiverKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
   const { webhook: _, ...receiverKwargs } = redactRunKwargs(kwargs, metadata);
   return receiverKwargs;
@@ -263,13 +263,13 @@ const encoder = new TextEncoder();
 const appendValues = (body: JsonObject, values: string): string =>
   `${JSON.stringify(body).slice(0, -1)},"values":${values}}`;
 
-/** Encodes only if the length does not decide: a code unit takes at most three bytes. */
+/** Returns true if the text has at most `bytes` bytes in UTF-8. Encodes it only if its length does not decide. */
 function fitsInBytes(text: string, bytes: number): boolean {
   if (text.length > bytes) return false;
   return text.length * 3 <= bytes || encoder.encode(text).length <= bytes;
 }
 
-/** The value of `webhook-signature`: one `v1,<base64>` per secret, separated by spaces. `timestamp` is in seconds since 1970. */
+/** Returns the value of `webhook-signature`: one `v1,<base64>` per secret, separated by spaces. `timestamp` is in seconds since 1970. */
 export async function signPayload(
   secrets: readonly Uint8Array[],
   id: string,
@@ -289,7 +289,7 @@ async function hmac(secret: Uint8Array, content: Uint8Array<ArrayBuffer>): Promi
 
 const base64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
 
-/** Returns the addresses of a host, which may be an address itself. */
+/** Returns the addresses of a host, which may be an address itself, or none if resolving fails. */
 async function resolveAddresses(transport: WebhookTransport, host: string): Promise<readonly string[]> {
   const literal = findLiteralAddress(host);
   return literal === null ? await resolveHost(transport, host) : [literal];

@@ -1,4 +1,4 @@
-/** Webhooks of runs: the URL that a request names, and the outbox that its end writes to. */
+/** Webhooks of runs: the URL of a request, and the delivery that the end of the run stores. */
 import { ServiceError } from "../errors.ts";
 import type { FeatureContext, FeatureOf } from "../features/mod.ts";
 import type { Json } from "../json.ts";
@@ -18,7 +18,7 @@ interface WebhookContext extends FeatureContext {
 
 /** The limit of a chain in which webhooks start runs that have webhooks. */
 const MAX_WEBHOOK_DEPTH = 5;
-/** A larger state is left out of webhooks, in characters. */
+/** The maximum length of a state in webhooks, in characters. Larger ones are omitted. */
 const MAX_VALUES_CHARS = 5 * 1024 * 1024;
 
 export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> {
@@ -65,10 +65,10 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
   };
 }
 
-/** A push configuration of the task can be added in any process while the run executes. */
+/** Returns true if the run may have push configurations: any process can add one to its task while it executes. */
 const mayHavePushConfig = ({ metadata }: RunRow): boolean => metadata.created_by === "a2a";
 
-/** The state as the payload has it. */
+/** Returns the state as the payload contains it. */
 function toStoredValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
   const json = values === undefined ? null : JSON.stringify(values);
   const isOmitted = json !== null && json.length > MAX_VALUES_CHARS;

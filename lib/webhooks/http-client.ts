@@ -1,4 +1,4 @@
-/** Sends an HTTP request, by `node:http`, only to addresses that were checked. */
+/** Sends HTTP requests by `node:http`, only to addresses that were checked. */
 import type { Environment } from "../environment.ts";
 
 export interface OutboundRequest {
@@ -17,7 +17,7 @@ export interface OutboundResponse {
   readonly retry_after: string | null;
   /** The address of the connection; null when the runtime does not report it. */
   readonly address: string | null;
-  /** The start of the body, at most 2 KiB; absent where there is none, or it was not read. */
+  /** The start of the body, at most 2 KiB; absent if there is none or it was not read. */
   readonly body?: Uint8Array;
 }
 
@@ -44,7 +44,7 @@ export class SendError extends Error {
   }
 }
 
-/** The maximum of a response body to read. */
+/** The maximum number of bytes of a response body to read. */
 export const MAX_RESPONSE_BYTES = 2048;
 
 // The core is compiled without runtime types, so these declare the parts of Node's modules that are used here.
@@ -82,7 +82,7 @@ interface HttpRequestOptions {
   readonly http: Http;
   readonly environment: Pick<Environment, "timer">;
   readonly request: OutboundRequest;
-  /** Those to connect to, instead of what the name of the host resolves to. */
+  /** The addresses to connect to, instead of those of the host name. */
   readonly addresses: readonly string[];
   readonly signal: AbortSignal;
 }
@@ -167,7 +167,7 @@ export function sendHttpRequest({
 
 const isAddress = (host: string): boolean => host.includes(":") || /^[\d.]+$/.test(host);
 
-/** A lookup function that returns these addresses for any name. */
+/** Returns a lookup function that gives these addresses for any name. */
 function createFixedLookup(addresses: readonly string[]): Lookup {
   const all = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
   return (_host, options, callback) => {

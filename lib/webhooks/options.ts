@@ -123,7 +123,7 @@ const WEBHOOKS = strictSection({
 });
 const SCHEMA = strictSection({ webhooks: WEBHOOKS, http: strictSection({ disable_webhooks: flag }) });
 
-/** The type of a finding: unknown_option, or made from the name of the option, such as invalid_allowed_port. */
+/** Returns the type of a finding: unknown_option, or one with the name of the option, such as invalid_allowed_port. */
 function toIssueType({ loc, type }: InputIssue): string {
   const name = loc.findLast((part) => typeof part === "string");
   return type === UNKNOWN_OPTION ? type : `invalid_${name}`.replace(/^(invalid_allowed_.*)s$/, "$1");
@@ -154,13 +154,13 @@ export function validateWebhooks(
   };
 }
 
-/** Headers with environment variables that any public host could receive: without `allowed_domains`, runs choose the host. */
+/** Returns the headers with environment variables that any public host could receive: without `allowed_domains`, runs choose the host. */
 export function findExposedHeaders({ headers }: WebhookOptions, { policy }: WebhookSettings): readonly string[] {
   if (policy.disabled || policy.allowed_domains.length > 0) return [];
   return Object.entries(headers ?? {}).flatMap(([name, value]) => (value.includes("${{") ? [name] : []));
 }
 
-/** The bytes of a `whsec_` secret; null for invalid text. */
+/** Returns the bytes of a `whsec_` secret, or null for invalid text. */
 export function decodeSecret(secret: string): Uint8Array | null {
   const encoded = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret)?.[1];
   if (encoded === undefined) return null;
@@ -195,7 +195,7 @@ type Report = (loc: InputIssue["loc"], type: string, msg: string) => void;
 /** Environment variables by name. */
 type EnvVars = Readonly<Record<string, string | undefined>>;
 
-/** What a template may read, and where its problems go. */
+/** The variables that a template may read, and the function that reports its problems. */
 interface Variables {
   readonly prefixes: Prefixes;
   readonly env: EnvVars;
@@ -277,7 +277,7 @@ function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variab
   return readable ? value + text.slice(position) : null;
 }
 
-/** The value of a variable; null after a problem. */
+/** Returns the value of a variable, or null after a problem. */
 function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, report }: Variables): string | null {
   if (prefixes === null) return null;
   if (!prefixes.some((prefix) => name.startsWith(prefix))) {

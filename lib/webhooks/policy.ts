@@ -1,4 +1,4 @@
-/** Decides where webhooks may go, by their URLs and the IP addresses of their hosts. */
+/** Decides to which URLs and IP addresses webhooks may be sent. */
 import { isLongerThan } from "../validation.ts";
 import { isPublicAddress, isPublicResolvedAddress } from "./addresses.ts";
 
@@ -15,7 +15,7 @@ export interface WebhookUrlOptions {
   readonly allowed_ports?: readonly number[];
   /** Refuses relative URLs, which go to the host application. Default false. */
   readonly disable_loopback?: boolean;
-  /** In code points, 1 to 65,536. Default 65,536. */
+  /** The maximum length of a URL in code points, 1 to 65,536. Default 65,536. */
   readonly max_url_length?: number;
   /** Allows addresses and host names that are not public. Default false. */
   readonly allow_private_network?: boolean;
@@ -23,9 +23,9 @@ export interface WebhookUrlOptions {
 
 /** The validated options. */
 export interface WebhookPolicy {
-  /** True: runs accept any webhook, and none is sent. */
+  /** True if runs accept any webhook and none is sent. */
   readonly disabled: boolean;
-  /** Normalised; empty: any public host. */
+  /** The normalized domains; empty for any public host. */
   readonly allowed_domains: readonly string[];
   readonly require_https: boolean;
   /** Null: 443 for https and 80 for http. */
@@ -89,7 +89,7 @@ const INVALID_CHARACTER = /[\u0000-\u0020\u007f-\u009f\\\p{White_Space}\ufeff]/u
 const DOTTED_DECIMAL = /^\d+\.\d+\.\d+\.\d+$/;
 const PRIVATE_NAMES: readonly string[] = ["localhost", "local", "internal", "localdomain", "home.arpa"];
 
-/** The policy of options that `checkWebhooks` has validated. Invalid entries of `allowed_domains` match nothing. */
+/** Returns the policy of options that `validateWebhooks` has validated. Invalid entries of `allowed_domains` match nothing. */
 export function createUrlPolicy(options: WebhookUrlOptions = {}, disabled = false): WebhookPolicy {
   return {
     disabled,
@@ -125,14 +125,14 @@ export function checkAddresses(policy: WebhookPolicy, addresses: readonly string
   return { verdict: "send", reason: "ok", connect_to: addresses };
 }
 
-/** The host's address without brackets, if the host is an address; null for a name, which needs a lookup. */
+/** Returns the address without brackets if the host is an address, or null for a name, which needs a lookup. */
 export function findLiteralAddress(host: string): string | null {
   if (host.startsWith("[")) return host.slice(1, -1);
   return DOTTED_DECIMAL.test(host) ? host : null;
 }
 
 /**
- * Normalises an entry of `allowed_domains`: lower case, IDNA, without one trailing dot; IPv6 in brackets. Null when it is neither a
+ * Normalizes an entry of `allowed_domains`: lower case, IDNA, without one trailing dot; IPv6 in brackets. Null when it is neither a
  * host nor `*.` and a name.
  */
 export function normalizeDomain(entry: string): string | null {
@@ -202,7 +202,7 @@ function findHostProblem(policy: WebhookPolicy, host: string, authority: string)
   return isPublicName(host) ? null : "host_not_public";
 }
 
-/** Null when the parser refuses the text. */
+/** Returns null if the parser refuses the text. */
 function parseUrl(text: string): URL | null {
   try {
     const url = new URL(text);
@@ -217,7 +217,7 @@ function parseUrl(text: string): URL | null {
 
 const readHost = (url: URL): string => url.hostname.replace(/\.$/, "");
 
-/** Sends to the host that was checked, without its trailing dot. */
+/** Returns the URL with the host that was checked, without its trailing dot and fragment. */
 function toHref(url: URL, host: string): string {
   if (url.hostname !== host) url.hostname = host;
   return omitFragment(url.href);
@@ -242,7 +242,7 @@ const isPublicName = (name: string): boolean =>
 const isAllowedPort = ({ allowed_ports }: WebhookPolicy, scheme: "http" | "https", port: number): boolean =>
   port !== 0 && (allowed_ports ? allowed_ports.includes(port) : port === DEFAULT_PORT[scheme]);
 
-/** The URL for logs and responses: with `?…` for its query, which can contain a secret of the receiver. */
+/** Returns the URL for logs and responses, with `?…` for its query, which can contain a secret of the receiver. */
 export function redactUrl(url: string): string {
   const end = url.search(/[?#]/);
   return end < 0 ? url : `${url.slice(0, end)}${url[end] === "?" ? "?…" : ""}`;

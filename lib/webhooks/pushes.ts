@@ -1,28 +1,31 @@
-/** Push configurations of A2A tasks: which URL gets a notification when a task ends or asks. */
+/** Push configurations of A2A tasks: the URLs that get a notification when a task ends or is interrupted. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { NewPush, PushRow, PushStorage, RunStorage, Scope } from "../storage/mod.ts";
 import { checkUrl, type WebhookPolicy } from "./policy.ts";
 
-/** How many push configurations a task may have. */
+/** The maximum number of push configurations of a task. */
 const MAX_PUSHES = 10;
 
-/** A push configuration as a client asks for it. */
+/** The request of a client for a push configuration. */
 export type PushRequest = Pick<NewPush, "task_id" | "config_id" | "url" | "terms">;
 
 /** The push configurations of tasks. They use the policy, the signature and the retries of webhooks. */
 export interface Pushes {
-  /** Stores one, or replaces the one with its id. Throws `not_found` (the task) or `invalid` (the URL, or the task has 10). */
+  /**
+   * Stores a push configuration, or replaces the one with its id. Throws `not_found` (the task) or `invalid` (the URL, or the task has
+   * 10).
+   */
   setPush(push: Omit<PushRow, "push_id" | "host">): Promise<void>;
-  /** Those of a task, oldest first. */
+  /** Returns the push configurations of a task, oldest first. */
   listPushes(task: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]>;
-  /** No effect if there is none. Throws `not_found` (the task). */
+  /** Deletes a push configuration if it exists. Throws `not_found` (the task). */
   removePush(push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void>;
-  /** Tells them that a task was cancelled while it waited for an answer. */
+  /** Notifies the URLs of a task that it was cancelled while it was interrupted. */
   notifyCancelled(task: Pick<PushRow, "thread_id" | "task_id">): Promise<void>;
 }
 
-/** Checks the URL. Throws `invalid`. */
+/** Validates the URL and returns a push configuration with a new id. Throws `webhook_refused`. */
 export function createPush(policy: WebhookPolicy, environment: Pick<Environment, "uuid">, push: PushRequest): NewPush {
   const verdict = checkUrl(policy, push.url);
   if (verdict.verdict !== "accept") throw refusedUrlError(verdict.verdict === "reject" ? verdict.reason : "disabled");
@@ -31,7 +34,6 @@ export function createPush(policy: WebhookPolicy, environment: Pick<Environment,
   return { ...push, push_id: environment.uuid(), host: `${destination.host}:${destination.port}` };
 }
 
-/** The error for a URL that is not allowed. */
 export const refusedUrlError = (reason: string): ServiceError =>
   new ServiceError("webhook_refused", `Invalid webhook URL: ${reason}`);
 
@@ -41,9 +43,9 @@ interface PushOptions {
   readonly policy: WebhookPolicy;
 }
 
-/** The push configurations in any scope. */
+/** Creates the internal operations of push configurations. */
 export function createPushes({ storage, environment, policy }: PushOptions) {
-  /** Throws `not_found` (the run that began the task does not exist, or the scope hides it). */
+  /** Throws `not_found` if the first run of the task does not exist or the scope excludes it. */
   async function requireTask(scope: Scope, task_id: string): Promise<void> {
     if (!(await storage.getRun(scope, task_id))) throw new ServiceError("not_found", "Task not found");
   }

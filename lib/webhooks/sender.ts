@@ -1,6 +1,6 @@
 /**
- * Sends webhook deliveries from the outbox with retries (at-least-once). Several processes may send for one database. A failure here
- * never affects a run.
+ * Sends stored webhook deliveries with retries (at-least-once). Several processes may send for one database. A failure to send never
+ * affects a run.
  */
 import type { InternalResource } from "../auth/authorizer.ts";
 import { ServiceError } from "../errors.ts";
@@ -13,7 +13,7 @@ import { createPushes, type Pushes } from "./pushes.ts";
 
 let claimedDeliveryModule: Promise<typeof import("./claimed-delivery.ts")> | undefined;
 
-/** The promise is kept: on Deno, an import takes a tick of the event loop each time. */
+/** Loads the module and caches the promise, because on Deno each import takes a tick of the event loop. */
 export function loadClaimedDelivery(): Promise<typeof import("./claimed-delivery.ts")> {
   claimedDeliveryModule ??= import("./claimed-delivery.ts");
   return claimedDeliveryModule;
@@ -34,34 +34,37 @@ export interface DeliveryCounters {
   readonly failed: number;
 }
 
-/** The webhook deliveries of this deployment. The id of a webhook is its run's. URLs are shown with `?…` instead of their query. */
+/** The webhook deliveries of this deployment. The id of a webhook is that of its run. URLs have `?…` instead of their query. */
 export interface Webhooks extends Pushes {
-  /** Newest first. Default limit: 50. Throws `invalid` (the cursor). */
+  /** Returns deliveries, newest first. Default limit: 50. Throws `invalid` (the cursor). */
   list(query?: DeliveryListQuery): Promise<CursorPage<DeliverySummary>>;
-  /** The delivery of a run, or with this id, with its attempts, oldest first. Throws `not_found`. */
+  /** Returns the delivery of a run, or with this id, with its attempts, oldest first. Throws `not_found`. */
   get(run_id: string): Promise<DeliveryDetail>;
-  /** Sends it again, with the same id and body and a new series of retries. Throws `not_found` or `conflict` (an attempt is under way). */
+  /** Sends a delivery again, with the same id and body and a new series of retries. Throws `not_found` or `conflict` (it is being sent). */
   redeliver(run_id: string): Promise<void>;
 }
 
-/** Webhooks in any scope, and the loop that sends them. */
+/** The internal resource of webhooks, and the loop that sends deliveries. */
 export interface WebhookSender extends InternalResource<Webhooks> {
   counters(): DeliveryCounters;
-  /** Stops claiming deliveries. Aborts those under way, which become due again. */
+  /** Stops claiming deliveries. Aborts those that are being sent, which become due again. */
   stop(): Promise<void>;
 }
 
 const MAX_REQUESTS_PER_HOST = 2;
 const MIN_CLAIM_MS = 60_000;
-/** Finds deliveries without a wake-up: claimed by dead processes, or created by other processes. */
+/** The interval of polls. They find deliveries that dead processes claimed or other processes created. */
 const POLL_INTERVAL_MS = 15_000;
-/** The wait for deliveries whose host has its maximum of requests under way, perhaps in another process. */
+/** The delay if the hosts of all due deliveries have their maximum of concurrent requests, perhaps in another process. */
 const BLOCKED_HOST_DELAY_MS = 1_000;
-/** The head start of the process in which a run ended. */
+/** The delay before this process polls for a run that ended in another process, which sends first. */
 const REMOTE_RUN_DELAY_MS = 100;
 const STORAGE_RETRY_DELAY_MS = 2_000;
 
-/** Starts with the first wake-up by the bus. With webhooks disabled, it sends nothing and keeps the deliveries. */
+/**
+ * Creates the sender. It starts with the first signal of the event bus. With webhooks disabled, it sends nothing and keeps the
+ * deliveries.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createWebhookSender(options: WebhookSenderOptions): WebhookSender {
   const { storage, bus, scope: deploymentScope, environment, settings } = options;
@@ -76,7 +79,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   let cancelPoll = (): void => {};
   let cancelRemotePoll: (() => void) | null = null;
 
-  /** Claims due deliveries, once more if called during a claim. */
+  /** Claims due deliveries, and once more if called during a claim. */
   function poll(): void {
     pollAgain = true;
     if (isStopping || claiming || sending.size >= concurrency) return;
@@ -98,7 +101,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     if (!isStopping) cancelPoll = environment.timer(ms, poll);
   }
 
-  /** Claims due deliveries, up to the concurrency. Returns the wait before the next claim. */
+  /** Claims and starts due deliveries up to the concurrency. Returns the delay before the next claim in milliseconds. */
   async function claim(): Promise<number> {
     pollAgain = false;
     const token = environment.uuid();
@@ -118,7 +121,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
         counters,
         stopController.signal,
       );
-      for (const row of rows) start(sendClaimed, row, token);
+      for (const row of rows) startDelivery(sendClaimed, row, token);
     }
     // Each of them polls again when it ends.
     if (rows.length === limit) return POLL_INTERVAL_MS;
@@ -128,7 +131,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     return wait > 0 ? Math.min(wait, POLL_INTERVAL_MS) : BLOCKED_HOST_DELAY_MS;
   }
 
-  function start(sendClaimed: SendClaimedDelivery, row: DeliveryRow, token: string): void {
+  function startDelivery(sendClaimed: SendClaimedDelivery, row: DeliveryRow, token: string): void {
     const controller = new AbortController();
     if (isStopping) controller.abort();
     counters.attempts++;
@@ -142,13 +145,13 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   }
 
   async function get(scope: Scope, run_id: string): Promise<DeliveryDetail> {
-    const { findDelivery: deliveryOf } = await import("./deliveries.ts");
-    const delivery = await deliveryOf(storage, scope, run_id.toLowerCase());
+    const { findDelivery } = await import("./deliveries.ts");
+    const delivery = await findDelivery(storage, scope, run_id.toLowerCase());
     if (!delivery) throw new ServiceError("not_found", `Webhook delivery ${run_id} not found`);
     return delivery;
   }
 
-  /** Reads before it claims: usually the other process has sent everything. */
+  /** Reads before it claims, because usually the other process has sent everything. */
   async function pollForRemoteRuns(): Promise<void> {
     cancelRemotePoll = null;
     try {

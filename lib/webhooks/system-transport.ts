@@ -1,8 +1,8 @@
-/** What webhooks need of the runtime: its name resolution and its HTTP client. */
+/** Resolves names and sends requests with the modules of the runtime. */
 import { type Environment, systemEnvironment } from "../environment.ts";
 import type { Http, Send } from "./http-client.ts";
 
-export type { OutboundRequest, OutboundResponse as OutboundAnswer, Send } from "./http-client.ts";
+export type { OutboundRequest, OutboundResponse, Send } from "./http-client.ts";
 
 /** Returns all addresses of a name, IPv4 and IPv6. Rejects, or returns none, when the name cannot be resolved. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
@@ -14,11 +14,11 @@ interface Dns {
     options: { readonly all: true; readonly verbatim: boolean },
   ): Promise<readonly { readonly address: string }[]>;
 }
-/** Imports a module of the runtime; the comments keep bundlers from resolving it. */
+/** Imports a module of the runtime. The comments keep bundlers from resolving it. */
 const importBuiltin = <Module>(name: string): Promise<Module> =>
   import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
 
-/** The transport by `node:http`; null on runtimes without it. */
+/** Returns the transport by `node:http`, or null on runtimes without it. */
 export async function createSystemTransport(
   environment: Pick<Environment, "timer"> = systemEnvironment(),
 ): Promise<{ readonly resolve: Resolve; readonly send: Send } | null> {
@@ -29,12 +29,18 @@ export async function createSystemTransport(
       importBuiltin<Dns>("node:dns/promises"),
     ]);
     return {
-      // The system's resolver instead of DNS queries: it reads /etc/hosts too. Its answers are checked like any other.
+      // The system's resolver instead of DNS queries: it reads /etc/hosts too. Its results are checked like any other.
       resolve: async (host) => (await dns.lookup(host, { all: true, verbatim: true })).map(({ address }) => address),
       async send(request, addresses, signal) {
-        const { sendHttpRequest: exchange } = await import("./http-client.ts");
+        const { sendHttpRequest } = await import("./http-client.ts");
         const { protocol } = new URL(request.url);
-        return await exchange({ http: protocol === "https:" ? https : http, environment, request, addresses, signal });
+        return await sendHttpRequest({
+          http: protocol === "https:" ? https : http,
+          environment,
+          request,
+          addresses,
+          signal,
+        });
       },
     };
   } catch {

@@ -6,9 +6,9 @@ import {
   type CheckpointSelector,
   type Extra,
   type HistoryQuery,
-  LONGEST_TTL,
-  MOST_PATHS,
-  MOST_SUPERSTEPS,
+  MAX_EXTRACT_PATHS,
+  MAX_SUPERSTEPS,
+  MAX_TTL_MINUTES,
   type StateChange,
   type Superstep,
   type Thread,
@@ -47,11 +47,11 @@ const stateSelect = v.optional(
   ),
 );
 
-const MINUTES_MESSAGE = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
+const MINUTES_MESSAGE = `must be a number of minutes above 0, at most ${MAX_TTL_MINUTES}`;
 const minutes = v.pipe(
   v.number(MINUTES_MESSAGE),
   v.gtValue(0, MINUTES_MESSAGE),
-  v.maxValue(LONGEST_TTL, MINUTES_MESSAGE),
+  v.maxValue(MAX_TTL_MINUTES, MINUTES_MESSAGE),
 );
 const strategy = parse.oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
 const timeToLive = parse.withDescription(
@@ -77,7 +77,7 @@ const supersteps = v.optional(
         updates: v.pipe(parse.listSchema(stateUpdate), v.minLength(1, "must hold an update")),
       }),
     ) as v.GenericSchema<Superstep[]>,
-    v.maxLength(MOST_SUPERSTEPS, `must hold at most ${MOST_SUPERSTEPS} supersteps`),
+    v.maxLength(MAX_SUPERSTEPS, `must hold at most ${MAX_SUPERSTEPS} supersteps`),
   ),
 );
 
@@ -131,7 +131,10 @@ export const threadSearch: parse.FieldSchema<ThreadSearch> = v.object({
       v.pipe(
         parse.anyObject,
         v.check((paths) => Object.values(paths).every((path) => typeof path === "string"), "must be paths by name"),
-        v.check((paths) => Object.keys(paths).length <= MOST_PATHS, `must hold at most ${MOST_PATHS} paths`),
+        v.check(
+          (paths) => Object.keys(paths).length <= MAX_EXTRACT_PATHS,
+          `must hold at most ${MAX_EXTRACT_PATHS} paths`,
+        ),
       ) as unknown as v.GenericSchema<Record<string, string>>,
     ),
     'Paths by alias, such as `{"last": "values.messages[-1].content"}`. The values are in `extracted`',

@@ -14,7 +14,7 @@ import type { DeliveryRow, Storage } from "../../../lib/storage/mod.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../../lib/webhooks/options.ts";
 import { createUrlPolicy } from "../../../lib/webhooks/policy.ts";
 import { createWebhookSender, type WebhookSender, type Webhooks } from "../../../lib/webhooks/sender.ts";
-import type { OutboundAnswer, OutboundRequest, Resolve } from "../../../lib/webhooks/system-transport.ts";
+import type { OutboundRequest, OutboundResponse, Resolve } from "../../../lib/webhooks/system-transport.ts";
 import { anAssistant, deliveryOf, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 
@@ -31,7 +31,7 @@ export interface Sent {
   readonly request: OutboundRequest;
   readonly addresses: readonly string[];
   readonly signal: AbortSignal;
-  answer(status: number, more?: Partial<OutboundAnswer>): void;
+  answer(status: number, more?: Partial<OutboundResponse>): void;
   fail(error: unknown): void;
 }
 
@@ -90,7 +90,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
     log: (record) => void log.push(record),
   };
   const send = (request: OutboundRequest, addresses: readonly string[], signal: AbortSignal) =>
-    new Promise<OutboundAnswer>((resolve, fail) => {
+    new Promise<OutboundResponse>((resolve, fail) => {
       const known = { retry_after: null, address: addresses[0] ?? null };
       const answer: Sent["answer"] = (status, more) => resolve({ ...known, status, ...more });
       sent.push({ request, addresses, signal, answer, fail });

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Webhook } from "standardwebhooks";
 import { isObject, type JsonObject } from "../../../../../lib/json.ts";
 import type { WebhookOptions } from "../../../../../lib/webhooks/options.ts";
-import type { OutboundAnswer, OutboundRequest } from "../../../../../lib/webhooks/system-transport.ts";
+import type { OutboundRequest, OutboundResponse } from "../../../../../lib/webhooks/system-transport.ts";
 import { gate } from "../../../../support/gate.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
@@ -22,7 +22,7 @@ interface Told {
 /** A receiver of all deliveries. It checks signatures, and answers with the next of `statuses`, then 200. */
 function receiver(...statuses: number[]) {
   const told: Told[] = [];
-  const send = async ({ headers, body }: OutboundRequest): Promise<OutboundAnswer> => {
+  const send = async ({ headers, body }: OutboundRequest): Promise<OutboundResponse> => {
     const given = Object.fromEntries(headers);
     const status = statuses.shift() ?? 200;
     const verified = new Webhook(SECRET).verify(body, given) as JsonObject;
