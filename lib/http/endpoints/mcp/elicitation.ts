@@ -61,9 +61,9 @@ export class StreamingToolResult {
 export const isStopping = (result: Json): boolean => findError(result)?.error === "ServerStopping";
 
 /** The key in the thread's metadata of a run whose interrupts the user did not answer. Its call was answered with the handle. */
-const DECLINED_KEY = "mcp_closed";
-const isDeclined = ({ newestRun, thread }: ProtocolRequestState): boolean =>
-  thread.metadata[DECLINED_KEY] === newestRun.run_id;
+const UNANSWERED_KEY = "mcp_closed";
+const isLeftUnanswered = ({ newestRun, thread }: ProtocolRequestState): boolean =>
+  thread.metadata[UNANSWERED_KEY] === newestRun.run_id;
 
 const ELICIT_ID_PREFIX = "elicit:";
 const createElicitId = (firstRun: Run, newestRun: Run, index: number): string =>
@@ -126,7 +126,7 @@ export async function elicitUntilDone(
       pending.length === 0 ||
       requests.length < pending.length ||
       isCancelled(protocolRequest) ||
-      isDeclined(protocolRequest)
+      isLeftUnanswered(protocolRequest)
     )
       return protocolRequest;
     for (const [index, elicitation] of elicitedRunId === newestRun.run_id ? [] : requests.entries()) {
@@ -158,8 +158,8 @@ export async function elicitUntilDone(
 }
 
 /**
- * Handles the response to an elicitation: resumes the call, or ends it with a handle if the user declined to answer. Ignores a response
- * that is forged, repeated or late. Throws the errors of a new run.
+ * Handles the response to an elicitation: resumes the call, or ends it with a handle if the user closed the form or the response is invalid.
+ * Ignores a response that is forged, repeated or late. Throws the errors of a new run.
  */
 async function handleElicitResult(
   context: RequestContext,
@@ -177,7 +177,7 @@ async function handleElicitResult(
     !interrupt ||
     protocolRequest.newestRun.run_id !== interrupted_run_id ||
     isCancelled(protocolRequest) ||
-    isDeclined(protocolRequest)
+    isLeftUnanswered(protocolRequest)
   )
     return;
   if (!listUnanswered(protocolRequest).includes(interrupt)) return;
@@ -185,7 +185,7 @@ async function handleElicitResult(
   if (response?.kind === "resume")
     return await addResumeEntries(context, protocolRequest, [[interrupt, response.value]]);
   // The interrupt stays pending, and the call ends with a handle to continue.
-  await context.resources.threads.update(firstRun.thread_id, { metadata: { [DECLINED_KEY]: interrupted_run_id } });
+  await context.resources.threads.update(firstRun.thread_id, { metadata: { [UNANSWERED_KEY]: interrupted_run_id } });
 }
 
 /** The number of runs of a thread that are searched for a request. */
@@ -203,7 +203,7 @@ async function cancelRequest({ resources, principal, request }: RequestContext, 
   const protocolRequest = firstRun && (await readProtocolRequest(resources, firstRun));
   if (!protocolRequest) return;
   const isElicited =
-    !isDeclined(protocolRequest) && keyInputRequests(toInputRequests(session, protocolRequest.pending)) !== null;
+    !isLeftUnanswered(protocolRequest) && keyInputRequests(toInputRequests(session, protocolRequest.pending)) !== null;
   if (isActive(protocolRequest.newestRun) || isElicited) await cancelProtocolRequest(resources, protocolRequest);
 }
 
