@@ -36,8 +36,8 @@ export const AGENT_SETTINGS: Record<keyof AgentSettings, Section["members"][stri
 };
 
 /**
- * The problems that `createService` would report, without those of `storage`, which is opened when the rest is right, and of keys that
- * `found` names. `names`: all agents, also those that cannot be hosted. `rename` gives a problem the keys that the user knows.
+ * Returns the problems that `createService` would report, except for `storage`, which is opened last, and for keys in `knownProblems`.
+ * `names` are all agents, also those that cannot be hosted. `rename` replaces the keys of a problem with those of the user.
  */
 export function findSettingsProblems(
   settings: Omit<ServiceOptions, "storage">,

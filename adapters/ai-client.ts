@@ -1,14 +1,14 @@
 /**
- * For pages with the AI SDK: `resumingFetch` goes on with a chat when its connection breaks, as at a deploy.
+ * Helpers for pages with the AI SDK: `resumingFetch` continues a chat when its connection breaks, for example during a deployment.
  * @module
  */
 
 /** A `fetch`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
-/** How long it waits before each try, in milliseconds. The last one repeats. */
+/** The delays before the retries, in milliseconds. The last one repeats. */
 const RETRY_DELAYS_MS = [1_000, 2_000, 4_000, 5_000];
-/** Then the page sees that the connection broke. */
+/** After this number of retries the body fails. */
 const MAX_RETRIES = 60;
 
 /**
@@ -41,7 +41,7 @@ export function resumingFetch(fetch: Fetch = (input, init) => globalThis.fetch(i
   return resuming as typeof globalThis.fetch;
 }
 
-/** Where the stream of a chat continues; null if the request names no chat. */
+/** Returns the URL that resumes the stream of a chat, or null if the request has no chat id. */
 function findResumeUrl(input: string | URL | Request, { method = "GET", body }: RequestInit): string | null {
   const url = input instanceof Request ? input.url : String(input);
   if (method === "GET") return url;

@@ -14,7 +14,7 @@ import {
 import { AGENT_SETTINGS, createAgentExecutor, findSettingsProblems, toAgentDefinition } from "./agents.ts";
 import { type DatabaseOptions, findUrlProblem } from "./database.ts";
 
-/** How errors name the options of a database. */
+/** The names of the database options in errors. */
 export const DATABASE_NAMES = {
   url: "database",
   auth_token: "database.auth_token",
@@ -60,7 +60,7 @@ export function splitHttpOptions(
   ];
 }
 
-/** What is wrong with the options of the service, by the names that the user knows. `found`: problems that are known already. */
+/** Returns the problems of the service options, under the names of the options of `createApp`. Omits those in `knownProblems`. */
 export function findServiceProblems(
   agents: unknown,
   settings: Omit<ServiceOptions, "storage">,

@@ -12,11 +12,11 @@ export interface DatabaseOptions {
   readonly auth_token?: string;
   /** The Postgres database without a pooler in front, for the one session that listens to signals. Default: `url`. */
   readonly direct_url?: string;
-  /** Where commits to a SQLite file are made: `auto`, `inline` or `thread`. See `SqliteOptions.writer`. */
+  /** The thread that commits to a SQLite file: `auto`, `inline` or `thread`. See `SqliteOptions.writer`. */
   readonly writer?: SqliteWriter;
 }
 
-/** How errors name the options. */
+/** The names of the options in errors. */
 export type DatabaseNames = Readonly<Record<keyof DatabaseOptions, string>>;
 
 /** True for URLs that `@libsql/client` opens. */
@@ -25,7 +25,7 @@ export const isLibsql = (url: string): boolean => /^(?:file|libsql|https?|wss?):
 /** True for URLs that `pg` opens. */
 export const isPostgres = (url: string): boolean => /^postgres(?:ql)?:/i.test(url);
 
-/** What is wrong with a URL before it is opened: a scheme without a driver. Undefined for a usable one. */
+/** Returns a problem for a URL whose scheme has no driver, or undefined. */
 export function findUrlProblem(url: string): string | undefined {
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(url)?.[1];
   if (!scheme || isLibsql(url) || isPostgres(url)) return undefined;

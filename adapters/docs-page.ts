@@ -123,7 +123,7 @@ function renderOperation(operation: Operation, base: string): string {
   return parts.join("\n");
 }
 
-/** What succeeds is open, errors are folded. */
+/** Renders the responses of an operation: successes expanded, errors collapsed. */
 function renderResponses(responses: Operation["responses"]): string {
   const renderResponse = ([status, { description, content }]: [string, Operation["responses"][string]]): string =>
     `<li><b>${escapeHtml(status)}</b> ${renderProse(description)}${content ? `: ${renderContents(content)}` : ""}</li>`;

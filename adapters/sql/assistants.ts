@@ -29,7 +29,7 @@ import { deleteAssistantThreads } from "./threads.ts";
 type Row = Tables["assistants"];
 type Content = Pick<Row, keyof AssistantContent>;
 
-/** The verbs on assistants and their versions. */
+/** Creates the storage operations on assistants and their versions. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createAssistantStorage(driver: Database): AssistantStorage {
   const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>

@@ -14,7 +14,7 @@ const MIN_CACHED_CHARS = 1024;
 /** The limit of all known lists together, in characters. */
 const MAX_CACHED_CHARS = 2 * 1024 * 1024;
 
-/** Where a version of a list ends in the text of one that begins with it. */
+/** The part of a version of a list in the text of a newer version that extends it. */
 interface VersionInfo {
   readonly length: number;
   /** See `ChannelValue`. */

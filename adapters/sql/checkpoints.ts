@@ -42,7 +42,7 @@ import {
   type writeTypes,
 } from "./statements/checkpoints.ts";
 
-/** How many rows a filtered listing reads at a time. */
+/** The number of rows per read of a filtered listing. */
 const FILTER_PAGE_ROWS = 200;
 
 // ------------------------------------------------------------------ writing
@@ -158,7 +158,7 @@ function createPageReader(
   return (below, limit) => driver.read(selectCheckpoints(shape, { deployment, thread_id, ...terms, below, limit }));
 }
 
-/** The verbs that read checkpoints. Runs write them. */
+/** Creates the storage operations that read checkpoints. Runs write them. */
 export function createCheckpointStorage(driver: Database): Omit<CheckpointStorage, "readValueStart"> {
   const cache = new ChannelValueCache();
   return {

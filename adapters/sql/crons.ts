@@ -1,4 +1,4 @@
-/** The verbs on crons. */
+/** Creates the storage operations on crons. */
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   CreateRun,

@@ -1,4 +1,4 @@
-/** The database as the verbs use it: it takes statements for every database. */
+/** The database client: an SqlDriver that takes statements for every database. */
 import type { SqlDriver, SqlRow } from "./driver.ts";
 import type { Statement } from "./query.ts";
 
@@ -36,7 +36,7 @@ export const idempotencyLockKey = (
   { route, key }: { readonly route: string; readonly key: string },
 ): string => `key ${deployment} ${route} ${key}`;
 
-/** What a read returns first; null without rows. */
+/** Returns the first row of a read, or null without rows. */
 export async function readOne<Row, Stored = SqlRow>(
   driver: Database,
   read: Statement<Stored>,
@@ -46,7 +46,7 @@ export async function readOne<Row, Stored = SqlRow>(
   return row ? toRow(row) : null;
 }
 
-/** All that a read returns. */
+/** Returns all rows of a read. */
 export async function readAll<Row, Stored = SqlRow>(
   driver: Database,
   read: Statement<Stored>,

@@ -1,4 +1,4 @@
-/** Webhook deliveries: the outbox that ending runs write to, and the verbs of its senders. */
+/** Webhook deliveries: the outbox that ending runs write to, and the storage operations of its senders. */
 import { sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
@@ -78,7 +78,7 @@ function toSelect({ deployment, filter }: Scope, query: DeliveryQuery): Statemen
   });
 }
 
-/** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
+/** Creates the storage operations on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
 function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): DeliveryStorage & PushStorage {
   return {
     ...createPushStorage(driver),

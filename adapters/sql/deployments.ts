@@ -23,7 +23,7 @@ type DeploymentStorage = Pick<
 type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
 type Placement = Parameters<IdentityStore["registerDeployment"]>[0];
 
-/** The verbs on deployments and defaults. */
+/** Creates the storage operations on deployments and defaults. */
 export function createDeploymentStorage(driver: Database): DeploymentStorage {
   return {
     /**

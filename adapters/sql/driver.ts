@@ -12,7 +12,7 @@ export interface SqlStatement {
   readonly args: readonly SqlValue[];
 }
 
-/** One row by column name. */
+/** The values of a row by column name. */
 export type SqlRow = Readonly<Record<string, SqlValue>>;
 
 /** Executes SQL statements on one database. */
@@ -33,7 +33,7 @@ export interface SqlDriver {
    * processes may appear later.
    */
   read(statement: SqlStatement): Promise<SqlRow[]>;
-  /** For drivers that read from a replica: later reads see every batch of other processes that resolved before this call. */
+  /** Makes later reads see every batch of other processes that resolved before this call. Only for drivers that read from a replica. */
   refresh?(): void;
   /**
    * Acquires the worker lock, which lets one process at a time execute runs, and keeps it until `close` or the end of the process.

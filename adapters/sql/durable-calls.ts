@@ -1,4 +1,4 @@
-/** Calls of durable functions: what runs add to them, and the verbs on them, their journals and events. */
+/** Calls of durable functions: what runs add to them, and the storage operations on them, their journals and events. */
 import type { Json } from "../../lib/json.ts";
 import type {
   DurableCallProgress,

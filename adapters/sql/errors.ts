@@ -1,4 +1,4 @@
-/** What the errors of drivers and databases mean. */
+/** Classifies the errors of drivers and databases. */
 
 /** True for the error of a file that is damaged or no database. */
 export function isDamageError(error: unknown): boolean {

@@ -1,4 +1,4 @@
-/** What a feature adds to the tables and to the batches of a run's life: its half in SQL. lib/storage/features.ts has the list of features. */
+/** The SQL half of a feature: its tables, and its statements in the batches of a run. lib/storage/features.ts lists the features. */
 import type { Expression, RawBuilder } from "kysely";
 import type { FeatureName, FeatureOperations, MembersFor } from "../../lib/storage/features.ts";
 import type { CreateRun, FinishRun, LeaseTerms, NewRun, NewThread, Progress } from "../../lib/storage/mod.ts";
@@ -20,7 +20,7 @@ export type ThreadCopy = ThreadKey & { from: string };
 export type CreatedClaim = { run_id: string; started_at: number };
 
 /**
- * How runs end, for the statements of features. `error` is JSON. `values` is the final state as JSON, null when there is none or it is
+ * The end of runs, for the statements of features. `error` is JSON. `values` is the final state as JSON, null when there is none or it is
  * omitted.
  */
 export type RunEnd = {

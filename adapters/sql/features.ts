@@ -121,7 +121,7 @@ export const THREAD_COPIED: Readonly<Record<string, CopiedStatement>> = Object.a
   ...FEATURES.map(({ onThreadCopied }) => onThreadCopied),
 );
 
-/** How many frames of features come right before the end of a row of `runs`. */
+/** The number of frames that features put right before the end of a row of `runs`. */
 export const featureEndFrames: RawBuilder<number> = sql<number>`${sql.join(
   FEATURES.flatMap(({ end_frame }) => (end_frame ? [sql`case when ${end_frame} then 1 else 0 end`] : [])),
   sql` + `,

@@ -1,4 +1,4 @@
-/** Feedback and its tokens: what runs add and end, and the verbs. */
+/** Feedback and its tokens: what runs add and end, and their storage operations. */
 import { sql } from "kysely";
 import type { Json } from "../../lib/json.ts";
 import type {

@@ -154,7 +154,7 @@ export function mayReachBound(
   );
 }
 
-/** Like `holds`, but ignores the case of ASCII letters. */
+/** True where `column` contains `text`, regardless of the case of ASCII letters. */
 export function containsTextIgnoreCase(column: Expression<string>, text: Operand<string>): RawBuilder<boolean> {
   return byDialect(
     sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,

@@ -1,5 +1,5 @@
 /**
- * The verbs on the store's items. Evaluates here what SQL cannot evaluate alike on all databases: conditions, visibility and
+ * The storage operations on the store's items. Evaluates here what SQL cannot evaluate alike on all databases: conditions, visibility and
  * similarity.
  */
 import type { JsonObject } from "../../lib/json.ts";
@@ -37,7 +37,7 @@ type ItemKey = { path: string; key: string };
 
 /** The number of rows per read, if this file filters them. */
 const PAGE_ROWS = 200;
-/** More conditions than these make the statement longer, but not the search faster. */
+/** The maximum number of conditions in a statement. Others make it longer, but not faster. */
 const MAX_NARROWING_CONDITIONS = 8;
 
 const toLockKeys = (deployment: string, addresses: readonly ItemKey[]): string[] =>
@@ -129,7 +129,7 @@ async function assertUnchanged(
   return assertions;
 }
 
-/** The verbs on the store's items. */
+/** Creates the storage operations on the store's items. */
 export function createItemStorage(driver: Database): ItemStorage {
   async function refresh({ deployment }: Scope, items: readonly StoredItem[], now: number): Promise<void> {
     const stale = items.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
@@ -199,7 +199,7 @@ export function createItemStorage(driver: Database): ItemStorage {
 /** The arguments of a condition. */
 type Condition = { text: string; member: string; bound: number };
 
-/** What the statements on the candidates of a search take. All candidates are at the path `start` or behind it. */
+/** Returns the shape and the arguments of a search for candidates, which are at the path `start` or after it. */
 function toCandidates({ deployment }: Scope, query: ItemQuery, now: number) {
   const start = toPath(query.namespace_prefix);
   const narrowing = query.conditions.flatMap(toNarrowing).slice(0, MAX_NARROWING_CONDITIONS);

@@ -1,7 +1,7 @@
 /**
- * Filters on metadata. Each scalar of a row's metadata is stored as a label: a hash of its path, a hash of its value, and the
- * text itself if it is short. A matching row has all labels of the filter. Hashes only narrow a search, and `contains` decides.
- * Exact labels decide alone if the filter has nothing else (search.ts). The scalars at the top of a thread's state are labels
+ * Filters on metadata. Each scalar of a row's metadata is stored as an index entry: a hash of its path, a hash of its value, and the
+ * text itself if it is short. A matching row has all index entries of the filter. Hashes only narrow a search, and `contains` decides.
+ * Exact index entries decide alone if the filter has nothing else (search.ts). The scalars at the top of a thread's state are index entries
  * too, which only narrow.
  */
 import { ServiceError } from "../../lib/errors.ts";
@@ -17,7 +17,7 @@ import {
 /** `exact`: the text that was hashed; null if it is long. */
 export type IndexEntry = readonly [path_hash: number, value_hash: number, exact: string | null];
 
-/** More labels than these make the statement longer, but do not narrow the filter further. */
+/** The maximum number of index entries in a statement. Others make it longer, but do not narrow the search. */
 const MAX_NARROWING_ENTRIES = 8;
 /** The limit of values in metadata: each value has an entry in an index. */
 const MAX_ENTRIES = 1_000;
@@ -27,10 +27,10 @@ const MAX_EXACT_CHARS = 200;
 /** A state with more or longer scalars is a candidate for every filter. */
 const MAX_STATE_ENTRIES = 32;
 const MAX_STATE_TEXT_CHARS = 512;
-/** The label of a state with too many or too long scalars. */
+/** The index entry of a state with too many or too long scalars. */
 const WILDCARD_ENTRY: IndexEntry = [0, 0, null];
 
-/** The distinct labels of a metadata object, or of a filter on one; at most `most`. */
+/** The distinct index entries of a metadata object, or of a filter on one; at most `most`. */
 export function createIndexEntries(
   metadata: JsonObject,
   limit: number = Number.POSITIVE_INFINITY,
@@ -90,7 +90,7 @@ function toHash([first, second]: HashState): number {
 
 type EntryArguments = { deployment: string; id: string; indexed: string; entries: string };
 
-/** Returns the arguments for a row with its labels. Errors: invalid. */
+/** Returns the arguments for a row with its index entries. Errors: invalid. */
 function toEntryArguments(deployment: string, id: string, metadata: JsonObject): EntryArguments {
   const indexed = JSON.stringify(metadata);
   if (indexed.length > MAX_METADATA_CHARS) {
@@ -106,7 +106,7 @@ function toEntryArguments(deployment: string, id: string, metadata: JsonObject):
   return { deployment, id, indexed, entries: JSON.stringify(entries) };
 }
 
-/** Returns the statement that adds the labels of a row that the same batch has inserted. It has no effect if the row existed before. */
+/** Returns the statement that adds the index entries of a row that the same batch has inserted. It has no effect if the row existed before. */
 export function insertIndexEntries(
   kind: IndexedKind,
   deployment: string,
@@ -116,7 +116,7 @@ export function insertIndexEntries(
   return isEmpty(metadata) ? [] : [insertEntries({ source: kind }, toEntryArguments(deployment, id, metadata))];
 }
 
-/** Returns the statements that replace the labels of a row whose metadata the same batch has updated. */
+/** Returns the statements that replace the index entries of a row whose metadata the same batch has updated. */
 export function replaceIndexEntries(
   kind: IndexedKind,
   deployment: string,
@@ -130,8 +130,8 @@ export function replaceIndexEntries(
 const STATE_SOURCE = { source: "values" } as const;
 
 /**
- * Returns the statements that store the labels of a thread's state, in a batch that has made `head` the thread's head. `scalars` are the scalars at the top of its
- * values; null if they are unknown. Labels of older states may remain: they cost time, but never give a wrong result.
+ * Returns the statements that store the index entries of a thread's state, in a batch that has made `head` the thread's head. `scalars` are the scalars at the top of its
+ * values; null if they are unknown. Index entries of older states may remain: they cost time, but never give a wrong result.
  */
 export function replaceStateEntries(
   deployment: string,
@@ -156,11 +156,11 @@ function createStateEntries(scalars: JsonObject | null): readonly IndexEntry[] {
 const isIndexedInStates = (value: Json): boolean =>
   typeof value === "string" ? value.length <= MAX_STATE_TEXT_CHARS : typeof value !== "object" || value === null;
 
-/** Returns the statement that deletes all labels of a row that the same batch has deleted. It has no effect if the row is still there. */
+/** Returns the statement that deletes all index entries of a row that the same batch has deleted. It has no effect if the row is still there. */
 export const deleteIndexEntries = (kind: IndexedKind, deployment: string, id: string): Statement<never> =>
   deleteEntriesOfRow({ kind }, { deployment, id });
 
-/** Returns labels that every state has whose values contain the filter. */
+/** Returns index entries that every state has whose values contain the filter. */
 export function createNarrowingEntries(filter: JsonObject): readonly IndexEntry[] {
   const indexedMembers = Object.entries(filter).filter(([, value]) => isIndexedInStates(value));
   return createIndexEntries(Object.fromEntries(indexedMembers), MAX_NARROWING_ENTRIES);

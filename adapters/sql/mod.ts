@@ -1,5 +1,5 @@
 /**
- * Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all.
+ * Storage over any SQL driver: each storage operation is a list of statements that takes effect as a whole or not at all.
  * @module
  */
 import { ServiceError, toStorageError } from "../../lib/errors.ts";

@@ -1,4 +1,4 @@
-/** How namespaces are stored, and the list of namespaces with items: each once, in order, read in steps. */
+/** Converts namespaces to paths, and lists the namespaces that have items: each once, in order. */
 import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import type { Database } from "./database.ts";
@@ -10,7 +10,7 @@ type Row = Tables["store_items"];
 /** Rows per read. */
 const PAGE_ROWS = 500;
 
-/** Each label with a dot behind it, so the path of a namespace starts with the paths of its parents. */
+/** Returns the labels, each followed by a dot, so that the path of a namespace starts with the paths of its parents. */
 export const toPath = (namespace: readonly string[]): string => namespace.map((label) => `${label}.`).join("");
 export const parseNamespace = (path: string): readonly string[] => path.split(".").slice(0, -1);
 /** The first text after all paths with this prefix, which is not empty: a slash follows the dot. */
@@ -51,7 +51,7 @@ function createPositionReader(
     }));
 }
 
-/** Returns the verb that lists namespaces. `visible` checks items if the scope has a filter. */
+/** Returns the storage operation that lists namespaces. `visible` checks items if the scope has a filter. */
 export function createNamespaceLister(
   driver: Database,
   isVisible: (scope: Scope, item: Row) => boolean,

@@ -51,7 +51,7 @@ const PRUNING_BY_STRATEGY: Readonly<Record<PruneStrategy, (shape: PruningShape, 
 const toLockKeys = (deployment: string, thread_ids: readonly string[]): string[] =>
   thread_ids.map((thread_id) => threadLockKey(deployment, thread_id));
 
-/** The verb that prunes threads. */
+/** Creates the storage operations that prunes threads. */
 export function createPruningStorage(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
     /**

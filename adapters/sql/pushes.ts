@@ -24,7 +24,7 @@ function toRow({ push_id, task_id, config_id, url, host, terms }: NewPush & { re
   return { push_id, task_id, config_id, url, host, config: JSON.stringify(stored) };
 }
 
-/** The verbs on push configurations. */
+/** Creates the storage operations on push configurations. */
 export function createPushStorage(driver: Database): PushStorage {
   const toLockKeys = (deployment: string, thread_id: string): string[] => [threadLockKey(deployment, thread_id)];
   return {

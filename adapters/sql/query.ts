@@ -81,7 +81,7 @@ export type RowOfQuery<Query> =
 export type RowOf<Define extends (...args: never) => Statement<unknown>> =
   ReturnType<Define> extends Statement<infer Row> ? Row : never;
 
-/** One text of a definition, for the tests that compile every statement. */
+/** A compiled text of a definition, for the tests that compile every statement. */
 export interface Variant {
   /** Tells the variants of one definition apart; empty if there is only one. */
   readonly name: string;
@@ -198,7 +198,7 @@ interface ShapedRowsTypes<Shape, Types extends ParameterTypes, RowTypes extends 
   count(shape: Shape): number;
 }
 
-/** Like `shapedQuery`, with a list of rows. With the option `stable`, their arguments are written as `(select ?)` too. */
+/** Defines a statement like `shapedQuery`, with a list of rows. With `stable`, their arguments are written as `(select ?)` too. */
 export function shapedRowsQuery<
   Shape,
   Types extends ParameterTypes,

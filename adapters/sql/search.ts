@@ -1,6 +1,6 @@
 /**
- * Searches rows by metadata. Reads the rows of the filter's rarest label, newest first, and looks up the other labels for each
- * row. If labels express the whole filter, SQL decides. Otherwise the candidates' metadata is read and compared with the filter.
+ * Searches rows by metadata. Reads the rows of the filter's rarest index entry, newest first, and looks up the other index entries for each
+ * row. If index entries express the whole filter, SQL decides. Otherwise the candidates' metadata is read and compared with the filter.
  */
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, SortOptions } from "../../lib/storage/mod.ts";
@@ -30,18 +30,18 @@ export interface MetadataSearch {
   readonly filter: Filter | undefined;
   /** Further conditions with their arguments; conditions with undefined do not apply. */
   readonly where: Readonly<Partial<Record<ConditionName, string | undefined>>>;
-  /** Labels that the state of a thread may have. */
+  /** Index entries that the state of a thread may have. */
   readonly values?: readonly IndexEntry[];
 }
 
-/** How to read rows. */
+/** The page and the order of a search. */
 export type PageQuery = Page & SortOptions<string>;
 
-/** More labels make the statement longer, but not the search faster. */
+/** The maximum number of index entries in a search. Others make the statement longer, but not faster. */
 const MAX_ENTRIES = 8;
-/** From this offset on, the rows are counted first: a page behind the middle is read from the end. */
+/** The offset from which the rows are counted first, because a page after the middle is read from the end. */
 const FAR_OFFSET = 200;
-/** How many rows of a label are counted to find the rarest one. */
+/** The maximum number of rows that are counted for each index entry to find the rarest one. */
 const MAX_COUNTED_ROWS = 1000;
 
 /** Rows in order. */
@@ -115,7 +115,7 @@ async function compareRows<Row extends { readonly metadata: string }>(
   return { rows: rows.filter((row) => matches(search, row)), total: matching.length };
 }
 
-/** The arguments of a label. */
+/** The arguments of an index entry. */
 type EntryArguments = { readonly path_hash: number; readonly value_hash: number; readonly exact: string | null };
 
 type SearchArguments = Parameters<typeof countRows>[1];
@@ -125,11 +125,11 @@ interface Plan {
   readonly search: MetadataSearch;
   readonly shape: SearchShape;
   readonly args: SearchArguments;
-  /** The labels of the rows, the rarest first, then those of states. */
+  /** The index entries of the rows, the rarest first, then those of states. */
   readonly entries: readonly EntryArguments[];
-  /** The labels express the whole filter, so no metadata is compared. */
+  /** The index entries express the whole filter, so no metadata is compared. */
   readonly isDecided: boolean;
-  /** No row has one of the labels. */
+  /** No row has one of the index entries. */
   readonly isEmpty: boolean;
   /** The number of rows, if known. */
   readonly total: number | null;
@@ -157,7 +157,7 @@ async function createPlan(driver: Database, search: MetadataSearch): Promise<Pla
   );
   const counts = (await driver.read(select)).sort((a, b) => a.found - b.found || a.place - b.place);
   const rarest = counts[0]?.found ?? 0;
-  // A label stored only as hashes may belong to another text.
+  // A index entry stored only as hashes may belong to another text.
   const isDecided = isExact && counts.every(({ hashed }) => hashed === 0);
   const plan = toPlan(
     search,
@@ -221,8 +221,8 @@ const matches = ({ metadata = {}, filter }: MetadataSearch, row: { readonly meta
 };
 
 /**
- * True for a filter that a row contains if it has all labels: no empty objects or lists, and no list item with more than one
- * scalar, which labels could not tell from two items with one scalar each.
+ * True for a filter that a row contains if it has all index entries: no empty objects or lists, and no list item with more than one
+ * scalar, which index entries could not tell from two items with one scalar each.
  */
 function consistsOfEntries(filter: JsonObject): boolean {
   const countScalars = (value: Json): number => {

@@ -1,4 +1,4 @@
-/** The verbs that change states without a run: state updates, metadata of checkpoints, copies. */
+/** Creates the storage operations that change states without a run: state updates, metadata of checkpoints, copies. */
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage } from "../../lib/storage/mod.ts";
 import type { ThreadKey } from "./channel-values.ts";
@@ -66,7 +66,7 @@ const annotateCheckpoint =
     }
   };
 
-/** How the metadata of checkpoints names their thread. */
+/** Returns the member that names a thread in the metadata of its checkpoints. */
 const formatThreadMember = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
 
 const copyThread =
@@ -102,7 +102,7 @@ const copyThread =
 const exists = async (driver: Database, key: ThreadKey): Promise<boolean> =>
   (await driver.read(selectAnyThread(key))).length > 0;
 
-/** The verbs that change states without a run. */
+/** Creates the storage operations that change states without a run. */
 export function createStateStorage(driver: Database): StateStorage {
   return {
     /**

@@ -1,4 +1,4 @@
-/** What rows of `threads` do not store: whether they have active runs, and the status that follows. */
+/** Conditions on active runs, and the status of a thread that follows from them. Rows of `threads` do not store it. */
 import { type RawBuilder, sql } from "kysely";
 
 /** The id of the running run of a thread; null without one. */

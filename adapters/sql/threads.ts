@@ -1,4 +1,4 @@
-/** The verbs on threads. */
+/** Creates the storage operations on threads. */
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
   InactiveThreadStatus,
@@ -60,7 +60,7 @@ export function deleteAssistantThreads(
   ];
 }
 
-/** The verbs on threads. */
+/** Creates the storage operations on threads. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadStorage(driver: Database): ThreadStorage {
   const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>

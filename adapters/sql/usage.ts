@@ -52,9 +52,9 @@ function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from:
   return onHours && hours_from < hours_to ? { hours_from, hours_to } : { hours_from: start, hours_to: start };
 }
 
-// --------------------------------------------------------------------- verbs
+// --------------------------------------------------------- storage operations
 
-/** The verbs on traces and usage counts. */
+/** Creates the storage operations on traces and usage counts. */
 function createUsageStorage(driver: Database): UsageStorage {
   return {
     /** @statements selectTrace */

@@ -19,7 +19,7 @@ type UserStorage = Pick<
   "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "readNames"
 >;
 
-/** The verbs on users. */
+/** Creates the storage operations on users. */
 export function createUserStorage(driver: Database): UserStorage {
   return {
     /**

@@ -1,9 +1,9 @@
-/** How the values of a checkpoint begin: what a list shows of a state that may be large. */
+/** Reads the start of a channel value, for lists that show a part of a large state. */
 import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { Database } from "./database.ts";
 import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./statements/value-starts.ts";
 
-/** The verb that reads how a channel begins. */
+/** Creates the storage operations that reads how a channel begins. */
 export function createValueStartStorage(driver: Database): Pick<CheckpointStorage, "readValueStart"> {
   return {
     /**

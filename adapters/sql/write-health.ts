@@ -21,7 +21,7 @@ export class WriteHealth {
     return this.#failure;
   }
 
-  /** How many bytes a probe must write to prove that the failed batch would succeed now; 0 while writes work. */
+  /** The number of bytes that a probe must write to prove that the failed batch would succeed now; 0 while writes work. */
   get bytes(): number {
     return this.#bytes;
   }

@@ -1,9 +1,12 @@
-/** Who may use the stand-alone server. */
+/** Chooses the authentication of the stand-alone server. */
 import { type AuthMode, ConfigError, type ServiceOptions, staticIdentity } from "../../lib/mod.ts";
 import type { IdentityStore } from "../../lib/storage/types.ts";
 import type { CommandOptions } from "./command-options.ts";
 
-/** How callers are known. Throws a ConfigError when the server would be open to other machines. */
+/**
+ * Returns the authentication mode. Throws a ConfigError if a server without authentication would listen on an address that other
+ * machines reach.
+ */
 export async function requireSafeAccess(
   auth: ServiceOptions["auth"],
   { identity, hasListedKeys, options }: AccessInput,
@@ -26,12 +29,12 @@ export async function requireSafeAccess(
 
 export interface AccessInput {
   readonly identity: IdentityStore;
-  /** Its keys are those of GREENROOM_API_KEYS. */
+  /** True if GREENROOM_API_KEYS names keys; `identity` then has only these. */
   readonly hasListedKeys: boolean;
   readonly options: CommandOptions;
 }
 
-/** Accounts of the keys in a list with commas; null when it names none. */
+/** Creates the accounts of a comma-separated list of keys. Returns null for a list without keys. */
 export function createListedKeyStore(list = ""): IdentityStore | null {
   const keys = list.split(",").map((key) => key.trim());
   try {

@@ -11,7 +11,7 @@ interface ArgumentToken {
   /** The word as the user typed it. */
   readonly rawName: string;
   readonly value: string | undefined;
-  /** Whether the value follows an `=` in the same word. */
+  /** True if the value follows an `=` in the same word. */
   readonly inlineValue: boolean;
 }
 
@@ -36,21 +36,21 @@ export function parseTokens(args: readonly string[], valueOptions: readonly stri
   });
 }
 
-/** What was given, proven as far as it can be without the database. */
+/** The arguments of a command, validated as far as possible without the database. */
 export interface CommandInput {
-  /** The positional of this name. */
+  /** Returns the positional with this name. */
   positional(name: string): string;
   option(name: string): string | undefined;
   list(name: string): readonly string[] | undefined;
   readonly now: number;
 }
 
-/** What a command takes beside `--json`, `--help` and the place of the database. */
+/** The arguments of a command, in addition to `--json`, `--help` and the options of the database. */
 export interface CommandArguments {
   readonly positionals?: readonly string[];
   /** Option names with the words for their values in the usage text. */
   readonly options?: Readonly<Record<string, string>>;
-  /** Problems that need no database. */
+  /** Returns the problems that can be found without the database. */
   validate?(input: CommandInput): readonly string[];
 }
 

@@ -19,7 +19,7 @@ import { ConfigError } from "../../lib/mod.ts";
 import { readArguments } from "./arguments.ts";
 import { type OptionValue, readDatabaseOptions } from "./command-options.ts";
 
-/** What was copied. */
+/** The result of a backup. */
 export interface Backup {
   readonly file: string;
   readonly bytes: number;
@@ -30,17 +30,17 @@ export interface BackupIo {
   /** Take one line each. Default: standard output and standard error. */
   readonly out?: (line: string) => void;
   readonly err?: (line: string) => void;
-  /** Where the database may be named. Default: that of the process. */
+  /** The environment variables that may name the database. Default: those of the process. */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-/** How the command is called. */
+/** The usage text of the command. */
 export const backupUsage = `greenroom backup FILE
     copies the SQLite database to FILE, also while a server runs on it; FILE must not be there yet
 
 It also takes --json, --config FILE, --database FILE and --help.`;
 
-/** How long the source may be locked by a process that creates or recovers it. */
+/** The time that another process may lock the source while it creates or recovers it. */
 const BUSY_TIMEOUT_MS = 5_000;
 
 /** Runs the command; `args` are those after its name. Gives the exit code: 1 when anything was wrong, and then FILE is not there. */

@@ -25,13 +25,13 @@ export interface CommandOptions {
   readonly host: OptionValue;
   /** Only this machine reaches the host. */
   readonly loopback: boolean;
-  /** What URLs that leave the server start with. Default: where it listens. */
+  /** The base of the URLs that the server gives to others. Default: the address on which it listens. */
   readonly public_base_url?: OptionValue;
   /** Undefined: 2024, or the next free one. */
   readonly port?: number;
   readonly database: OptionValue;
   readonly workers?: number;
-  /** How long runs may continue after SIGTERM. */
+  /** The time that runs may continue after SIGTERM. */
   readonly grace_ms: number;
   readonly log_level: LogLevel;
   /** Undefined: text at a terminal, else JSON. */
@@ -211,7 +211,7 @@ class Settings {
   }
 }
 
-/** Where an account command works: options of its line, variables, and what the configuration says of keys. */
+/** Reads the database of an account command from its options or variables, and the prefix of keys from the configuration. */
 export function readDatabaseOptions(
   args: readonly string[],
   env: EnvVars,

@@ -12,7 +12,7 @@ type Accounts = ReturnType<typeof createAccounts>;
 type Row = Readonly<Record<string, unknown>>;
 
 export interface CommandIo {
-  /** What new keys start with. Default `gr`. */
+  /** The prefix of new keys. Default `gr`. */
   readonly key_prefix?: string;
   /** Take one line each. Default: standard output and standard error. */
   readonly out?: (line: string) => void;
@@ -25,7 +25,7 @@ interface CommandOutput {
   readonly columns: readonly string[];
   /** Shown instead of the table, alone on standard output. */
   readonly secret?: string;
-  /** What `--json` shows; default: the rows. */
+  /** The value that `--json` prints. Default: the rows. */
   readonly json?: unknown;
 }
 
@@ -48,7 +48,6 @@ const toOutput = (columns: readonly string[], ...rows: readonly object[]): Comma
   rows: rows as Row[],
 });
 
-/** A key as it may be shown. */
 function omitKeyHash(key: object): Row {
   const { key_hash: _, ...rest } = key as Row;
   return rest;
@@ -322,7 +321,7 @@ async function withAccounts<T>(
   }
 }
 
-/** How the commands of one word are called, or all. */
+/** Formats the usage of the commands of one group, or of all groups. */
 export function formatUsage(group?: string): string {
   if (group === "backup") return backupUsage;
   const groups = group !== undefined && Object.hasOwn(actions, group) ? [group] : Object.keys(actions);

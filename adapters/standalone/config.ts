@@ -23,7 +23,7 @@ export interface ModuleExport {
   readonly export: string;
 }
 
-/** One entry of `graphs`. */
+/** A valid entry of `graphs`. */
 export interface ConfiguredGraph extends ModuleExport {
   readonly graph_id: string;
   /** The export is a function that makes the graph, not one that is the agent. */
@@ -37,9 +37,9 @@ export interface FileConfig {
   readonly file: string;
   /** All that the file names. */
   readonly graph_ids: readonly string[];
-  /** Those whose entries can be read. */
+  /** The graphs with valid entries. */
   readonly graphs: readonly ConfiguredGraph[];
-  /** What other keys take from files, by key; the options in `service` are without them. */
+  /** The module exports that other keys name, by key. The options in `service` omit them. */
   readonly modules: Readonly<Partial<Record<ModuleKey, ModuleExport>>>;
   readonly service: Pick<ServiceOptions, ServiceOption>;
   readonly env: Readonly<Record<string, string>>;
@@ -49,7 +49,7 @@ export interface FileConfig {
   readonly unsupported: readonly string[];
   /** Warnings for the user; the server starts anyway. */
   readonly warnings: readonly string[];
-  /** What is wrong with the file, each by its key; everything else is what could be read all the same. */
+  /** The problems of the file, each with its key. The other members have the valid parts. */
   readonly problems: readonly string[];
 }
 
@@ -80,7 +80,7 @@ const configSection = (members: Section["members"]): Section => strictSection(me
 const anyMembers = (...names: readonly string[]): Section["members"] =>
   Object.fromEntries(names.map((name) => [name, anything]));
 
-/** What every `langgraph.json` has, and a file of any name may. */
+/** The keys that both kinds of configuration file may have. */
 const SHARED_KEYS = anyMembers("$schema", "graphs", "env", "dependencies", "node_version");
 const objectRule = valueMatching((value) => isRecord(value), "must be an object");
 
@@ -90,7 +90,7 @@ const greenroomKeys = configSection({
   public_base_url: anything,
 });
 
-/** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
+/** The supported keys of a `langgraph.json`. The server warns about its other keys. */
 const langgraphKeys = configSection({
   ...SHARED_KEYS,
   auth: configSection(anyMembers("path", "disable_studio_auth")),
@@ -144,7 +144,7 @@ type JsonObject = Readonly<Record<string, unknown>>;
 export const isRecord = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Whether a file is a `langgraph.json`: by its content, unless it has one of the two names or nothing shows what it is. */
+/** Returns true for a `langgraph.json`. A file with neither standard name is recognized by its content. */
 function isLangGraphConfig(file: string, content: JsonObject): boolean {
   const name = basename(file);
   const has = (key: string): boolean => Object.hasOwn(content, key);

@@ -144,7 +144,7 @@ function listFiles(folder: string): string[] {
   );
 }
 
-/** The first link between the folder and a file: what is written through it may be outside the folder. */
+/** Returns the first symbolic link between the folder and a file. A write through it could leave the folder. */
 function findLink(folder: string, file: string): string | undefined {
   const names = relative(folder, file).split(sep);
   const paths = names.map((_, index) => join(folder, ...names.slice(0, index + 1)));

@@ -1,9 +1,9 @@
-/** Why a file of a project cannot be loaded, with the place in its source. */
+/** Formats the error of a project file that cannot be loaded, with its position in the source. */
 import { relative } from "node:path";
 import process from "node:process";
 import { findProjectFrames, readLines, type SourceLocation } from "./thrown-error.ts";
 
-/** The message of an error, and where the file and line are known, these and the line itself. */
+/** Returns the message of an error. Adds the position and the line of code if the file and the line are known. */
 export function formatLoadError(error: unknown): string {
   // Bun gives all errors of a file at once.
   const firstError = error instanceof AggregateError && error.errors.length > 0 ? error.errors[0] : error;

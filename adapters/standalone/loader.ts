@@ -62,7 +62,7 @@ export function forgetFiles(failedFiles: readonly string[] = []): void {
 const getUrlModule = (): typeof import("node:url") => process.getBuiltinModule("node:url");
 
 const require: NodeJS.Require = createRequire(import.meta.url);
-/** Bun lists this program's own files too. */
+/** The folder of this program, whose files Bun lists too. */
 const PACKAGE_FOLDER = join(import.meta.dirname, "../../");
 /** False for packages, and for the files of this program. */
 export const isProjectFile = (file: string): boolean =>
@@ -79,7 +79,7 @@ const JITI_OPTIONS = {
 let transpiler: Jiti | undefined;
 const HOOK: unique symbol = Symbol.for("greenroom.loader") as never;
 
-/** In front of each file, on its first line, so that lines stay what they are in stack traces. */
+/** The code that precedes each file, on its first line, so that the line numbers of stack traces stay correct. */
 const FILE_PREFIX =
   `({load:jitiImport,need:require}=globalThis[Symbol.for(${JSON.stringify(Symbol.keyFor(HOOK))})]` +
   "(jitiImport,require,jitiESMResolve,__filename));";
@@ -106,9 +106,9 @@ const replaceImportMetaMain = (): object => ({
   },
 });
 
-/** What each file evaluates to, once its own top-level `await` and those of its imports are over. */
+/** The exports of each file, resolved after its own top-level `await` and those of its imports. */
 const evaluations = new Map<string, Promise<unknown>>();
-/** Which files an import in a file waits for. */
+/** The files for which the imports of a file wait, by importing file. */
 const pendingImports = new Map<string, Set<string>>();
 
 /**
@@ -181,7 +181,7 @@ function toModuleNamespace(module: unknown): unknown {
   return "default" in module ? module : { ...module, default: module };
 }
 
-/** Without the files that led to it, which for a file that a configuration names are none of the user's. */
+/** Removes the require stack from a message. The files in it are not the user's. */
 function dropRequireStack(message: string): string {
   return message.replace(
     /\nRequire stack:\n- ([^\n]+).*$/s,

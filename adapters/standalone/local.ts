@@ -12,13 +12,13 @@ const URL_SYMBOL = Symbol.for("langgraph_api:url");
 /** Nothing is connected to: calls only need something to start with. */
 const BASE_URL = "http://localhost";
 
-/** Where the host's code is at work, and for whom. */
+/** The run or request on whose behalf the code of the project executes. */
 interface CallerContext {
   readonly api: Api;
   readonly run: Pick<Job, "run_id" | "thread_id"> | null;
-  /** Of a run that somebody made whom custom authentication knows. */
+  /** The user of custom authentication who created the run; null without one. */
   readonly user: AuthUser | null;
-  /** Of a request: what its caller has sent. */
+  /** The headers of the request; null in a run. */
   readonly headers: Headers | null;
   /** The run has ended. */
   hasEnded: boolean;
@@ -31,15 +31,15 @@ interface Api {
 
 const callerContexts = new AsyncLocalStorage<CallerContext | undefined>();
 
-/** The run that the code at work belongs to. */
+/** Returns the run in which the calling code executes; null outside of runs. */
 export const getCurrentRun = (): CallerContext["run"] => callerContexts.getStore()?.run ?? null;
 
 export interface LocalApi {
-  /** Runs act for who made them. */
+  /** Wraps an executor so that calls from its runs act for the user who created the run. */
   wrapExecutor(executor: Executor): Executor;
-  /** What a request leads to acts for its caller. */
+  /** Wraps a handler so that calls from its requests act for the caller of the request. */
   wrapHandler(handler: Handler): Handler;
-  /** For the handler that answers calls: whom they act for. */
+  /** Returns the user for whom a local call acts; an option of the handler that answers these calls. */
   readonly acts_for: (request: Request) => AuthUser | null;
   /** Calls are answered from now on. */
   serve(handler: Handler): void;
@@ -123,7 +123,7 @@ function runWithoutCaller(state: GraphState): GraphState {
 const createRefusal = (code: "forbidden" | "unavailable", detail: string): Response =>
   Response.json({ detail, code }, { status: code === "forbidden" ? 403 : 503 });
 
-/** What a client calls that was made at this place, or at none. */
+/** Creates the `fetch` of a client that was created in this context, or outside of any. */
 function fetchFrom(context: CallerContext | undefined, defaultApi: Api): typeof fetch {
   const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const { handler, users } = context?.api ?? defaultApi;
@@ -164,7 +164,7 @@ const isCredentialHeader = (header: string): boolean =>
   !header.startsWith("sec-") &&
   (header.startsWith("x-") || /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header));
 
-/** As `fetch`: the caller's signal ends the wait, and the body. */
+/** Calls the handler like `fetch`: the signal of the request aborts the wait and the response body. */
 async function callHandler(handler: Handler, request: Request): Promise<Response> {
   const { signal } = request;
   signal.throwIfAborted();

@@ -20,7 +20,7 @@ export interface LogOptions {
   readonly format: LogFormat;
   /** Requests that succeed are logged at `debug`, records of runs are short, and errors show the project's code. */
   readonly brief?: boolean;
-  /** Of the records up to `info`, and of the others; those of format `json` go to the console. */
+  /** The outputs of the records up to `info`, and of the others. Records of the format `json` go to the console. */
   readonly out: Output;
   readonly err: Output;
 }
@@ -33,7 +33,7 @@ export interface Log {
   readonly onRunFinished: ((run: FinishedRun) => void) | undefined;
 }
 
-/** Asked all the time, by supervisors and collectors. */
+/** The paths that supervisors and collectors poll. Their requests are logged at `debug`. */
 const POLLED_PATHS = new Set(["/ok", "/ready", "/metrics"]);
 
 export function createLog({ level, format, brief = false, out, err }: LogOptions): Log {

@@ -55,7 +55,7 @@ function findHelpTopic(word: string, args: readonly string[]): string | undefine
   return word === "help" ? args[1] : undefined;
 }
 
-/** What `greenroom help COMMAND` says. */
+/** Returns the text of `greenroom help COMMAND`. Throws a ConfigError for an unknown command. */
 async function loadHelp(word: string | undefined): Promise<string> {
   if (word === undefined || word.startsWith("-") || word === "help" || word === "version") return usage;
   if (COMMANDS.has(word)) return (await import("./commands.ts")).formatUsage(word);

@@ -1,4 +1,4 @@
-/** From the files that a configuration names to what they export: graphs, authentication, embeddings, custom routes. */
+/** Imports the files that a configuration names: graphs, authentication, embeddings, custom routes. */
 import { basename } from "node:path";
 import type { App } from "../../lib/http/handler.ts";
 import { combine, type Executor, type ServiceOptions } from "../../lib/mod.ts";
@@ -48,7 +48,7 @@ const isGenerator = (value: unknown): boolean =>
 type Custom = NonNullable<NonNullable<ServiceOptions["auth"]>["custom"]>;
 type Embed = NonNullable<NonNullable<ServiceOptions["store"]>["index"]>["embed"];
 
-/** What a configuration takes from other files, by its key. */
+/** The module exports that a configuration may name, by key. */
 interface Modules {
   readonly "auth.path"?: Custom;
   readonly "store.index.embed"?: Embed;
@@ -58,7 +58,7 @@ interface Modules {
 type ModuleKey = keyof Modules;
 type Method = (...args: readonly unknown[]) => unknown;
 
-/** What the export serves as; undefined when it does not. */
+/** Describes and converts the export for each key. `convert` returns undefined for an unsuitable export. */
 const moduleKinds: {
   readonly [Key in ModuleKey]: { readonly description: string; convert(value: unknown): Modules[Key] | undefined };
 } = {

@@ -24,9 +24,9 @@ export interface LoadProjectOptions {
   readonly options: CommandOptions;
   readonly log: Log;
   readonly local: LocalApi;
-  /** Where the server listens; empty before. */
+  /** Returns the URL of the server; empty before it listens. */
   readonly getUrl: () => string;
-  /** Answers what the project's own code asks. */
+  /** The handler of the requests of the project's own code. */
   readonly internalHandler: Handler;
 }
 
@@ -80,13 +80,13 @@ export async function loadProject({
   return { name, config, settings, app, graph_ids: loaded.executor.graphs().map(({ graph_id }) => graph_id) };
 }
 
-/** Not repeated when the project is loaded again. */
+/** The warnings that were logged. A reload does not repeat them. */
 const loggedWarnings = new Set<string>();
 
 /** The variables that the last configuration has set. */
 const configuredVariables = new Set<string>();
 
-/** What the shell sets wins, as it does with .env files. */
+/** Sets the variables of the configuration. Variables of the shell take precedence, as with .env files. */
 function setVariables(env: FileConfig["env"]): void {
   for (const name of configuredVariables) delete process.env[name];
   configuredVariables.clear();

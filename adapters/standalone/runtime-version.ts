@@ -5,7 +5,7 @@ const NAMES = { node: "Node", bun: "Bun", deno: "Deno" } as const;
 
 type Runtime = keyof typeof MIN_VERSIONS;
 
-/** What is wrong with the runtime, for its user; undefined if it is new enough. `versions`: those of `process`. */
+/** Returns a message about a runtime that is too old, or undefined. `versions` are those of `process`. */
 export function findRuntimeProblem(versions: Readonly<Record<string, string | undefined>>): string | undefined {
   // Bun and Deno name a version of Node, too.
   const runtime: Runtime = (["bun", "deno"] as const).find((name) => versions[name]) ?? "node";

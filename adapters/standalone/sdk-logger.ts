@@ -1,4 +1,4 @@
-/** What `getLogger()` of `@langchain/langgraph-sdk/logging` gives, also while modules are loaded: it writes to the server's log. */
+/** The logger that `getLogger()` of `@langchain/langgraph-sdk/logging` returns: it writes to the log of the server. */
 import type { LogRecord } from "../../lib/mod.ts";
 import { getCurrentRun } from "./local.ts";
 
@@ -21,7 +21,7 @@ type WriteRecord = (record: LogRecord) => void;
 type Write = (message: unknown, ...otherParts: readonly unknown[]) => Logger;
 type Logger = Readonly<Record<(typeof LEVELS)[number], Write>>;
 
-/** Gives what removes it. */
+/** Installs the logger. Returns a function that removes it. */
 export function installLogger(log: WriteRecord): () => void {
   const createWriter =
     (name: (typeof LEVELS)[number]): Write =>

@@ -19,7 +19,7 @@ import { installLogger } from "./sdk-logger.ts";
 const DEFAULT_PORT = 2024;
 const MAX_PORT_ATTEMPTS = 100;
 const REPEATED_SIGNAL_MS = 250;
-/** How long runs go on when the project is loaded again, and how long those that ignore their signal have after it. */
+/** The time that runs may continue during a reload, and the time after it for runs that ignore their signal. */
 const RELOAD_GRACE_MS = 300;
 
 export interface Server {
@@ -119,7 +119,7 @@ interface ServedProject {
   readonly project: Project;
   readonly mode: AuthMode;
   readonly service: Service;
-  /** For requests from outside, and for those of the project's own code. */
+  /** The handlers of requests from outside, and of those of the project's own code. */
   readonly handler: Handler;
   readonly internalHandler: Handler;
 }
@@ -242,7 +242,7 @@ function logCreated(
   }
 }
 
-/** Runs made here may name graphs and webhooks that the other server does not have. */
+/** Formats the notice of a standby server. It warns because runs created here may name graphs that the active server lacks. */
 const formatStandbyMessage = ({ value }: OptionValue): string =>
   `Standing by: another server executes the runs of ${redactDatabaseUrl(value)}, also those made here, until it ends. ` +
   "For runs of your own start with --database OTHER";

@@ -8,11 +8,11 @@ const SOURCE = /\.(?:[cm]?[jt]sx?|json)$/;
 const SKIPPED = /^(?:\..*|node_modules|dist)$/;
 
 export interface Watch {
-  /** What the project consists of after a load that began at this time. `broken`: any source file may fix it. */
+  /** Records the files of a load that started at this time. With `broken`, all source files are watched. */
   recordLoad(files: readonly string[], startedAt: number, broken: boolean): void;
-  /** All that is watched. */
+  /** Returns the watched files. */
   listFiles(): readonly string[];
-  /** The files that have changed since. */
+  /** Resolves to the files that changed since the last load, when there are any. */
   waitForChange(): Promise<readonly string[]>;
 }
 
@@ -79,7 +79,7 @@ export function watchFiles(folder: string): Watch {
   };
 }
 
-/** Undefined for what is not there or cannot be read: it is no reason to stop watching the rest. */
+/** Returns undefined for a file that is missing or unreadable, because the other files are still watched. */
 function tryRead<T>(read: () => T): T | undefined {
   try {
     return read();

@@ -15,9 +15,9 @@ import {
 } from "../statements/runs-claim.ts";
 import { createClaimLogEntry, toClaim } from "./row.ts";
 
-/** How many candidates a claim reads when other processes took those that it has chosen. */
+/** The number of candidates that a claim reads after other processes claimed those that it chose. */
 const MAX_CANDIDATES = 20;
-/** How often a claim reads again when other processes took its candidates. */
+/** The number of reads of a claim while other processes claim its candidates. */
 const MAX_TRIES = 10;
 
 type ClaimArguments = Omit<ArgumentsFor<typeof leaseNext.types>, "thread_id">;

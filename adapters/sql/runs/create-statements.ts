@@ -50,7 +50,7 @@ const toColumns = (deployment: string, { run, idempotency }: CreateRun) => ({
   created_at: run.created_at,
 });
 
-/** What the creation of a run depends on beside its request. */
+/** The conditions of the creation of a run that are not in its request. */
 interface CreationTerms {
   /** Absent for a run that is not due yet. */
   readonly claim: LeaseTerms | undefined;

@@ -70,7 +70,7 @@ function toEvents({
   );
 }
 
-/** The verbs of thread events. */
+/** Creates the storage operations of thread events. */
 export function createEventStorage(driver: Database): EventStorage {
   return {
     /**

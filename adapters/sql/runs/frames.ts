@@ -35,7 +35,7 @@ function packFrames(frames: readonly NewFrame[]): string {
   return `${JSON.stringify(entries)}\n${texts}`;
 }
 
-/** What both texts end with, never with half of a surrogate pair. */
+/** Returns the common end of both texts. It never starts within a surrogate pair. */
 function findCommonEnd(text: string, otherText: string): string {
   let [low, high] = [0, Math.min(text.length, otherText.length)];
   while (low < high) {

@@ -1,4 +1,4 @@
-/** The verbs of a lease's holder: renew, save, finish, requeue, release. */
+/** Creates the storage operations of a lease's holder: renew, save, finish, requeue, release. */
 import type { ClaimRequest, FinishRun, FinishRunResult, Lease, Storage } from "../../../lib/storage/mod.ts";
 import { deleteProgressStatements, storeProgressStatements } from "../checkpoints.ts";
 import { encodeJson } from "../columns.ts";

@@ -1,4 +1,4 @@
-/** The verbs on runs, from their creation to their end. */
+/** Creates the storage operations on runs, from their creation to their end. */
 import type { RunStorage } from "../../../lib/storage/mod.ts";
 import { createRowFinder, type Database, readAll, readOne, threadLockKey } from "../database.ts";
 import { toFilterArgument } from "../filter-argument.ts";
@@ -15,7 +15,7 @@ import { createRunSearchStorage } from "./search.ts";
 import { deleteFeatureRows, deleteRunEvents, deleteRunProgress, stopRuns, toStopArguments } from "./stop.ts";
 import { deleteExpired } from "./sweep.ts";
 
-/** The verbs on runs, from their creation to their end. */
+/** Creates the storage operations on runs, from their creation to their end. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunStorage(driver: Database): RunStorage {
   const pending = new PendingCounter((deployment) => countPending(driver, deployment));

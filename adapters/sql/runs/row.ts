@@ -24,7 +24,7 @@ function decodeError(stored: string | null): Pick<RunRow, "error" | "stack"> {
   return typeof stack === "string" ? { error, stack } : { error };
 }
 
-/** What a claim adds to the front of `claim_log`; empty where the claim names no worker. */
+/** Returns the text that a claim adds to the front of `claim_log`; empty for a claim without a worker. */
 export const createClaimLogEntry = (worker: string | undefined, at: number): string =>
   worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
 

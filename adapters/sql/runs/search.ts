@@ -1,4 +1,4 @@
-/** The verbs that read the runs of all threads. */
+/** Creates the storage operations that read the runs of all threads. */
 import type { ListPosition } from "../../../lib/storage/cursor.ts";
 import type { ListedRun, RunSearch, RunStatus, RunStorage, Scope } from "../../../lib/storage/mod.ts";
 import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
@@ -69,7 +69,7 @@ async function findLastTested(
   return lastTested ? { created_at: lastTested.created_at, id: lastTested.run_id } : null;
 }
 
-/** The verbs that read the runs of all threads. */
+/** Creates the storage operations that read the runs of all threads. */
 export function createRunSearchStorage(driver: Database): Pick<RunStorage, "searchRuns" | "readRunTimes"> {
   return {
     /**

@@ -114,7 +114,7 @@ function rollbackStatements(selection: RunSelection, args: StopArguments): StopS
   };
 }
 
-/** What `Storage.stopRuns` gets. */
+/** The arguments of `Storage.stopRuns`. */
 interface StopRequest {
   readonly target: StopTarget;
   readonly action: StopAction;

@@ -22,7 +22,7 @@ import {
   selectUnresumableRuns,
 } from "../statements/runs-sweep.ts";
 
-/** How many rows of frames or events one batch deletes at most. */
+/** The maximum number of rows of frames or events that one batch deletes. */
 const MAX_CHUNKS = 1000;
 
 type Statements = Statement<unknown>[];

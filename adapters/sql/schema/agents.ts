@@ -87,7 +87,7 @@ export const agentTables = {
       run_count: "bigint not null",
       /** Number of claims so far: each claim of a run of this thread takes the next number. */
       claim_count: "bigint not null default 0",
-      /** What happens when the thread was inactive for `ttl_ms`. */
+      /** The action after the thread was inactive for `ttl_ms`. */
       ttl_strategy: "text check (ttl_strategy in ('delete', 'keep_latest'))",
       ttl_ms: "bigint check ((ttl_ms is null) = (ttl_strategy is null))",
       /** When `keep_latest` last ran. */
@@ -160,7 +160,7 @@ export const agentTables = {
       /** The cron that created it. */
       cron_id: "text",
       cancel_reason: "text",
-      /** One line of JSON per claim, the newest first. The end may be cut off. */
+      /** A line of JSON per claim, the newest first. The end may be cut off. */
       claim_log: "text",
       /** The call of a durable function that it executes. */
       call_id: "text",
@@ -339,8 +339,8 @@ export const agentTables = {
   },
 
   /**
-   * One row per scalar in the metadata of an assistant, a visible thread or a cron, and in the values of a thread's state. Labels
-   * narrow a filtered search; the comparison of the JSON decides.
+   * The metadata index: a row per scalar in the metadata of an assistant, a visible thread or a cron, and in the values of a thread's
+   * state. Index entries narrow a filtered search; the comparison of the JSON decides.
    */
   labels: {
     columns: {
@@ -360,7 +360,7 @@ export const agentTables = {
   },
 
   /**
-   * How many assistants and visible threads a deployment has, which SQLite keeps in the batches that change them. Postgres counts
+   * The number of assistants and visible threads of a deployment, which SQLite updates in the batches that change them. Postgres counts
    * rows: there each creation would wait for the one before it.
    */
   row_counts: {

@@ -38,7 +38,7 @@ export const cronTables = {
     ],
   },
 
-  /** One tick of a cron. The primary key prevents a second firing of the same tick. */
+  /** A firing of a cron. The primary key prevents a second firing at the same fire time. */
   cron_firings: {
     columns: {
       deployment: "text not null",

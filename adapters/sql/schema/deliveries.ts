@@ -73,7 +73,7 @@ export const deliveryTables = {
   },
 } as const;
 
-/** They go with the run that began the task. */
+/** Push configurations are deleted with the run that started the task. */
 export const pushTables = {
   push_configs: {
     columns: {

@@ -1,7 +1,7 @@
 /** The tables of durable functions. Calls belong to their threads. */
 
 export const callTables = {
-  /** One execution of a function from its input to its end, by one run or several. */
+  /** A durable call: an execution of a function from its input to its end, by one run or several. */
   calls: {
     columns: {
       deployment: "text not null",
@@ -12,9 +12,9 @@ export const callTables = {
       first_run: "text not null",
       /** The run that continued it last. */
       run_id: "text not null",
-      /** What the function gets in every attempt: JSON. */
+      /** The input of the function in every attempt, as JSON. */
       beginning: "text not null",
-      /** How far the function was with the newest stored frames: JSON. */
+      /** The progress of the function at the newest stored frames, as JSON. */
       position: "text",
       /** When the call continues by itself, after its run has ended for an ask. */
       due_at: "bigint",
@@ -52,7 +52,7 @@ export const callTables = {
       call_id: "text not null",
       seq: "bigint not null",
       name: "text not null",
-      /** Of the wait that the token of the event belongs to. */
+      /** The occurrence of the wait to which the token of the event belongs. */
       occurrence: "bigint",
       payload: "text not null",
       created_at: "bigint not null",
@@ -63,7 +63,7 @@ export const callTables = {
     ],
   },
 
-  /** Who knows a token may send the event of a wait. */
+  /** The tokens of waits. Anyone with a token may send the event of its wait. */
   call_tokens: {
     columns: {
       token_hash: "text not null primary key",

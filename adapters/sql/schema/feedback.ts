@@ -10,7 +10,7 @@ export const feedbackTables = {
       project_id: "text not null",
       feedback_key: "text not null",
       config: "text",
-      /** How long the token stays valid after its run has ended; null for a token with a fixed expiry. */
+      /** The time that the token stays valid after its run has ended; null for a token with a fixed expiry. */
       life_ms: "bigint",
       expires_at: "bigint",
       created_at: "bigint not null",

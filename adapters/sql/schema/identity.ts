@@ -34,7 +34,7 @@ export const identityTables = {
       name: "text",
       created_at: "bigint not null",
       deleted_at: "bigint",
-      /** With `identity`: a user that custom authentication knows by this name in this workspace. */
+      /** The workspace of a user of custom authentication, whose name there is `identity`. */
       workspace_id: "text",
       identity: "text",
     },

@@ -3,7 +3,7 @@ import { agentTables } from "./agents.ts";
 import { cronTables } from "./crons.ts";
 import { identityTables } from "./identity.ts";
 
-/** One table, written for both databases. JSON is text, a time is milliseconds since 1970, a boolean is 0 or 1. */
+/** A table for both databases. JSON is text, a time is milliseconds since 1970, a boolean is 0 or 1. */
 export interface TableDefinition {
   /** Column name → definition, which starts with the column's type. */
   readonly columns: Readonly<Record<string, string>>;

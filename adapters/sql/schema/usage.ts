@@ -40,7 +40,7 @@ export const usageTables = {
     clustered: true,
   },
 
-  /** One row: hours that start before `sealed_before` are summed in usage_hourly. */
+  /** A single row: hours that start before `sealed_before` are summed in usage_hourly. */
   usage_seals: {
     columns: { name: "text not null primary key", sealed_before: "bigint not null" },
   },

@@ -222,7 +222,7 @@ const selectSeq = (
   sql<number>`(select max(seq) as seq from checkpoints where deployment = ${p.deployment}
     and thread_id = ${p.thread_id} and checkpoint_id = ${p.before}${ns === null ? sql`` : sql` and ns = ${ns}`})`;
 
-/** Which checkpoints of a thread are listed. */
+/** Selects the checkpoints of a thread that are listed. */
 interface CheckpointsShape {
   readonly in_namespace: boolean;
   /** Only those that are older than the checkpoint with the id `before`. */

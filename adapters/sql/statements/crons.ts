@@ -247,7 +247,7 @@ export const deleteOrphanedEntries = query(
     returning row_id`,
 );
 
-/** Which enabled crons a search returns. Two partial indexes serve it: of crons with a date, and of crons that fail. */
+/** Selects the enabled crons that a search returns. Two partial indexes serve it: of crons with a date, and of crons that fail. */
 interface EnabledCronsShape {
   readonly by_date: boolean;
   readonly failing: boolean;

@@ -243,7 +243,7 @@ export const selectNextDue = query(
 /** The states as they stand in the conditions of indexes, which a parameter would not match. */
 const STATES = { pending: sql.lit("pending"), delivered: sql.lit("delivered"), failed: sql.lit("failed") } as const;
 
-/** Which deliveries a list contains. Without states: those of every state. `filtered`: the filter permits their threads. */
+/** Selects the deliveries of a list. Without states it has those of every state. With `filtered`, the filter permits their threads. */
 interface DeliveriesShape {
   readonly states: readonly DeliveryState[];
   readonly of_run: boolean;

@@ -76,7 +76,7 @@ export const updateDeployment = query(
 
 // -------------------------------------------------------------------- placing
 
-/** What the caller names: a workspace, a project, both or neither. */
+/** True for each unit that the caller names. */
 export interface PlacementShape {
   readonly workspace: boolean;
   readonly project: boolean;

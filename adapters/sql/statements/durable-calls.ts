@@ -120,7 +120,7 @@ export const endCall = query(
 
 // ------------------------------------------- when runs are deleted or copied
 
-/** Of these runs, those that have not ended: what they did is undone. The journal of an ended run belongs to its thread. */
+/** Selects those of the runs that have not ended: their progress is deleted. The journal of an ended run belongs to its thread. */
 const openRuns = (run_ids: Expression<unknown>): RawBuilder<unknown> =>
   sql`select u.run_id from runs u where u.run_id in (${run_ids}) and u.call_id is not null and u.ended_at is null`;
 

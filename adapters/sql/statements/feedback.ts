@@ -80,7 +80,7 @@ export const selectToken = query({ token_id: text }, (p) =>
 
 const runOfToken = sql<string>`feedback_tokens.run_id`;
 
-/** Which tokens a list contains, and their order. `filtered`: the filter permits their runs. */
+/** Selects the tokens of a list, and their order. `filtered`: the filter permits their runs. */
 interface TokensShape {
   readonly of_run: boolean;
   readonly after: boolean;
@@ -305,7 +305,7 @@ export const deleteRecord = scopedQuery({ id: text, workspace_ids: text, deploym
 /** A column that a search compares with a JSON list. */
 type ListColumn = "id" | "run_id" | "project_id" | "key" | "source" | "user_id";
 
-/** Which records a search finds. An absent member is no condition. */
+/** Selects the records that a search finds. An absent member is no condition. */
 export interface RecordsShape {
   readonly one_workspace: boolean;
   readonly lists: readonly ListColumn[];

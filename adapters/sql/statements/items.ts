@@ -100,12 +100,12 @@ export const deleteExpiredItems = query(
 // ------------------------------------------------------------------ searching
 
 /**
- * How a condition on a member narrows a search. "equals": the stored text contains `text`. Otherwise the number of the member may be
+ * The use of a condition on a member to narrow a search. "equals": the stored text contains `text`. Otherwise the number of the member may be
  * at least `bound`, or at most (`below`).
  */
 export type Narrowing = "equals" | { readonly below: boolean; readonly null_passes: boolean };
 
-/** Which items are candidates of a search. */
+/** Selects the items that are candidates of a search. */
 export interface CandidatesShape {
   /** Only items below a prefix of namespaces. */
   readonly prefix: boolean;

@@ -1,16 +1,16 @@
-/** Statements on labels, which index the metadata of rows and the values of states. */
+/** Statements on index entries, which index the metadata of rows and the values of states. */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { jsonRows } from "../functions.ts";
 import { type Operand, type ParametersFor, text } from "../parameters.ts";
 import { shapedQuery } from "../query.ts";
 
-/** Kinds of rows whose metadata has labels. */
+/** Kinds of rows whose metadata has index entries. */
 export type IndexedKind = "assistant" | "thread" | "cron";
 
-/** What labels are of: the metadata of a kind of row, or the values of a thread's state. */
+/** The source of index entries: the metadata of a kind of row, or the values of a thread's state. */
 type IndexSource = IndexedKind | "values";
 
-/** `written`: the column on which the labels depend. */
+/** `written`: the column on which the index entries depend. */
 interface IndexedRows {
   readonly kind: RawBuilder<string>;
   readonly table: "assistants" | "threads" | "crons";
@@ -18,7 +18,7 @@ interface IndexedRows {
   readonly indexed: "metadata" | "head";
 }
 
-/** The rows that have labels of each kind. */
+/** The rows that have index entries of each kind. */
 export const INDEXED_ROWS: Readonly<Record<IndexSource, IndexedRows>> = {
   assistant: { kind: sql`'assistant'`, table: "assistants", id: "assistant_id", indexed: "metadata" },
   thread: { kind: sql`'thread'`, table: "threads", id: "thread_id", indexed: "metadata" },
@@ -26,7 +26,7 @@ export const INDEXED_ROWS: Readonly<Record<IndexSource, IndexedRows>> = {
   values: { kind: sql`'values'`, table: "threads", id: "thread_id", indexed: "head" },
 };
 
-/** `written`: the value on which the labels depend. `labels`: a JSON list of them. */
+/** `written`: the value on which the index entries depend. `index entries`: a JSON list of them. */
 const entryTypes = { deployment: text, id: text, indexed: text, entries: text };
 
 type EntryParameters = ParametersFor<typeof entryTypes>;
@@ -42,7 +42,7 @@ const selectColumn = (
     and ${sql.ref(id)} = ${p.id}${condition})`;
 };
 
-/** This batch wrote the row; otherwise the labels must have no effect. Hidden threads have no labels. */
+/** This batch wrote the row; otherwise the index entries must have no effect. Hidden threads have no index entries. */
 const isIndexedBy = (source: IndexSource, p: EntryParameters): RawBuilder<boolean> => {
   const { table, indexed } = INDEXED_ROWS[source];
   const visible = table === "threads" ? sql` and hidden = 0` : sql``;
@@ -53,7 +53,7 @@ const SOURCES = ["assistant", "thread", "cron", "values"] as const;
 
 const options = { stable: true, shapes: SOURCES.map((source) => ({ source })) };
 
-/** Deletes the labels of a row that are not in the list, if `written` is what the row has. */
+/** Deletes the index entries of a row that are not in the list, if `written` is what the row has. */
 export const deleteOtherEntries = shapedQuery(
   (_: { readonly source: IndexSource }) => entryTypes,
   (p, { source }) =>
@@ -65,8 +65,8 @@ export const deleteOtherEntries = shapedQuery(
 );
 
 /**
- * Inserts labels of a row, if `written` is what the row has. One statement for all labels, because each statement binds the whole
- * metadata. An existing label may be an older text with the same hash.
+ * Inserts index entries of a row, if `written` is what the row has. One statement for all index entries, because each statement binds the whole
+ * metadata. An existing index entry may be an older text with the same hash.
  */
 export const insertEntries = shapedQuery(
   (_: { readonly source: IndexSource }) => entryTypes,
@@ -95,11 +95,11 @@ const orphanedEntriesWhere = (
     where gone.deployment = ${deployment} and gone.${sql.ref(id_column)} = ${id})`;
 };
 
-/** Returns the table with the condition that the row of a label is gone. Labels of a thread include those of its state. */
+/** Returns the table with the condition that the row of an index entry is gone. Index entries of a thread include those of its state. */
 export const orphanedEntries = (kind: IndexedKind): RawBuilder<unknown> =>
   orphanedEntriesWhere(kind, sql<string>`labels.deployment`, sql<string>`labels.row_id`);
 
-/** Deletes all labels of a row that is gone. */
+/** Deletes all index entries of a row that is gone. */
 export const deleteEntriesOfRow = shapedQuery(
   (_: { readonly kind: IndexedKind }) => ({ deployment: text, id: text }),
   (p, { kind }) =>
@@ -108,8 +108,8 @@ export const deleteEntriesOfRow = shapedQuery(
 );
 
 /**
- * Returns a condition on the id of a thread that is true for every visible thread whose values have the label, at its head or during
- * a run. The label with two zeros stands for states whose values are not indexed.
+ * Returns a condition on the id of a thread that is true for every visible thread whose values have the index entry, at its head or during
+ * a run. The index entry with two zeros stands for states whose values are not indexed.
  */
 export const mayHaveValue = (
   id: Expression<unknown>,

@@ -35,7 +35,7 @@ export const selectExpiredThreads = scopedQuery(
   stable,
 );
 
-/** Which of the named threads are pruned: all, or those that have expired. */
+/** Selects the named threads that are pruned: all, or those that have expired. */
 export interface PruningShape {
   readonly expired: boolean;
   readonly filtered: boolean;

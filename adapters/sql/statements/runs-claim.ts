@@ -9,7 +9,7 @@ const db = createBuilder<Tables>();
 
 const stable = { stable: true };
 
-/** Which runs a claim may take. The lists and limits are JSON. */
+/** The runs that a claim may take. The lists and limits are JSON. */
 const claimableTypes = { deployment: text, graph_ids: text, max_attempts: text, progress_ms: text, now: bigint };
 /** A claim with the token and the end of its lease. `note` is its line in the log of claims. */
 const claimTypes = { ...claimableTypes, token: text, lease_until: bigint, log_entry: text };
@@ -137,7 +137,7 @@ export const requeueExpired = query({ deployment: text, run_ids: text, now: bigi
 export type LeasedRun = Tables["runs"] & { last_frame: number };
 
 /**
- * How often a run was started, with this claim. While progress counts for its graph, only the starts since the latest attempt that stored a
+ * Counts the starts of a run, with this claim. While progress counts for its graph, only the starts since the latest attempt that stored a
  * root checkpoint.
  */
 const countStarts = (p: Claimable): RawBuilder<number> =>

@@ -27,7 +27,7 @@ const stable = { stable: true };
 
 // ------------------------------------------------------ what allows the run
 
-/** What else must hold for a run: nothing, the fire time of its cron is open, or no active run answers the same interrupts. */
+/** The additional condition for a run: nothing, the fire time of its cron is open, or no active run answers the same interrupts. */
 export type Origin = "request" | "cron" | "resume";
 
 const runTypes = columns(agentTables.runs, ["deployment", "thread_id", "run_id", "assistant_id", "graph_id"]);
@@ -56,7 +56,7 @@ const answeringRuns = (
     and r.resume_targets is not null and exists (select 1 from ${jsonStrings(sql<string>`r.resume_targets`)} answered
       where answered.value in ${jsonStrings(sql<string>`${p.resume_targets}`)})`;
 
-/** What each origin requires. */
+/** The condition of each origin. */
 const ORIGINS: Readonly<Record<Origin, (p: Decision) => RawBuilder<boolean>>> = {
   request: () => sql<boolean>`true`,
   cron: isFireTimeOpen,
@@ -84,7 +84,7 @@ const pendingRunsOfThread = sql<number>`(select count(*) from ${otherRuns} and r
 
 // ----------------------------------------------------------------- the thread
 
-/** Which conditions a new run has. `limited`: the limit of the deployment is compared, because the run is not certain to fit. */
+/** The conditions of a new run. `limited`: the limit of the deployment is compared, because the run is not certain to fit. */
 export interface DecisionShape {
   readonly origin: Origin;
   readonly limited: boolean;
@@ -140,7 +140,7 @@ export interface TakeShape extends DecisionShape {
   readonly strategy: MultitaskStrategy;
 }
 
-/** What a multitask strategy says about the other runs of the thread. */
+/** The effect of a multitask strategy on the other runs of the thread. */
 interface Strategy {
   /** Pending runs `r` that go before the new run, so that it cannot start at once. */
   isAhead(p: Decision): RawBuilder<boolean>;
@@ -164,10 +164,10 @@ const STRATEGIES: Readonly<Record<MultitaskStrategy, Strategy>> = {
   rollback: { isAhead: () => sql<boolean>`false`, isWithinLimits: () => sql<boolean>`true`, evicts: true },
 };
 
-/** Whether runs with this strategy evict the earlier runs of their thread. */
+/** Returns true if runs with this strategy evict the earlier runs of their thread. */
 export const evicts = (strategy: MultitaskStrategy): boolean => STRATEGIES[strategy].evicts;
 
-/** Whether the run gets the slot: it has a claim, the slot is free, no other run is running, and none goes before it. */
+/** The condition that the run gets the slot: it has a claim, the slot is free, no other run is running, and none goes before it. */
 const canStartNow = (p: Decision, { isAhead }: Strategy): RawBuilder<boolean> =>
   sql<boolean>`${p.token} is not null and (threads.slot_token is null or threads.slot_until <= ${p.now})
           and not exists (select 1 from ${otherRuns} and r.status = 'running')

@@ -65,7 +65,7 @@ export const upsertEvents = query(
 const interruptedAt = (now: Operand<number>): RawBuilder<string> =>
   sql<string>`'[[0,0,[],' || cast(${now} as text) || ',"{\\"event\\":\\"interrupted\\"}"]]'`;
 
-/** Of these runs, those on threads that clients see, as `r`. */
+/** Selects those of the runs that are on visible threads, as `r`. */
 const visibleRuns = (deployment: Operand<string>, run_ids: Expression<unknown>): RawBuilder<unknown> =>
   sql`runs r where r.run_id in (${run_ids}) and r.stateless = 0 and r.deployment = ${deployment}`;
 

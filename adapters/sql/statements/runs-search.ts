@@ -32,7 +32,7 @@ const LIST_COLUMNS = [...HEADER_COLUMNS, "lease_until", "cancelled", "claim_log"
 const stable = { stable: true };
 
 /**
- * Each status as an argument, whose value is its name. With literals SQLite could choose the partial indexes of a status, which are not in
+ * The statuses as arguments, whose values are their names. With literals SQLite could choose the partial indexes of a status, which are not in
  * the order of the lists.
  */
 const statusTypes = {
@@ -93,7 +93,7 @@ const CONDITIONS = {
 
 export type SearchCondition = keyof typeof CONDITIONS;
 
-/** Which runs a search returns. */
+/** Selects the runs that a search returns. */
 export interface SearchShape {
   readonly statuses: readonly RunStatus[];
   readonly conditions: readonly SearchCondition[];

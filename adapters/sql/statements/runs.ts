@@ -20,7 +20,7 @@ export const selectRun = scopedQuery({ deployment: text, run_id: text }, (p, fil
     .where(isThreadPermitted("runs", filter)),
 );
 
-/** Which runs of a thread a page contains. */
+/** Selects the runs of a thread that a page contains. */
 interface RunsShape {
   readonly of_status: boolean;
   readonly below: boolean;

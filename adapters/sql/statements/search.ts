@@ -1,6 +1,6 @@
 /**
- * Statements that search rows by their metadata. A search reads the rows of its rarest label in the order of their creation, and
- * looks up the other labels for each row.
+ * Statements that search rows by their metadata. A search reads the rows of its rarest index entry in the order of their creation, and
+ * looks up the other index entries for each row.
  */
 import { type Expression, type RawBuilder, sql } from "kysely";
 import { containsTextIgnoreCase, jsonStrings } from "../functions.ts";
@@ -36,7 +36,7 @@ export const NO_CONDITIONS = Object.fromEntries(Object.keys(conditionTypes).map(
   string
 >;
 
-/** What a search of one kind of rows reads and how it is sorted and narrowed. */
+/** The sort keys and the conditions of a search for one kind of rows. */
 interface SearchedRows {
   /** Sort keys that are no columns, or may be null: databases sort nulls differently. */
   readonly orders: Readonly<Record<string, RawBuilder<unknown>>>;
@@ -77,11 +77,11 @@ const SEARCHED_ROWS: Readonly<Record<IndexedKind, SearchedRows>> = {
   },
 };
 
-// ---------------------------------------------------------------------- labels
+// ---------------------------------------------------------------------- index entries
 
 const entryTypes = {
   ...columns(agentTables.labels, ["path_hash", "value_hash"]),
-  /** The text of the label; null if it is long. */
+  /** The text of the index entry; null if it is long. */
   exact: orNull(text),
 };
 
@@ -109,7 +109,7 @@ const entryShapes: readonly EntriesShape[] = [
 ];
 
 /**
- * Counts the rows of each label, up to `limit`. `place` is the index of the label. `hashed` says whether a row has it only as hashes:
+ * Counts the rows of each index entry, up to `limit`. `place` is the index of the index entry. `hashed` says whether a row has it only as hashes:
  * it may belong to another text.
  */
 export const countEntries = shapedRowsQuery(
@@ -132,15 +132,15 @@ export const countEntries = shapedRowsQuery(
 
 // ---------------------------------------------------------------------- search
 
-/** Which rows a search finds. */
+/** Selects the rows that a search finds. */
 export interface SearchShape {
   readonly kind: IndexedKind;
-  /** How many labels the rows have, the rarest first. */
+  /** The number of index entries of the rows, the rarest first. */
   readonly entries: number;
-  /** The labels express the whole filter: their texts are compared too. */
+  /** The index entries express the whole filter: their texts are compared too. */
   readonly exact: boolean;
   readonly where: readonly ConditionName[];
-  /** How many labels the state of a thread may have. They follow the others. */
+  /** The number of index entries that the state of a thread may have. They follow the others. */
   readonly values: number;
 }
 
@@ -159,7 +159,7 @@ const rows = {
   count: ({ entries, values }: SearchShape): number => entries + values,
 };
 
-/** Labels are counted without their rows. Labels of crons may remain after their thread or assistant was deleted. */
+/** Index entries are counted without their rows. Index entries of crons may remain after their thread or assistant was deleted. */
 export const isCountable = ({ kind, where, values }: Omit<SearchShape, "labels" | "exact">): boolean =>
   kind !== "cron" && where.length === 0 && values === 0;
 
@@ -167,7 +167,7 @@ const getTable = ({ kind }: SearchShape): RawBuilder<unknown> => sql.table(INDEX
 const getIdColumn = ({ kind }: SearchShape): RawBuilder<unknown> =>
   sql.ref(`${INDEXED_ROWS[kind].table}.${INDEXED_ROWS[kind].id}`);
 
-/** The rows of the rarest label, which the index of labels has in the order of creation. */
+/** The rows of the rarest index entry, which the index of index entries has in the order of creation. */
 function isLeadingEntry(
   p: SearchParameters,
   entry: EntryParameters,
@@ -177,7 +177,7 @@ function isLeadingEntry(
   return sql`${isEntry("followed", kind, p.deployment, entry)}${text}`;
 }
 
-/** The conditions besides the rarest label. `id`: the expression for the id of a row. */
+/** The conditions besides the rarest index entry. `id`: the expression for the id of a row. */
 function createConditions(
   p: SearchParameters,
   entries: readonly EntryParameters[],
@@ -189,7 +189,7 @@ function createConditions(
     const text = exact ? sql` and l.exact = ${entry.exact}` : sql``;
     return sql`exists (select 1 from labels l where ${isEntry("l", kind, p.deployment, entry)} and l.row_id = ${id}${text})`;
   });
-  // Hidden threads have no labels. The condition is a literal, because the indexes for searches contain only visible threads.
+  // Hidden threads have no index entries. The condition is a literal, because the indexes for searches contain only visible threads.
   const isVisible = kind === "thread" && shape.entries === 0 ? [sql`threads.hidden = 0`] : [];
   return [
     ...otherEntries,
@@ -276,7 +276,7 @@ export const selectStoredCount = query({ deployment: text, kind: text }, (p) =>
   db.selectFrom("row_counts").select("total").where("deployment", "=", p.deployment).where("kind", "=", p.kind),
 );
 
-/** Which of the found rows are read: a page, or those with the ids in `listed`, a JSON list. */
+/** Selects the found rows that are read: a page, or those with the ids in `listed`, a JSON list. */
 interface PageShape extends SearchShape, OrderShape {
   readonly listed: boolean;
 }

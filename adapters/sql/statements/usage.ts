@@ -64,14 +64,14 @@ export const insertClaimedTrace = query(claimTypes, (p) => insertTraceWhere(p, i
 const isCreatedRun = (p: ParametersFor<typeof creationTypes>): RawBuilder<boolean> =>
   sql<boolean>`r.run_id = ${p.run_id} and ${isFirstAttempt(p)}`;
 
-/** As `addClaimedTrace`, for a run that the same batch creates. */
+/** Adds a trace like `addClaimedTrace`, for a run that the same batch creates. */
 export const addCreatedTrace = query(
   creationTypes,
   (p) => addTraceToSum(p, isCreatedRun(p), sql<boolean>`s.sealed_before > ${p.started_at}`),
   stable,
 );
 
-/** As `insertClaimedTrace`, for a run that the same batch creates. */
+/** Inserts a trace like `insertClaimedTrace`, for a run that the same batch creates. */
 export const insertCreatedTrace = query(creationTypes, (p) => insertTraceWhere(p, isCreatedRun(p)), stable);
 
 const reportTypes = { run_id: text, tokens_in: bigint, tokens_out: bigint, cost_usd: double };
