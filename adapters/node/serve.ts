@@ -36,7 +36,7 @@ export class PortTaken extends Error {
   readonly code = "EADDRINUSE";
 
   constructor(port: number, options?: ErrorOptions) {
-    super(`Port ${port} is taken: choose another, or 0 for any that is free`, options);
+    super(`Port ${port} is in use. Choose another port, or 0 for any free port`, options);
     this.name = "PortTaken";
   }
 }

@@ -20,8 +20,8 @@ export async function requireSafeAccess(
   }
   if (mode === "none" && !options.loopback) {
     throw new ConfigError([
-      `${options.host.setting}: without keys anybody who reaches the server could use it, so it listens on loopback addresses ` +
-        "alone; make a key with greenroom keys create, or set GREENROOM_API_KEYS",
+      `${options.host.setting}: the server has no authentication, so it listens only on loopback addresses. ` +
+        "Create a key with greenroom keys create, or set GREENROOM_API_KEYS",
     ]);
   }
   return mode;

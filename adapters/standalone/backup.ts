@@ -36,9 +36,9 @@ export interface BackupIo {
 
 /** The usage text of the command. */
 export const backupUsage = `greenroom backup FILE
-    copies the SQLite database to FILE, also while a server runs on it; FILE must not be there yet
+    copy the SQLite database to FILE, also while a server uses it; FILE must not exist
 
-It also takes --json, --config FILE, --database FILE and --help.`;
+The command also accepts --json, --config FILE, --database FILE and --help.`;
 
 /** The time that another process may lock the source while it creates or recovers it. */
 const BUSY_TIMEOUT_MS = 5_000;

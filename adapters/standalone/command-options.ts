@@ -55,26 +55,26 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
                    GREENROOM_DATABASE_TOKEN; or postgres://USER:PASSWORD@HOST/NAME, where a pooler is in front with
                    GREENROOM_DATABASE_DIRECT_URL, the URL without it; default .greenroom/greenroom.db
   --public-base-url URL
-                   what feedback links start with; default: where the server listens
-  --workers N      runs executed at once; default 10
-  --grace-ms N     how long runs may go on after SIGTERM or SIGINT, before they are put back; default 10000. A second signal
-                   ends the server at once
+                   base of feedback links; default: the address of the server
+  --workers N      maximum number of concurrent runs; default 10
+  --grace-ms N     time for active runs to end after SIGTERM or SIGINT, in milliseconds; then they are requeued. Default
+                   10000. A second signal stops the server at once
   --log-level LEVEL
                    debug, info, warn or error; default info, which logs requests and ended runs
   --log-format FORMAT
                    text or json; default text at a terminal, else json
-  --studio         lets LangSmith's hosted Studio, https://smith.langchain.com, call this server; API keys are still required
+  --studio         allow LangSmith's hosted Studio, https://smith.langchain.com, to call this server; API keys stay required
   -h, --help
   -v, --version
 
 Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
 GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT, GREENROOM_STUDIO (1).
-GREENROOM_API_KEYS is a list of your own keys, with commas, of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
+GREENROOM_API_KEYS is a comma-separated list of your own keys of at least 32 characters; GREENROOM_USAGE_ENABLED is 0 or 1.
 
 Development: greenroom init|dev --help
 Accounts: greenroom keys|workspaces|projects|users|agents --help
 Backups: greenroom backup --help
-greenroom help [COMMAND] and greenroom version print what --help and --version do.
+greenroom help [COMMAND] and greenroom version print the same as --help and --version.
 `;
 
 /** Flags that take a value. Each is a variable as well. */

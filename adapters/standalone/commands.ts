@@ -59,7 +59,7 @@ const readPermissions = (input: CommandInput): readonly never[] | undefined =>
 const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
   keys: {
     create: {
-      summary: "makes an API key and shows it, once",
+      summary: "create an API key and print it once",
       options: {
         kind: "sk|pt",
         user: "ID|EMAIL",
@@ -75,7 +75,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
         const kind = input.option("kind") ?? "sk";
         return [
           ...(kind === "sk" || kind === "pt" ? [] : [`--kind: ${kind} is neither sk nor pt`]),
-          ...(at !== undefined && within !== undefined ? ["--expires-in: not together with --expires-at"] : []),
+          ...(at !== undefined && within !== undefined ? ["--expires-in: cannot be combined with --expires-at"] : []),
           ...(at !== undefined && parseTime(at) === undefined
             ? [`--expires-at: ${at} is not a time such as 2030-01-31T12:00:00Z`]
             : []),
@@ -102,13 +102,13 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
       },
     },
     list: {
-      summary: "shows all keys by their short forms",
+      summary: "list all keys by their short forms",
       options: ORGANIZATION,
       run: async (accounts, input) =>
         toOutput(KEY_COLUMNS, ...(await accounts.listKeys(input.option("organization"))).map(omitKeyHash)),
     },
     revoke: {
-      summary: "ends a key, by its short form or id",
+      summary: "revoke a key by its short form or id",
       positionals: ["KEY"],
       options: ORGANIZATION,
       run: async (accounts, input) =>
@@ -120,17 +120,17 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
   },
   workspaces: {
     create: {
-      summary: "makes a workspace",
+      summary: "create a workspace",
       positionals: ["NAME"],
       run: async (accounts, input) =>
         toOutput(WORKSPACE_COLUMNS, await accounts.createWorkspace(input.positional("NAME"))),
     },
     list: {
-      summary: "shows all workspaces",
+      summary: "list all workspaces",
       run: async (accounts) => toOutput(WORKSPACE_COLUMNS, ...(await accounts.listWorkspaces())),
     },
     rename: {
-      summary: "gives a workspace another name",
+      summary: "rename a workspace",
       positionals: ["WORKSPACE", "NAME"],
       run: async (accounts, input) =>
         toOutput(
@@ -139,7 +139,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
         ),
     },
     delete: {
-      summary: "deletes a workspace and its projects; reports keep their names",
+      summary: "delete a workspace and its projects; reports keep their names",
       positionals: ["WORKSPACE"],
       run: async (accounts, input) =>
         toOutput(WORKSPACE_COLUMNS, await accounts.deleteWorkspace(input.positional("WORKSPACE"))),
@@ -147,20 +147,20 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
   },
   projects: {
     create: {
-      summary: "makes a project, in the oldest workspace unless one is named",
+      summary: "create a project; default workspace: the oldest",
       positionals: ["NAME"],
       options: WORKSPACE,
       run: async (accounts, input) =>
         toOutput(PROJECT_COLUMNS, await accounts.createProject(input.positional("NAME"), input.option("workspace"))),
     },
     list: {
-      summary: "shows the projects of all workspaces, or of one",
+      summary: "list the projects of all workspaces, or of one",
       options: WORKSPACE,
       run: async (accounts, input) =>
         toOutput(PROJECT_COLUMNS, ...(await accounts.listProjects(input.option("workspace")))),
     },
     rename: {
-      summary: "gives a project another name",
+      summary: "rename a project",
       positionals: ["PROJECT", "NAME"],
       options: WORKSPACE,
       async run(accounts, input) {
@@ -173,7 +173,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
       },
     },
     delete: {
-      summary: "deletes a project; reports keep its name",
+      summary: "delete a project; reports keep its name",
       positionals: ["PROJECT"],
       options: WORKSPACE,
       run: async (accounts, input) =>
@@ -182,8 +182,7 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
   },
   users: {
     create: {
-      summary:
-        "makes a user who is a member of the organization, with organization:read unless --permission says otherwise",
+      summary: "create a user who is a member of the organization; default permission: organization:read",
       positionals: ["EMAIL"],
       options: { name: "TEXT", permission: "NAME,..." },
       async run(accounts, input) {
@@ -196,19 +195,19 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
       },
     },
     list: {
-      summary: "shows all users of the organization",
+      summary: "list all users of the organization",
       run: async (accounts) => toOutput(USER_COLUMNS, ...(await accounts.listUsers())),
     },
     delete: {
-      summary: "deletes a user, and ends the personal tokens",
+      summary: "delete a user and revoke the personal tokens of the user",
       positionals: ["USER"],
       run: async (accounts, input) => toOutput(USER_COLUMNS, await accounts.deleteUser(input.positional("USER"))),
     },
     grant: {
-      summary: "says what a user may do on the organization or in a workspace, instead of before; `none`: nothing",
+      summary: "replace the permissions of a user on the organization or in a workspace; `none` removes all",
       positionals: ["USER"],
       options: { permission: "NAME,...|none", ...WORKSPACE },
-      validate: (input) => (input.list("permission") ? [] : ["--permission: is needed"]),
+      validate: (input) => (input.list("permission") ? [] : ["--permission: required"]),
       async run(accounts, input) {
         const names = readPermissions(input) ?? [];
         const permissions = names.length === 1 && names[0] === "none" ? [] : names;
@@ -219,21 +218,21 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
   },
   agents: {
     list: {
-      summary: "shows all agents and whose they are",
+      summary: "list all agents with their owners",
       run: async (accounts) => toOutput(AGENT_COLUMNS, ...(await accounts.listAgents())),
     },
     share: {
-      summary: "lets the members of its workspace see an agent",
+      summary: "make an agent visible to the members of its workspace",
       positionals: ["NAME"],
       run: async (accounts, input) => toOutput(AGENT_COLUMNS, await accounts.shareAgent(input.positional("NAME"))),
     },
     unshare: {
-      summary: "hides an agent from all but its owner",
+      summary: "make an agent visible only to its owner",
       positionals: ["NAME"],
       run: async (accounts, input) => toOutput(AGENT_COLUMNS, await accounts.unshareAgent(input.positional("NAME"))),
     },
     transfer: {
-      summary: "makes another user the owner of an agent",
+      summary: "transfer an agent to another owner",
       positionals: ["NAME", "USER"],
       run: async (accounts, input) =>
         toOutput(AGENT_COLUMNS, await accounts.transferAgent(input.positional("NAME"), input.positional("USER"))),
@@ -284,7 +283,7 @@ export async function runCommand(
 function printAnswer(output: CommandOutput, out: (line: string) => void, err: (line: string) => void): void {
   if (output.secret) {
     out(output.secret);
-    err("This key is not stored: it cannot be shown again.");
+    err("Save this key now. It is not stored and cannot be shown again.");
   } else for (const line of formatTable(output)) out(line);
 }
 
@@ -295,7 +294,7 @@ const findActions = (group: string): Readonly<Record<string, Action>> | undefine
 function describeUnknownCommand(group: string, name: string): string {
   const groupActions = findActions(group);
   if (!groupActions) return `no command ${group}${suggestName(group, COMMANDS, "; see --help")}`;
-  if (!name) return `${group}: say what to do`;
+  if (!name) return `${group}: a subcommand is required`;
   return `${group}: no command ${name}${suggestName(name, Object.keys(groupActions), "; see --help")}`;
 }
 
@@ -328,7 +327,7 @@ export function formatUsage(group?: string): string {
   const lines = groups.flatMap((group) =>
     Object.entries(actions[group] ?? {}).map(([name, action]) => formatCommandUsage(group, name, action)),
   );
-  return [...lines, "", "Each also takes --json, --config FILE, --database URL and --help."].join("\n");
+  return [...lines, "", "All commands also accept --json, --config FILE, --database URL and --help."].join("\n");
 }
 
 function formatCommandUsage(group: string, name: string, { summary, positionals = [], options = {} }: Action): string {

@@ -132,7 +132,7 @@ const LANGGRAPH_ONLY_KEYS = [
   "image_distro",
   "base_image",
 ];
-const GREENROOM_ONLY_KEYS = SERVICE_OPTIONS.filter((name) => !Object.hasOwn(langgraphKeys.members, name));
+const OWN_ONLY_KEYS = SERVICE_OPTIONS.filter((name) => !Object.hasOwn(langgraphKeys.members, name));
 
 /** An entry of `graphs` that is no text. */
 const graphKeys = configSection({ ...AGENT_SETTINGS, path: anything, factory: flag });
@@ -149,7 +149,7 @@ function isLangGraphConfig(file: string, content: JsonObject): boolean {
   const name = basename(file);
   const has = (key: string): boolean => Object.hasOwn(content, key);
   if (name === "langgraph.json" || name === "greenroom.json") return name === "langgraph.json";
-  if (GREENROOM_ONLY_KEYS.some(has)) return false;
+  if (OWN_ONLY_KEYS.some(has)) return false;
   return LANGGRAPH_ONLY_KEYS.some(has) || /langgra\.?ph/.test(String(content.$schema)) || name.startsWith("langgraph");
 }
 
@@ -228,7 +228,7 @@ function readGraphs(
   problems: string[],
 ): ConfiguredGraph[] {
   if (!isRecord(value) || Object.keys(value).length === 0) {
-    problems.push('graphs: names no graph; write {"graphs": {"agent": "./agent.ts:agent"}}');
+    problems.push('graphs: no graph. Write {"graphs": {"agent": "./agent.ts:agent"}}');
     return [];
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
@@ -306,7 +306,7 @@ function readEnv(value: unknown, file: string, problems: string[], warnings: str
   } catch (error) {
     // Projects keep it out of their repository: a fresh copy has none.
     const isMissing = (error as { code?: unknown }).code === "ENOENT";
-    if (isMissing) warnings.push(`env: there is no file ${value}, so it sets no variable`);
+    if (isMissing) warnings.push(`env: there is no file ${value}, so no variable is set`);
     else problems.push(`env: ${value} cannot be read`);
     return {};
   }

@@ -12,16 +12,16 @@ import { loadProject } from "./project.ts";
 import { type Server, serve } from "./server.ts";
 import { watchFiles } from "./watch.ts";
 
-export const devUsage = `greenroom dev: serve a project, and load it again when its files change
+export const devUsage = `greenroom dev: serve a project and reload it when its files change
 
   greenroom dev [--no-open] [--run COMMAND] [OPTION...]
 
-  --no-open        open no browser; default: the server's page is opened when started at a terminal
-  --run COMMAND    start a second program, such as "vite"; GREENROOM_URL is the URL of this server. They end together
+  --no-open        do not open a browser; default: open the studio if started in a terminal
+  --run COMMAND    start a second program, such as "vite"; GREENROOM_URL is the URL of this server. Both stop together
 
 It watches the configuration file, the file that its "env" names, and the modules of the project that the agents import.
-Runs that execute during a reload have a moment to end, and are then put back in the queue. When a file cannot be loaded,
-the error is shown and the earlier agents stay. All options of the server, see greenroom --help, work here too.
+Active runs have 300 ms to end before a reload, and are then requeued. If a file cannot be loaded, the command prints the
+error and keeps the previous agents. All options of the server, see greenroom --help, work here too.
 `;
 
 /** Serves until SIGTERM or SIGINT. */

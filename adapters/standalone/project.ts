@@ -41,7 +41,8 @@ export async function loadProject({
   const config = readConfig(options.config);
   setVariables(config.env);
   const name = basename(config.file);
-  const unsupported = config.unsupported.length > 0 ? [`without effect here: ${config.unsupported.join(", ")}`] : [];
+  const unsupported =
+    config.unsupported.length > 0 ? [`unsupported keys without effect: ${config.unsupported.join(", ")}`] : [];
   for (const message of [...config.warnings, ...unsupported].filter((message) => !loggedWarnings.has(message))) {
     loggedWarnings.add(message);
     log.write({ level: "warn", message, file: name });

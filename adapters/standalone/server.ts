@@ -107,7 +107,7 @@ function stopOnSignals({ dev, grace_ms }: CommandOptions, close: (grace_ms: numb
     if (performance.now() - stoppedAt > REPEATED_SIGNAL_MS) process.exit(1);
     if (stoppedAt !== Number.POSITIVE_INFINITY) return;
     stoppedAt = performance.now();
-    if (!dev) console.log(`Stopping: runs have ${grace_ms} ms to end. A second signal ends the server at once`);
+    if (!dev) console.log(`Stopping: active runs have ${grace_ms} ms to end. A second signal stops the server at once`);
     await close(dev ? Math.min(RELOAD_GRACE_MS, grace_ms) : grace_ms);
     process.exit(0);
   };
@@ -175,7 +175,9 @@ function withShortAbandon(executor: ServiceOptions["executor"]): ServiceOptions[
 function printStart({ project, mode, service }: ServedProject, options: CommandOptions, url: string): void {
   const { host, database } = options;
   if (mode === "none" && !options.dev)
-    console.log("No authentication: every program on this machine can use it. For API keys: greenroom keys --help");
+    console.log(
+      "No authentication: every program on this machine can use the server. To create API keys: greenroom keys --help",
+    );
   if (typeof project.settings.public_base_url !== "string" && /^(?:0\.0\.0\.0|::)$/.test(host.value)) {
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }
@@ -237,15 +239,15 @@ function logCreated(
     const id = deployment[`${kind}_id`];
     const name = names[kind];
     if (name === undefined || existingIds.has(id)) continue;
-    const message = `created a ${kind}: none had the name in deployment.${kind}`;
+    const message = `created the ${kind} of deployment.${kind}: none had this name`;
     log.write({ level: "info", message, name, [`${kind}_id`]: id });
   }
 }
 
 /** Formats the notice of a standby server. It warns because runs created here may name graphs that the active server lacks. */
 const formatStandbyMessage = ({ value }: OptionValue): string =>
-  `Standing by: another server executes the runs of ${redactDatabaseUrl(value)}, also those made here, until it ends. ` +
-  "For runs of your own start with --database OTHER";
+  `Standing by: another server executes all runs of ${redactDatabaseUrl(value)}, including those created here, until it stops. ` +
+  "To execute runs here, start with --database OTHER";
 
 const formatUrlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 

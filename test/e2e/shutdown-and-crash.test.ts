@@ -277,7 +277,7 @@ describe("a second server on one database", () => {
     const one = await urlOf(first);
     await using second = home.serve();
     const two = await urlOf(second);
-    assert.match(second.output(), /^Standing by: another server executes the runs of .* --database OTHER\n/);
+    assert.match(second.output(), /^Standing by: another server executes all runs of .* --database OTHER\n/);
     assert.doesNotMatch(first.output(), /Standing by/);
     const client = new Client({ apiUrl: two });
     assert.deepEqual(await (await fetch(`${two}/ready`)).json(), { ok: true });

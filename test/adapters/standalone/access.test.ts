@@ -54,7 +54,7 @@ describe("a server without keys", () => {
     for (const args of [["--host", "0.0.0.0"], ["--host=::"], ["--host", "192.0.2.1"]]) {
       const [code, output] = await ended(serve(folder, args));
       assert.equal(code, 1);
-      assert.match(output, /--host: without keys .* greenroom keys create.* GREENROOM_API_KEYS/s);
+      assert.match(output, /--host: the server has no authentication.* greenroom keys create.* GREENROOM_API_KEYS/s);
     }
   });
 

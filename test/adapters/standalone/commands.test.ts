@@ -170,7 +170,7 @@ describe("greenroom commands", () => {
     const before = await all();
 
     const unread: [readonly string[], ...RegExp[]][] = [
-      [["keys"], /keys: say what to do/, /greenroom keys create/],
+      [["keys"], /keys: a subcommand is required/, /greenroom keys create/],
       [["keys", "make"], /keys: no command make/, /greenroom keys create/],
       [["nouns", "list"], /no command nouns/, /greenroom agents transfer/],
       [["keys", "constructor"], /no command constructor/],
@@ -184,7 +184,7 @@ describe("greenroom commands", () => {
       [["keys", "create", "--expires-at", "2026-02-30", "--kind=xx"], /--expires-at: 2026-02-30/, /--kind: xx/],
       [["keys", "create", "--expires-at", "tomorrow"], /--expires-at: tomorrow/],
       [["keys", "create", "--expires-in", "0d"], /--expires-in: 0d/],
-      [["keys", "create", "--expires-in", "1d", "--expires-at", "2030-01-01"], /not together/],
+      [["keys", "create", "--expires-in", "1d", "--expires-at", "2030-01-01"], /cannot be combined/],
       [["keys", "create", "--description"], /--description: needs a value/],
       [["keys", "create", "--user", "a", "--user", "b"], /--user: given twice/],
       [["keys", "create", "--permission", "runs:read,"], /--permission: an entry is empty/],
@@ -192,7 +192,7 @@ describe("greenroom commands", () => {
       [["keys", "list", "--json=yes"], /--json: takes no value/],
       [["workspaces", "rename", "Shop"], /NAME: is missing/],
       [["workspaces", "create", "A", "B"], /B: not expected here/],
-      [["users", "grant", "ada@example.com"], /--permission: is needed/],
+      [["users", "grant", "ada@example.com"], /--permission: required/],
     ];
     const opened = desk.opened;
     for (const [args, ...messages] of unread) {
@@ -246,7 +246,7 @@ describe("greenroom commands", () => {
     const { code, out } = await desk.run("keys", "create", "--help");
     assert.equal(code, 0);
     assert.match(out, /^greenroom keys create .*\[--expires-at TIME\]/);
-    assert.match(formatUsage("users"), /organization:read unless --permission says otherwise/);
+    assert.match(formatUsage("users"), /default permission: organization:read/);
     assert.match(formatUsage(), /greenroom keys revoke KEY[\s\S]*greenroom agents list/);
     assert.equal(existsSync(desk.path), false);
   });

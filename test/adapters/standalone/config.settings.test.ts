@@ -198,8 +198,8 @@ describe("settings of a configuration file", () => {
         return [String(message), String(name)];
       });
     };
-    const workspace = "created a workspace: none had the name in deployment.workspace";
-    const made = "created a project: none had the name in deployment.project";
+    const workspace = "created the workspace of deployment.workspace: none had this name";
+    const made = "created the project of deployment.project: none had this name";
     assert.deepEqual(await told(), [
       [workspace, "Support"],
       [made, "Bots"],

@@ -154,7 +154,7 @@ describe("a configuration file", () => {
     const url = await urlOf(program);
     assert.match(
       program.output(),
-      /"without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
+      /"unsupported keys without effect: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
     // Disabled routes are left to the application.

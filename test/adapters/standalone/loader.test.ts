@@ -44,7 +44,7 @@ describe("a project of LangGraph.js", () => {
         const { messages } = await post(wait, { assistant_id, command: { resume: "air" } });
         assert.equal((messages as { content: string }[]).at(-1)?.content, "air.", program.output());
       }
-      const missing = /env: there is no file \.env, so it sets no variable/.test(program.output());
+      const missing = /env: there is no file \.env, so no variable is set/.test(program.output());
       assert.equal(missing, name !== "commonjs");
     });
   }

@@ -148,7 +148,7 @@ describe("the stand-alone server", () => {
     assert.match(await urlOf(program), /^http:\/\/localhost:\d+$/);
     assert.ok(readFileSync(join(folder.path, "data/agents.db")).length > 0);
     assert.equal(await program.kill("SIGTERM"), 0);
-    assert.match(program.output(), /^Stopping: runs have 2500 ms to end/m);
+    assert.match(program.output(), /^Stopping: active runs have 2500 ms to end/m);
   });
 
   it("refuses a port that is taken", async () => {
@@ -159,7 +159,7 @@ describe("the stand-alone server", () => {
       const { port } = other.address() as { port: number };
       await using program = start("server.ts", ["--port", String(port)], { cwd: folder.path });
       assert.equal(await program.ended, 1);
-      assert.match(program.output(), new RegExp(`Port ${port} is taken: choose another`));
+      assert.match(program.output(), new RegExp(`Port ${port} is in use\\. Choose another`));
     } finally {
       await new Promise((resolve) => other.close(resolve));
     }
@@ -304,7 +304,7 @@ describe("the stand-alone server", () => {
         /auth\.mod: unknown option/,
         /webhooks\.heders: .*unknown_option/,
       ],
-      [{ graphs: {} }, /graphs: names no graph/],
+      [{ graphs: {} }, /graphs: no graph/],
       [
         {
           graphs,
@@ -369,7 +369,10 @@ describe("the stand-alone server", () => {
     symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
     await using program = serve(folder.path, ["--database", ":memory:"]);
     const client = new Client({ apiUrl: await urlOf(program) });
-    assert.match(program.output(), /"message":"without effect here: auth\.openapi, ui","file":"langgraph\.json"/);
+    assert.match(
+      program.output(),
+      /"message":"unsupported keys without effect: auth\.openapi, ui","file":"langgraph\.json"/,
+    );
     assert.equal(contents(await client.runs.wait(null, "home", { input: human("?") })).at(-1), "file");
     const config = { configurable: { place: "Here" } };
     assert.equal(contents(await client.runs.wait(null, "made", { input: human("?"), config })).at(-1), "Here");
