@@ -34,7 +34,7 @@ export class ChunkReader {
     },
   };
 
-  /** Parses a chunk. Returns null for one that has only interrupts of `sleep` and `wait`. */
+  /** Parses a chunk and removes interrupts of `sleep` and `wait`. Returns null for a chunk that has only those. */
   read(value: unknown): Chunk | null {
     const parts = value as readonly unknown[];
     const [namespace = [], mode, rawPayload] = (this.#subgraphs ? parts : [[], ...parts]) as [

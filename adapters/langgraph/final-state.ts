@@ -12,7 +12,7 @@ export const createRootConfig = ({ thread_id }: Job): GraphConfig => ({
 
 type StateParts = Pick<GraphAttempt, "job" | "graph" | "saver">;
 
-/** Returns the state at the end of the graph. Does not read it if the stream contained all of it. */
+/** Returns the state at the end of the graph. Fixes the saver's head and reads it, unless the stream contained all of it. */
 export async function readFinalState(attempt: GraphAttempt): Promise<StateEvent> {
   const { mapper, saver } = attempt;
   const isDone = !mapper.isInterrupted && !saver.isInterrupted;

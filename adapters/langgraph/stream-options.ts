@@ -104,7 +104,10 @@ function toBreakpoints({ interrupt_before, interrupt_after }: Job): Breakpoints 
   };
 }
 
-/** Returns the config of the checkpoint to fork from, or an empty one if the run continues from the head. */
+/**
+ * Returns the config of the checkpoint to fork from. Returns an empty one if the run continues from the head, and in an
+ * attempt that continues an earlier one.
+ */
 export async function readFork({ from, resumed, checkpoints }: Job): Promise<JsonObject> {
   if (!from || resumed) return {};
   const { ns, checkpoint_id } = from;

@@ -27,7 +27,10 @@ export function findStream(result: unknown, reportUsage: (usage: ModelUsage) => 
   return isAsyncIterable(text) ? text : null;
 }
 
-/** Returns the texts of a result that is a stream; null for any other value. Tool calls are omitted. */
+/**
+ * Returns the text stream of a step result; null for a result that is none. Returns an async iterable as it is, and only
+ * the texts of a model stream, without its tool calls.
+ */
 export function findTextStream(
   result: unknown,
   reportUsage: (usage: ModelUsage) => void,

@@ -30,8 +30,8 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   );
   return {
     resources: { calls },
-    connect(nouns) {
-      ({ runs } = nouns as { readonly runs: typeof runs });
+    connect(parts) {
+      ({ runs } = parts as { readonly runs: typeof runs });
     },
     job: {
       interval_ms: DUE_CALLS_INTERVAL_MS,
