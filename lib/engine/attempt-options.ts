@@ -43,12 +43,9 @@ export interface WorkerSlot {
   isLoopStalled(): boolean;
   /** Schedules a claim at the time until which the run waits. */
   wakeAt(time: number): void;
-  /**
-   * Creates a claim for the next run in this slot, to be sent with the end of this run. Returns null while no run is known to
-   * wait.
-   */
+  /** Creates a claim for the next run in this slot, to be sent with the end of this run. Returns null unless runs wait. */
   nextClaim(): NextClaim | null;
-  /** Returns true if runs are known to wait for a slot or for their threads. */
+  /** Returns true if runs wait for a slot or for their threads, as far as this process has read. */
   hasWaitingRuns(): boolean;
   /**
    * Frees the slot of an attempt that has ended. Readers of its result may create the next run at once, which takes this slot.

@@ -66,7 +66,7 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
   const { lease_ms, prices } = options;
   const { run, lease, resumed } = claimed;
   const request = mergeContext(readKwargs(run.kwargs));
-  const recorded = recordedMethods(options, claimed, request);
+  const recorded = selectRecordedMethods(options, claimed, request);
   const isOutputEnded = (): boolean => control.isOutputEnded();
 
   const retry = createLeaseRetry(options, state, lease);
@@ -112,7 +112,7 @@ export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, c
 }
 
 /** Returns which methods of events the attempt records. */
-function recordedMethods(
+function selectRecordedMethods(
   { events }: AttemptOptions,
   { run, thread }: ClaimedRun,
   request: JobRequest,

@@ -246,7 +246,7 @@ class RunAttempt implements Attempt, AttemptControl {
   }
 
   onLeaseLost(): void {
-    // The response to the end that is being stored tells whether the lease was lost.
+    // The response to the end that is being stored reveals a lost lease.
     if (!this.#state.isEnding) this.stop("lease_lost");
   }
 

@@ -192,7 +192,7 @@ export class Claims {
     return this.#hasBacklog;
   }
 
-  /** Returns true if runs are known to wait for a slot or for their threads. */
+  /** Returns true if runs wait for a slot or for their threads, as far as this process has read. */
   hasWaitingRuns(): boolean {
     return this.#hasBacklog || this.#isBlocked;
   }
@@ -204,7 +204,7 @@ export class Claims {
     if (!this.#isClaiming && this.#parts.slots.countFree() > 0) this.#claim();
   }
 
-  /** Called after a due run was created. `busy` tells whether its thread was busy. */
+  /** Called after a due run was created. `busy` is true if its thread was busy. */
   offer(busy: boolean): void {
     this.#unannounced++;
     this.wake();
@@ -213,7 +213,7 @@ export class Claims {
   }
 
   /**
-   * Called when an attempt has ended. `claimed` tells whether its end contained a claim, which looked for runs that its thread
+   * Called when an attempt has ended. `claimed` is true if its end contained a claim, which looked for runs that its thread
    * blocked.
    */
   onSlotFreed(claimed: boolean): void {
@@ -221,8 +221,8 @@ export class Claims {
   }
 
   /**
-   * Creates the claim for the end of a run. Returns null while no run is known to wait, and once per `POLL_MS`, so that a
-   * separate claim finds the runs of dead processes.
+   * Creates the claim for the end of a run. Returns null unless runs wait, and once per `POLL_MS`, so that a separate claim finds
+   * the runs of dead processes.
    */
   createNextClaim(): NextClaim | null {
     const { slots, leases } = this.#parts;

@@ -82,7 +82,7 @@ export class EventDeriver {
 const toMessages = (events: readonly Omit<MessageEvent, "args">[] = []): YieldedEvent[] =>
   events.map((event) => ({ ...event, method: "messages" }));
 
-/** Returns an event for each node of an update, and none for one that shows an interrupt. */
+/** Returns an event for each node of an update, and none for an update with an interrupt. */
 function toUpdates(namespace: readonly string[], data: Json): YieldedEvent[] {
   if (!isObject(data) || "__interrupt__" in data) return [];
   return Object.entries(data).map(([node, values]) => ({ method: "updates", namespace, node, data: { node, values } }));

@@ -82,7 +82,7 @@ export class EventMapper implements AttemptReport {
     this.#emit(event);
   }
 
-  /** The state that a retry continues from comes before the first event that shows something of the graph. */
+  /** Returns true for events before which the state of a retry need not be emitted, because they contain nothing of the graph. */
   #showsNothing(event: StreamEvent | StateEvent): boolean {
     return event.type === "stream" && (this.#options.isOutputEnded() || event.mode === "events");
   }

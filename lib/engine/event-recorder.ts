@@ -71,7 +71,7 @@ export class EventRecorder {
    * must read.
    */
   recordStart(): Promise<void> | undefined {
-    return this.#afterEarlier(() => this.#appendStart());
+    return this.#recordAfterEarlier(() => this.#appendStart());
   }
 
   /** Records the events that follow from an event of the executor. */
@@ -91,10 +91,10 @@ export class EventRecorder {
   /** Records the end of the run, which is its last event. */
   recordEnd(end: RecordedEnd): Promise<void> | undefined {
     // Nothing was read if the run was stopped before this attempt began.
-    return this.#afterEarlier(() => this.#appendEnd(end));
+    return this.#recordAfterEarlier(() => this.#appendEnd(end));
   }
 
-  #afterEarlier(record: () => void): Promise<void> | undefined {
+  #recordAfterEarlier(record: () => void): Promise<void> | undefined {
     if (!this.#hasReadEarlier) return this.#readEarlier().then(record);
     record();
     return undefined;

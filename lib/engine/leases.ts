@@ -187,7 +187,7 @@ export interface LeaseGuard {
   settleClaim(token: string): void;
   /**
    * Returns true if a lease or thread lock of this process has expired, so that no claim may be sent. A run that was rolled back
-   * or taken over leaves a lock, and the storage does not know that its executor is still running.
+   * or taken over leaves a lock, and no row of the storage shows that its executor is still running.
    */
   isBehind(now: number): boolean;
   /**

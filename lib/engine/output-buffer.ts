@@ -12,7 +12,7 @@ import {
 } from "../storage/mod.ts";
 import { encodeFrame } from "../streams/frames.ts";
 import type { RunLog } from "../streams/hub.ts";
-import { firstFrameId } from "../streams/run-subscription.ts";
+import { getFirstFrameId } from "../streams/run-subscription.ts";
 
 export interface OutputBufferOptions {
   readonly claimed: ClaimedRun;
@@ -191,7 +191,7 @@ export class OutputBuffer {
 /** Continues the log after the earlier attempts. Returns the id of the first frame. */
 function resumeFrameIds({ run, last_frame }: ClaimedRun, runLog: RunLog): number {
   const { resumable } = run;
-  const nextId = resumable ? last_frame + 1 : firstFrameId(run.claims - 1);
+  const nextId = resumable ? last_frame + 1 : getFirstFrameId(run.claims - 1);
   runLog.hasStoredFrames = resumable;
   runLog.attempt = run.attempt;
   if (resumable) runLog.skipTo(last_frame);

@@ -120,7 +120,7 @@ interface Interrupts {
   readonly isPendingAgain: boolean;
 }
 
-/** Finds the pending interrupts. `resumesInterrupts` tells whether the run has resumed interrupts. */
+/** Finds the pending interrupts. `resumesInterrupts` is true if the run has resumed interrupts. */
 async function findInterrupts(
   parts: AttemptParts,
   { error, last }: AttemptResult,

@@ -48,7 +48,7 @@ export interface WorkerCounters {
 }
 
 export interface Worker extends Reservations {
-  /** Claims a run that was created and is due, or announces it to other processes. `busy` tells whether its thread was busy. */
+  /** Claims a run that was created and is due, or announces it to other processes. `busy` is true if its thread was busy. */
   offer(busy: boolean): void;
   /** Schedules a claim at the time at which a run is due. */
   wakeAt(time: number): void;

@@ -14,8 +14,8 @@ export interface MessageEvent {
 }
 
 /**
- * Converts the messages of one attempt. Each message that starts is ended once: by its whole form or by `close`. It is not shown
- * again.
+ * Converts the messages of one attempt. Each message that starts is ended once, by its whole form or by `close`, and emits no events after
+ * that.
  *
  * @example
  * ```ts
@@ -33,7 +33,10 @@ export class ContentBlocks {
     return this.#openMessages.size > 0;
   }
 
-  /** Adds a chunk (`…MessageChunk`) or a whole message, and returns its events. Ignores messages without an id. */
+  /**
+   * Adds a chunk (`…MessageChunk`) or a whole message, and returns its events. Ignores messages without an id, removals, and
+   * messages that have ended.
+   */
   addMessage(message: JsonObject, metadata: JsonObject): MessageEvent[] {
     const { id, type } = message;
     if (typeof id !== "string" || typeof type !== "string" || type === "remove" || this.#endedIds.has(id)) return [];

@@ -71,7 +71,7 @@ export interface CheckpointRef {
 
 /**
  * A pending interrupt that a run resumes. With LangGraph before 1.7.0, interrupts of one task share an id, and only the number of
- * answers tells them apart.
+ * answers distinguishes them.
  */
 export interface InterruptRef {
   readonly checkpoint_ns: string;

@@ -24,7 +24,7 @@ import {
 } from "./recorded-states.ts";
 
 /**
- * The `execute` of an executor that puts no checkpoints: each state that it yields is put as one, and shown in the modes
+ * Wraps the `execute` of an executor that puts no checkpoints: puts each state that it yields as a checkpoint, and emits that in the modes
  * `checkpoints` and `debug`. With durability `exit` only the last state is put, and none if the run was cancelled.
  *
  * @example

@@ -27,13 +27,13 @@ const IDS_PER_CLAIM = 2 ** 32;
  * Returns the first frame id after this number of claims, for a run without stored frames. It is above the ids of all earlier
  * attempts.
  */
-export function firstFrameId(claims: number): number {
+export function getFirstFrameId(claims: number): number {
   return claims * IDS_PER_CLAIM + 1;
 }
 
 /** Returns true if a frame that is not stored may belong to a later claim than the newest frame here. */
 const isFrameOfLaterClaim = (id: number, newest: number, { claims }: RunRow): boolean =>
-  claims > Math.floor(newest / IDS_PER_CLAIM) + 1 && id < firstFrameId(claims);
+  claims > Math.floor(newest / IDS_PER_CLAIM) + 1 && id < getFirstFrameId(claims);
 
 /**
  * Ends the log with the frames of the trailer, an `error` frame if it has an error, and the `end`. `end_frame` is that of the
@@ -232,7 +232,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     runLog.attempt = row.attempt;
     if (!hasEnded(row)) return;
     const trailer = { frames: options.features.trailer(row), error: row.error };
-    const end_frame = row.end_frame ?? firstFrameId(row.claims) + countTrailerFrames(trailer);
+    const end_frame = row.end_frame ?? getFirstFrameId(row.claims) + countTrailerFrames(trailer);
     // Frames that retention has deleted are reported to subscribers as missing.
     if (row.kwargs["resumable"] === true) runLog.skipTo(end_frame - countTrailerFrames(trailer) - 1);
     closeRunLog(runLog, { status: row.status as TerminalStatus, result }, trailer, end_frame);
