@@ -167,7 +167,7 @@ describe("many readers", () => {
 
   it("leave when their thread cannot be read", async () => {
     const clock = testClock();
-    const bus = { on: () => () => {} } as unknown as EventBus;
+    const bus = { subscribe: () => () => {} } as unknown as EventBus;
     const getThread = (): never => {
       throw new Error("down");
     };
