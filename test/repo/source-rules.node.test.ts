@@ -20,11 +20,14 @@ describe("the rules on what code may use", () => {
 
   it("notice a planted violation", () => {
     const planted: readonly (readonly [path: string, source: string])[] = [
-      ["lib/http/routes/threads.ts", 'import { type Extra, type ThreadDirectory } from "../../threads/mod.ts";'],
+      ["lib/http/routes/threads.ts", 'import { type Extra, type InternalThreads } from "../../threads/mod.ts";'],
       ["lib/http/routes/runs.ts", 'import { withVisibility } from "../../storage/visibility.ts";'],
-      ["lib/http/handler.ts", "const { threads } = service.directories;"],
+      ["lib/http/handler.ts", "const { threads } = service.internalResources;"],
       ["lib/protocol/session.ts", 'import type { Scope } from "../storage/mod.ts";'],
-      ["adapters/studio/mod.ts", 'import { x } from "../../lib/http/handler.ts"; serviceInternals(x).directories;'],
+      [
+        "adapters/studio/mod.ts",
+        'import { x } from "../../lib/http/handler.ts"; serviceInternals(x).internalResources;',
+      ],
       ["lib/engine/worker.ts", "const t = Date.now();"],
       ["lib/engine/worker.ts", "const t = new Date().toISOString();"],
       // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program

@@ -11,7 +11,7 @@ const RANDOM = new Set(["randomUUID", "getRandomValues"]);
 
 /** Operations without authorization, and what makes them. */
 const UNBOUND =
-  /^(?:directories|\w*Director(?:y|ies)|inScope|create\w*Binding|Scope|Visibility|withVisibility|EVERYTHING|createStreamGuards|createRevocationCheck)$/;
+  /^(?:internalResources|Internal[A-Z]\w*|withFixedScope|create\w*Authorizer|Scope|Visibility|withVisibility|NO_FILTER|createStreamGuards|createRevocationCheck)$/;
 /** What answers callers: it has operations that are bound to the caller, and names no scope. */
 const BOUND_FILES = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:authorization|commands|mod)\.ts$))/;
 
@@ -46,7 +46,7 @@ function usesUncheckedSql(node: ts.Node): string | undefined {
 
 function usesUnboundOperations(node: ts.Node): string | undefined {
   if (ts.isImportSpecifier(node) && UNBOUND.test((node.propertyName ?? node.name).text)) return node.getText();
-  return ts.isIdentifier(node) && node.text === "directories" ? node.text : undefined;
+  return ts.isIdentifier(node) && node.text === "internalResources" ? node.text : undefined;
 }
 
 /** Returns what is wrong with one file, in words. `path` is relative to the root, with slashes. */
