@@ -47,7 +47,7 @@ async function openService(folder, { ms, writer }) {
     { createService, fromFunctions },
   ] = await Promise.all([
     import("../adapters/sqlite/writer.ts"),
-    import("../adapters/sqlite/thread.ts"),
+    import("../adapters/sqlite/writer-thread.ts"),
     import("../adapters/sqlite/statement-cache.ts"),
     import("../adapters/sql/mod.ts"),
     import("../lib/mod.ts"),

@@ -15,7 +15,7 @@ import {
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
 import type { Tables } from "../sql/schema/mod.ts";
 import { isLocked, LOCK_WAIT_MS } from "../sqlite/file.ts";
-import { lockDelay, lockedTooLong, systemTimer } from "../sqlite/writer.ts";
+import { getLockDelay, lockTimeoutError, systemTimer } from "../sqlite/writer.ts";
 
 /** Options of `fromKysely`. */
 export interface KyselyOptions {
@@ -49,7 +49,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   let last: Promise<unknown> = Promise.resolve();
 
   /** Postgres serves callers in parallel. SQLite dialects share one connection, and not all of them guard it. */
-  const serially = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  const enqueue = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closed) throw new Error("The driver is closed.");
     if (dialect === "postgres") return await work();
     const done = last.then(work);
@@ -58,12 +58,12 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   };
 
   /** On SQLite, Kysely's own transactions begin deferred: of two that read first, one cannot write. */
-  const begin = dialect === "sqlite" ? "begin immediate" : "begin isolation level read committed";
+  const BEGIN_SQL = dialect === "sqlite" ? "begin immediate" : "begin isolation level read committed";
 
-  const transaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
+  const runTransaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
     db.connection().execute(async (connection) => {
       if (dialect === "sqlite") await checkForeignKeys(connection);
-      await connection.executeQuery(CompiledQuery.raw(begin));
+      await connection.executeQuery(CompiledQuery.raw(BEGIN_SQL));
       try {
         const results: SqlRow[][] = [];
         for (const statement of statements) results.push(await run(connection, statement));
@@ -80,20 +80,20 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
     let waited_ms = 0;
     for (let tries = 0; ; tries += 1) {
       try {
-        return await transaction(statements);
+        return await runTransaction(statements);
       } catch (error) {
         if (dialect !== "sqlite" || !isLocked(error)) throw error;
-        if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong("the database", error);
-        waited_ms += lockDelay(tries);
-        await wait(lockDelay(tries));
+        if (waited_ms >= LOCK_WAIT_MS) throw lockTimeoutError("the database", error);
+        waited_ms += getLockDelay(tries);
+        await wait(getLockDelay(tries));
       }
     }
   };
 
   return {
     dialect,
-    batch: (statements) => serially(() => batch(statements)),
-    read: (statement) => serially(() => run(db, statement)),
+    batch: (statements) => enqueue(() => batch(statements)),
+    read: (statement) => enqueue(() => run(db, statement)),
     async close() {
       closed = true;
       await last;
@@ -116,7 +116,7 @@ export function bunKysely(path: string): Kysely<Tables> {
   return new Kysely<Tables>({
     dialect: {
       createAdapter: () => new SqliteAdapter(),
-      createDriver: () => bunDriver(path),
+      createDriver: () => createBunDriver(path),
       createIntrospector: (db) => new SqliteIntrospector(db),
       createQueryCompiler: () => new SqliteQueryCompiler(),
     } satisfies Dialect,
@@ -124,7 +124,7 @@ export function bunKysely(path: string): Kysely<Tables> {
 }
 
 /** The driver of kysely-bun-sqlite, loaded by the first query: `fromKysely` must also load without `bun:sqlite`. */
-function bunDriver(path: string): Driver {
+function createBunDriver(path: string): Driver {
   let driver: Driver;
   return {
     async init() {
@@ -165,11 +165,11 @@ async function checkForeignKeys(db: Kysely<any>): Promise<void> {
 // biome-ignore lint/suspicious/noExplicitAny: as above
 async function run(db: Kysely<any>, { sql, args }: SqlStatement): Promise<SqlRow[]> {
   const { rows } = await db.withoutPlugins().executeQuery<Record<string, unknown>>(CompiledQuery.raw(sql, [...args]));
-  return rows.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, sqlValue(value)])));
+  return rows.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, toSqlValue(value)])));
 }
 
 /** Dialects return blobs and large integers in different types. */
-function sqlValue(value: unknown): SqlValue {
+function toSqlValue(value: unknown): SqlValue {
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (typeof value === "bigint") return Number(value);
   return value as SqlValue;

@@ -3,16 +3,16 @@ import type { Client, Config, ResultSet, Value } from "@libsql/client";
 import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable, type SqlRow, type SqlValue } from "../sql/driver.ts";
 import {
-  checkNotLost,
-  checkWhole,
-  FILE,
-  hasMoved,
-  isCut,
   isLocked,
+  isLogEmpty,
+  isTruncated,
   MOVE_LOG,
   prepareFile,
+  READ_FILE_SIZE,
+  requireCompleteFile,
+  requireFileNotLost,
   SAFE_SETTINGS,
-  unusable,
+  unusableDatabaseError,
 } from "../sqlite/file.ts";
 import { systemTimer } from "../sqlite/writer.ts";
 
@@ -35,13 +35,13 @@ export interface LibsqlOptions {
   readonly now?: () => number;
 }
 
-export interface Clients {
+export interface LibsqlClients {
   readonly reading: Client;
   readonly writing: Client;
-  readonly replica: boolean;
+  readonly replicaUrl: boolean;
 }
 
-interface Address {
+interface ServerAddress {
   readonly url: string;
   readonly authToken: string | undefined;
 }
@@ -51,27 +51,27 @@ export interface LibsqlAddress extends Required<Pick<LibsqlOptions, "sync_interv
   /** Undefined for a server. */
   readonly file: string | undefined;
   /** Undefined without one. */
-  readonly server: Address | undefined;
-  readonly local: boolean;
-  readonly shown: string;
+  readonly server: ServerAddress | undefined;
+  readonly isLocal: boolean;
+  readonly displayName: string;
   /** The options that an error about the server names. */
   readonly setting: string;
 }
 
-export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): LibsqlAddress {
+export function parseAddress({ url, authToken, syncUrl, ...options }: LibsqlOptions): LibsqlAddress {
   const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
   const setting = file === undefined ? "url" : "syncUrl";
   if (file === undefined && syncUrl !== undefined) throw new ConfigError(["libSQL: syncUrl needs a `file:` url."]);
-  if (file !== undefined && inMemory(file) && syncUrl !== undefined) {
+  if (file !== undefined && isInMemory(file) && syncUrl !== undefined) {
     throw new ConfigError(["libSQL: syncUrl needs a `file:` url, not a database in memory."]);
   }
   const remote = file === undefined ? url : syncUrl;
-  const server = remote === undefined ? undefined : addressOf(setting, remote, authToken);
+  const server = remote === undefined ? undefined : parseServerAddress(setting, remote, authToken);
   return {
     file,
     server,
-    local: server === undefined,
-    shown: server?.url ?? url,
+    isLocal: server === undefined,
+    displayName: server?.url ?? url,
     setting: file === undefined ? setting : "url and syncUrl",
     sync_interval_ms: options.sync_interval_ms ?? 1_000,
     timer: options.timer ?? systemTimer,
@@ -80,7 +80,7 @@ export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions):
 }
 
 /** Separates the URL and the token. The URL is not shown before it is known to contain no secret. */
-function addressOf(setting: string, text: string, authToken: string | undefined): Address {
+function parseServerAddress(setting: string, text: string, authToken: string | undefined): ServerAddress {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
     throw new ConfigError([
       `libSQL: ${setting} must be :memory:, file:…, libsql://…, https://…, http://…, wss://… or ws://…`,
@@ -99,16 +99,16 @@ function addressOf(setting: string, text: string, authToken: string | undefined)
   return { url: url.href, authToken: token };
 }
 
-export const inMemory = (url: string): boolean => /^(?:file:)?:memory:/.test(url);
+export const isInMemory = (url: string): boolean => /^(?:file:)?:memory:/.test(url);
 
 type LibsqlPackage = typeof import("@libsql/client");
-let loaded: LibsqlPackage | undefined;
+let loadedPackage: LibsqlPackage | undefined;
 
 /** Loads the package on first use, so that bundlers accept programs that use another database and have not installed it. */
 export async function loadPackage(): Promise<LibsqlPackage> {
   try {
-    loaded ??= await import("@libsql/client");
-    return loaded;
+    loadedPackage ??= await import("@libsql/client");
+    return loadedPackage;
   } catch (error) {
     // Deno appends its own advice below.
     const [problem] = (error as Error).message.split("\n");
@@ -118,64 +118,68 @@ export async function loadPackage(): Promise<LibsqlPackage> {
   }
 }
 
-export async function open(place: LibsqlAddress): Promise<Clients> {
+export async function openClients(address: LibsqlAddress): Promise<LibsqlClients> {
   const { createClient } = await loadPackage();
-  const made: Client[] = [];
+  const openedClients: Client[] = [];
   const connect: Connect = (config) => {
     const client = createClient(config);
-    made.push(client);
+    openedClients.push(client);
     return client;
   };
   try {
-    const { file, server } = place;
-    if (file !== undefined && !inMemory(file)) {
-      const path = pathOf(file);
+    const { file, server } = address;
+    if (file !== undefined && !isInMemory(file)) {
+      const path = toFilePath(file);
       prepareFile(path);
-      if (server === undefined) checkNotLost(path);
+      if (server === undefined) requireFileNotLost(path);
     }
     return await (server === undefined ? openFile(connect, file as string) : openServer(connect, server, file));
   } catch (error) {
-    for (const client of made) client.close();
+    for (const client of openedClients) client.close();
     if (isLocked(error)) throw error;
-    throw place.local ? unusable(place.shown, error) : error;
+    throw address.isLocal ? unusableDatabaseError(address.displayName, error) : error;
   }
 }
 
 type Connect = (config: Config) => Client;
 
-async function openFile(connect: Connect, url: string): Promise<Clients> {
+async function openFile(connect: Connect, url: string): Promise<LibsqlClients> {
   // With a second connection, a pragma would apply to one of them only.
   const config = { url, concurrency: 1 };
   const writing = connect(config);
   await configure(writing);
-  if (inMemory(url)) return { reading: writing, writing, replica: false };
+  if (isInMemory(url)) return { reading: writing, writing, replicaUrl: false };
   await checkFile(writing);
   const reading = connect(config);
   await configure(reading);
   await reading.execute("pragma query_only = on");
-  return { reading, writing, replica: false };
+  return { reading, writing, replicaUrl: false };
 }
 
 /** `replica`: the file that is one of the server. */
-async function openServer(connect: Connect, server: Address, replica: string | undefined): Promise<Clients> {
-  const writing = connect({ ...server, ...(LOOPBACK.test(server.url) && { fetch: uncompressed }) });
+async function openServer(
+  connect: Connect,
+  server: ServerAddress,
+  replicaUrl: string | undefined,
+): Promise<LibsqlClients> {
+  const writing = connect({ ...server, ...(LOOPBACK_PATTERN.test(server.url) && { fetch: fetchUncompressed }) });
   await checkForeignKeys(writing);
-  if (replica === undefined) return { reading: writing, writing, replica: false };
+  if (replicaUrl === undefined) return { reading: writing, writing, replicaUrl: false };
   // Batches bypass the replica, which would send each statement separately and block the event loop meanwhile.
-  const reading = connect({ url: replica, syncUrl: server.url, authToken: server.authToken });
-  return { reading, writing, replica: true };
+  const reading = connect({ url: replicaUrl, syncUrl: server.url, authToken: server.authToken });
+  return { reading, writing, replicaUrl: true };
 }
 
-const LOOPBACK = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;
+const LOOPBACK_PATTERN = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;
 
 /** Disables compression. It saves nothing on one machine, and on Node unzipping takes 40 % of the client's time for a statement. */
-function uncompressed(request: Request): Promise<Response> {
+function fetchUncompressed(request: Request): Promise<Response> {
   request.headers.set("accept-encoding", "identity");
   return fetch(request);
 }
 
 /** `file:agents.db`, `file:/data/agents.db` and `file:///data/agents.db`, as the client parses them. */
-export function pathOf(url: string): string {
+export function toFilePath(url: string): string {
   return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
 }
 
@@ -187,9 +191,9 @@ export async function configure(client: Client): Promise<void> {
 
 /** Refuses a truncated file. */
 async function checkFile(client: Client): Promise<void> {
-  const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
-  const file = await run(FILE);
-  if (isCut(file) && hasMoved(await run(MOVE_LOG))) checkWhole(file);
+  const run = async (sql: string): Promise<SqlRow | undefined> => toRows(await client.execute(sql))[0];
+  const file = await run(READ_FILE_SIZE);
+  if (isTruncated(file) && isLogEmpty(await run(MOVE_LOG))) requireCompleteFile(file);
 }
 
 /** Deleting a thread or an assistant deletes its rows by foreign keys, which a server may have disabled. */
@@ -199,29 +203,32 @@ async function checkForeignKeys(client: Client): Promise<void> {
   }
 }
 
-export function rowsOf({ columns, rows }: ResultSet): SqlRow[] {
-  return rows.map((row) => Object.fromEntries(columns.map((name, at) => [name, sqlValue(row[at] as Value)])));
+export function toRows({ columns, rows }: ResultSet): SqlRow[] {
+  return rows.map((row) => Object.fromEntries(columns.map((name, index) => [name, toSqlValue(row[index] as Value)])));
 }
 
-function sqlValue(value: Value): SqlValue {
+function toSqlValue(value: Value): SqlValue {
   return value instanceof ArrayBuffer ? new Uint8Array(value) : (value as SqlValue);
 }
 
 /** Returns SQL errors unchanged. For connection errors, adds what to check. */
-export function explained({ server, shown, setting }: LibsqlAddress, error: unknown): unknown {
+export function explainError({ server, displayName, setting }: LibsqlAddress, error: unknown): unknown {
   if (server === undefined || error instanceof RangeError || error instanceof ConfigError) return error;
   const { message, cause } = error as Error;
-  const known = loaded !== undefined && error instanceof loaded.LibsqlError;
-  const code = known ? error.code : "";
+  const isLibsqlError = loadedPackage !== undefined && error instanceof loadedPackage.LibsqlError;
+  const code = isLibsqlError ? error.code : "";
   if (/^AUTH_/.test(code) || /HTTP status 40[13]\b/.test(message)) {
     const problem = server.authToken === undefined ? "needs a token" : "refuses the token";
-    return new Error(`The database server ${shown} ${problem}: check authToken.`, { cause: error });
+    return new Error(`The database server ${displayName} ${problem}: check authToken.`, { cause: error });
   }
-  if (known && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
+  if (isLibsqlError && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
   const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
   // Some WebSockets do not report why the server closed them.
-  const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;
-  return new DatabaseUnavailable(`Cannot use the database server ${shown} (${problem}): check ${look}.`, {
-    cause: error,
-  });
+  const settingsToCheck = /closed with code/.test(message) ? `${setting} and authToken` : setting;
+  return new DatabaseUnavailable(
+    `Cannot use the database server ${displayName} (${problem}): check ${settingsToCheck}.`,
+    {
+      cause: error,
+    },
+  );
 }

@@ -13,27 +13,27 @@ import {
   type SqlValue,
 } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
-import { FILE, isLocked, LOCK_WAIT_MS, lockOf, unlockable } from "../sqlite/file.ts";
-import { explainRoom } from "../sqlite/file-watch.ts";
-import { lockDelay, lockedTooLong } from "../sqlite/writer.ts";
+import { isLocked, LOCK_WAIT_MS, READ_FILE_SIZE, toLockPath, workerLockError } from "../sqlite/file.ts";
+import { explainDiskFull } from "../sqlite/file-watch.ts";
+import { getLockDelay, lockTimeoutError } from "../sqlite/writer.ts";
 import {
-  type Clients,
   configure,
-  explained,
-  inMemory,
+  explainError,
+  isInMemory,
   type LibsqlAddress,
+  type LibsqlClients,
   type LibsqlOptions,
   loadPackage,
-  open,
-  pathOf,
-  placeOf,
-  rowsOf,
+  openClients,
+  parseAddress,
+  toFilePath,
+  toRows,
 } from "./connect.ts";
 
 export type { LibsqlOptions } from "./connect.ts";
 
 /** What Node and Bun say when no connection was made. Deno also says so of a request that it has sent once before. */
-const NOT_SENT = /ECONNREFUSED|ConnectionRefused|Unable to connect/;
+const NOT_SENT_PATTERN = /ECONNREFUSED|ConnectionRefused|Unable to connect/;
 
 /**
  * A Storage in a libSQL database, given by options or URL. Creates a missing file and its folder. Completed calls survive a
@@ -65,17 +65,17 @@ export function libsql(options: LibsqlOptions | string): Storage {
  * ```
  */
 export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
-  const place = placeOf(typeof options === "string" ? { url: options } : options);
-  const { local } = place;
-  const retry = retriesWhileLocked(place);
-  const replica = createReplica(place, retry);
-  const answering = new Set<Promise<unknown>>();
-  let opening: Promise<Clients> | undefined;
+  const address = parseAddress(typeof options === "string" ? { url: options } : options);
+  const { isLocal } = address;
+  const retry = createLockRetry(address);
+  const replica = createReplica(address, retry);
+  const activeCalls = new Set<Promise<unknown>>();
+  let opening: Promise<LibsqlClients> | undefined;
   let closing: Promise<void> | undefined;
 
   /** Opens at the first call. After a failure, the next call opens again. */
-  const clients = async (): Promise<Clients> => {
-    opening ??= retry(() => open(place)).catch((error: unknown) => {
+  const clients = async (): Promise<LibsqlClients> => {
+    opening ??= retry(() => openClients(address)).catch((error: unknown) => {
       opening = undefined;
       // The message names what to check, which an outage later does not need.
       throw error instanceof DatabaseUnavailable ? new Error(error.message, { cause: error.cause }) : error;
@@ -85,90 +85,94 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   const workerLock = createWorkerLock(clients);
 
-  const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    if (closing) throw new Error(`The database ${place.shown} is closed.`);
-    const answered = work();
-    answering.add(answered);
+  const trackCall = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    if (closing) throw new Error(`The database ${address.displayName} is closed.`);
+    const call = work();
+    activeCalls.add(call);
     try {
-      return await answered;
+      return await call;
     } finally {
-      answering.delete(answered);
+      activeCalls.delete(call);
     }
   };
 
-  const write = createWriter(place, clients, retry, replica.written);
-  const serially = createQueue();
+  const write = createWriter(address, clients, retry, replica.written);
+  const enqueue = createQueue();
 
-  const serverTime = async (): Promise<number> => {
+  const readServerTime = async (): Promise<number> => {
     const { writing } = await clients();
-    const [row] = rowsOf(await retry(() => writing.execute(TIME)));
+    const [row] = toRows(await retry(() => writing.execute(SELECT_TIME)));
     return Number(row?.now);
   };
 
   return {
     dialect: "sqlite",
-    ...(local
-      ? { acquireWorkerLock: () => answer(workerLock.take), single_process: !inMemory(place.file ?? "") }
-      : { multi_process: true, now: () => answer(serverTime) }),
+    ...(isLocal
+      ? { acquireWorkerLock: () => trackCall(workerLock.acquireLock), single_process: !isInMemory(address.file ?? "") }
+      : { multi_process: true, now: () => trackCall(readServerTime) }),
     async batch(statements) {
-      const bound = statements.map((statement) => bind(place, statement));
+      const bound = statements.map((statement) => bind(address, statement));
       try {
-        return await answer(() => serially(() => write(bound)));
+        return await trackCall(() => enqueue(() => write(bound)));
       } catch (error) {
-        throw errorOfBatch(place, error, statements);
+        throw toBatchError(address, error, statements);
       }
     },
     async read(statement) {
-      const bound = bind(place, statement);
-      return await answer(async () => {
-        const opened = await clients();
-        await replica.caughtUp(opened);
-        return rowsOf(await retry(() => opened.reading.execute(bound)));
+      const bound = bind(address, statement);
+      return await trackCall(async () => {
+        const openedClients = await clients();
+        await replica.caughtUp(openedClients);
+        return toRows(await retry(() => openedClients.reading.execute(bound)));
       });
     },
-    ...(place.server &&
-      place.file !== undefined && {
+    ...(address.server &&
+      address.file !== undefined && {
         refresh: replica.written,
       }),
     close() {
-      closing ??= Promise.allSettled(answering).then(async () => {
-        const opened = await opening?.catch(() => undefined);
-        if (opened) await closeClients(opened, local, workerLock.release);
+      closing ??= Promise.allSettled(activeCalls).then(async () => {
+        const openedClients = await opening?.catch(() => undefined);
+        if (openedClients) await closeClients(openedClients, isLocal, workerLock.release);
       });
       return closing;
     },
   };
 }
 
-type Retries = <Result>(work: (tries: number) => Promise<Result>) => Promise<Result>;
+type Retry = <Result>(work: (tries: number) => Promise<Result>) => Promise<Result>;
 
 /** The error to report for a batch that failed: of a file without room for it, that. */
-function errorOfBatch({ local, file }: LibsqlAddress, error: unknown, statements: readonly SqlStatement[]): unknown {
-  if (!local || file === undefined || inMemory(file)) return error;
+function toBatchError({ isLocal, file }: LibsqlAddress, error: unknown, statements: readonly SqlStatement[]): unknown {
+  if (!isLocal || file === undefined || isInMemory(file)) return error;
   const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
-  return explainRoom(pathOf(file), error, bytes);
+  return explainDiskFull(toFilePath(file), error, bytes);
 }
 
-async function closeClients({ reading, writing }: Clients, local: boolean, unlock: () => Promise<void>): Promise<void> {
+async function closeClients(
+  { reading, writing }: LibsqlClients,
+  isLocal: boolean,
+  releaseLock: () => Promise<void>,
+): Promise<void> {
   // The connection closes only when its last statement is garbage-collected. The file must be complete before that.
-  if (local) await writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
-  await unlock();
+  if (isLocal) await writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
+  await releaseLock();
   for (const client of new Set([reading, writing])) client.close();
 }
 
 /** Sends batches, each in one request. Calls `onAnswer` after each, also after a failure. */
 function createWriter(
-  { local }: LibsqlAddress,
-  clients: () => Promise<Clients>,
-  retry: Retries,
+  { isLocal }: LibsqlAddress,
+  clients: () => Promise<LibsqlClients>,
+  retry: Retry,
   onAnswer: () => void,
 ): (statements: readonly BoundStatement[]) => Promise<SqlRow[][]> {
   async function tryBatch(writing: Client, statements: readonly BoundStatement[], tries: number): Promise<ResultSet[]> {
-    if (local && tries > 0) await writing.executeMultiple("begin immediate; rollback");
+    if (isLocal && tries > 0) await writing.executeMultiple("begin immediate; rollback");
     try {
       return await writing.batch([...statements], "write");
     } catch (error) {
-      if (local && isLocked(error)) {
+      if (isLocal && isLocked(error)) {
         // The client leaves the refused `begin` open, and that connection could commit nothing more.
         await writing.reconnect();
         await configure(writing);
@@ -181,9 +185,9 @@ function createWriter(
     const { writing } = await clients();
     try {
       // A batch that found a lock was rolled back as a whole, so it can be sent again.
-      return (await retry((tries) => tryBatch(writing, statements, tries))).map(rowsOf);
+      return (await retry((tries) => tryBatch(writing, statements, tries))).map(toRows);
     } catch (error) {
-      if (!(error instanceof DatabaseUnavailable) || NOT_SENT.test(error.message)) throw error;
+      if (!(error instanceof DatabaseUnavailable) || NOT_SENT_PATTERN.test(error.message)) throw error;
       // One request has the whole batch, and may still arrive: no read tells whether it takes effect.
       throw new DatabaseUnavailable(error.message, { cause: error.cause, unknown: true });
     } finally {
@@ -206,18 +210,18 @@ function createQueue(): <Result>(work: () => Promise<Result>) => Promise<Result>
 }
 
 /** Retries while the database is locked. SQLite's own wait for a lock would block the event loop. */
-function retriesWhileLocked(place: LibsqlAddress): Retries {
-  const wait = (ms: number): Promise<void> => new Promise((resolve) => void place.timer(ms, resolve));
+function createLockRetry(address: LibsqlAddress): Retry {
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => void address.timer(ms, resolve));
   return async (work) => {
     let waited_ms = 0;
     for (let tries = 0; ; tries += 1) {
       try {
         return await work(tries);
       } catch (error) {
-        if (!isLocked(error)) throw explained(place, error);
-        if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong(`the database ${place.shown}`, error);
-        waited_ms += lockDelay(tries);
-        await wait(lockDelay(tries));
+        if (!isLocked(error)) throw explainError(address, error);
+        if (waited_ms >= LOCK_WAIT_MS) throw lockTimeoutError(`the database ${address.displayName}`, error);
+        waited_ms += getLockDelay(tries);
+        await wait(getLockDelay(tries));
       }
     }
   };
@@ -226,15 +230,15 @@ function retriesWhileLocked(place: LibsqlAddress): Retries {
 /** Keeps a replica's reads as fresh as the batches that were answered before them. */
 function createReplica(
   { now, sync_interval_ms }: LibsqlAddress,
-  retry: Retries,
-): { written(): void; caughtUp(opened: Clients): Promise<void> } {
+  retry: Retry,
+): { written(): void; caughtUp(openedClients: LibsqlClients): Promise<void> } {
   // `written`: batches sent so far, plus requests to load those of other processes. `synced`: how many of them the file has.
   let written = 0;
   let synced = 0;
   let synced_at = Number.NEGATIVE_INFINITY;
   let syncing: Promise<void> | undefined;
 
-  const catchUp = async ({ reading, writing }: Clients): Promise<void> => {
+  const syncReplica = async ({ reading, writing }: LibsqlClients): Promise<void> => {
     const [batches, time] = [written, now()];
     // sync() blocks the event loop, for three seconds if the server cannot be reached.
     await retry(() => writing.execute("select 1"));
@@ -243,12 +247,12 @@ function createReplica(
   };
 
   /** Resolves when the replica has every batch answered before this call, and older batches of other processes. */
-  const caughtUp = async (opened: Clients): Promise<void> => {
-    if (!opened.replica) return;
+  const caughtUp = async (openedClients: LibsqlClients): Promise<void> => {
+    if (!openedClients.replicaUrl) return;
     if (now() - synced_at >= sync_interval_ms) written += 1;
-    const wanted = written;
-    while (synced < wanted) {
-      syncing ??= catchUp(opened).finally(() => {
+    const requiredBatches = written;
+    while (synced < requiredBatches) {
+      syncing ??= syncReplica(openedClients).finally(() => {
         syncing = undefined;
       });
       await syncing;
@@ -264,60 +268,63 @@ function createReplica(
 }
 
 /** The worker lock of a file: an open transaction on `<file>.worker`. */
-function createWorkerLock(clients: () => Promise<Clients>): {
-  take(): Promise<boolean>;
+function createWorkerLock(clients: () => Promise<LibsqlClients>): {
+  acquireLock(): Promise<boolean>;
   release(): Promise<void>;
 } {
-  let asking: Client | undefined;
+  let lockClient: Client | undefined;
   let lock: Transaction | undefined;
   let locking: Promise<unknown> = Promise.resolve();
 
-  const take = async (): Promise<boolean> => {
-    const asked = locking.then(acquire, acquire);
-    locking = asked;
-    return await asked;
+  const acquireLock = async (): Promise<boolean> => {
+    const acquisition = locking.then(acquire, acquire);
+    locking = acquisition;
+    return await acquisition;
   };
 
   const acquire = async (): Promise<boolean> => {
     const { reading, writing } = await clients();
     // In memory, one client reads and writes.
     if (reading === writing || lock) return true;
-    const path = lockOf(String((await reading.execute(FILE)).rows[0]?.file));
+    const path = toLockPath(String((await reading.execute(READ_FILE_SIZE)).rows[0]?.file));
     try {
       const { createClient } = await loadPackage();
-      asking ??= createClient({ url: `file:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`, concurrency: 1 });
+      lockClient ??= createClient({
+        url: `file:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`,
+        concurrency: 1,
+      });
       // A refused transaction would leave a connection behind; this does not.
-      await asking.executeMultiple("begin immediate; rollback");
-      lock = await asking.transaction("write");
+      await lockClient.executeMultiple("begin immediate; rollback");
+      lock = await lockClient.transaction("write");
       return true;
     } catch (error) {
       if (isLocked(error)) return false;
-      throw unlockable(path, error);
+      throw workerLockError(path, error);
     }
   };
 
   return {
-    take,
+    acquireLock,
     async release() {
       await lock?.rollback();
-      asking?.close();
+      lockClient?.close();
     },
   };
 }
 
-const TIME = "select cast(unixepoch('now', 'subsec') * 1000 as integer) as now";
+const SELECT_TIME = "select cast(unixepoch('now', 'subsec') * 1000 as integer) as now";
 
 type BoundStatement = { sql: string; args: (bigint | SqlValue)[] };
 
 /** Throws for a value that the client would change, or that would close its connection. */
-function bind(place: LibsqlAddress, { sql, args }: SqlStatement): BoundStatement {
+function bind(address: LibsqlAddress, { sql, args }: SqlStatement): BoundStatement {
   return {
     sql,
     args: args.map((value) => {
       // A number would be bound as REAL: 1.0 in expressions and in columns without a type.
       if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
       if (typeof value === "string") {
-        if (place.file !== undefined && value.includes("\0")) {
+        if (address.file !== undefined && value.includes("\0")) {
           throw new Error("libSQL cannot read text with U+0000 from a file or memory, so nothing was stored.");
         }
         return value.toWellFormed();

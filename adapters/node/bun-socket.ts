@@ -37,11 +37,11 @@ export function createBunSocket(): BunSocket {
     },
     close: (code, reason) => socket?.close(code, reason),
     addEventListener: (type, listener) => void listeners.push([type, listener]),
-    open(opened) {
-      socket = opened;
+    open(connected) {
+      socket = connected;
     },
     emit(type, event) {
-      for (const [wanted, listener] of listeners) if (wanted === type) listener(event as never);
+      for (const [listenedType, listener] of listeners) if (listenedType === type) listener(event as never);
     },
   };
 }
@@ -56,7 +56,7 @@ interface BunHandlers {
 }
 
 /** The `websocket` option of Bun.serve. Bun buffers a message up to `maxPayloadLength` before the handler sees it. */
-export const bunHandlers = (maxPayloadLength: number): BunHandlers => ({
+export const createBunHandlers = (maxPayloadLength: number): BunHandlers => ({
   open: (socket: ServerWebSocket): void => socket.data.open(socket),
   message: (socket: ServerWebSocket, data: unknown): void => socket.data.emit("message", { data }),
   close: (socket: ServerWebSocket): void => socket.data.emit("close", {}),

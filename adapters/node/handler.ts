@@ -1,8 +1,8 @@
 /** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
-import { openBodyOf, writeBody } from "./open-body.ts";
-import { REST_MS } from "./unfinished.ts";
+import { findStreamingBody, writeBody } from "./streaming-body.ts";
+import { UNREAD_BODY_TIMEOUT_MS } from "./unfinished-body.ts";
 
 /** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
 export type Fetch = (request: Request, host?: object) => Response | Promise<Response>;
@@ -29,15 +29,15 @@ export type NodeHandler = (incoming: IncomingMessage, outgoing: ServerResponse) 
  * ```
  */
 export function toNodeHandler(handler: Fetch): NodeHandler {
-  return (incoming, outgoing) => void answer(handler, incoming, outgoing);
+  return (incoming, outgoing) => void handleRequest(handler, incoming, outgoing);
 }
 
-async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+async function handleRequest(handler: Fetch, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   // Without a listener a broken socket would end the process. "close" reports it as well.
   outgoing.on("error", () => {});
   if (hasBody(incoming) && incoming.readableEnded) {
     // The body is gone: the request would look as if it had none.
-    refuse(
+    sendError(
       outgoing,
       500,
       "internal",
@@ -45,30 +45,30 @@ async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: Serve
     );
     return;
   }
-  let body: Body | null;
+  let body: RequestBody | null;
   let request: Request;
   try {
-    body = hasBody(incoming) ? toBody(incoming) : null;
+    body = hasBody(incoming) ? toRequestBody(incoming) : null;
     request = toRequest(incoming, body);
   } catch {
     outgoing.setHeader("connection", "close");
-    refuse(outgoing, 400, "bad_request", "The request line or a header cannot be read");
+    sendError(outgoing, 400, "bad_request", "The request line or a header cannot be read");
     return;
   }
   outgoing.once("finish", () => {
-    body?.leave();
-    discard(incoming);
+    body?.stopReading();
+    drainRequest(incoming);
   });
   try {
-    await send(await handler(request, new NodeHost(incoming, outgoing)), incoming, outgoing);
+    await send(await handler(request, new NodeRequestHost(incoming, outgoing)), incoming, outgoing);
   } catch {
     if (outgoing.headersSent) outgoing.destroy();
-    else refuse(outgoing, 500, "internal", "Internal Server Error");
+    else sendError(outgoing, 500, "internal", "Internal Server Error");
   }
 }
 
 /** What the handler may use of the connection of one request. */
-class NodeHost {
+class NodeRequestHost {
   readonly #incoming: IncomingMessage;
   readonly #outgoing: ServerResponse;
   #signal: AbortSignal | undefined;
@@ -85,19 +85,19 @@ class NodeHost {
   /** Made on first use: few requests need it. */
   get signal(): AbortSignal {
     if (this.#signal) return this.#signal;
-    const closing = new AbortController();
+    const abortController = new AbortController();
     const outgoing = this.#outgoing;
     const abort = (): void => {
-      if (!outgoing.writableFinished) closing.abort();
+      if (!outgoing.writableFinished) abortController.abort();
     };
     if (outgoing.destroyed) abort();
     else outgoing.once("close", abort);
-    this.#signal = closing.signal;
-    return closing.signal;
+    this.#signal = abortController.signal;
+    return abortController.signal;
   }
 }
 
-function refuse(outgoing: ServerResponse, status: number, code: string, detail: string): void {
+function sendError(outgoing: ServerResponse, status: number, code: string, detail: string): void {
   outgoing.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ detail, code }));
 }
 
@@ -106,28 +106,28 @@ function hasBody({ method, headers }: IncomingMessage): boolean {
   return method !== "GET" && method !== "HEAD" && (length !== "0" || encoding !== undefined);
 }
 
-export function toRequest(incoming: IncomingMessage, body: Body | null): Request {
+export function toRequest(incoming: IncomingMessage, body: RequestBody | null): Request {
   const { method = "GET", rawHeaders } = incoming;
   // Express and Connect remove the mount path from `url`.
   const { originalUrl: url = incoming.url ?? "/" } = incoming as { readonly originalUrl?: string };
   // Only the origin form: "//other" or "http://other/" must not become another host than the header names.
   if (!url.startsWith("/") || !incoming.headers.host) throw new TypeError("Not in origin form");
   const headers = new Headers();
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    headers.append(rawHeaders[at] as string, rawHeaders[at + 1] as string);
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    headers.append(rawHeaders[index] as string, rawHeaders[index + 1] as string);
   }
   const base = new URL(`http://${incoming.headers.host}`);
   return new Request(`${base.origin}${url}`, { method, headers, body: body?.stream, duplex: "half" } as RequestInit);
 }
 
-export interface Body {
+export interface RequestBody {
   readonly stream: ReadableStream<Uint8Array>;
   /** Takes nothing more from the request. */
-  leave(): void;
+  stopReading(): void;
 }
 
 /** Reads from the socket on demand. */
-function toBody(incoming: IncomingMessage): Body {
+function toRequestBody(incoming: IncomingMessage): RequestBody {
   incoming.pause();
   let controller: ReadableStreamDefaultController<Uint8Array>;
   const onData = (bytes: Uint8Array): void => {
@@ -136,44 +136,44 @@ function toBody(incoming: IncomingMessage): Body {
     incoming.pause();
   };
   const onEnd = (): void => {
-    leave();
+    stopReading();
     controller.close();
   };
-  const onFail = (): void => {
-    leave();
+  const onError = (): void => {
+    stopReading();
     controller.error(new TypeError("The client went away before its request was complete"));
   };
-  const leave = (): void => {
-    incoming.off("data", onData).off("end", onEnd).off("error", onFail).off("close", onFail);
+  const stopReading = (): void => {
+    incoming.off("data", onData).off("end", onEnd).off("error", onError).off("close", onError);
   };
   const stream = new ReadableStream<Uint8Array>(
     {
-      start(its) {
-        controller = its;
+      start(streamController) {
+        controller = streamController;
         // Without a listener, later errors would end the process.
         incoming.on("error", () => {});
-        incoming.on("data", onData).on("end", onEnd).on("error", onFail).on("close", onFail);
+        incoming.on("data", onData).on("end", onEnd).on("error", onError).on("close", onError);
       },
       pull() {
         incoming.resume();
       },
       cancel() {
-        leave();
+        stopReading();
         incoming.pause();
       },
     },
     { highWaterMark: 0 },
   );
-  return { stream, leave };
+  return { stream, stopReading };
 }
 
 /** Reads the unread rest of a request for a while: a client that still sends would otherwise not see the answer. */
-function discard(incoming: IncomingMessage): void {
+function drainRequest(incoming: IncomingMessage): void {
   if (incoming.complete) return;
-  const end = setTimeout(() => incoming.socket.destroy(), REST_MS);
-  end.unref();
-  const through = (): void => clearTimeout(end);
-  incoming.once("end", through).once("close", through);
+  const timeout = setTimeout(() => incoming.socket.destroy(), UNREAD_BODY_TIMEOUT_MS);
+  timeout.unref();
+  const cancelTimeout = (): void => clearTimeout(timeout);
+  incoming.once("end", cancelTimeout).once("close", cancelTimeout);
   incoming.resume();
 }
 
@@ -186,18 +186,18 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   }
   // Send headers before the first byte of the body exists: a client may wait for them.
   if (!outgoing.destroyed) outgoing.flushHeaders();
-  const open = openBodyOf(response);
-  if (open) writeBody(open, outgoing);
+  const streamingBody = findStreamingBody(response);
+  if (streamingBody) writeBody(streamingBody, outgoing);
   else await sendBody(response.body, outgoing);
 }
 
 /** Writes a body at the speed of the client, and cancels it when the client has gone. Rejects if the body fails. */
 export async function sendBody(body: ReadableStream<Uint8Array>, outgoing: Writable): Promise<void> {
   const reader = body.getReader();
-  let goOn: () => void = () => {};
-  outgoing.on("drain", () => goOn());
+  let resumeWriting: () => void = () => {};
+  outgoing.on("drain", () => resumeWriting());
   outgoing.once("close", () => {
-    goOn();
+    resumeWriting();
     // No effect after a complete answer.
     reader.cancel().catch(() => {});
   });
@@ -213,7 +213,7 @@ export async function sendBody(body: ReadableStream<Uint8Array>, outgoing: Writa
     if (outgoing.write(value)) continue;
     if (outgoing.destroyed) return await reader.cancel();
     await new Promise<void>((resolve) => {
-      goOn = resolve;
+      resumeWriting = resolve;
     });
   }
   outgoing.end();

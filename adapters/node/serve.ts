@@ -1,11 +1,11 @@
 /** `serve`: listens with the server of the runtime, Bun.serve, Deno.serve or `node:http`. */
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type BunSocket, bunHandlers, createBunSocket } from "./bun-socket.ts";
+import { type BunSocket, createBunHandlers, createBunSocket } from "./bun-socket.ts";
 import { type Fetch, toNodeHandler } from "./handler.ts";
-import { answerOnBun, openBodyOf } from "./open-body.ts";
-import { cutShort, isStream, isUnfinished, Unfinished } from "./unfinished.ts";
-import { loadUpgrades } from "./upgrade.ts";
+import { findStreamingBody, toBunResponse } from "./streaming-body.ts";
+import { failAfterBody, hasUnfinishedBody, isEventStream, UnfinishedBodyError } from "./unfinished-body.ts";
+import { loadUpgradeListener } from "./upgrade.ts";
 
 /** Where `serve` listens. */
 export interface ServeOptions {
@@ -41,8 +41,8 @@ export class PortTaken extends Error {
   }
 }
 
-type Address = Required<Pick<ServeOptions, "port" | "hostname">>;
-type Bound = Omit<Listener, "url">;
+type ListenAddress = Required<Pick<ServeOptions, "port" | "hostname">>;
+type BoundServer = Omit<Listener, "url">;
 
 interface BunServer {
   readonly port: number;
@@ -60,9 +60,9 @@ interface DenoRequestInfo {
 interface Runtimes {
   readonly Bun?: {
     serve(
-      options: Address & {
+      options: ListenAddress & {
         fetch(request: Request, server: BunServer): Promise<Response | undefined>;
-        readonly websocket: ReturnType<typeof bunHandlers>;
+        readonly websocket: ReturnType<typeof createBunHandlers>;
         readonly idleTimeout: number;
         readonly reusePort: boolean;
       },
@@ -70,7 +70,7 @@ interface Runtimes {
   };
   readonly Deno?: {
     serve(
-      options: Address & { readonly onListen: () => void; readonly onError: (error: unknown) => Response },
+      options: ListenAddress & { readonly onListen: () => void; readonly onError: (error: unknown) => Response },
       handler: (request: Request, info: DenoRequestInfo) => Response | Promise<Response>,
     ): { readonly addr: { readonly port: number }; shutdown(): Promise<void> };
     upgradeWebSocket(request: Request): { readonly socket: WebSocket; readonly response: Response };
@@ -81,11 +81,11 @@ interface Runtimes {
 const { Bun, Deno } = globalThis as unknown as Runtimes;
 
 /** A response is not read while this many bytes of it wait for the socket. Request bodies are read ahead as far. */
-const UNSENT_SIZE = 16 * 1024;
+const MAX_UNSENT_BYTES = 16 * 1024;
 
 const HEADERS_TIMEOUT_MS = 10_000;
 /** How often Node looks for heads that are late, at most. */
-const HEADERS_CHECK_MS = 2_000;
+const HEADERS_CHECK_INTERVAL_MS = 2_000;
 /** How long a late head may be in the kernel: the process may not have read it because it was busy. */
 const HEADERS_GRACE_MS = 1_000;
 
@@ -119,24 +119,24 @@ export async function serve(
 ): Promise<Listener> {
   const address = { port, hostname };
   try {
-    let bound: Bound;
+    let bound: BoundServer;
     if (Bun) bound = serveOnBun(Bun, handler, address, max_message_bytes);
     else if (Deno) bound = serveOnDeno(Deno, handler, address);
     else bound = await serveOnNode(handler, address, headers_timeout_ms);
     return { url: `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${bound.port}`, ...bound };
   } catch (error) {
-    const taken =
+    const isPortTaken =
       (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);
-    throw taken ? new PortTaken(port, { cause: error }) : error;
+    throw isPortTaken ? new PortTaken(port, { cause: error }) : error;
   }
 }
 
 function serveOnBun(
   bun: NonNullable<Runtimes["Bun"]>,
   handler: Fetch,
-  address: Address,
+  address: ListenAddress,
   max_message_bytes: number,
-): Bound {
+): BoundServer {
   // Bun closes connections on which no byte has moved for this many seconds: clients that stopped reading. Streams and
   // waits send heartbeats more often; any other handler must answer within that time.
   const server = bun.serve({
@@ -156,20 +156,20 @@ function serveOnBun(
       };
       const response = await handler(request, host);
       if (upgraded) return undefined;
-      if (await isUnfinished(request, response)) response.headers.set("connection", "close");
-      const body = openBodyOf(response);
-      return body ? await answerOnBun(response, body, request.signal) : response;
+      if (await hasUnfinishedBody(request, response)) response.headers.set("connection", "close");
+      const body = findStreamingBody(response);
+      return body ? await toBunResponse(response, body, request.signal) : response;
     },
-    websocket: bunHandlers(max_message_bytes),
+    websocket: createBunHandlers(max_message_bytes),
     idleTimeout: 60,
     reusePort: false,
   });
   return { port: server.port, close: () => server.stop() };
 }
 
-function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: Address): Bound {
+function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: ListenAddress): BoundServer {
   const onError = (error: unknown): Response => {
-    if (!(error instanceof Unfinished)) console.error(error);
+    if (!(error instanceof UnfinishedBodyError)) console.error(error);
     return new Response("Internal Server Error", { status: 500 });
   };
   const server = deno.serve({ ...address, onListen() {}, onError }, async (request, { remoteAddr, completed }) => {
@@ -179,7 +179,9 @@ function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, addres
       completed,
     };
     const response = await handler(request, host);
-    return (await isUnfinished(request, response)) && !isStream(response) ? await cutShort(response) : response;
+    return (await hasUnfinishedBody(request, response)) && !isEventStream(response)
+      ? await failAfterBody(response)
+      : response;
   });
   return { port: server.addr.port, close: () => server.shutdown() };
 }
@@ -196,7 +198,11 @@ function upgradeOnDeno(
   }
 }
 
-async function serveOnNode(handler: Fetch, { port, hostname }: Address, headers_timeout_ms: number): Promise<Bound> {
+async function serveOnNode(
+  handler: Fetch,
+  { port, hostname }: ListenAddress,
+  headers_timeout_ms: number,
+): Promise<BoundServer> {
   // Loaded on Node only: on the other runtimes it takes as long as the rest of the start.
   const { createServer } = await import("node:http");
   const server = createServer(
@@ -205,15 +211,15 @@ async function serveOnNode(handler: Fetch, { port, hostname }: Address, headers_
       headersTimeout: headers_timeout_ms,
       requestTimeout: 0,
       keepAliveTimeout: 30_000,
-      connectionsCheckingInterval: Math.min(HEADERS_CHECK_MS, headers_timeout_ms),
-      highWaterMark: UNSENT_SIZE,
+      connectionsCheckingInterval: Math.min(HEADERS_CHECK_INTERVAL_MS, headers_timeout_ms),
+      highWaterMark: MAX_UNSENT_BYTES,
     },
     toNodeHandler(handler),
   );
-  const upgrades = await loadUpgrades(handler);
+  const upgrades = await loadUpgradeListener(handler);
   if (upgrades) server.on("upgrade", upgrades);
-  graceLateHeads(server);
-  const unused = unusedSockets(server);
+  extendHeaderDeadline(server);
+  const unused = trackUnusedSockets(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(port, hostname, resolve);
@@ -236,53 +242,54 @@ async function serveOnNode(handler: Fetch, { port, hostname }: Address, headers_
  * Gives a late head of a request another second. After the event loop was blocked, Node looks for late heads before it reads what has
  * arrived meanwhile, and would answer 408 to complete requests.
  */
-function graceLateHeads(server: Server): void {
-  const late = new Map<Socket, NodeJS.Timeout>();
+function extendHeaderDeadline(server: Server): void {
+  const lateSockets = new Map<Socket, NodeJS.Timeout>();
   const responses = new WeakMap<Socket, ServerResponse>();
-  const forget = (socket: Socket): void => {
-    clearTimeout(late.get(socket));
-    late.delete(socket);
+  const cancelTimer = (socket: Socket): void => {
+    clearTimeout(lateSockets.get(socket));
+    lateSockets.delete(socket);
   };
   /** Answers what no handler sees, as Node does without a listener. A response that has begun is only cut off. */
-  const end = (socket: Socket, status: string): void => {
+  const endSocket = (socket: Socket, status: string): void => {
     const response = responses.get(socket);
     const isAnswering = response?.headersSent === true && !response.writableFinished;
     if (socket.writable && !isAnswering) socket.write(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
     socket.destroy();
   };
   server.on("request", ({ socket }, response) => {
-    forget(socket);
+    cancelTimer(socket);
     responses.set(socket, response);
   });
-  server.on("upgrade", ({ socket }) => forget(socket));
+  server.on("upgrade", ({ socket }) => cancelTimer(socket));
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (error.code !== "ERR_HTTP_REQUEST_TIMEOUT") return end(socket, STATUS_OF_ERROR[error.code ?? ""] ?? BAD_REQUEST);
+    if (error.code !== "ERR_HTTP_REQUEST_TIMEOUT")
+      return endSocket(socket, STATUS_BY_ERROR[error.code ?? ""] ?? BAD_REQUEST);
     const timer = setTimeout(() => {
-      late.delete(socket);
-      end(socket, REQUEST_TIMEOUT);
+      lateSockets.delete(socket);
+      endSocket(socket, REQUEST_TIMEOUT);
     }, HEADERS_GRACE_MS);
     timer.unref();
-    late.set(socket, timer);
-    socket.once("close", () => forget(socket));
+    lateSockets.set(socket, timer);
+    socket.once("close", () => cancelTimer(socket));
   });
 }
 
 const BAD_REQUEST = "400 Bad Request";
 const REQUEST_TIMEOUT = "408 Request Timeout";
 /** The statuses of Node's own answers to what its parser refuses. */
-const STATUS_OF_ERROR: Readonly<Record<string, string>> = {
+const STATUS_BY_ERROR: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
   HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
 };
 
 /** Browsers open connections ahead of need. Node counts those without a request as busy. */
-function unusedSockets(server: Server): ReadonlySet<Socket> {
+function trackUnusedSockets(server: Server): ReadonlySet<Socket> {
   const unused = new Set<Socket>();
-  const known = new WeakSet<Socket>();
+  const trackedSockets = new WeakSet<Socket>();
   server.on("connection", (socket: Socket) => {
     // Reported again after an offer of another protocol.
-    if (known.has(socket)) return;
-    known.add(socket);
+    if (trackedSockets.has(socket)) return;
+    trackedSockets.add(socket);
     unused.add(socket);
     socket.once("close", () => unused.delete(socket));
   });

@@ -7,7 +7,7 @@ import { type Fetch, sendBody, toRequest } from "./handler.ts";
 /** A listener for the `upgrade` event of `node:http` servers. */
 export type UpgradeListener = (this: Server, incoming: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
-const PING_MS = 30_000;
+const PING_INTERVAL_MS = 30_000;
 
 /**
  * Opens WebSockets: a listener for the `upgrade` event of the server that `toNodeHandler` serves. It needs the package `ws`. A
@@ -31,7 +31,7 @@ const PING_MS = 30_000;
 export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener> {
   const { WebSocketServer } = await import("ws");
   const servers = new Map<number, WebSocketServer>();
-  const serverFor = (maxPayload: number): WebSocketServer => {
+  const getServer = (maxPayload: number): WebSocketServer => {
     const server = servers.get(maxPayload) ?? new WebSocketServer({ noServer: true, maxPayload });
     servers.set(maxPayload, server);
     return server;
@@ -39,13 +39,14 @@ export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener
   return function (incoming, socket, head) {
     const { method, headers } = incoming;
     // Only a GET can open a WebSocket, and others may have a body.
-    if (method !== "GET" || headers.upgrade?.toLowerCase() !== "websocket") serveAgain(this, incoming, socket, head);
-    else void upgrade(handler, serverFor, { incoming, socket, head });
+    if (method !== "GET" || headers.upgrade?.toLowerCase() !== "websocket")
+      serveWithoutUpgrade(this, incoming, socket, head);
+    else void upgrade(handler, getServer, { incoming, socket, head });
   };
 }
 
 /** Undefined without the package `ws`: the server then serves everything but WebSockets. */
-export async function loadUpgrades(handler: Fetch): Promise<UpgradeListener | undefined> {
+export async function loadUpgradeListener(handler: Fetch): Promise<UpgradeListener | undefined> {
   try {
     return await toUpgradeListener(handler);
   } catch {
@@ -62,21 +63,21 @@ interface Handshake {
 
 async function upgrade(
   handler: Fetch,
-  serverFor: (max_bytes: number) => WebSocketServer,
+  getServer: (max_bytes: number) => WebSocketServer,
   { incoming, socket, head }: Handshake,
 ): Promise<void> {
   // Without a listener a broken socket would end the process.
   socket.on("error", () => {});
-  let answered = false;
+  let isUpgraded = false;
   const upgradeWebSocket = ({ max_bytes }: { readonly max_bytes: number }): { readonly socket: object } | null => {
-    let opened: WebSocket | undefined;
-    answered = true;
-    serverFor(max_bytes).handleUpgrade(incoming, socket, head, (webSocket) => {
-      opened = webSocket;
+    let openedSocket: WebSocket | undefined;
+    isUpgraded = true;
+    getServer(max_bytes).handleUpgrade(incoming, socket, head, (webSocket) => {
+      openedSocket = webSocket;
     });
-    if (!opened) return null;
-    keepAlive(opened);
-    return { socket: withParts(opened) };
+    if (!openedSocket) return null;
+    terminateDeadConnection(openedSocket);
+    return { socket: withSendPart(openedSocket) };
   };
   let response: Response;
   try {
@@ -85,11 +86,11 @@ async function upgrade(
   } catch {
     response = new Response(null, { status: 400 });
   }
-  if (!answered) refuse(socket, response);
+  if (!isUpgraded) writeResponse(socket, response);
 }
 
 /** The socket with `sendPart`: a message in fragments. */
-function withParts(socket: WebSocket): object {
+function withSendPart(socket: WebSocket): object {
   return {
     get bufferedAmount() {
       return socket.bufferedAmount;
@@ -102,22 +103,22 @@ function withParts(socket: WebSocket): object {
 }
 
 /** Finds dead connections. */
-function keepAlive(socket: WebSocket): void {
-  let alive = true;
+function terminateDeadConnection(socket: WebSocket): void {
+  let isAlive = true;
   const timer = setInterval(() => {
-    if (!alive) return socket.terminate();
-    alive = false;
+    if (!isAlive) return socket.terminate();
+    isAlive = false;
     socket.ping();
-  }, PING_MS);
+  }, PING_INTERVAL_MS);
   timer.unref();
   socket.on("pong", () => {
-    alive = true;
+    isAlive = true;
   });
   socket.on("close", () => clearInterval(timer));
 }
 
 /** Writes a response to a socket that HTTP has left. */
-function refuse(socket: Duplex, { status, statusText, headers, body }: Response): void {
+function writeResponse(socket: Duplex, { status, statusText, headers, body }: Response): void {
   const lines = [
     `HTTP/1.1 ${status} ${statusText}`,
     ...[...headers, ["connection", "close"]].map(([name, value]) => `${name}: ${value}`),
@@ -130,17 +131,22 @@ function refuse(socket: Duplex, { status, statusText, headers, body }: Response)
   else socket.end();
 }
 
-const UPGRADING = new Set(["upgrade", "connection", "http2-settings"]);
+const UPGRADE_HEADERS = new Set(["upgrade", "connection", "http2-settings"]);
 
 /**
  * Serves a request that offers another protocol, such as h2c, as if it did not: with a listener Node reports each offer. The
  * request goes to the server once more, without the offer.
  */
-function serveAgain(server: Server, { method, url, rawHeaders }: IncomingMessage, socket: Duplex, head: Buffer): void {
+function serveWithoutUpgrade(
+  server: Server,
+  { method, url, rawHeaders }: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+): void {
   const lines = [`${method} ${url} HTTP/1.1`];
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    if (!UPGRADING.has((rawHeaders[at] as string).toLowerCase()))
-      lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    if (!UPGRADE_HEADERS.has((rawHeaders[index] as string).toLowerCase()))
+      lines.push(`${rawHeaders[index]}: ${rawHeaders[index + 1]}`);
   }
   socket.unshift(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), head]));
   server.emit("connection", socket);

@@ -1,7 +1,7 @@
 /** Sessions from a pool of the package `pg`, or from the host's pool. Each has one user at a time and a time limit. */
 import { ConfigError } from "../../lib/errors.ts";
 import { type OnResult, StatementGroup, type Submittable } from "./group.ts";
-import type { Bound, PostgresResult } from "./values.ts";
+import type { BoundStatement, PostgresResult } from "./values.ts";
 
 /** The host's pool: a Pool of `pg`, or a small wrapper of another pool. */
 export interface PostgresPool {
@@ -39,38 +39,38 @@ export interface PostgresNotification {
 export type Timer = (ms: number, fn: () => void) => () => void;
 
 /** A text without values may hold several statements. */
-type Statement = Bound | { readonly text: string; readonly values?: undefined };
+type SessionStatement = BoundStatement | { readonly text: string; readonly values?: undefined };
 
 /** Runs one statement after the other. */
-export interface Session {
-  run(statement: Statement, limit_ms?: number): Promise<PostgresResult | PostgresResult[]>;
+export interface PostgresSession {
+  run(statement: SessionStatement, limit_ms?: number): Promise<PostgresResult | PostgresResult[]>;
   /** Sends all of them at once. Undefined where the client cannot. */
-  readonly runAll?: (statements: readonly Bound[], limit_ms?: number) => Promise<PostgresResult[]>;
+  readonly runAll?: (statements: readonly BoundStatement[], limit_ms?: number) => Promise<PostgresResult[]>;
   /** Gives the session back, or closes it if it is `broken`. Call it once. */
   end(broken: boolean): void;
 }
 
 /** A source of sessions. */
-export interface Source {
-  session(): Promise<Session>;
+export interface SessionSource {
+  session(): Promise<PostgresSession>;
   /** Its sessions have `runAll`. */
   readonly sendsAtOnce: boolean;
   /** Undefined if no session can listen. */
   readonly listener: (() => Promise<PostgresListener>) | undefined;
   /** Stops preparing statements. */
-  forget(): void;
+  stopPreparing(): void;
   close(): Promise<void>;
 }
 
 /** Time limit for connecting and for what is sent at once, locks included: a network may lose a connection silently. */
-const CONNECT_MS = 5_000;
-const STATEMENT_MS = 60_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+const STATEMENT_TIMEOUT_MS = 60_000;
 /** Time limit for the host's pool, where other users may be waiting. */
-const HOST_CONNECT_MS = 10_000;
+const HOST_CONNECT_TIMEOUT_MS = 10_000;
 /** The server finds out within seconds that this machine is gone, also in the middle of what is sent at once. */
-const KEEPALIVE = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3";
+const SET_KEEPALIVE = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3";
 
-export interface OwnPool {
+export interface UrlSourceOptions {
   readonly url: string;
   readonly direct_url: string | undefined;
   readonly size: number;
@@ -78,8 +78,8 @@ export interface OwnPool {
   readonly timer: Timer;
 }
 
-const CONNECTION = {
-  connectionTimeoutMillis: CONNECT_MS,
+const CONNECTION_OPTIONS = {
+  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
   keepAlive: true,
   keepAliveInitialDelayMillis: 10_000,
   fallback_application_name: "greenroom",
@@ -90,9 +90,9 @@ async function openPool(url: string, size: number): Promise<[PgPool, OpenQuery]>
   const pg = await loadPg();
   const bytes = pg.types.getTypeParser(17);
   // Only these queries have them: parsers that are set on the package would change the queries of the host too.
-  const types = { getTypeParser: (type: number) => (type === 17 ? bytes : same) };
+  const types = { getTypeParser: (type: number) => (type === 17 ? bytes : keepText) };
   const pool = new pg.Pool({
-    ...CONNECTION,
+    ...CONNECTION_OPTIONS,
     connectionString: url,
     max: size,
     idleTimeoutMillis: 30_000,
@@ -101,43 +101,43 @@ async function openPool(url: string, size: number): Promise<[PgPool, OpenQuery]>
   });
   // Errors of idle connections. The next query opens another one.
   pool.on("error", () => {});
-  holdErrors(pool);
+  ignoreConnectionErrors(pool);
   return [pool, (query, callback) => new pg.Query({ ...query, types, queryMode: "extended" }, callback)];
 }
 
 /** Loads `pg` on first use. */
-export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): Source {
+export function createUrlSource({ url, direct_url, size, prepare, timer }: UrlSourceOptions): SessionSource {
   const names = new StatementNames();
   let preparing = prepare;
   let pool: Promise<[PgPool, OpenQuery]> | undefined;
-  const keptAlive = new WeakSet<PgClient>();
+  const clientsWithKeepalive = new WeakSet<PgClient>();
   // The pool's own queue would count the wait for a session as connection time.
-  const acquire = semaphore(size);
+  const acquire = createSemaphore(size);
   return {
     sendsAtOnce: prepare,
     async session() {
-      const leave = await acquire();
+      const releaseSlot = await acquire();
       try {
         pool ??= openPool(url, size);
-        const [opened, openQuery] = await pool;
-        const client = await opened.connect();
-        const queryOf = ({ text, values }: Statement): PgQuery => {
-          const name = preparing && values !== undefined ? names.of(text) : undefined;
+        const [openedPool, openQuery] = await pool;
+        const client = await openedPool.connect();
+        const toQuery = ({ text, values }: SessionStatement): PgQuery => {
+          const name = preparing && values !== undefined ? names.findName(text) : undefined;
           return { text, values, rowMode: "array", ...(name === undefined ? {} : { name }) };
         };
-        const { run, runAll, end } = sessionOf(
+        const { run, runAll, end } = createSession(
           client,
           timer,
-          (statement) => client.query(queryOf(statement)),
+          (statement) => client.query(toQuery(statement)),
           (statements) =>
             new Promise((resolve, reject) => {
-              const openers = statements.map(queryOf).map((query) => (done: OnResult) => openQuery(query, done));
+              const openers = statements.map(toQuery).map((query) => (done: OnResult) => openQuery(query, done));
               client.query(new StatementGroup(openers, (error, results) => (error ? reject(error) : resolve(results))));
             }),
         );
-        if (preparing && !keptAlive.has(client)) {
-          keptAlive.add(client);
-          await Promise.resolve(run({ text: KEEPALIVE })).catch((error: unknown) => {
+        if (preparing && !clientsWithKeepalive.has(client)) {
+          clientsWithKeepalive.add(client);
+          await Promise.resolve(run({ text: SET_KEEPALIVE })).catch((error: unknown) => {
             end(true);
             throw error;
           });
@@ -147,60 +147,63 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
           ...(preparing && runAll ? { runAll } : {}),
           end(broken) {
             end(broken);
-            leave();
+            releaseSlot();
           },
         };
       } catch (error) {
-        leave();
+        releaseSlot();
         throw error;
       }
     },
     async listener() {
       const { Client } = await loadPg();
-      const client = new Client({ ...CONNECTION, connectionString: direct_url ?? url });
+      const client = new Client({ ...CONNECTION_OPTIONS, connectionString: direct_url ?? url });
       client.on("error", () => {});
       await client.connect();
       client.unref?.();
       return client;
     },
-    forget() {
+    stopPreparing() {
       preparing = false;
     },
     async close() {
-      const [opened] = (await pool?.catch(() => undefined)) ?? [];
-      await opened?.end();
+      const [openedPool] = (await pool?.catch(() => undefined)) ?? [];
+      await openedPool?.end();
     },
   };
 }
 
 /** Closes nothing of the host except the session that listens. */
-export function hostSource(
+export function createPoolSource(
   pool: PostgresPool,
   listen: (() => Promise<PostgresListener>) | undefined,
   options: { readonly prepare: boolean; readonly timer: Timer },
-): Source {
+): SessionSource {
   const names = new StatementNames();
   let preparing = options.prepare;
-  holdErrors(pool as Partial<PgPool>);
+  ignoreConnectionErrors(pool as Partial<PgPool>);
   return {
     sendsAtOnce: false,
     async session() {
       const connecting = pool.connect();
-      const client = await limited(connecting, HOST_CONNECT_MS, options.timer, "no connection from the pool").catch(
-        (error: unknown) => {
-          connecting.then((late) => late.release()).catch(() => {});
-          throw error;
-        },
-      );
-      return sessionOf(client as PgClient, options.timer, ({ text, values }) => {
-        const name = preparing && values !== undefined ? names.of(text) : undefined;
+      const client = await withTimeLimit(
+        connecting,
+        HOST_CONNECT_TIMEOUT_MS,
+        options.timer,
+        "no connection from the pool",
+      ).catch((error: unknown) => {
+        connecting.then((connection) => connection.release()).catch(() => {});
+        throw error;
+      });
+      return createSession(client as PgClient, options.timer, ({ text, values }) => {
+        const name = preparing && values !== undefined ? names.findName(text) : undefined;
         // Only clients of `pg` prepare statements. They accept an object.
         if (name !== undefined) return (client as PgClient).query({ text, values, name });
         return values === undefined ? client.query(text) : client.query(text, values);
       });
     },
     listener: listen,
-    forget() {
+    stopPreparing() {
       preparing = false;
     },
     async close() {},
@@ -210,38 +213,38 @@ export function hostSource(
 const listenedPools = new WeakSet<object>();
 
 /** Before `connect()` resolves, a new connection of `pg` has no error listener: a server that stops then would end the whole process. */
-function holdErrors(pool: Partial<PgPool>): void {
+function ignoreConnectionErrors(pool: Partial<PgPool>): void {
   if (listenedPools.has(pool)) return;
   listenedPools.add(pool);
   pool.on?.("connect", (client) => void client?.on?.("error", () => {}));
 }
 
 /** A connection in use. The next statement reports the loss of an idle connection. */
-function sessionOf(
+function createSession(
   client: Pick<PgClient, "release" | "on" | "off">,
   timer: Timer,
-  query: (statement: Statement) => Promise<PgResult | PgResult[]>,
-  queryAll?: (statements: readonly Statement[]) => Promise<PostgresResult[]>,
-): Session {
-  let fault: unknown;
-  const lost = (error: unknown): void => {
-    fault ??= error;
+  query: (statement: SessionStatement) => Promise<PgResult | PgResult[]>,
+  queryAll?: (statements: readonly SessionStatement[]) => Promise<PostgresResult[]>,
+): PostgresSession {
+  let lossError: unknown;
+  const recordLoss = (error: unknown): void => {
+    lossError ??= error;
   };
-  client.on?.("error", lost);
-  const answer = async <Result>(work: Promise<Result>, limit_ms = STATEMENT_MS): Promise<Result> => {
+  client.on?.("error", recordLoss);
+  const limitTime = async <Result>(work: Promise<Result>, limit_ms = STATEMENT_TIMEOUT_MS): Promise<Result> => {
     try {
-      return await limited(work, limit_ms, timer, "no answer");
+      return await withTimeLimit(work, limit_ms, timer, "no answer");
     } catch (error) {
       // Later errors say only that the client is closed.
-      throw fault ?? error;
+      throw lossError ?? error;
     }
   };
   return {
-    run: (statement, limit_ms) => answer(query(statement), limit_ms),
-    ...(queryAll && { runAll: (statements, limit_ms) => answer(queryAll(statements), limit_ms) }),
+    run: (statement, limit_ms) => limitTime(query(statement), limit_ms),
+    ...(queryAll && { runAll: (statements, limit_ms) => limitTime(queryAll(statements), limit_ms) }),
     end(broken) {
-      client.off?.("error", lost);
-      const closed = broken || fault !== undefined;
+      client.off?.("error", recordLoss);
+      const closed = broken || lossError !== undefined;
       // A pool handles errors of its idle connections. A closed connection still needs a listener.
       if (closed) client.on?.("error", () => {});
       try {
@@ -254,43 +257,48 @@ function sessionOf(
 }
 
 /** The result of the work, or an error after `ms`. */
-export function limited<Result>(work: Promise<Result>, ms: number, timer: Timer, what: string): Promise<Result> {
+export function withTimeLimit<Result>(
+  work: Promise<Result>,
+  ms: number,
+  timer: Timer,
+  problem: string,
+): Promise<Result> {
   return new Promise((resolve, reject) => {
-    const cancel = timer(ms, () => reject(new Error(`${what} within ${ms / 1_000} s`)));
+    const cancel = timer(ms, () => reject(new Error(`${problem} within ${ms / 1_000} s`)));
     work.finally(cancel).then(resolve, reject);
   });
 }
 
 /** Lets `size` callers in at once. Call the result to leave. */
-function semaphore(size: number): () => Promise<() => void> {
-  let free = size;
+function createSemaphore(size: number): () => Promise<() => void> {
+  let freeSlots = size;
   const waiting: (() => void)[] = [];
-  const leave = (): void => {
+  const releaseSlot = (): void => {
     const next = waiting.shift();
     if (next) next();
-    else free += 1;
+    else freeSlots += 1;
   };
   return async () => {
-    if (free > 0) free -= 1;
+    if (freeSlots > 0) freeSlots -= 1;
     else await new Promise<void>((resolve) => waiting.push(resolve));
-    return leave;
+    return releaseSlot;
   };
 }
 
 /** Names for repeated statements, which each connection then keeps prepared. Limited, because there may be many texts. */
 class StatementNames {
   readonly #names = new Map<string, string>();
-  #seen = new Set<string>();
+  #usedOnce = new Set<string>();
 
-  of(text: string): string | undefined {
-    const known = this.#names.get(text);
-    if (known !== undefined || this.#names.size >= 256) return known;
-    if (!this.#seen.has(text)) {
-      if (this.#seen.size >= 1_000) this.#seen = new Set();
-      this.#seen.add(text);
+  findName(text: string): string | undefined {
+    const existing = this.#names.get(text);
+    if (existing !== undefined || this.#names.size >= 256) return existing;
+    if (!this.#usedOnce.has(text)) {
+      if (this.#usedOnce.size >= 1_000) this.#usedOnce = new Set();
+      this.#usedOnce.add(text);
       return undefined;
     }
-    this.#seen.delete(text);
+    this.#usedOnce.delete(text);
     const name = `greenroom_${this.#names.size + 1}`;
     this.#names.set(text, name);
     return name;
@@ -335,7 +343,7 @@ interface Pg {
   readonly types: { getTypeParser(type: number): (text: string) => unknown };
 }
 
-const same = (text: string): string => text;
+const keepText = (text: string): string => text;
 
 async function loadPg(): Promise<Pg> {
   try {

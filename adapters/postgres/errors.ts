@@ -7,39 +7,39 @@ import { DatabaseUnavailable } from "../sql/driver.ts";
  * these settings. `read_only`: it accepts no writes. In all of these nothing was committed, unless COMMIT failed. `statement`:
  * every other error.
  */
-export type Fault = "conflict" | "connection" | "refused" | "read_only" | "statement";
+export type ErrorClass = "conflict" | "connection" | "refused" | "read_only" | "statement";
 
-export function faultOf(error: unknown): Fault {
+export function classifyError(error: unknown): ErrorClass {
   if (error instanceof ConfigError || error instanceof DatabaseUnavailable) return "statement";
-  const state = sqlState(error);
+  const state = findSqlState(error);
   const { message = "", severity } = error as { message?: string; severity?: unknown };
-  if (state === undefined) return faultOfClient(error, message);
+  if (state === undefined) return classifyClientError(error, message);
   if (/^(?:40001|40P01|23505)$/.test(state)) return "conflict";
   if (/^(?:28|3D000)/.test(state)) return "refused";
   if (state === "25006" || /during recovery/.test(message)) return "read_only";
-  if (isForgotten(error) || /cached plan must not change/.test(message)) return "connection";
+  if (isPreparedStatementLost(error) || /cached plan must not change/.test(message)) return "connection";
   if (severity === "FATAL" || severity === "PANIC") return "connection";
   return /^(?:08(?!P01)|57P0|25P0[34]|53300)/.test(state) ? "connection" : "statement";
 }
 
 /** The fault of an error that the server has not sent. */
-function faultOfClient(error: unknown, message: string): Fault {
+function classifyClientError(error: unknown, message: string): ErrorClass {
   if (error instanceof TypeError || error instanceof RangeError) return "statement";
   return /\bSASL\b|password must be/.test(message) ? "refused" : "connection";
 }
 
 /** True if the server has lost a prepared statement, or has it already: a pooler shares the sessions. */
-export function isForgotten(error: unknown): boolean {
-  return /^(?:26000|42P05)$/.test(sqlState(error) ?? "");
+export function isPreparedStatementLost(error: unknown): boolean {
+  return /^(?:26000|42P05)$/.test(findSqlState(error) ?? "");
 }
 
 /** True if the table of marks is missing: the first commit in this database. */
-export function isMarkless(error: unknown): boolean {
-  return sqlState(error) === "42P01" && /greenroom_commits/.test(reasonOf(error));
+export function isCommitTableMissing(error: unknown): boolean {
+  return findSqlState(error) === "42P01" && /greenroom_commits/.test(formatReason(error));
 }
 
 /** The five characters of SQLSTATE; undefined for errors from elsewhere. Bun.SQL has them in `errno`. */
-export function sqlState(error: unknown): string | undefined {
+export function findSqlState(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   const { code, errno } = error as { code?: unknown; errno?: unknown };
   // EPIPE also has five of these characters, but no digit.
@@ -49,7 +49,7 @@ export function sqlState(error: unknown): string | undefined {
 }
 
 /** Why the database cannot be reached, as text for users. */
-export function reasonOf(error: unknown): string {
+export function formatReason(error: unknown): string {
   const { message = "", code } = error as { message?: string; code?: unknown };
   // After several addresses failed, only the code has information.
   return message || (typeof code === "string" ? code : String(error));

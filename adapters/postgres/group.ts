@@ -5,7 +5,7 @@
 import type { PostgresResult } from "./values.ts";
 
 /** The part of a connection of `pg` that a query writes to. */
-export interface Wire {
+export interface PgConnection {
   readonly stream: { cork?(): void; uncork?(): void };
   /** The texts that the session keeps prepared, by name. The client adds one when the server has answered. */
   readonly parsedStatements: Record<string, string | undefined>;
@@ -16,13 +16,13 @@ export interface Wire {
 export interface Submittable {
   readonly name?: string;
   readonly text?: string;
-  submit(connection: Wire): unknown;
+  submit(connection: PgConnection): unknown;
   handleRowDescription(message: unknown): void;
   handleDataRow(message: unknown): void;
-  handleCommandComplete(message: unknown, connection: Wire): void;
-  handleEmptyQuery(connection: Wire): void;
-  handleReadyForQuery(connection: Wire): void;
-  handleError(error: unknown, connection: Wire): void;
+  handleCommandComplete(message: unknown, connection: PgConnection): void;
+  handleEmptyQuery(connection: PgConnection): void;
+  handleReadyForQuery(connection: PgConnection): void;
+  handleError(error: unknown, connection: PgConnection): void;
 }
 
 export type OnResult = (error: unknown, result: PostgresResult) => void;
@@ -32,7 +32,7 @@ export class StatementGroup implements Submittable {
   readonly #queries: readonly Submittable[];
   readonly #results: PostgresResult[] = [];
   #current = 0;
-  #fault: unknown;
+  #firstError: unknown;
   callback: (error: unknown, results: PostgresResult[]) => void;
 
   /** Each opener makes a query that gives its result to `done`. */
@@ -40,7 +40,7 @@ export class StatementGroup implements Submittable {
     this.callback = callback;
     this.#queries = openers.map((open) =>
       open((error, result) => {
-        this.#fault ??= error;
+        this.#firstError ??= error;
         this.#results.push(result);
       }),
     );
@@ -59,11 +59,11 @@ export class StatementGroup implements Submittable {
     return this.#queries[this.#current]?.text;
   }
 
-  submit(connection: Wire): unknown {
+  submit(connection: PgConnection): unknown {
     const { stream } = connection;
     // What is prepared here is known to the rest of the group, and to the session only if nothing before it fails.
-    const prepared: Wire["parsedStatements"] = Object.create(connection.parsedStatements);
-    const unsynced: Wire = Object.create(connection, {
+    const prepared: PgConnection["parsedStatements"] = Object.create(connection.parsedStatements);
+    const unsynced: PgConnection = Object.create(connection, {
       sync: { value() {} },
       parsedStatements: { value: prepared },
       submittedNamedStatements: { value: {} },
@@ -89,12 +89,12 @@ export class StatementGroup implements Submittable {
     this.#query.handleDataRow(message);
   }
 
-  handleCommandComplete(message: unknown, connection: Wire): void {
+  handleCommandComplete(message: unknown, connection: PgConnection): void {
     this.#query.handleCommandComplete(message, connection);
     this.#current += 1;
   }
 
-  handleEmptyQuery(connection: Wire): void {
+  handleEmptyQuery(connection: PgConnection): void {
     this.#query.handleEmptyQuery(connection);
     this.#current += 1;
   }
@@ -103,8 +103,8 @@ export class StatementGroup implements Submittable {
     this.callback(error, []);
   }
 
-  handleReadyForQuery(connection: Wire): void {
+  handleReadyForQuery(connection: PgConnection): void {
     for (const query of this.#queries) query.handleReadyForQuery(connection);
-    this.callback(this.#fault, this.#results);
+    this.callback(this.#firstError, this.#results);
   }
 }

@@ -1,29 +1,29 @@
 /** The start of a write transaction: locks that order the batches of all processes. */
 
-import type { Bound } from "./values.ts";
+import type { BoundStatement } from "./values.ts";
 
 /** How long a transaction may wait for its own process before the server ends it, and with it its locks. */
-const IDLE_MS = 5_000;
+const IDLE_TIMEOUT_MS = 5_000;
 /** Each lock takes shared memory of the server, so a batch with more names locks the whole database. */
-export const MAX_NAMES = 64;
+export const MAX_LOCK_NAMES = 64;
 
 const MASK = (1n << 64n) - 1n;
 const encoder = new TextEncoder();
 
 /** 64-bit FNV-1a of the UTF-8 bytes, as a signed integer. */
-export function lockKey(name: string): bigint {
+export function toLockKey(name: string): bigint {
   let hash = 0xcbf29ce484222325n;
   for (const byte of encoder.encode(name)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & MASK;
   return BigInt.asIntN(64, hash);
 }
 
-const WHOLE = `'${lockKey("greenroom")}'::bigint`;
+const DATABASE_LOCK_KEY = `'${toLockKey("greenroom")}'::bigint`;
 
 /**
  * Marks a transaction, so that a process that got no answer to COMMIT can find out whether it committed. One transaction at a
  * time uses a slot.
  */
-export interface Mark {
+export interface CommitMarker {
   /** Letters, digits and dots. */
   readonly slot: string;
   /** Above all earlier ones of the slot by two. */
@@ -34,14 +34,14 @@ export interface Mark {
  * The text that begins a transaction. Later statements see the commits of earlier holders of the locks, because in READ COMMITTED
  * each statement takes a new snapshot.
  */
-export function beginText(lock_keys: readonly string[] | undefined): string {
-  return `${BEGIN}; ${lockText(lock_keys)}`;
+export function createBeginSql(lock_keys: readonly string[] | undefined): string {
+  return `${BEGIN}; ${createLockSql(lock_keys)}`;
 }
 
 /** The same in statements that can be prepared. */
-export function beginStatements(lock_keys: readonly string[] | undefined): Bound[] {
-  const keys = sortedKeys(lock_keys);
-  const lock = keys === null ? lockText(lock_keys) : lockNames("$1");
+export function createBeginStatements(lock_keys: readonly string[] | undefined): BoundStatement[] {
+  const keys = toSortedKeys(lock_keys);
+  const lock = keys === null ? createLockSql(lock_keys) : createLockNamesSql("$1");
   return [
     { text: BEGIN, values: [] },
     { text: lock, values: keys === null ? [] : [`{${keys.join(",")}}`] },
@@ -49,21 +49,23 @@ export function beginStatements(lock_keys: readonly string[] | undefined): Bound
 }
 
 const BEGIN = "begin isolation level read committed";
-const IDLE = `set_config('idle_in_transaction_session_timeout', '${IDLE_MS}', true)`;
+const SET_IDLE_TIMEOUT = `set_config('idle_in_transaction_session_timeout', '${IDLE_TIMEOUT_MS}', true)`;
 
 /** One statement for all locks: its names are locked in their order. */
-const lockNames = (names: string): string =>
-  `select ${IDLE}, pg_advisory_xact_lock_shared(${WHOLE}), count(pg_advisory_xact_lock(name)) from unnest(${names}::bigint[]) as name`;
+const createLockNamesSql = (names: string): string =>
+  `select ${SET_IDLE_TIMEOUT}, pg_advisory_xact_lock_shared(${DATABASE_LOCK_KEY}), count(pg_advisory_xact_lock(name)) from unnest(${names}::bigint[]) as name`;
 
-function lockText(lock_keys: readonly string[] | undefined): string {
-  const keys = sortedKeys(lock_keys);
-  return keys === null ? `select ${IDLE}, pg_advisory_xact_lock(${WHOLE})` : lockNames(`'{${keys.join(",")}}'`);
+function createLockSql(lock_keys: readonly string[] | undefined): string {
+  const keys = toSortedKeys(lock_keys);
+  return keys === null
+    ? `select ${SET_IDLE_TIMEOUT}, pg_advisory_xact_lock(${DATABASE_LOCK_KEY})`
+    : createLockNamesSql(`'{${keys.join(",")}}'`);
 }
 
 /** Always in the same order, so that two batches cannot deadlock. Null: the whole database is locked. */
-function sortedKeys(lock_keys: readonly string[] | undefined): bigint[] | null {
-  const keys = [...new Set(lock_keys?.map((name) => lockKey(`greenroom:${name}`)))];
-  if (lock_keys === undefined || keys.length > MAX_NAMES) return null;
+function toSortedKeys(lock_keys: readonly string[] | undefined): bigint[] | null {
+  const keys = [...new Set(lock_keys?.map((name) => toLockKey(`greenroom:${name}`)))];
+  if (lock_keys === undefined || keys.length > MAX_LOCK_NAMES) return null;
   return keys.sort((a, b) => (a < b ? -1 : 1));
 }
 
@@ -71,16 +73,16 @@ function sortedKeys(lock_keys: readonly string[] | undefined): bigint[] | null {
  * Writes the mark if the transaction wrote anything. Fails if `outcomeStatement` was faster. A transaction id would not do: after
  * a crash the server reuses the ids of lost transactions.
  */
-export function markStatement({ slot, token }: Mark): Bound {
-  return { text: markText("$1::text", "$2::bigint"), values: [slot, String(token)] };
+export function createMarkerStatement({ slot, token }: CommitMarker): BoundStatement {
+  return { text: createMarkerSql("$1::text", "$2::bigint"), values: [slot, String(token)] };
 }
 
 /** The text that writes the mark and ends the transaction. */
-export function commitText({ slot, token }: Mark): string {
-  return `${markText(`'${slot}'`, String(token))}; commit`;
+export function createCommitSql({ slot, token }: CommitMarker): string {
+  return `${createMarkerSql(`'${slot}'`, String(token))}; commit`;
 }
 
-function markText(slot: string, token: string): string {
+function createMarkerSql(slot: string, token: string): string {
   return `insert into greenroom_commits (slot, token, at) select ${slot}, ${token}, now()
     where pg_current_xact_id_if_assigned() is not null
     on conflict (slot) do update set at = excluded.at,
@@ -91,7 +93,7 @@ function markText(slot: string, token: string): string {
  * Waits for a transaction that has written its mark. Returns its token if it committed, and another one if it did not and cannot
  * any more.
  */
-export function outcomeText({ slot, token }: Mark): string {
+export function createCommitResultSql({ slot, token }: CommitMarker): string {
   return `insert into greenroom_commits (slot, token, at) values ('${slot}', ${token + 1}, now())
     on conflict (slot) do update set
       token = case when greenroom_commits.token = ${token} then ${token} else ${token + 1} end
@@ -99,7 +101,7 @@ export function outcomeText({ slot, token }: Mark): string {
 }
 
 /** Creates the table of marks, and deletes old marks. */
-export const marksText: string = `begin isolation level read committed; select pg_advisory_xact_lock('${lockKey("marks")}'::bigint);
+export const CREATE_COMMIT_TABLE: string = `begin isolation level read committed; select pg_advisory_xact_lock('${toLockKey("marks")}'::bigint);
   create table if not exists greenroom_commits
     (slot text not null primary key, token bigint not null, at timestamptz not null) with (fillfactor = 50);
   delete from greenroom_commits where at < now() - interval '1 day'; commit`;

@@ -5,20 +5,27 @@
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
+import { parseAddress } from "./address.ts";
 import {
-  hostSource,
-  ownSource,
+  createPoolSource,
+  createUrlSource,
   type PostgresListener,
   type PostgresPool,
-  type Source,
+  type SessionSource,
   type Timer,
 } from "./connection.ts";
-import { type Fault, faultOf, isForgotten, isMarkless } from "./errors.ts";
-import { marksText } from "./locks.ts";
-import { addressOf } from "./place.ts";
-import { dispose, postgresSignals } from "./signals.ts";
-import { bind, lastOf, rowsOf } from "./values.ts";
-import { type Context, createSharedWriter, createWriter, Marks, type Seen, sessions } from "./writer.ts";
+import { classifyError, type ErrorClass, isCommitTableMissing, isPreparedStatementLost } from "./errors.ts";
+import { CREATE_COMMIT_TABLE } from "./locks.ts";
+import { createPostgresSignals, dispose } from "./signals.ts";
+import { bind, getLastResult, toRows } from "./values.ts";
+import {
+  CommitMarkers,
+  createSharedWriter,
+  createWithSession,
+  createWriter,
+  type DriverContext,
+  type ServerState,
+} from "./writer.ts";
 
 export type {
   PostgresConnection,
@@ -65,9 +72,9 @@ export interface PostgresEnvironment {
 /** A database by URL or by pool. */
 export type PostgresOptions = PostgresUrlOptions | PostgresPoolOptions;
 
-const QUICK_TRIES = 5;
+const MAX_CONFLICT_TRIES = 5;
 /** Time limit for a database that does not answer. */
-const ANSWER_MS = 5_000;
+const OUTAGE_TIMEOUT_MS = 5_000;
 
 /**
  * A Storage in a Postgres database (13 or newer), given by options or URL. Throws ConfigError for invalid options. If the database
@@ -86,28 +93,28 @@ export function postgres(options: PostgresOptions | string): Storage {
 }
 
 /** Repeats work until it succeeds or waiting cannot help. A failed try has had no effect. */
-function createRetries(
-  given: PostgresOptions,
-  context: Context,
+function createRetry(
+  settings: PostgresOptions,
+  context: DriverContext,
 ): <Result>(work: (tries: number) => Promise<Result>) => Promise<Result> {
-  const { place, source, seen, withSession } = context;
+  const { address, source, serverState, withSession } = context;
   /** Checks `direct_url`: if it is wrong, signals would only come late, without an error. */
-  const checkDirect = async (): Promise<void> => {
-    if (!("direct_url" in given) || given.direct_url === undefined || seen.direct) return;
+  const checkDirectUrl = async (): Promise<void> => {
+    if (!("direct_url" in settings) || settings.direct_url === undefined || serverState.isDirectUrlChecked) return;
     try {
       dispose(await source.listener?.());
     } catch (error) {
-      throw place.ofDirect(error);
+      throw address.markDirectError(error);
     }
-    seen.direct = true;
+    serverState.isDirectUrlChecked = true;
   };
 
   return async <Result>(work: (tries: number) => Promise<Result>): Promise<Result> => {
-    const failures = new Failures(context);
+    const failures = new FailedTries(context);
     for (let tries = 1; ; tries += 1) {
       try {
-        if (!seen.answered) await checkDirect();
-        if (failures.needMarks) await withSession((session) => session.run({ text: marksText }));
+        if (!serverState.hasAnswered) await checkDirectUrl();
+        if (failures.needsCommitTable) await withSession((session) => session.run({ text: CREATE_COMMIT_TABLE }));
         return await work(tries);
       } catch (error) {
         await failures.add(error, tries);
@@ -117,52 +124,55 @@ function createRetries(
 }
 
 /** The failed tries of one piece of work. */
-class Failures {
-  readonly #context: Context;
+class FailedTries {
+  readonly #context: DriverContext;
   #until: number | undefined;
   #conflicts = 0;
-  #needMarks = false;
+  #needsCommitTable = false;
 
-  constructor(context: Context) {
+  constructor(context: DriverContext) {
     this.#context = context;
   }
 
   /** True once the table of marks was missing. */
-  get needMarks(): boolean {
-    return this.#needMarks;
+  get needsCommitTable(): boolean {
+    return this.#needsCommitTable;
   }
 
   /** Resolves when the next try may start. Throws the error for the caller where none can help. */
   async add(error: unknown, tries: number): Promise<void> {
-    const { place, source } = this.#context;
-    if (isMarkless(error) && !this.#needMarks) {
-      this.#needMarks = true;
+    const { address, source } = this.#context;
+    if (isCommitTableMissing(error) && !this.#needsCommitTable) {
+      this.#needsCommitTable = true;
       return;
     }
-    const fault = faultOf(error);
-    if (fault === "statement") throw place.explained(error);
-    if (fault === "conflict") return await this.#waitForOthers(error);
-    if (isForgotten(error)) source.forget();
-    await this.#waitForServer(error, fault, tries);
+    const errorClass = classifyError(error);
+    if (errorClass === "statement") throw address.explainError(error);
+    if (errorClass === "conflict") return await this.#waitForOthers(error);
+    if (isPreparedStatementLost(error)) source.stopPreparing();
+    await this.#waitForServer(error, errorClass, tries);
   }
 
   /** Another transaction interfered. */
   async #waitForOthers(error: unknown): Promise<void> {
     this.#conflicts += 1;
-    if (this.#conflicts === QUICK_TRIES) throw error;
+    if (this.#conflicts === MAX_CONFLICT_TRIES) throw error;
     await this.#context.wait(5 * 2 ** this.#conflicts);
   }
 
   /** The server cannot be reached, or does not write. At the start, that may be the fault of the options. */
-  async #waitForServer(error: unknown, fault: Fault, tries: number): Promise<void> {
-    const { place, seen, now, wait, isClosing } = this.#context;
-    const isStart = fault === "read_only" ? !seen.written : !seen.answered;
-    if (isStart && fault !== "connection") throw place.refused(error);
-    this.#until ??= now() + ANSWER_MS;
-    if (isClosing() || now() >= this.#until) throw isStart ? place.refused(error) : place.unavailable(error);
+  async #waitForServer(error: unknown, errorClass: ErrorClass, tries: number): Promise<void> {
+    const { address, serverState, now, wait, isClosing } = this.#context;
+    const isStart = errorClass === "read_only" ? !serverState.hasCommitted : !serverState.hasAnswered;
+    if (isStart && errorClass !== "connection") throw address.toConfigError(error);
+    this.#until ??= now() + OUTAGE_TIMEOUT_MS;
+    if (isClosing() || now() >= this.#until)
+      throw isStart ? address.toConfigError(error) : address.toUnavailableError(error);
     await wait(Math.min(25 * 2 ** tries, 500));
   }
 }
+
+const SELECT_TIME = "select (extract(epoch from clock_timestamp()) * 1000)::bigint as now";
 
 /**
  * The driver of `postgres`. A batch is one transaction in READ COMMITTED, or shares one with batches that came in the same tick. With
@@ -177,49 +187,50 @@ class Failures {
  * ```
  */
 export function postgresDriver(options: PostgresOptions | string): SqlDriver {
-  const given = typeof options === "string" ? { url: options } : options;
-  const now = given.now ?? Date.now;
-  const random = given.random ?? Math.random;
-  const timer = given.timer ?? heldTimer;
-  const place = addressOf(given);
-  const source = sourceOf(given, timer);
-  const signals = source.listener && postgresSignals({ open: source.listener, now, timer: given.timer ?? looseTimer });
-  const answering = new Set<Promise<unknown>>();
+  const settings = typeof options === "string" ? { url: options } : options;
+  const { now = Date.now, random = Math.random, timer = startTimer } = settings;
+  const address = parseAddress(settings);
+  const source = createSource(settings, timer);
+  const signals =
+    source.listener && createPostgresSignals({ open: source.listener, now, timer: settings.timer ?? startUnrefTimer });
+  const activeCalls = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
-  const seen: Seen = { answered: false, written: false, direct: false };
-  const marks = new Marks(`${random().toString(36).slice(2)}.${random().toString(36).slice(2)}`);
+  const serverState: ServerState = { hasAnswered: false, hasCommitted: false, isDirectUrlChecked: false };
+  const commitMarkers = new CommitMarkers(`${random().toString(36).slice(2)}.${random().toString(36).slice(2)}`);
 
   const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer(ms * (0.5 + random() / 2), resolve));
 
-  const session = sessions(source, seen);
-  const context: Context = {
-    place,
+  const withSession = createWithSession(source, serverState);
+  const context: DriverContext = {
+    address,
     source,
-    seen,
-    marks,
+    serverState,
+    commitMarkers,
     now,
     wait,
-    withSession: session,
+    withSession,
     isClosing: () => closing !== undefined,
   };
-  const patiently = createRetries(given, context);
+  const retry = createRetry(settings, context);
   const write = createWriter(context);
-  const writeFirst = source.sendsAtOnce ? createSharedWriter(write) : write;
+  const writeShared = source.sendsAtOnce ? createSharedWriter(write) : write;
 
-  const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    if (closing) throw new Error(`The database ${place.shown} is closed.`);
-    const answering_now = work();
-    answering.add(answering_now);
+  const trackCall = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    if (closing) throw new Error(`The database ${address.displayName} is closed.`);
+    const call = work();
+    activeCalls.add(call);
     try {
-      return await answering_now;
+      return await call;
     } finally {
-      answering.delete(answering_now);
+      activeCalls.delete(call);
     }
   };
 
   const read = (statement: SqlStatement): Promise<SqlRow[]> => {
     const bound = bind(statement);
-    return answer(() => patiently(() => session(async (session) => rowsOf(lastOf(await session.run(bound))))));
+    return trackCall(() =>
+      retry(() => withSession(async (session) => toRows(getLastResult(await session.run(bound))))),
+    );
   };
 
   return {
@@ -228,20 +239,17 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
     ...(signals ? { signals } : {}),
     async batch(statements, lock_keys) {
       const bound = statements.map(bind);
-      return await answer(async () =>
-        bound.length === 0 ? [] : await patiently((tries) => (tries === 1 ? writeFirst : write)(bound, lock_keys)),
+      return await trackCall(async () =>
+        bound.length === 0 ? [] : await retry((tries) => (tries === 1 ? writeShared : write)(bound, lock_keys)),
       );
     },
     read: async (statement) => await read(statement),
     async now() {
-      const [row] = await read({
-        sql: "select (extract(epoch from clock_timestamp()) * 1000)::bigint as now",
-        args: [],
-      });
+      const [row] = await read({ sql: SELECT_TIME, args: [] });
       return Number(row?.now);
     },
     close() {
-      closing ??= Promise.allSettled(answering).then(async () => {
+      closing ??= Promise.allSettled(activeCalls).then(async () => {
         await signals?.close();
         await source.close();
       });
@@ -250,24 +258,25 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   };
 }
 
-function sourceOf(given: PostgresOptions, timer: Timer): Source {
-  if ("pool" in given) return hostSource(given.pool, given.listen, { prepare: given.prepare ?? false, timer });
-  return ownSource({
-    url: given.url,
-    direct_url: given.direct_url,
-    size: given.pool_size ?? 10,
-    prepare: given.prepare ?? given.direct_url === undefined,
+function createSource(settings: PostgresOptions, timer: Timer): SessionSource {
+  if ("pool" in settings)
+    return createPoolSource(settings.pool, settings.listen, { prepare: settings.prepare ?? false, timer });
+  return createUrlSource({
+    url: settings.url,
+    direct_url: settings.direct_url,
+    size: settings.pool_size ?? 10,
+    prepare: settings.prepare ?? settings.direct_url === undefined,
     timer,
   });
 }
 
-function heldTimer(ms: number, fn: () => void): () => void {
+function startTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms);
   return () => clearTimeout(id);
 }
 
 /** Does not keep the process alive. */
-function looseTimer(ms: number, fn: () => void): () => void {
+function startUnrefTimer(ms: number, fn: () => void): () => void {
   const id = setTimeout(fn, ms) as unknown;
   (id as { unref?: () => void }).unref?.();
   return () => clearTimeout(id as number);

@@ -1,16 +1,16 @@
 /** Signals by LISTEN and NOTIFY on one separate session: in a write transaction, NOTIFY would serialize all commits. */
 import type { SignalKind, SignalListener, Signals } from "../../lib/storage/mod.ts";
-import { limited, type PostgresListener, type PostgresNotification, type Timer } from "./connection.ts";
+import { type PostgresListener, type PostgresNotification, type Timer, withTimeLimit } from "./connection.ts";
 
 const CHANNEL = "greenroom";
 /** The server accepts less than 8,000 bytes. */
-const MAX_PAYLOAD = 7_900;
+const MAX_PAYLOAD_BYTES = 7_900;
 /** The minimum interval between two statements. */
-const SEND_MS = 30;
-const MAX_PENDING = 10_000;
-const ASK_MS = 5_000;
-const ANSWER_MS = 5_000;
-const LONGEST_RETRY_MS = 1_000;
+const SEND_INTERVAL_MS = 30;
+const MAX_PENDING_SIGNALS = 10_000;
+const PING_INTERVAL_MS = 5_000;
+const RESPONSE_TIMEOUT_MS = 5_000;
+const MAX_RETRY_DELAY_MS = 1_000;
 const KINDS: ReadonlySet<string> = new Set<SignalKind>(["run", "events", "thread", "work", "deliveries"]);
 
 export interface SignalsOptions {
@@ -21,11 +21,11 @@ export interface SignalsOptions {
 }
 
 /** Connects on the first publish or subscribe, and again within a second after the session is lost. */
-export function postgresSignals(options: SignalsOptions): Signals & { close(): Promise<void> } {
-  return new Sender(options);
+export function createPostgresSignals(options: SignalsOptions): Signals & { close(): Promise<void> } {
+  return new SignalConnection(options);
 }
 
-class Sender implements Signals {
+class SignalConnection implements Signals {
   readonly #open: () => Promise<PostgresListener>;
   readonly #timer: Timer;
   readonly #now: () => number;
@@ -35,10 +35,10 @@ class Sender implements Signals {
   #closed = false;
   /** `kind:id` */
   #pending = new Set<string>();
-  #due = false;
+  #isScheduled = false;
   #sending: Promise<void> | undefined;
-  #sent_at = Number.NEGATIVE_INFINITY;
-  #cancelAsk: (() => void) | undefined;
+  #lastSentAt = Number.NEGATIVE_INFINITY;
+  #cancelPing: (() => void) | undefined;
   #wake: (() => void) | undefined;
 
   constructor({ open, timer, now }: SignalsOptions) {
@@ -50,10 +50,10 @@ class Sender implements Signals {
   publish(kind: SignalKind, id: string): void {
     if (this.#closed) return;
     // No session for a long time: after the next connection, subscribers re-read everything.
-    if (this.#pending.size >= MAX_PENDING) this.#pending.clear();
+    if (this.#pending.size >= MAX_PENDING_SIGNALS) this.#pending.clear();
     this.#pending.add(`${kind}:${id}`);
     this.#connect();
-    this.#sendLater();
+    this.#scheduleSend();
   }
 
   subscribe(listener: SignalListener): () => void {
@@ -65,7 +65,7 @@ class Sender implements Signals {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    this.#cancelAsk?.();
+    this.#cancelPing?.();
     this.#wake?.();
     await this.#sending;
     if (this.#session) await this.#send(this.#session);
@@ -88,7 +88,7 @@ class Sender implements Signals {
       if (await this.#start()) return;
       if (this.#closed) return;
       await new Promise<void>((resolve) => {
-        const cancel = this.#timer(Math.min(50 * 2 ** tries, LONGEST_RETRY_MS), resolve);
+        const cancel = this.#timer(Math.min(50 * 2 ** tries, MAX_RETRY_DELAY_MS), resolve);
         this.#wake = () => {
           cancel();
           resolve();
@@ -100,68 +100,68 @@ class Sender implements Signals {
   /** True once a session listens. */
   async #start(): Promise<boolean> {
     let session: PostgresListener | undefined;
-    let over = false;
+    let hasEnded = false;
     try {
       const opening = this.#open();
-      session = await limited(opening, ANSWER_MS, this.#timer, "no session").catch((error: unknown) => {
+      session = await withTimeLimit(opening, RESPONSE_TIMEOUT_MS, this.#timer, "no session").catch((error: unknown) => {
         opening.then(dispose, () => {});
         throw error;
       });
       const opened = session;
-      const lost = (): void => {
-        over = true;
-        this.#lost(opened);
+      const handleLoss = (): void => {
+        hasEnded = true;
+        this.#handleLoss(opened);
       };
-      opened.on("notification", (message) => this.#hear(message));
-      opened.on("error", lost);
-      opened.on("end", lost);
+      opened.on("notification", (message) => this.#handleNotification(message));
+      opened.on("error", handleLoss);
+      opened.on("end", handleLoss);
       // NOTIFY commits too. Signals may be lost, so they need not wait for the disk.
       for (const text of ["set synchronous_commit to off", `listen ${CHANNEL}`]) {
-        await limited(opened.query(text), ANSWER_MS, this.#timer, "no answer");
+        await withTimeLimit(opened.query(text), RESPONSE_TIMEOUT_MS, this.#timer, "no answer");
       }
-      if (over || this.#closed) throw new Error("The session has ended");
+      if (hasEnded || this.#closed) throw new Error("The session has ended");
     } catch {
       dispose(session);
       return false;
     }
     this.#session = session;
-    this.#askLater(session);
-    this.#tell((listener) => listener.onGap());
-    this.#sendLater();
+    this.#schedulePing(session);
+    this.#notifyListeners((listener) => listener.onGap());
+    this.#scheduleSend();
     return true;
   }
 
-  #lost(session: PostgresListener): void {
+  #handleLoss(session: PostgresListener): void {
     if (this.#session !== session) return;
     this.#session = undefined;
-    this.#cancelAsk?.();
+    this.#cancelPing?.();
     dispose(session);
     this.#connect();
   }
 
   /** Checks the session: the network, or a proxy in between, may drop a connection silently. */
-  #askLater(session: PostgresListener): void {
-    this.#cancelAsk = this.#timer(ASK_MS, () => {
-      limited(session.query("select 1"), ANSWER_MS, this.#timer, "no answer").then(
+  #schedulePing(session: PostgresListener): void {
+    this.#cancelPing = this.#timer(PING_INTERVAL_MS, () => {
+      withTimeLimit(session.query("select 1"), RESPONSE_TIMEOUT_MS, this.#timer, "no answer").then(
         () => {
-          if (this.#session === session && !this.#closed) this.#askLater(session);
+          if (this.#session === session && !this.#closed) this.#schedulePing(session);
         },
-        () => this.#lost(session),
+        () => this.#handleLoss(session),
       );
     });
   }
 
-  #hear({ channel, payload }: PostgresNotification): void {
+  #handleNotification({ channel, payload }: PostgresNotification): void {
     if ((channel !== undefined && channel !== CHANNEL) || this.#closed) return;
-    for (const signal of signalsIn(payload)) {
-      const at = signal.indexOf(":");
-      const kind = signal.slice(0, at);
+    for (const signal of parsePayload(payload)) {
+      const index = signal.indexOf(":");
+      const kind = signal.slice(0, index);
       if (!KINDS.has(kind)) continue;
-      this.#tell((listener) => listener.onSignal(kind as SignalKind, signal.slice(at + 1)));
+      this.#notifyListeners((listener) => listener.onSignal(kind as SignalKind, signal.slice(index + 1)));
     }
   }
 
-  #tell(work: (listener: SignalListener) => void): void {
+  #notifyListeners(work: (listener: SignalListener) => void): void {
     for (const listener of [...this.#listeners]) {
       try {
         work(listener);
@@ -172,17 +172,17 @@ class Sender implements Signals {
   }
 
   /** Sends at once if nothing was sent lately; else later, with everything published until then. */
-  #sendLater(): void {
-    if (this.#due || this.#sending || this.#closed || !this.#session || this.#pending.size === 0) return;
-    this.#due = true;
-    const wait_ms = this.#sent_at + SEND_MS - this.#now();
+  #scheduleSend(): void {
+    if (this.#isScheduled || this.#sending || this.#closed || !this.#session || this.#pending.size === 0) return;
+    this.#isScheduled = true;
+    const wait_ms = this.#lastSentAt + SEND_INTERVAL_MS - this.#now();
     const send = (): void => {
-      this.#due = false;
+      this.#isScheduled = false;
       const session = this.#session;
       if (!session || this.#closed) return;
       this.#sending = this.#send(session).finally(() => {
         this.#sending = undefined;
-        this.#sendLater();
+        this.#scheduleSend();
       });
     };
     if (wait_ms > 0) this.#timer(wait_ms, send);
@@ -191,17 +191,17 @@ class Sender implements Signals {
 
   async #send(session: PostgresListener): Promise<void> {
     const signals = [...this.#pending];
-    const texts = payloads(signals);
+    const texts = createPayloads(signals);
     this.#pending.clear();
-    this.#sent_at = this.#now();
+    this.#lastSentAt = this.#now();
     if (texts.length === 0) return;
-    const calls = texts.map((_, at) => `pg_notify('${CHANNEL}', $${at + 1})`).join(", ");
+    const calls = texts.map((_, index) => `pg_notify('${CHANNEL}', $${index + 1})`).join(", ");
     try {
-      await limited(session.query(`select ${calls}`, texts), ANSWER_MS, this.#timer, "no answer");
+      await withTimeLimit(session.query(`select ${calls}`, texts), RESPONSE_TIMEOUT_MS, this.#timer, "no answer");
     } catch {
       // It is unknown whether they were sent. Duplicates are allowed.
       for (const signal of signals) this.#pending.add(signal);
-      this.#lost(session);
+      this.#handleLoss(session);
     }
   }
 }
@@ -209,15 +209,15 @@ class Sender implements Signals {
 const encoder = new TextEncoder();
 
 /** Lists of signals as JSON, each within the size limit. Omits a signal that is too long by itself. */
-function payloads(signals: readonly string[]): string[] {
+function createPayloads(signals: readonly string[]): string[] {
   const texts: string[] = [];
   let list: string[] = [];
   let bytes = 2;
   for (const signal of signals) {
     const text = JSON.stringify(signal.toWellFormed());
     const size = encoder.encode(text).byteLength + 1;
-    if (size + 2 > MAX_PAYLOAD) continue;
-    if (bytes + size > MAX_PAYLOAD) {
+    if (size + 2 > MAX_PAYLOAD_BYTES) continue;
+    if (bytes + size > MAX_PAYLOAD_BYTES) {
       texts.push(`[${list.join(",")}]`);
       [list, bytes] = [[], 2];
     }
@@ -229,7 +229,7 @@ function payloads(signals: readonly string[]): string[] {
 }
 
 /** Other programs may use the same channel name. */
-function signalsIn(payload: string | undefined): string[] {
+function parsePayload(payload: string | undefined): string[] {
   try {
     const list: unknown = JSON.parse(payload ?? "");
     return Array.isArray(list) ? list.filter((signal) => typeof signal === "string") : [];

@@ -2,7 +2,7 @@
 import type { SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
 
 /** A statement in the form for clients. */
-export interface Bound {
+export interface BoundStatement {
   readonly text: string;
   readonly values: (string | null | Uint8Array)[];
 }
@@ -21,7 +21,7 @@ export interface PostgresField {
 }
 
 /** Throws for a value that Postgres cannot store, or that the client would change. */
-export function bind({ sql, args }: SqlStatement): Bound {
+export function bind({ sql, args }: SqlStatement): BoundStatement {
   return { text: sql, values: args.map((value) => bindValue(value, sql)) };
 }
 
@@ -36,49 +36,49 @@ function bindValue(value: SqlValue, sql: string): string | null | Uint8Array {
 }
 
 /** Throws RangeError for an integer that a JavaScript number cannot represent, TypeError for a value that is no SqlValue. */
-export function rowsOf({ rows, fields = [] }: PostgresResult): SqlRow[] {
+export function toRows({ rows, fields = [] }: PostgresResult): SqlRow[] {
   if (rows.length === 0) return [];
   const types = new Map(fields.map(({ name, dataTypeID }) => [name, dataTypeID]));
   return rows.map((row) =>
     Object.fromEntries(
       Array.isArray(row)
-        ? fields.map(({ name, dataTypeID }, at) => [name, sqlValue(row[at], dataTypeID)])
-        : Object.entries(row as object).map(([name, value]) => [name, sqlValue(value, types.get(name))]),
+        ? fields.map(({ name, dataTypeID }, index) => [name, toSqlValue(row[index], dataTypeID)])
+        : Object.entries(row as object).map(([name, value]) => [name, toSqlValue(value, types.get(name))]),
     ),
   );
 }
 
 /** The rows of the last statement in a text with one or several. */
-export function lastOf(result: PostgresResult | readonly PostgresResult[]): PostgresResult {
+export function getLastResult(result: PostgresResult | readonly PostgresResult[]): PostgresResult {
   return (Array.isArray(result) ? result.at(-1) : result) ?? { rows: [] };
 }
 
-const BOOLEAN = 16;
+const BOOLEAN_TYPE = 16;
 /** int8, int2, int4, oid, numeric. */
-const EXACT: ReadonlySet<number> = new Set([20, 21, 23, 26, 1700]);
+const EXACT_TYPES: ReadonlySet<number> = new Set([20, 21, 23, 26, 1700]);
 /** float4, float8. */
-const FLOATS: ReadonlySet<number> = new Set([700, 701]);
+const FLOAT_TYPES: ReadonlySet<number> = new Set([700, 701]);
 
-function sqlValue(value: unknown, type = 0): SqlValue {
+function toSqlValue(value: unknown, type = 0): SqlValue {
   if (value === null || value === undefined) return null;
-  if (typeof value === "string") return valueOfText(value, type);
+  if (typeof value === "string") return parseTextValue(value, type);
   if (typeof value === "boolean") return value ? 1 : 0;
-  if (typeof value === "bigint") return exact(String(value));
-  if (typeof value === "number") return EXACT.has(type) ? exact(String(value)) : value;
+  if (typeof value === "bigint") return parseExactNumber(String(value));
+  if (typeof value === "number") return EXACT_TYPES.has(type) ? parseExactNumber(String(value)) : value;
   if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres returned a ${typeof value}, which is no SqlValue`);
   // A Buffer has other methods with the same names, and may share memory that is reused.
   return value.constructor === Uint8Array ? value : new Uint8Array(value);
 }
 
 /** A value that the client has left as the text of the server. */
-function valueOfText(text: string, type: number): SqlValue {
-  if (EXACT.has(type)) return exact(text);
-  if (FLOATS.has(type)) return Number(text);
-  if (type === BOOLEAN) return /^t/i.test(text) ? 1 : 0;
+function parseTextValue(text: string, type: number): SqlValue {
+  if (EXACT_TYPES.has(type)) return parseExactNumber(text);
+  if (FLOAT_TYPES.has(type)) return Number(text);
+  if (type === BOOLEAN_TYPE) return /^t/i.test(text) ? 1 : 0;
   return text;
 }
 
-function exact(text: string): number {
+function parseExactNumber(text: string): number {
   const number = Number(text);
   if (Number.isInteger(number) && !Number.isSafeInteger(number)) {
     throw new RangeError(`${text} is too large for a JavaScript number`);

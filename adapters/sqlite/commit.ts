@@ -3,33 +3,33 @@ import type { SqlRow, SqlStatement } from "../sql/driver.ts";
 import type { SqliteConnection } from "./file.ts";
 
 /** What became of a batch: the rows of its statements, or why it had no effect. */
-export type Outcome = { readonly rows: SqlRow[][] } | { readonly error: unknown };
+export type BatchResult = { readonly rows: SqlRow[][] } | { readonly error: unknown };
 
-export interface Committed {
-  readonly outcomes: readonly Outcome[];
+export interface GroupResult {
+  readonly results: readonly BatchResult[];
   /** How long the commit alone took. */
   readonly commit_ms: number;
 }
 
 /**
- * Commits the batches in one transaction. Throws when nothing of it was committed. Uses nothing but its arguments: thread.ts
+ * Commits the batches in one transaction. Throws when nothing of it was committed. Uses nothing but its arguments: writer-thread.ts
  * passes the text of this function to a thread.
  */
 export function commitGroup(
   connection: SqliteConnection,
   batches: readonly (readonly SqlStatement[])[],
   now: () => number,
-): Committed {
+): GroupResult {
   const exec = (sql: string): void => void connection.run({ sql, args: [] });
-  const run = (batch: readonly SqlStatement[]): Outcome => ({
+  const run = (batch: readonly SqlStatement[]): BatchResult => ({
     rows: batch.map((statement) => connection.run(statement)),
   });
-  const runInSavepoint = (batch: readonly SqlStatement[]): Outcome => {
+  const runInSavepoint = (batch: readonly SqlStatement[]): BatchResult => {
     exec("savepoint batch");
     try {
-      const outcome = run(batch);
+      const result = run(batch);
       exec("release batch");
-      return outcome;
+      return result;
     } catch (error) {
       // A full disk or an I/O error ends the transaction, with what the other batches wrote in it.
       if (!connection.inTransaction()) throw error;
@@ -40,10 +40,10 @@ export function commitGroup(
   };
   exec("begin immediate");
   try {
-    const outcomes = batches.map(batches.length === 1 ? run : runInSavepoint);
+    const results = batches.map(batches.length === 1 ? run : runInSavepoint);
     const start = now();
     exec("commit");
-    return { outcomes, commit_ms: now() - start };
+    return { results, commit_ms: now() - start };
   } catch (error) {
     if (connection.inTransaction()) exec("rollback");
     throw error;

@@ -1,5 +1,5 @@
 /**
- * The connections of each SQLite package. The functions use nothing but their arguments: thread.ts passes their text to a
+ * The connections of each SQLite package. The functions use nothing but their arguments: writer-thread.ts passes their text to a
  * thread, where nothing else of this program exists.
  */
 import type { Statement } from "bun:sqlite";
@@ -16,8 +16,8 @@ export function openNode(
 ): SqliteConnection {
   const database = new Database(path);
   const statements = createCache<StatementSync>((sql) => database.prepare(sql));
-  let cutsText: boolean | undefined;
-  const textIsCut = (): boolean => {
+  let isTextTruncated: boolean | undefined;
+  const truncatesText = (): boolean => {
     const memory = new Database(":memory:");
     const row = memory.prepare("select char(97, 0, 98) as text").get();
     memory.close();
@@ -27,8 +27,8 @@ export function openNode(
     // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
     if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
     if (typeof value === "string" && value.includes("\0")) {
-      cutsText ??= textIsCut();
-      if (cutsText)
+      isTextTruncated ??= truncatesText();
+      if (isTextTruncated)
         throw new Error("node:sqlite of this runtime cannot read text with U+0000 back: it was not stored.");
     }
     return value;

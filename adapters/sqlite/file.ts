@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import type { SqlRow, SqlStatement } from "../sql/driver.ts";
-import { checkLogWhole } from "./file-watch.ts";
+import { requireCompleteLog } from "./file-watch.ts";
 
 /** One synchronous connection to a SQLite database. */
 export interface SqliteConnection {
@@ -33,11 +33,11 @@ export function openFile(
   connect: (path: string) => SqliteConnection,
   pragmas: readonly string[],
 ): SqliteConnection {
-  if (path !== ":memory:") checkLogWhole(path);
+  if (path !== ":memory:") requireCompleteLog(path);
   let connection: SqliteConnection | undefined;
   const run = (sql: string): SqlRow | undefined => connection?.run({ sql, args: [] })[0];
   try {
-    if (path !== ":memory:") checkNotLost(path);
+    if (path !== ":memory:") requireFileNotLost(path);
     connection = connect(path);
     // Only opening may wait inside SQLite: another process may be creating or recovering the same file.
     run(`pragma busy_timeout = ${LOCK_WAIT_MS}`);
@@ -45,12 +45,12 @@ export function openFile(
     const mode = run("pragma journal_mode = wal")?.journal_mode;
     if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
     for (const sql of pragmas) run(sql);
-    const file = run(FILE);
-    if (mode === "wal" && isCut(file) && hasMoved(run(MOVE_LOG))) checkWhole(file);
+    const file = run(READ_FILE_SIZE);
+    if (mode === "wal" && isTruncated(file) && isLogEmpty(run(MOVE_LOG))) requireCompleteFile(file);
     return connection;
   } catch (error) {
     connection?.close();
-    throw unusable(path, error);
+    throw unusableDatabaseError(path, error);
   }
 }
 
@@ -78,55 +78,56 @@ export const SETTINGS: readonly string[] = [
 export const WRITER_SETTINGS: readonly string[] = [...SETTINGS, "pragma busy_timeout = 0"];
 
 /** Refuses a database that was there: SQLite would delete its log, and start empty. */
-export function checkNotLost(path: string): void {
+export function requireFileNotLost(path: string): void {
   const file = existsSync(path) ? realpathSync(path) : path;
   const log = `${file}-wal`;
-  const lock = lockOf(file);
+  const lock = toLockPath(file);
   // These first: the first page of a new database is written before there is a log or a lock.
-  const logged = sizeOf(log) > 0;
-  const used = existsSync(lock);
+  const hasLog = getFileSize(log) > 0;
+  const hasLock = existsSync(lock);
   // SQLite takes a file of one byte for an empty one.
-  if (sizeOf(file) > 1) return;
-  const there = existsSync(file);
-  if (logged) throw damage(`it is ${there ? "empty" : "missing"}, but ${log} exists`);
-  if (used && there) throw damage(`it is empty, but ${lock} exists`);
+  if (getFileSize(file) > 1) return;
+  const fileExists = existsSync(file);
+  if (hasLog) throw corruptFileError(`it is ${fileExists ? "empty" : "missing"}, but ${log} exists`);
+  if (hasLock && fileExists) throw corruptFileError(`it is empty, but ${lock} exists`);
 }
 
 /** Where the file is, and how long SQLite takes it for; its last pages may still be in the log. */
-export const FILE =
+export const READ_FILE_SIZE =
   "select file, page_count * page_size as bytes, page_size from pragma_database_list, pragma_page_count, pragma_page_size where name = 'main'";
 
 /** Moves the log of a process that was killed into the file. */
 export const MOVE_LOG = "pragma wal_checkpoint(passive)";
 
 /** True when a file ends too early, as the answer to FILE shows: SQLite takes what is missing of its last page for zeros. */
-export function isCut(file: SqlRow | undefined): boolean {
-  const size = sizeOf(String(file?.file));
+export function isTruncated(file: SqlRow | undefined): boolean {
+  const size = getFileSize(String(file?.file));
   return size < Number(file?.bytes) || size % Number(file?.page_size) > 0;
 }
 
 /** True when nothing is left in the log, as the answer to MOVE_LOG shows. Another process may be using it. */
-export function hasMoved(moved: SqlRow | undefined): boolean {
-  return moved?.busy === 0 && moved.log === moved.checkpointed;
+export function isLogEmpty(checkpoint: SqlRow | undefined): boolean {
+  return checkpoint?.busy === 0 && checkpoint.log === checkpoint.checkpointed;
 }
 
 /** Refuses a file that ends too early, though what it held when FILE was asked is no longer in the log. */
-export function checkWhole(file: SqlRow | undefined): void {
-  if (isCut(file)) throw damage(`it has ${sizeOf(String(file?.file))} bytes instead of ${file?.bytes}`);
+export function requireCompleteFile(file: SqlRow | undefined): void {
+  if (isTruncated(file))
+    throw corruptFileError(`it has ${getFileSize(String(file?.file))} bytes instead of ${file?.bytes}`);
 }
 
 /** In SQLite's words for a damaged file: those are what callers know it by. */
-function damage(what: string): Error {
-  return new Error(`database disk image is malformed: ${what}`);
+function corruptFileError(problem: string): Error {
+  return new Error(`database disk image is malformed: ${problem}`);
 }
 
 /** The error of a database that cannot be used. */
-export function unusable(path: string, cause: unknown): Error {
+export function unusableDatabaseError(path: string, cause: unknown): Error {
   const problem = cause instanceof Error ? cause.message : String(cause);
-  return new Error(`Cannot use the database ${path}: ${problem}. ${remedy(problem)}`, { cause });
+  return new Error(`Cannot use the database ${path}: ${problem}. ${findRemedy(problem)}`, { cause });
 }
 
-function remedy(problem: string): string {
+function findRemedy(problem: string): string {
   if (/not a database|malformed|disk image/.test(problem)) {
     return "The file is damaged or belongs to another program: restore it from a backup, or choose another path.";
   }
@@ -136,12 +137,12 @@ function remedy(problem: string): string {
   return "Make sure that the file and its folder exist and that this process may read and write both.";
 }
 
-function sizeOf(path: string): number {
+function getFileSize(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
 /** The file whose lock says which process executes what the database at `file` asks for. It is empty. */
-export function lockOf(file: string): string {
+export function toLockPath(file: string): string {
   return `${file}.worker`;
 }
 
@@ -150,11 +151,11 @@ export function lockOf(file: string): string {
  * while somebody else holds it. The system keeps the lock: nothing is left of a process that was killed, and one that stands
  * still keeps what it has.
  */
-export function takeWorkerLock(
+export function acquireWorkerLock(
   database: SqliteConnection,
   connect: (path: string) => SqliteConnection,
 ): SqliteConnection | undefined {
-  const path = lockOf(String(database.run({ sql: FILE, args: [] })[0]?.file));
+  const path = toLockPath(String(database.run({ sql: READ_FILE_SIZE, args: [] })[0]?.file));
   let connection: SqliteConnection | undefined;
   try {
     connection = connect(path);
@@ -166,14 +167,14 @@ export function takeWorkerLock(
   } catch (error) {
     connection?.close();
     if (isLocked(error)) return undefined;
-    throw unlockable(path, error);
+    throw workerLockError(path, error);
   }
 }
 
 const TAKE_LOCK = "begin immediate";
 
 /** The error of a lock that cannot be taken or refused. */
-export function unlockable(path: string, cause: unknown): Error {
+export function workerLockError(path: string, cause: unknown): Error {
   const problem = cause instanceof Error ? cause.message : String(cause);
   return new Error(`Cannot lock ${path}: ${problem}. Make sure that it is an empty file that this process may write.`, {
     cause,

@@ -9,8 +9,8 @@ import { sqlStorage } from "../sql/mod.ts";
 import { openNode } from "./connections.ts";
 import { prepareFile, type SqliteConnection } from "./file.ts";
 import { createStatementCache } from "./statement-cache.ts";
-import { startThread } from "./thread.ts";
 import { type SqliteOptions, sqliteDriver } from "./writer.ts";
+import { startThread } from "./writer-thread.ts";
 
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the

@@ -5,7 +5,7 @@ export interface StatementCache<Statement> {
 }
 
 /**
- * Keeps up to `limit` statements; the one not used for longest goes first. Uses nothing but its arguments: thread.ts passes
+ * Keeps up to `limit` statements; the one not used for longest goes first. Uses nothing but its arguments: writer-thread.ts passes
  * the text of this function to a thread.
  */
 export function createStatementCache<Statement>(
@@ -16,14 +16,14 @@ export function createStatementCache<Statement>(
   const statements = new Map<string, Statement>();
   return {
     get(sql) {
-      const known = statements.get(sql);
-      if (known !== undefined) {
+      const cached = statements.get(sql);
+      if (cached !== undefined) {
         // The order matters only once something has to go.
         if (statements.size > limit / 2) {
           statements.delete(sql);
-          statements.set(sql, known);
+          statements.set(sql, cached);
         }
-        return known;
+        return cached;
       }
       const statement = prepare(sql);
       statements.set(sql, statement);

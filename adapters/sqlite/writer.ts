@@ -10,22 +10,22 @@ import {
   type SqlRow,
   type SqlStatement,
 } from "../sql/driver.ts";
-import { type Committed, commitGroup } from "./commit.ts";
+import { commitGroup, type GroupResult } from "./commit.ts";
 import {
-  checkWhole,
-  FILE,
-  hasMoved,
+  acquireWorkerLock,
   isLocked,
+  isLogEmpty,
   LOCK_WAIT_MS,
   MOVE_LOG,
   openFile,
+  READ_FILE_SIZE,
+  requireCompleteFile,
   SETTINGS,
   type SqliteConnection,
-  takeWorkerLock,
   WRITER_SETTINGS,
 } from "./file.ts";
 import { FileWatch, type WatchedDatabase } from "./file-watch.ts";
-import type { WriterThread } from "./thread.ts";
+import type { WriterThread } from "./writer-thread.ts";
 
 /** Where commits are made: `inline`, on the event loop; in a `thread`; `auto`, in a thread once commits have been slow. */
 export type SqliteWriter = "auto" | "inline" | "thread";
@@ -44,16 +44,16 @@ export interface SqliteOptions {
   readonly timer?: (ms: number, fn: () => void) => () => void;
 }
 
-const MAX_BATCHES = 64;
-const MAX_BYTES = 4 * 1024 * 1024;
-const LARGE_BYTES = 1024 * 1024;
-const CHECKPOINT_AFTER_MS = 500;
+const MAX_GROUP_BATCHES = 64;
+const MAX_GROUP_BYTES = 4 * 1024 * 1024;
+const LARGE_WRITE_BYTES = 1024 * 1024;
+const CHECKPOINT_DELAY_MS = 500;
 /** A commit that takes this long is slow. Where they take less, a thread costs a run more time than it saves: 0.25 ms of CPU. */
-const SLOW_MS = 2;
+const SLOW_COMMIT_MS = 2;
 /** What each batch of the group may add, because its pages take time on every disk. */
-const SLOW_MS_PER_BATCH = 0.05;
+const SLOW_COMMIT_MS_PER_BATCH = 0.05;
 /** So many more slow commits than others prove that the disk is slow. */
-const SLOW_COMMITS = 16;
+const SLOW_COMMIT_MARGIN = 16;
 
 /**
  * Opens the database at `path` (`:memory:` for one that lives as long as the driver) with the connections that `connect`
@@ -67,83 +67,86 @@ export function sqliteDriver(
   if (!["auto", "inline", "thread"].includes(options.writer ?? "auto"))
     throw new ConfigError(["sqlite: writer: must be auto, inline or thread"]);
   const inMemory = path === ":memory:";
-  const writing = openFile(path, connect, WRITER_SETTINGS);
-  let reading = writing;
+  const writeConnection = openFile(path, connect, WRITER_SETTINGS);
+  let readConnection = writeConnection;
   if (!inMemory) {
     try {
-      reading = openFile(path, connect, [...SETTINGS, "pragma query_only = on"]);
+      readConnection = openFile(path, connect, [...SETTINGS, "pragma query_only = on"]);
     } catch (error) {
-      writing.close();
+      writeConnection.close();
       throw error;
     }
   }
-  const watch = inMemory ? undefined : new FileWatch(path, watched(reading, connect));
-  const writer = new Writer(path, writing, watch, options);
+  const watch = inMemory ? undefined : new FileWatch(path, createWatchedDatabase(readConnection, connect));
+  const writer = new SqliteBatchWriter(path, writeConnection, watch, options);
   let lock: SqliteConnection | undefined;
-  let closed: Promise<void> | undefined;
-  const refuseClosed = (): void => {
-    if (closed) throw new Error(`The database ${path} is closed.`);
+  let closing: Promise<void> | undefined;
+  const requireOpen = (): void => {
+    if (closing) throw new Error(`The database ${path} is closed.`);
   };
   return {
     dialect: "sqlite",
     single_process: !inMemory,
     async batch(statements) {
-      refuseClosed();
+      requireOpen();
       return await writer.batch(statements);
     },
     async read(statement) {
-      refuseClosed();
+      requireOpen();
       measureStatement(statement);
-      watch?.refuseRead();
+      watch?.requireUndamaged();
       try {
-        return reading.run(statement);
+        return readConnection.run(statement);
       } catch (error) {
-        throw watch?.explain(error) ?? error;
+        throw watch?.toFileError(error) ?? error;
       }
     },
     ...(watch && {
       async check() {
-        refuseClosed();
+        requireOpen();
         watch.check();
       },
     }),
     async acquireWorkerLock() {
-      refuseClosed();
+      requireOpen();
       if (inMemory) return true;
-      lock ??= takeWorkerLock(reading, connect);
+      lock ??= acquireWorkerLock(readConnection, connect);
       return lock !== undefined;
     },
     close() {
-      closed ??= writer.drain().then(async () => {
-        if (reading !== writing) reading.close();
+      closing ??= writer.drain().then(async () => {
+        if (readConnection !== writeConnection) readConnection.close();
         await writer.close();
         watch?.close();
         // Last: the next holder of the lock must find no work of this process under way.
         lock?.close();
       });
-      return closed;
+      return closing;
     },
   };
 }
 
 /** A connection that refuses changes may still move the log. */
-function watched(reading: SqliteConnection, connect: (path: string) => SqliteConnection): WatchedDatabase {
-  const unlessLocked = (work: () => void): void => {
+function createWatchedDatabase(
+  readConnection: SqliteConnection,
+  connect: (path: string) => SqliteConnection,
+): WatchedDatabase {
+  const ignoreLocked = (work: () => void): void => {
     try {
       work();
     } catch (error) {
       if (!isLocked(error)) throw error;
     }
   };
-  const row = (sql: string): SqlRow | undefined => reading.run({ sql, args: [] })[0];
+  const readRow = (sql: string): SqlRow | undefined => readConnection.run({ sql, args: [] })[0];
   return {
     moveLog: () =>
-      unlessLocked(() => {
-        const file = row(FILE);
-        if (hasMoved(row(MOVE_LOG))) checkWhole(file);
+      ignoreLocked(() => {
+        const file = readRow(READ_FILE_SIZE);
+        if (isLogEmpty(readRow(MOVE_LOG))) requireCompleteFile(file);
       }),
     readHeader: (file) =>
-      unlessLocked(() => {
+      ignoreLocked(() => {
         const connection = connect(file);
         try {
           connection.run({ sql: "pragma schema_version", args: [] });
@@ -155,12 +158,12 @@ function watched(reading: SqliteConnection, connect: (path: string) => SqliteCon
 }
 
 /** How long to wait before the next try for the write lock. */
-export function lockDelay(tries: number): number {
+export function getLockDelay(tries: number): number {
   return [1, 2, 5, 10][tries] ?? 20;
 }
 
 /** The error of a batch that waited for the write lock long enough. */
-export function lockedTooLong(database: string, cause: unknown): Error {
+export function lockTimeoutError(database: string, cause: unknown): Error {
   return new Error(`Another connection has held the write lock of ${database} for ${LOCK_WAIT_MS / 1000} s.`, {
     cause,
   });
@@ -172,17 +175,17 @@ export function systemTimer(ms: number, fn: () => void): () => void {
   return () => clearTimeout(id);
 }
 
-const milliseconds = (): number => performance.now();
+const readMonotonicTime = (): number => performance.now();
 const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
 const systemDefer: (fn: () => void) => void = immediate ? (fn) => void immediate(fn) : (fn) => void setTimeout(fn, 0);
 
-interface Batch {
+interface QueuedBatch {
   readonly statements: readonly SqlStatement[];
   readonly bytes: number;
   readonly resolve: (rows: SqlRow[][]) => void;
   readonly reject: (error: unknown) => void;
   /** Its group was lost: it gets a commit of its own, and no third try. */
-  ungrouped: boolean;
+  runs_alone: boolean;
   /** How long it has waited for another connection's write lock. */
   waited_ms: number;
 }
@@ -191,7 +194,7 @@ interface Batch {
  * The queue before the writer connection, which commits one group after another. On the event loop a group runs within one
  * macrotask, so nothing ever sees it half done.
  */
-class Writer {
+class SqliteBatchWriter {
   readonly #path: string;
   readonly #connection: SqliteConnection;
   /** Undefined in memory, where there is no log to move either. */
@@ -200,12 +203,12 @@ class Writer {
   readonly #timer: (ms: number, fn: () => void) => () => void;
   /** Undefined where commits stay on the event loop. */
   #startThread: (() => Promise<WriterThread>) | undefined;
-  #queue: Batch[] = [];
+  #queue: QueuedBatch[] = [];
   /** A flush is due, or under way in the thread. */
   #scheduled = false;
   #lockTries = 0;
   #cancelCheckpoint: (() => void) | undefined;
-  #slow_left = SLOW_COMMITS;
+  #slowCommitsLeft = SLOW_COMMIT_MARGIN;
   #starting: Promise<void> | undefined;
   #thread: WriterThread | undefined;
 
@@ -217,13 +220,13 @@ class Writer {
     this.#defer = defer ?? systemDefer;
     this.#timer = timer ?? systemTimer;
     if (thread && writer !== "inline") this.#startThread = () => thread(path);
-    if (writer === "thread") this.#noteSlow(SLOW_COMMITS);
+    if (writer === "thread") this.#recordSlowCommits(SLOW_COMMIT_MARGIN);
   }
 
   batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]> {
     const bytes = statements.reduce((sum, statement) => sum + measureStatement(statement), 0);
     return new Promise((resolve, reject) => {
-      this.#queue.push({ statements, bytes, resolve, reject, ungrouped: false, waited_ms: 0 });
+      this.#queue.push({ statements, bytes, resolve, reject, runs_alone: false, waited_ms: 0 });
       this.#schedule();
     });
   }
@@ -253,14 +256,16 @@ class Writer {
     const batches = group.map(({ statements }) => statements);
     const thread = this.#thread;
     this.#attempt(group, () => {
-      this.#watch?.refuse();
+      this.#watch?.requireIntactLog();
       if (!thread) {
-        const committed = commitGroup(this.#connection, batches, milliseconds);
-        this.#noteSlow(committed.commit_ms >= SLOW_MS + SLOW_MS_PER_BATCH * group.length ? 1 : -1);
-        return this.#answer(group, committed);
+        const committed = commitGroup(this.#connection, batches, readMonotonicTime);
+        this.#recordSlowCommits(
+          committed.commit_ms >= SLOW_COMMIT_MS + SLOW_COMMIT_MS_PER_BATCH * group.length ? 1 : -1,
+        );
+        return this.#settle(group, committed);
       }
       thread.commit(batches).then(
-        (committed) => this.#attempt(group, () => this.#answer(group, committed)),
+        (committed) => this.#attempt(group, () => this.#settle(group, committed)),
         (error) =>
           this.#attempt(group, () => {
             throw error;
@@ -271,55 +276,55 @@ class Writer {
   }
 
   /** `work` gives false while the group is under way. Throws when nothing of the group was committed. */
-  #attempt(group: readonly Batch[], work: () => boolean): void {
+  #attempt(group: readonly QueuedBatch[], work: () => boolean): void {
     try {
       if (!work()) return;
       this.#lockTries = 0;
-      this.#checkpointLater();
+      this.#scheduleCheckpoint();
     } catch (error) {
       if (isLocked(error)) {
         this.#queue.unshift(...group);
         this.#waitForLock(error);
         return;
       }
-      this.#fail(group, error);
+      this.#rejectOrRetry(group, error);
     }
     this.#scheduled = false;
     this.#schedule();
   }
 
   /** Rejects the only batch of a group, or runs several again one by one: the error may be of one of them. */
-  #fail(group: readonly Batch[], error: unknown): void {
+  #rejectOrRetry(group: readonly QueuedBatch[], error: unknown): void {
     const [only] = group;
-    if (only && group.length === 1) only.reject(this.#watch?.explainWrite(error, only.bytes) ?? error);
+    if (only && group.length === 1) only.reject(this.#watch?.toWriteError(error, only.bytes) ?? error);
     else if (error instanceof DatabaseUnavailable && error.unknown) for (const batch of group) batch.reject(error);
     else {
-      for (const batch of group) batch.ungrouped = true;
+      for (const batch of group) batch.runs_alone = true;
       this.#queue.unshift(...group);
     }
   }
 
   /** Tells each caller what became of its batch. */
-  #answer(group: readonly Batch[], { outcomes }: Committed): true {
+  #settle(group: readonly QueuedBatch[], { results }: GroupResult): true {
     this.#watch?.confirmCommit();
     const settle = (): void => {
       for (const [i, { resolve, reject }] of group.entries()) {
-        const outcome = outcomes[i] as (typeof outcomes)[number];
-        if ("error" in outcome) reject(outcome.error);
-        else resolve(outcome.rows);
+        const result = results[i] as (typeof results)[number];
+        if ("error" in result) reject(result.error);
+        else resolve(result.rows);
       }
     };
     // The callers of a large write take long too: other calls go first.
-    if (group.some(({ bytes }) => bytes > LARGE_BYTES)) this.#defer(settle);
+    if (group.some(({ bytes }) => bytes > LARGE_WRITE_BYTES)) this.#defer(settle);
     else settle();
     return true;
   }
 
   /** Starts the thread when commits were too slow too often. Until it is there, commits stay on the event loop. */
-  #noteSlow(commits: number): void {
+  #recordSlowCommits(commits: number): void {
     if (!this.#startThread) return;
-    this.#slow_left = Math.min(SLOW_COMMITS, this.#slow_left - commits);
-    if (this.#slow_left > 0) return;
+    this.#slowCommitsLeft = Math.min(SLOW_COMMIT_MARGIN, this.#slowCommitsLeft - commits);
+    if (this.#slowCommitsLeft > 0) return;
     this.#starting = this.#startThread().then(
       (thread) => {
         this.#thread = thread;
@@ -327,50 +332,52 @@ class Writer {
         this.#connection.close();
       },
       (error: Error) => {
-        const why = error.cause ?? error;
-        console.warn(`greenroom: commits to ${this.#path} stay on the event loop, no thread could be started: ${why}`);
+        const reason = error.cause ?? error;
+        console.warn(
+          `greenroom: commits to ${this.#path} stay on the event loop, no thread could be started: ${reason}`,
+        );
       },
     );
     this.#startThread = undefined;
   }
 
-  #takeGroup(): Batch[] {
+  #takeGroup(): QueuedBatch[] {
     let bytes = 0;
     let count = 0;
     for (const batch of this.#queue) {
       bytes += batch.bytes;
-      if (count > 0 && (batch.ungrouped || count === MAX_BATCHES || bytes > MAX_BYTES)) break;
+      if (count > 0 && (batch.runs_alone || count === MAX_GROUP_BATCHES || bytes > MAX_GROUP_BYTES)) break;
       count += 1;
-      if (batch.ungrouped) break;
+      if (batch.runs_alone) break;
     }
     return this.#queue.splice(0, count);
   }
 
   /** Tries again later: waiting inside SQLite would freeze the event loop. */
   #waitForLock(error: unknown): void {
-    const waited = this.#queue;
-    this.#queue = waited.filter((batch) => batch.waited_ms < LOCK_WAIT_MS);
-    for (const batch of waited) {
-      if (batch.waited_ms >= LOCK_WAIT_MS) batch.reject(lockedTooLong(`the database ${this.#path}`, error));
+    const waiting = this.#queue;
+    this.#queue = waiting.filter((batch) => batch.waited_ms < LOCK_WAIT_MS);
+    for (const batch of waiting) {
+      if (batch.waited_ms >= LOCK_WAIT_MS) batch.reject(lockTimeoutError(`the database ${this.#path}`, error));
     }
     if (this.#queue.length === 0) {
       this.#scheduled = false;
       return;
     }
-    const delay = lockDelay(this.#lockTries);
+    const delay = getLockDelay(this.#lockTries);
     this.#lockTries += 1;
     for (const batch of this.#queue) batch.waited_ms += delay;
     this.#timer(delay, () => this.#flush());
   }
 
   /** Moves the log into the database between requests, so that commits do not have to. */
-  #checkpointLater(): void {
+  #scheduleCheckpoint(): void {
     if (!this.#watch || this.#cancelCheckpoint) return;
-    this.#cancelCheckpoint = this.#timer(CHECKPOINT_AFTER_MS, () => {
+    this.#cancelCheckpoint = this.#timer(CHECKPOINT_DELAY_MS, () => {
       this.#cancelCheckpoint = undefined;
-      if (this.#queue.length > 0) return this.#checkpointLater();
+      if (this.#queue.length > 0) return this.#scheduleCheckpoint();
       try {
-        this.#watch?.refuse();
+        this.#watch?.requireIntactLog();
         // The log keeps everything that was committed: after a failure, the checkpoint after the next commit tries again.
         if (this.#thread) this.#thread.run(MOVE_LOG).catch(() => {});
         else this.#connection.run({ sql: MOVE_LOG, args: [] });

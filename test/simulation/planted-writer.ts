@@ -5,7 +5,7 @@ export const WRITER: readonly PlantedFault[] = [
   {
     name: "a batch is answered before the thread has committed it",
     file: "adapters/sqlite/writer.ts",
-    find: "      thread.commit(batches).then(\n        (committed) => this.#attempt(group, () => this.#answer(group, committed)),",
+    find: "      thread.commit(batches).then(\n        (committed) => this.#attempt(group, () => this.#settle(group, committed)),",
     replace: `      this.#connection.run({ sql: "begin immediate", args: [] });
       try {
         const outcomes = batches.map((batch) => ({ rows: batch.map((one) => this.#connection.run(one)) }));
@@ -14,18 +14,18 @@ export const WRITER: readonly PlantedFault[] = [
         this.#connection.run({ sql: "rollback", args: [] });
       }
       thread.commit(batches).then(
-        (committed) => this.#attempt(group, () => this.#answer(group, committed)),`,
+        (committed) => this.#attempt(group, () => this.#settle(group, committed)),`,
   },
   {
     name: "a group that failed in the thread is not committed batch by batch",
     file: "adapters/sqlite/writer.ts",
-    find: "      for (const batch of group) batch.ungrouped = true;\n      this.#queue.unshift(...group);",
+    find: "      for (const batch of group) batch.runs_alone = true;\n      this.#queue.unshift(...group);",
     replace: "      for (const batch of group) batch.resolve(batch.statements.map(() => []));",
   },
   {
     name: "callers of a group get each other's answers",
     file: "adapters/sqlite/writer.ts",
-    find: "const outcome = outcomes[i] as",
-    replace: "const outcome = outcomes[group.length - 1 - i] as",
+    find: "const result = results[i] as",
+    replace: "const result = results[group.length - 1 - i] as",
   },
 ];

@@ -1,8 +1,8 @@
 /** SQLite drivers whose batches are all committed in a thread. */
 import type { SqlDriver } from "../../../adapters/sql/driver.ts";
 import { openBun, openNode } from "../../../adapters/sqlite/connections.ts";
-import { startThread, type WriterThread } from "../../../adapters/sqlite/thread.ts";
 import type { SqliteOptions } from "../../../adapters/sqlite/writer.ts";
+import { startThread, type WriterThread } from "../../../adapters/sqlite/writer-thread.ts";
 
 export type OpenSqlite = (path: string, options?: SqliteOptions) => SqlDriver;
 

@@ -8,8 +8,8 @@ import { describe, it } from "node:test";
 import { openNode } from "../../../adapters/sqlite/connections.ts";
 import type { SqliteConnection } from "../../../adapters/sqlite/file.ts";
 import { createStatementCache } from "../../../adapters/sqlite/statement-cache.ts";
-import type { WriterThread } from "../../../adapters/sqlite/thread.ts";
 import { type SqliteWriter, sqliteDriver } from "../../../adapters/sqlite/writer.ts";
+import type { WriterThread } from "../../../adapters/sqlite/writer-thread.ts";
 import { threadOf } from "./threaded-drivers.ts";
 
 const add = { sql: "insert into item values (?)", args: [1] };
@@ -83,7 +83,7 @@ function unclosed(path: string): string {
   const program = `
     import { openNode } from ${url("connections.ts")};
     import { createStatementCache } from ${url("statement-cache.ts")};
-    import { startThread } from ${url("thread.ts")};
+    import { startThread } from ${url("writer-thread.ts")};
     import { sqliteDriver } from ${url("writer.ts")};
     import { DatabaseSync } from "node:sqlite";
     const thread = (file) => startThread("node:sqlite", openNode, file);

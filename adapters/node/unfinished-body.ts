@@ -1,49 +1,49 @@
 /** Requests whose body does not end: Bun and Deno would keep such a connection open after the answer. */
 
 /** How long the rest of a request may take to arrive after its answer. */
-export const REST_MS = 1_000;
+export const UNREAD_BODY_TIMEOUT_MS = 1_000;
 
 /** The statuses of answers to a body that took too long, or was too large. */
-const UNREAD = new Set([408, 413]);
+const UNREAD_STATUSES = new Set([408, 413]);
 
 /**
  * True if the body of an answered request has not arrived. Waits a while for one that was not read: a client that still sends would
  * otherwise not see the answer.
  */
-export async function isUnfinished(request: Request, response: Response): Promise<boolean> {
-  if (request.bodyUsed) return UNREAD.has(response.status);
+export async function hasUnfinishedBody(request: Request, response: Response): Promise<boolean> {
+  if (request.bodyUsed) return UNREAD_STATUSES.has(response.status);
   const reader = request.body?.getReader();
   if (!reader) return false;
-  let late = false;
+  let isLate = false;
   const timer = setTimeout(() => {
-    late = true;
+    isLate = true;
     reader.cancel().catch(() => {});
-  }, REST_MS);
+  }, UNREAD_BODY_TIMEOUT_MS);
   try {
     while (!(await reader.read()).done);
   } catch {
     // The client has gone.
   }
   clearTimeout(timer);
-  return late;
+  return isLate;
 }
 
 /** The body of `cutShort` fails with it. */
-export class Unfinished extends Error {}
+export class UnfinishedBodyError extends Error {}
 
 /** When the body of an answer fails: Deno keeps the connection if it does so at once. */
-const FAIL_MS = 500;
+const BODY_ERROR_DELAY_MS = 500;
 
 /**
  * The answer with a body that fails after its end: Deno closes the connection for nothing else, and ignores the header `connection`.
  * The client gets the whole text first.
  */
-export async function cutShort(response: Response): Promise<Response> {
+export async function failAfterBody(response: Response): Promise<Response> {
   const bytes = new Uint8Array(await response.arrayBuffer());
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
       controller.enqueue(bytes);
-      setTimeout(() => controller.error(new Unfinished("The request has not arrived")), FAIL_MS);
+      setTimeout(() => controller.error(new UnfinishedBodyError("The request has not arrived")), BODY_ERROR_DELAY_MS);
     },
   });
   const headers = new Headers(response.headers);
@@ -52,5 +52,5 @@ export async function cutShort(response: Response): Promise<Response> {
 }
 
 /** Answers that go on without end. */
-export const isStream = ({ headers }: Response): boolean =>
+export const isEventStream = ({ headers }: Response): boolean =>
   headers.get("content-type")?.startsWith("text/event-stream") === true;

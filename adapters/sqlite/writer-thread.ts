@@ -1,14 +1,14 @@
 /** A thread with the writer connection of a SQLite file: there a slow disk stops no event loop. */
 import type { Worker } from "node:worker_threads";
 import { DatabaseUnavailable, type SqlStatement } from "../sql/driver.ts";
-import { type Committed, commitGroup, type Outcome } from "./commit.ts";
+import { type BatchResult, commitGroup, type GroupResult } from "./commit.ts";
 import { type SqliteConnection, WRITER_SETTINGS } from "./file.ts";
 import { createStatementCache } from "./statement-cache.ts";
 
 /** A connection in a thread. Calls are executed one after another. */
 export interface WriterThread {
   /** Like `commitGroup`. */
-  commit(batches: readonly (readonly SqlStatement[])[]): Promise<Committed>;
+  commit(batches: readonly (readonly SqlStatement[])[]): Promise<GroupResult>;
   /** Runs one statement outside a transaction. */
   run(sql: string): Promise<void>;
   /** Closes the connection and ends the thread. */
@@ -23,40 +23,40 @@ export type OpenConnection<Package> = (
 ) => SqliteConnection;
 
 /** What the thread is sent: a group of batches, or a statement. Null: close. */
-type Call = { readonly batches: readonly (readonly SqlStatement[])[] } | { readonly sql: string } | null;
+type ThreadRequest = { readonly batches: readonly (readonly SqlStatement[])[] } | { readonly sql: string } | null;
 /** An error as the thread sends it: with a class it would lose its codes. */
-interface SentError {
+interface SerializedError {
   readonly message: string;
   readonly code?: unknown;
   readonly errcode?: unknown;
 }
-type Answer = { readonly value: Committed | null } | { readonly error: SentError };
+type ThreadResponse = { readonly value: GroupResult | null } | { readonly error: SerializedError };
 /** The part of `node:worker_threads` that the thread uses. */
-interface Port {
-  on(event: "message", listen: (call: Call) => void): void;
-  postMessage(answer: Answer): void;
+interface ThreadPort {
+  on(event: "message", listen: (call: ThreadRequest) => void): void;
+  postMessage(response: ThreadResponse): void;
 }
 
 /** Uses nothing but its arguments: its text runs in the thread. */
-function serveCalls(
-  port: Port,
+function serveThreadRequests(
+  port: ThreadPort,
   open: () => SqliteConnection,
   settings: readonly string[],
   commit: typeof commitGroup,
 ): void {
-  const sent = (error: unknown): SentError => {
-    const { message, code, errcode } = error as SentError;
+  const serializeError = (error: unknown): SerializedError => {
+    const { message, code, errcode } = error as SerializedError;
     return { message, code, errcode };
   };
   const connection = open();
   for (const sql of settings) connection.run({ sql, args: [] });
-  const execute = (call: Call): Committed | null => {
+  const execute = (call: ThreadRequest): GroupResult | null => {
     if (call === null) connection.close();
     else if ("sql" in call) connection.run({ sql: call.sql, args: [] });
     else {
-      const { outcomes, commit_ms } = commit(connection, call.batches, () => performance.now());
+      const { results, commit_ms } = commit(connection, call.batches, () => performance.now());
       return {
-        outcomes: outcomes.map((outcome) => ("error" in outcome ? { error: sent(outcome.error) } : outcome)),
+        results: results.map((result) => ("error" in result ? { error: serializeError(result.error) } : result)),
         commit_ms,
       };
     }
@@ -66,18 +66,18 @@ function serveCalls(
     try {
       port.postMessage({ value: execute(call) });
     } catch (error) {
-      port.postMessage({ error: sent(error) });
+      port.postMessage({ error: serializeError(error) });
     }
   });
   port.postMessage({ value: null });
 }
 
 /** The program of the thread, as text: a file of its own would be lost in bundles and compiled programs. */
-function programOf(open: OpenConnection<never>): string {
+function createThreadProgram(open: OpenConnection<never>): string {
   // Bundlers that keep the names of functions call a function of their own for it.
   return `const __name = (named) => named;
 const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
-(${serveCalls})(
+(${serveThreadRequests})(
   parentPort,
   () => (${open})(process.getBuiltinModule(workerData.sqlite), (${createStatementCache}), workerData.path),
   workerData.settings,
@@ -92,59 +92,59 @@ export async function startThread<Package>(
   path: string,
 ): Promise<WriterThread> {
   const threads = await import("node:worker_threads");
-  const worker: Worker = new threads.Worker(programOf(open), {
+  const worker: Worker = new threads.Worker(createThreadProgram(open), {
     eval: true,
     execArgv: [],
     workerData: { sqlite, path, settings: WRITER_SETTINGS },
   });
-  const waiting: { resolve(value: Committed | null): void; reject(error: unknown): void }[] = [];
-  let ended: Error | undefined;
-  const end = (cause?: unknown): void => {
-    ended ??= new DatabaseUnavailable(`The thread that writes ${path} has ended. Restart the process.`, {
+  const waiting: { resolve(value: GroupResult | null): void; reject(error: unknown): void }[] = [];
+  let endError: Error | undefined;
+  const endThread = (cause?: unknown): void => {
+    endError ??= new DatabaseUnavailable(`The thread that writes ${path} has ended. Restart the process.`, {
       cause,
       lost: true,
     });
     // Whether the thread has committed what it was sent is unknown.
-    const unanswered = new DatabaseUnavailable(ended.message, { cause, lost: true, unknown: true });
-    for (const { reject } of waiting.splice(0)) reject(unanswered);
+    const unknownResultError = new DatabaseUnavailable(endError.message, { cause, lost: true, unknown: true });
+    for (const { reject } of waiting.splice(0)) reject(unknownResultError);
   };
-  const answered = (): Promise<Committed | null> => {
+  const waitForResponse = (): Promise<GroupResult | null> => {
     worker.ref();
     return new Promise((resolve, reject) => void waiting.push({ resolve, reject }));
   };
-  const call = async (sent: Call): Promise<Committed | null> => {
-    if (ended) throw ended;
-    worker.postMessage(sent);
-    return await answered();
+  const call = async (request: ThreadRequest): Promise<GroupResult | null> => {
+    if (endError) throw endError;
+    worker.postMessage(request);
+    return await waitForResponse();
   };
-  worker.on("error", end);
-  worker.on("exit", () => end());
-  worker.on("message", (answer: Answer) => {
+  worker.on("error", endThread);
+  worker.on("exit", () => endThread());
+  worker.on("message", (response: ThreadResponse) => {
     const next = waiting.shift();
     if (waiting.length === 0) worker.unref();
-    if ("error" in answer) next?.reject(received(answer.error));
-    else next?.resolve(answer.value);
+    if ("error" in response) next?.reject(deserializeError(response.error));
+    else next?.resolve(response.value);
   });
-  const started = answered();
+  const started = waitForResponse();
   // What waits for an answer keeps the process alive, the start does not.
   worker.unref();
   await started;
   return {
     async commit(batches) {
-      const { outcomes, commit_ms } = (await call({ batches })) as Committed;
-      return { outcomes: outcomes.map(restored), commit_ms };
+      const { results, commit_ms } = (await call({ batches })) as GroupResult;
+      return { results: results.map(deserializeResult), commit_ms };
     },
     async run(sql) {
       await call({ sql });
     },
     async close() {
-      if (!ended) await call(null);
+      if (!endError) await call(null);
       await worker.terminate();
     },
   };
 }
 
-const received = ({ message, ...codes }: SentError): Error => Object.assign(new Error(message), codes);
+const deserializeError = ({ message, ...codes }: SerializedError): Error => Object.assign(new Error(message), codes);
 
-const restored = (outcome: Outcome): Outcome =>
-  "error" in outcome ? { error: received(outcome.error as SentError) } : outcome;
+const deserializeResult = (result: BatchResult): BatchResult =>
+  "error" in result ? { error: deserializeError(result.error as SerializedError) } : result;
