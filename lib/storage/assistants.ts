@@ -1,4 +1,4 @@
-/** The storage verbs of assistants and their versions. */
+/** The storage operations of assistants and their versions. */
 import type { JsonObject } from "../json.ts";
 import type {
   AssistantContent,
@@ -24,21 +24,21 @@ export interface AssistantQuery {
   readonly name?: string;
 }
 
-/** What assistants can be sorted by. */
+/** The columns that a search for assistants can sort by. */
 export type AssistantSort = "assistant_id" | "created_at" | "updated_at" | "name" | "graph_id";
 
-/** The verbs of assistants. */
+/** The storage operations of assistants. */
 export interface AssistantStorage {
   /**
-   * Creates an assistant with version 1. Guard: the id is free; else `exists` gives the row that has it. Repeating the call is safe:
-   * the second one answers `exists`.
+   * Creates an assistant with version 1. If a row has the id, it writes nothing and returns that row with `exists`. A repeated call
+   * is safe: it returns `exists`.
    */
   createAssistant(
     scope: Scope,
     assistant: NewAssistant,
     now: number,
   ): Promise<{ readonly kind: "created" | "exists"; readonly assistant: AssistantRow }>;
-  /** Reads an assistant with its active version. Null when it does not exist or is not visible. */
+  /** Reads an assistant with its active version. Returns null if it does not exist or is not visible. */
   getAssistant(scope: Scope, assistant_id: string): Promise<AssistantRow | null>;
   /** Reads one page of the visible assistants that match, and the number of all matches (with `COUNT_ONLY` only the number). */
   searchAssistants(
@@ -46,9 +46,9 @@ export interface AssistantStorage {
     query: AssistantQuery & Page & SortOptions<AssistantSort>,
   ): Promise<SearchPage<AssistantRow>>;
   /**
-   * Adds a version (highest + 1) with the content that `next` returns, and makes it the active one. Guard: the revision is the one
-   * that `next` got; after a concurrent change the verb reads again and calls `next` again. Null when the assistant does not exist or
-   * is not visible. Not idempotent: each call adds a version.
+   * Adds a version (highest + 1) with the content that `next` returns, and activates it. Writes only if the revision is the one
+   * that `next` got; after a concurrent change it reads the row and calls `next` again. Returns null if the assistant does not
+   * exist or is not visible. Not idempotent: each call adds a version.
    */
   updateAssistant(
     scope: Scope,
@@ -57,8 +57,8 @@ export interface AssistantStorage {
     now: number,
   ): Promise<AssistantRow | null>;
   /**
-   * Makes a stored version the active one. Guard: the version exists, and the scope permits its metadata (`hidden` otherwise).
-   * Repeating the call changes only `updated_at`.
+   * Activates a stored version. Returns `hidden` and writes nothing if the scope excludes the metadata of the version. A repeated
+   * call changes only `updated_at`.
    */
   setLatest(
     scope: Scope,
@@ -70,15 +70,16 @@ export interface AssistantStorage {
     | { readonly kind: "assistant_not_found" | "version_not_found" | "hidden" }
   >;
   /**
-   * Deletes an assistant, its versions and its crons. With `delete_threads` also the threads whose `metadata.assistant_id` names it, as
-   * far as `threads` permits. False when the assistant does not exist or is not visible: nothing was deleted.
+   * Deletes an assistant, its versions and its crons. With `delete_threads` it also deletes the threads whose
+   * `metadata.assistant_id` names the assistant and that the filter of `threads` permits. Returns false and deletes nothing if the
+   * assistant does not exist or is not visible.
    */
   deleteAssistant(
     scope: Scope,
     assistant_id: string,
     options: { readonly delete_threads: boolean; readonly threads?: Pick<Scope, "filter"> },
   ): Promise<boolean>;
-  /** Reads versions, newest first. Null when the assistant does not exist or is not visible. */
+  /** Reads versions, newest first. Returns null if the assistant does not exist or is not visible. */
   listAssistantVersions(
     scope: Scope,
     assistant_id: string,

@@ -1,8 +1,11 @@
-/** The storage verbs that read checkpoints. Runs write them by `saveProgress` and `finishRun`, state updates by `writeState`. */
+/**
+ * The storage operations that read checkpoints. Runs write them with `saveProgress` and `finishRun`, state updates with
+ * `writeState`.
+ */
 import type { JsonObject } from "../json.ts";
 import type { Scope, StoredCheckpoint } from "./rows.ts";
 
-/** What the checkpoints of a thread take. Bytes are those of the stored content, without indexes. */
+/** The size of the checkpoints of a thread. Bytes count the stored content, without indexes. */
 export interface ThreadSize {
   readonly checkpoints: StoredSize;
   readonly channel_values: StoredSize & {
@@ -17,11 +20,11 @@ export interface StoredSize {
   readonly bytes: number;
 }
 
-/** The verbs of checkpoints and pending writes. */
+/** The storage operations of checkpoints and pending writes. */
 export interface CheckpointStorage {
   /**
-   * Reads one checkpoint with its values and pending writes. Without `checkpoint_id` the newest of the namespace; with `run_id` the
-   * newest that this run stored there. Null when there is none or the thread is not visible.
+   * Reads one checkpoint with its values and pending writes: the newest of the namespace if `checkpoint_id` is absent, or with
+   * `run_id` the newest that this run stored there. Returns null if there is none or the thread is not visible.
    */
   getCheckpoint(
     scope: Scope,
@@ -29,8 +32,8 @@ export interface CheckpointStorage {
     at: { readonly ns: string; readonly checkpoint_id?: string; readonly run_id?: string },
   ): Promise<StoredCheckpoint | null>;
   /**
-   * Reads checkpoints, newest first. `before`: only those stored before this checkpoint. `metadata`: containment. Without `ns`: of all
-   * namespaces.
+   * Reads checkpoints, newest first. `before` limits them to those stored before this checkpoint, and `metadata` to those whose
+   * metadata contains it. Without `ns` it reads all namespaces.
    */
   listCheckpoints(
     scope: Scope,
@@ -38,8 +41,9 @@ export interface CheckpointStorage {
     query: { readonly ns?: string; readonly before?: string; readonly metadata?: JsonObject; readonly limit: number },
   ): Promise<readonly StoredCheckpoint[]>;
   /**
-   * Reads how the JSON of a channel begins, up to 8,192 characters, in the newest root checkpoint that `run_id` stored, or else in
-   * `checkpoint_id`. `start`: null when the channel has no JSON there. Null when there is no such checkpoint or the thread is not visible.
+   * Reads the first 8,192 characters of the JSON of a channel in the newest root checkpoint that `run_id` stored, or else in
+   * `checkpoint_id`. `start` is null if the channel has no JSON there. Returns null if there is no such checkpoint or the thread is
+   * not visible.
    */
   readValueStart(
     scope: Scope,
@@ -47,6 +51,6 @@ export interface CheckpointStorage {
     at: { readonly checkpoint_id: string | null; readonly run_id?: string },
     channel: string,
   ): Promise<{ readonly channels: readonly string[]; readonly start: string | null } | null>;
-  /** Counts the checkpoint rows of a thread and their stored bytes. All 0 when there is no such thread. */
+  /** Counts the checkpoint rows of a thread and their stored bytes. All numbers are 0 if there is no such thread. */
   getThreadSize(scope: Scope, thread_id: string): Promise<ThreadSize>;
 }

@@ -1,4 +1,4 @@
-/** The storage verbs of crons. */
+/** The storage operations of crons. */
 import type { JsonObject } from "../json.ts";
 import type { CronRow, Page, Scope, SearchPage, SortOptions } from "./rows.ts";
 import type { CreatedRun, CreateRun } from "./runs.ts";
@@ -6,7 +6,7 @@ import type { CreatedRun, CreateRun } from "./runs.ts";
 /** A cron to be stored. */
 export type NewCron = Omit<CronRow, "failures" | "created_at" | "updated_at" | "revision">;
 
-/** What a change of a cron may set; the rest stays. */
+/** The members of a cron that an update sets. */
 export type CronContent = Omit<NewCron, "cron_id" | "assistant_id" | "thread_id" | "user_id" | "auth_user">;
 
 /** Filters and page of a search for crons. */
@@ -20,14 +20,14 @@ export interface CronQuery {
 
 /** Filters of enabled crons. */
 export interface EnabledCronQuery {
-  /** Their `next_run_date` is not after this. */
+  /** The latest `next_run_date`, in milliseconds since 1970. */
   readonly due_by?: number;
-  /** They have at least so many consecutive failures. */
+  /** The minimum number of consecutive failures. */
   readonly failures?: number;
   readonly limit: number;
 }
 
-/** What crons can be sorted by. */
+/** The columns that a search for crons can sort by. */
 export type CronSort =
   | "cron_id"
   | "assistant_id"
@@ -37,45 +37,47 @@ export type CronSort =
   | "created_at"
   | "updated_at";
 
-/** Why a tick made no run. `missed`: no process fired it in time. `superseded`: a later tick was due as well. */
+/** Why a fire time created no run. `missed`: no process fired the cron in time. `superseded`: a later fire time was due, too. */
 export type SkipReason = "thread_busy" | "thread_full" | "deployment_full" | "missed" | "superseded" | "refused";
 
-/** One tick of a cron: a run, or the reason why there is none. */
+/** What happened at one fire time of a cron: a run, or a skip with its reason. */
 export interface CronFiring {
   readonly cron_id: string;
   readonly scheduled_at: number;
   readonly fired_at: number;
   readonly run_id: string | null;
   readonly skipped: SkipReason | null;
-  /** Fired by hand, and no tick of the schedule; absent for a tick. */
+  /** True for a run that a caller created by hand. Absent for a fire time of the schedule. */
   readonly manual?: true;
 }
 
-/** One tick of a cron, and the run that it creates. */
+/** The request to fire a cron and to create its run. */
 export interface FireCron {
   readonly cron_id: string;
-  /** The row's `next_run_date` and `revision` as read: another value means that another process fired it, or that it was changed. */
+  /**
+   * The `next_run_date` and `revision` of the row as it was read. If they differ now, another process fired or changed the cron.
+   */
   readonly expected: { readonly next_run_date: number; readonly revision: number };
   readonly next_run_date: number | null;
-  /** Ticks that are recorded as skipped, oldest first. */
+  /** The fire times to record as skipped, oldest first. */
   readonly skipped: readonly { readonly scheduled_at: number; readonly reason: SkipReason }[];
-  /** The tick that makes a run; null when none does. */
+  /** The fire time that creates a run; null if all are skipped. */
   readonly firing: { readonly scheduled_at: number; readonly run: CreateRun } | null;
   readonly now: number;
 }
 
 /**
- * `lost`: the row is not as it was seen, or this tick has fired: nothing was written. `stale`: what the run was resolved from has
- * changed: nothing was written. `refused`: the tick is recorded as skipped for `reason`, and the cron continues.
+ * `lost`: the row is not as expected, or this fire time has fired; nothing was written. `stale`: the assistant or the thread of the
+ * run has changed; nothing was written. `refused`: the fire time is recorded as skipped for `reason`, and the cron continues.
  */
 export type FireCronResult =
   | { readonly kind: "fired"; readonly created: CreatedRun }
   | { readonly kind: "refused"; readonly reason: SkipReason }
   | { readonly kind: "skipped" | "lost" | "stale" };
 
-/** The verbs of crons. */
+/** The storage operations of crons. */
 export interface CronStorage {
-  /** Creates a cron. Guard: its assistant and its thread, if it has one, exist; otherwise nothing is written. */
+  /** Creates a cron. Writes nothing if its assistant, or the thread that it names, does not exist. */
   createCron(
     scope: Scope,
     cron: NewCron,
@@ -83,31 +85,34 @@ export interface CronStorage {
   ): Promise<
     { readonly kind: "created"; readonly cron: CronRow } | { readonly kind: "thread_not_found" | "assistant_not_found" }
   >;
-  /** Reads a cron. Null when it does not exist or is not visible. */
+  /** Reads a cron. Returns null if it does not exist or is not visible. */
   getCron(scope: Scope, cron_id: string): Promise<CronRow | null>;
   /** Reads one page of the visible crons that match, and the number of all matches (with `COUNT_ONLY` only the number). */
   searchCrons(scope: Scope, query: CronQuery & Page & SortOptions<CronSort>): Promise<SearchPage<CronRow>>;
   /**
-   * Writes the content that `next` returns. Guard: revision and next date are those that `next` got; after a concurrent change or firing
-   * the verb reads again and calls `next` again. A cron that is enabled again has no failures. Null when the cron does not exist or is
-   * not visible.
+   * Writes the content that `next` returns. Writes only if revision and next date are those that `next` got; after a concurrent
+   * change or firing it reads the row and calls `next` again. Enabling a cron resets its failures to 0. Returns null if the cron
+   * does not exist or is not visible.
    */
   updateCron(scope: Scope, cron_id: string, next: (cron: CronRow) => CronContent, now: number): Promise<CronRow | null>;
-  /** Deletes a cron. False when there was none. Deleting a thread or an assistant deletes its crons. */
+  /** Deletes a cron. Returns false if there was none. Deleting a thread or an assistant deletes its crons. */
   deleteCron(scope: Scope, cron_id: string): Promise<boolean>;
-  /** Reads enabled crons that match; with `due_by` the longest due first. */
+  /** Reads the enabled crons that match. With `due_by`, those that are due longest come first. */
   listEnabledCrons(scope: Scope, query: EnabledCronQuery): Promise<readonly CronRow[]>;
   /**
-   * Advances the cron and creates the run of its tick as createRun does, in one batch: both or nothing. Guard: the cron is as
-   * `fire.seen` says (`lost`). When the run is refused, a second batch records the tick as skipped under the same guard. A tick fires
+   * Advances the cron and creates its run as `createRun` does, in one batch. Writes nothing if the cron is not as `fire.expected`
+   * (`lost`). If the run is refused, a second batch with the same condition records the fire time as skipped. Each fire time fires
    * at most once.
    */
   fireCron(scope: Scope, fire: FireCron): Promise<FireCronResult>;
-  /** Records that a run of the cron was created by hand. No effect when the cron does not exist, or has a tick at this time. Idempotent. */
+  /**
+   * Records that a run of the cron was created by hand. Has no effect if the cron does not exist or has a firing at this time.
+   * Idempotent.
+   */
   recordFiring(
     scope: Scope,
     firing: Pick<CronFiring, "cron_id" | "fired_at"> & { readonly run_id: string },
   ): Promise<void>;
-  /** Reads the ticks of a cron, and its firings by hand, newest first. */
+  /** Reads the firings of a cron, including those by hand, newest first. */
   listCronFirings(scope: Scope, cron_id: string, page: Page): Promise<readonly CronFiring[]>;
 }

@@ -1,23 +1,25 @@
-/** Pages of lists that continue at a cursor, and the times of their filters. */
+/** Encodes and decodes the cursors of lists, and parses the times of their filters. */
 import { type InputError, invalidFieldError } from "../errors.ts";
 import { parseRfc3339 } from "../rfc3339.ts";
 
-/** The place of a row in a list that is sorted by its creation. */
+/** The position of a row in a list that is sorted by creation time. */
 export interface ListPosition {
   readonly created_at: number;
   readonly id: string;
 }
 
-/** One page of a list. `next`: the cursor of the following page; null at the end. A page may be short, or empty, before the end. */
+/**
+ * One page of a list. `next` is the cursor of the following page, or null at the end. A page before the end may be short or empty.
+ */
 export interface CursorPage<Item> {
   readonly items: readonly Item[];
   readonly next: string | null;
 }
 
-/** Which page of a list. */
+/** The cursor and the size of a page of a list. */
 export interface CursorQuery {
   readonly limit?: number;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly cursor?: string;
 }
 
@@ -41,7 +43,7 @@ export function decodeOffset(cursor: string | undefined): number {
   return Number(cursor.slice(1));
 }
 
-/** A time in RFC 3339 as milliseconds. Errors: invalid. */
+/** Parses a filter time in RFC 3339 to milliseconds since 1970. Throws `invalid` that names the parameter `name`. */
 export function parseTime(name: string, text: string): number {
   const time = parseRfc3339(text);
   if (time === null) throw invalidFieldError(name, "must be a date or time in RFC 3339");

@@ -1,13 +1,13 @@
-/** The storage verbs of webhook deliveries: the outbox. `finishRun` and `stopRuns` fill it. */
+/** The storage operations of webhook deliveries, the outbox. `finishRun` and `stopRuns` add rows to it. */
 
 import type { JsonObject } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
 import type { RunRow, Scope, TerminalStatus } from "./rows.ts";
 
-/** Whether a webhook delivery is waiting, delivered or failed. */
+/** The state of a webhook delivery. `pending` includes deliveries that wait for a retry. */
 export type DeliveryState = "pending" | "delivered" | "failed";
 
-/** How a client of A2A wants to be told. */
+/** The push configuration that an A2A client sent: protocol version, task and credentials. */
 export interface PushConfig {
   readonly version: "1.0" | "0.3";
   readonly task_id: string;
@@ -16,13 +16,13 @@ export interface PushConfig {
   readonly credentials?: string;
 }
 
-/** The push configuration of a task that a new run begins, or continues. */
+/** The push configuration of a task that a new run starts or continues. */
 export interface NewPush {
   /** A UUID. */
   readonly push_id: string;
-  /** The run that began the task. Absent: the new run. */
+  /** The run that started the task. Absent: the new run. */
   readonly task_id?: string;
-  /** Names it within the task. */
+  /** The id of the configuration, unique within the task. */
   readonly config_id: string;
   readonly url: string;
   readonly host: string;
@@ -33,29 +33,29 @@ export interface NewPush {
 export interface PushRow extends Omit<NewPush, "task_id"> {
   readonly task_id: string;
   readonly thread_id: string;
-  /** The newest run of the task: its end is told. */
+  /** The newest run of the task. A push notification is sent when it ends. */
   readonly last_run: string;
 }
 
-/** A finished run that is to be told to a URL; everything the payload needs is in the row. */
+/** A webhook or push notification about a run that has ended. The row has everything that the payload needs. */
 export interface DeliveryRow {
-  /** The run's id: a run has one webhook. Push notifications have ids of their own. */
+  /** The id of the run for a webhook, because a run has at most one. Push notifications have their own ids. */
   readonly delivery_id: string;
   readonly url: string;
-  /** Lower case, with its port; empty for a relative URL. */
+  /** The host of the URL in lower case, with its port; empty for a relative URL. */
   readonly host: string;
   readonly state: DeliveryState;
-  /** Attempts that have begun, in all series. */
+  /** The number of started attempts in all retry series. */
   readonly attempts: number;
-  /** Attempts since it was made or sent again: those that have begun, without those that were said not to count. */
+  /** The number of started attempts in the current retry series, without those that ended as `uncounted`. */
   readonly series_attempts: number;
   readonly due_at: number;
-  /** When the first attempt began; null before. */
+  /** When the first attempt started; null before. */
   readonly sent_at: number | null;
-  /** How deep it stands in a chain of relative webhooks. */
+  /** The depth in a chain of relative webhooks. */
   readonly depth: number;
   readonly created_at: number;
-  /** For a push notification; absent for the webhook of a run. */
+  /** The configuration of a push notification. Absent for the webhook of a run. */
   readonly push?: PushConfig & { readonly interrupts: JsonObject };
   readonly run: DeliveredRun;
 }
@@ -69,44 +69,47 @@ export interface DeliveredRun
   /** The final state as JSON; null when there is none: the run never started, is stateless, or its state is too large. */
   readonly values: string | null;
   readonly values_omitted: boolean;
-  /** Why it was cancelled; absent where nothing was said. */
+  /** Why the run was cancelled. Absent if no reason was given. */
   readonly cancel_reason?: string;
 }
 
-/** The outcome of one delivery attempt. */
+/** The record of one delivery attempt. */
 export interface DeliveryAttempt {
   readonly delivery_id: string;
   readonly number: number;
   readonly at: number;
-  /** HTTP status of the answer, if there was one. */
+  /** The HTTP status of the response; null if there was none. */
   readonly status: number | null;
   /** Why it failed, a code such as `timeout` or `dns_not_public`; null when it succeeded. */
   readonly error: string | null;
   readonly duration_ms: number;
-  /** The address it was sent to. */
+  /** The IP address to which the request was sent. */
   readonly address: string | null;
-  /** The start of the answer's body; absent where there is none, or it is no text. */
+  /** The start of the response body. Absent if the body is empty or not text. */
   readonly answer?: string;
 }
 
-/** Which webhook deliveries a process claims, and until when. */
+/** The request of a process to claim webhook deliveries until a time. */
 export interface DeliveryClaim {
   readonly token: string;
   readonly until: number;
   readonly now: number;
   readonly limit: number;
-  /** Most deliveries of one host that may be under way at once, those of other claims included. */
+  /** The maximum number of deliveries to one host at the same time, including those of other claims. */
   readonly per_host: number;
 }
 
-/** What an attempt leaves: another one at `due_at`, or none. `uncounted`: this one is none of its series. */
+/**
+ * The state of a delivery after an attempt. `pending`: the next attempt starts at `due_at`. `uncounted`: this attempt does not
+ * count in its retry series.
+ */
 export type DeliveryResult =
   | { readonly state: "pending"; readonly due_at: number; readonly uncounted?: boolean }
   | { readonly state: "delivered" | "failed" };
 
-/** Which deliveries are listed. */
+/** The filters and page of a list of deliveries. */
 export interface DeliveryQuery {
-  /** One state, or any of several. */
+  /** One state, or several of which any matches. */
   readonly state?: DeliveryState | readonly DeliveryState[];
   readonly run_id?: string;
   readonly thread_id?: string;
@@ -115,32 +118,37 @@ export interface DeliveryQuery {
   readonly limit: number;
 }
 
-/** The verbs of webhook deliveries. With a filter, a scope shows those whose thread is there and permitted. */
+/** The storage operations of webhook deliveries. With a filter, they cover only deliveries whose thread exists and is permitted. */
 export interface DeliveryStorage {
-  /** Claims due deliveries, oldest first; each claim counts as an attempt. Deliveries whose claim has expired are due again. */
+  /** Claims due deliveries, oldest first. Each claim counts as an attempt. A delivery whose claim has expired is due again. */
   claimDeliveries(scope: Scope, claim: DeliveryClaim): Promise<readonly DeliveryRow[]>;
-  /** Records the attempt and its result. Guard: the claim token; false when the claim is lost: nothing was written. */
+  /** Records the attempt and its result. Returns false and writes nothing if the claim of the token is lost. */
   finishDelivery(scope: Scope, token: string, attempt: DeliveryAttempt, result: DeliveryResult): Promise<boolean>;
-  /** Reads when the next unclaimed delivery is due. Null when none is pending. */
+  /** Reads when the next unclaimed delivery is due. Returns null if none is pending. */
   getNextDeliveryTime(scope: Scope): Promise<number | null>;
   /** Reads deliveries, newest first. */
   listDeliveries(scope: Scope, query: DeliveryQuery): Promise<readonly DeliveryRow[]>;
   /** Reads the attempts of a delivery, in order. */
   listAttempts(scope: Scope, delivery_id: string): Promise<readonly DeliveryAttempt[]>;
-  /** Makes a delivery due now, with a new retry series. Guard: no attempt is under way; false then, and when there is none. */
+  /**
+   * Makes a delivery due now, with a new retry series. Returns false if an attempt is in progress or the delivery does not exist.
+   */
   redeliver(scope: Scope, delivery_id: string, now: number): Promise<boolean>;
 }
 
 type PushKey = Pick<PushRow, "thread_id" | "task_id">;
 
-/** The verbs of push configurations. With a filter, a scope shows those whose thread is permitted. */
+/** The storage operations of push configurations. With a filter, they cover only configurations whose thread is permitted. */
 export interface PushStorage {
-  /** Stores one, or replaces that with its id. Guard: the runs exist, and the task has fewer than 10 others; false else. */
+  /**
+   * Stores a push configuration, or replaces the one with its id. Returns false and writes nothing if a run does not exist or the
+   * task has 10 others.
+   */
   setPush(scope: Scope, push: PushRow, now: number): Promise<boolean>;
-  /** Reads those of a task, oldest first. */
+  /** Reads the push configurations of a task, oldest first. */
   listPushes(scope: Scope, task_id: string): Promise<readonly PushRow[]>;
-  /** Deletes one. No effect if there is none. */
+  /** Deletes a push configuration. Has no effect if there is none. */
   removePush(scope: Scope, key: PushKey & Pick<PushRow, "config_id">): Promise<void>;
-  /** Puts it into the outbox that a task was cancelled which waited for an answer. A second call has no effect. */
+  /** Adds a notification to the outbox that a task was cancelled which waited for a resume value. A second call has no effect. */
   notifyCancelled(scope: Scope, key: PushKey, now: number): Promise<void>;
 }

@@ -1,35 +1,41 @@
 /**
- * The event bus of a process: it says that something has changed, never what. Its listeners read the store. Signals carry the
- * same between processes that share a database.
+ * The event bus of a process. An event carries an id and no data, so its listeners read the storage. Signals carry the events
+ * between processes that share a database.
  */
 import type { Environment } from "../environment.ts";
 import type { CreatedRun, SignalKind, Signals, Storage } from "./mod.ts";
 
-/** Where a change happened. `unknown`: news may have been missed, so everything must be read again; it comes without an id. */
+/**
+ * The process that made a change: this one (`here`) or another one (`elsewhere`). `unknown`: events may have been lost, so the
+ * listener must read everything again. It comes without an id.
+ */
 export type ChangeOrigin = "here" | "elsewhere" | "unknown";
 
 export type ChangeListener = (id: string | undefined, from: ChangeOrigin) => void;
 
 export interface EventBus {
-  /** Reaches listeners here in a later tick, once even if it was published twice. Default: `to` both. Never throws. */
+  /**
+   * Notifies the listeners of this process in a later tick, once even if it was published twice, and those of other processes. `to`
+   * limits it to one of the two. Never throws.
+   */
   publish(kind: SignalKind, id: string, to?: "here" | "elsewhere"): void;
-  /** The changes of one id, or of all. The result unsubscribes. */
+  /** Calls `listener` for each change of one id, or of all ids if `id` is null. Returns a function that unsubscribes. */
   subscribe(kind: SignalKind, id: string | null, listener: ChangeListener): () => void;
-  /** Everything may have changed: calls all listeners at once. */
+  /** Calls all listeners at once with the origin `unknown`. */
   notifyAll(): void;
-  /** Begins to hear other processes. */
+  /** Subscribes to the signals of other processes. */
   connect(): void;
-  /** Hears no other process any more, and calls all listeners for the last time. */
+  /** Unsubscribes from the signals of other processes and calls all listeners for the last time. */
   close(): void;
 }
 
-/** `origin` goes out with each id, as `<id>@<origin>`: a process does not hear its own signals. */
+/** Creates the bus of a process. `origin` is sent with each id, as `<id>@<origin>`, so that a process ignores its own signals. */
 export function createEventBus(
   signals: Signals | undefined,
   origin: string,
   environment: Pick<Environment, "defer">,
 ): EventBus {
-  /** By kind and id; those of null hear all changes of the kind. */
+  /** The listeners by kind and id. Those with the id null get all changes of the kind. */
   const listeners = new Map<SignalKind, Map<string | null, Set<ChangeListener>>>();
   let pendingIds = new Map<SignalKind, Set<string>>();
   let disconnect = (): void => {};
@@ -90,7 +96,7 @@ export function createEventBus(
   };
 }
 
-/** Wraps a storage: each verb that succeeds publishes what has changed. */
+/** Wraps a storage so that each successful operation publishes its changes on the bus. */
 export function publishChanges(storage: Storage, bus: EventBus): Storage {
   const members = new Map<PropertyKey, unknown>(Object.entries(createPublishingOperations(storage, bus)));
   return new Proxy(storage, {
@@ -106,12 +112,12 @@ export function publishChanges(storage: Storage, bus: EventBus): Storage {
 }
 
 /**
- * The verbs that mean something to listeners. An attempt shows its readers here what it stores, and a worker claims by itself what
- * is left to it: only other processes hear of that.
+ * Returns the operations that publish changes. An attempt emits its output to the readers of this process itself, and a worker
+ * claims its next runs itself, so these changes are sent to other processes only.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createPublishingOperations(storage: Storage, { publish }: EventBus): Partial<Storage> {
-  /** The creating worker announces waiting runs itself, when it has no slot for them. */
+  /** Publishes a created run. It publishes no `work`: the worker that creates the run does so if it has no slot for it. */
   function publishCreated(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
     for (const { run_id } of stopped) publish("run", run_id);

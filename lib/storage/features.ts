@@ -1,4 +1,4 @@
-/** The features, and what their two halves have in common. */
+/** The list of features and the types that both halves of a feature share. */
 import type { DeliveryStorage, PushStorage } from "./deliveries.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { DurableCallStorage } from "./steps.ts";
@@ -20,21 +20,21 @@ export interface FeatureTable {
 /** The name of a feature. */
 export type FeatureName = keyof FeatureTable;
 
-/** The members of a half that it must have where the line of its feature has `Mark`, and else must not have. */
+/** The members that a half must have if its feature has `Mark` in `FeatureTable`, and must not have otherwise. */
 export type MembersFor<Name extends FeatureName, Mark extends string, Members> = FeatureTable[Name] extends {
   readonly [Key in Mark]: unknown;
 }
   ? Required<Members>
   : { readonly [Key in keyof Members]?: undefined };
 
-/** The verbs of one feature. */
+/** The storage operations of one feature. */
 export type FeatureOperations<Name extends FeatureName> = FeatureTable[Name] extends {
   readonly operations: infer Operations;
 }
   ? Operations
   : unknown;
 
-/** The verbs of all features. */
+/** The storage operations of all features. */
 export type FeatureStorage = {
   readonly [Name in FeatureName]: (operations: FeatureOperations<Name>) => void;
 }[FeatureName] extends (operations: infer All) => void

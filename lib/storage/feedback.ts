@@ -1,9 +1,9 @@
-/** The storage verbs of feedback and of feedback tokens. Their rows belong to workspaces, not to one deployment. */
+/** The storage operations of feedback and of feedback tokens. Their rows belong to workspaces, not to one deployment. */
 import type { Json, JsonObject } from "../json.ts";
 import type { ListPosition } from "./cursor.ts";
 import type { IdempotencyKey, Page, Scope } from "./rows.ts";
 
-/** Which values feedback of a key may have. */
+/** The values that feedback with a key may have. */
 export interface FeedbackConfig {
   readonly type: "continuous" | "categorical" | "freeform";
   readonly min?: number;
@@ -19,7 +19,7 @@ export interface FeedbackTokenRow {
   readonly project_id: string;
   readonly feedback_key: string;
   readonly config: FeedbackConfig | null;
-  /** Null while the run it was made with has not ended. */
+  /** Null until the run that it was created with ends. */
   readonly expires_at: number | null;
   readonly created_at: number;
 }
@@ -44,18 +44,18 @@ export interface FeedbackRow {
   readonly run_started_at: number | null;
   readonly created_at: number;
   readonly modified_at: number;
-  /** What the keyed API was sent beside: returned as it was. */
+  /** Other members that the keyed API received, returned unchanged. */
   readonly extra: JsonObject | null;
 }
 
-/** What a change of feedback replaces. */
+/** The members of a feedback record that an update replaces. */
 export type FeedbackPatch = Partial<
   Pick<FeedbackRow, "score" | "value" | "comment" | "correction" | "source_metadata">
 >;
 
 /** Filters and page of a search for feedback. */
 export interface FeedbackQuery {
-  /** With a filter: records on runs that are there within it, and no others. */
+  /** If it has a filter, only records on existing runs that the filter permits match. */
   readonly scope?: Scope;
   readonly workspace_ids: readonly string[];
   readonly ids?: readonly string[];
@@ -74,20 +74,20 @@ export interface FeedbackQuery {
   readonly max_created_at?: number;
 }
 
-/** `repeated`: the idempotency key is known; `feedback_id` is what the first submission made. */
+/** `repeated`: the idempotency key was used before, and `feedback_id` is the record of the first submission. */
 export type SubmitFeedbackResult =
   | { readonly kind: "recorded" }
   | { readonly kind: "repeated"; readonly feedback_id: string; readonly same_body: boolean }
   | { readonly kind: "token_not_found" | "token_expired" | "token_full" };
 
-/** Of one key. Booleans count as 0 and 1; records without a score count in `n` alone. */
+/** The summary of one feedback key. Booleans count as 0 and 1. Records without a score count only in `n`. */
 export interface FeedbackStats {
   readonly key: string;
   readonly n: number;
   readonly avg: number | null;
   readonly min: number | null;
   readonly max: number | null;
-  /** Text values and how often each was given. */
+  /** The number of records by text value. */
   readonly values: Readonly<Record<string, number>>;
 }
 
@@ -106,9 +106,9 @@ export interface FeedbackTokenUsage extends FeedbackTokenRow {
   readonly submissions: number;
 }
 
-/** Which feedback tokens are listed, by their creation. */
+/** The filters and page of a list of feedback tokens, sorted by creation. */
 export interface FeedbackTokenQuery {
-  /** With a filter: those of runs that it permits. */
+  /** If it has a filter, only tokens of runs that the filter permits match. */
   readonly scope: Scope;
   readonly workspace_ids: readonly string[];
   readonly run_id?: string;
@@ -120,19 +120,21 @@ export interface FeedbackTokenQuery {
 }
 
 /**
- * With a filter, a scope shows only feedback on runs that it lets the caller see: not feedback on a project alone, on runs of another
- * deployment or on deleted runs. Submitting to a token uses no filter.
+ * The storage operations of feedback. With a filter, they cover only feedback on visible runs: not feedback on a project alone, on
+ * runs of another deployment or on deleted runs. Submitting to a token uses no filter.
  */
 export interface FeedbackStorage {
-  /** Creates all tokens or none. False: the scope's filter hides one of the runs. */
+  /** Creates all tokens or none. Returns false if the filter of the scope excludes one of the runs. */
   createFeedbackTokens(scope: Scope, tokens: readonly FeedbackTokenRow[]): Promise<boolean>;
-  /** Reads a token, an expired one too. Null when it does not exist. */
+  /** Reads a token, including an expired one. Returns null if it does not exist. */
   getFeedbackToken(token_id: string): Promise<FeedbackTokenRow | null>;
-  /** Reads tokens with how often they were used, expired ones too: those of a run, or else of the deployment's runs. */
+  /**
+   * Reads tokens with their number of submissions, including expired tokens: those of a run, or else of all runs of the deployment.
+   */
   listFeedbackTokens(query: FeedbackTokenQuery): Promise<readonly FeedbackTokenUsage[]>;
   /**
-   * Records one submission to a token. Guard, in the same batch: the token exists, has not expired and has had fewer than `limit`
-   * submissions. Idempotent with an idempotency key (`repeated`).
+   * Records one submission to a token. Writes only if the token exists, has not expired and has fewer than `limit` submissions.
+   * Idempotent with an idempotency key (`repeated`).
    */
   submitFeedback(
     scope: Scope,
@@ -140,17 +142,20 @@ export interface FeedbackStorage {
       readonly token_id: string;
       readonly feedback: FeedbackRow;
       readonly idempotency?: IdempotencyKey;
-      /** Most submissions on one token. */
+      /** The maximum number of submissions to one token. */
       readonly limit: number;
       readonly now: number;
     },
   ): Promise<SubmitFeedbackResult>;
-  /** Creates a record. `exists` gives the record that has the id. Null: the scope's filter hides its run. */
+  /**
+   * Creates a record. If a record has the id, it returns that with `exists`. Returns null if the filter of the scope excludes the
+   * run.
+   */
   createFeedback(
     feedback: FeedbackRow,
     scope?: Scope,
   ): Promise<{ readonly kind: "created" | "exists"; readonly feedback: FeedbackRow } | null>;
-  /** Writes the members of `patch`. Null when the record does not exist or is not visible. Idempotent. */
+  /** Writes the members of `patch`. Returns null if the record does not exist or is not visible. Idempotent. */
   updateFeedback(
     workspace_ids: readonly string[],
     id: string,
@@ -158,7 +163,7 @@ export interface FeedbackStorage {
     now: number,
     scope?: Scope,
   ): Promise<FeedbackRow | null>;
-  /** Deletes a record. False when it does not exist or is not visible. */
+  /** Deletes a record. Returns false if it does not exist or is not visible. */
   deleteFeedback(workspace_ids: readonly string[], id: string, scope?: Scope): Promise<boolean>;
   /** Reads matching records, newest first, then by id. */
   listFeedback(query: FeedbackQuery & Page): Promise<readonly FeedbackRow[]>;
@@ -168,6 +173,6 @@ export interface FeedbackStorage {
   feedbackBuckets(
     query: FeedbackQuery & { readonly origin: number; readonly stride_ms: number },
   ): Promise<readonly FeedbackBucket[]>;
-  /** Deletes a feedback token of the deployment; its records stay. False when it does not exist or its run is not visible. */
+  /** Deletes a feedback token of the deployment. Its records stay. Returns false if it does not exist or its run is not visible. */
   deleteFeedbackToken(scope: Scope, workspace_ids: readonly string[], token_id: string): Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-/** Accounts: organizations, workspaces, projects, deployments, users and API keys, and what a caller may do. */
+/** Accounts: organizations, workspaces, projects, deployments, users and API keys, and the permissions of callers. */
 import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "./rows.ts";
 
@@ -13,42 +13,42 @@ export const PERMISSIONS = [
   "feedback:delete",
 ] as const;
 
-/** One permission of a user or a key. */
+/** A permission of a user or a key. */
 export type Permission = (typeof PERMISSIONS)[number];
 
-/** Ids of accounts are UUIDs; what is none is a name. */
+/** The pattern of the ids of accounts. Any other text is a name. */
 export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** An id in lower case; a name as it is. */
+/** Returns an id in lower case, and a name unchanged. */
 export const normalizeId = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
 
-/** Who makes a request, and what they may do. */
+/** The authenticated sender of a request, with its permissions. */
 export interface Caller {
   readonly organization_id: string;
   /** Null for a service key, and without authentication. */
   readonly user_id: string | null;
-  /** Short form of the key that was sent; null without one. */
+  /** The short form of the key in the request; null without one. */
   readonly api_key: string | null;
-  /** Id of that key. */
+  /** The id of that key. */
   readonly key_id: string | null;
-  /** On the organization as a whole. */
+  /** The permissions on the organization. */
   readonly permissions: ReadonlySet<Permission>;
-  /** On each workspace that it may use, by its id. */
+  /** The permissions on each accessible workspace, by its id. */
   readonly workspaces: ReadonlyMap<string, ReadonlySet<Permission>>;
-  /** The project that records without one go to, by workspace: the oldest of each. */
+  /** The default project of each workspace, which is its oldest. */
   readonly projects: ReadonlyMap<string, string>;
-  /** Whom custom authentication knows, and its handlers are asked about; absent with a key. */
+  /** The user of custom authentication, for its handlers. Absent with a key. */
   readonly user?: AuthUser;
 }
 
-/** Throws forbidden when the caller has the permission on no workspace. Gives those where it has it. */
+/** Returns the ids of the workspaces on which the caller has the permission. Throws `permission_missing` if there is none. */
 export function requireWorkspacesWith(caller: Caller, permission: Permission): readonly string[] {
   const ids = [...caller.workspaces].filter(([, permissions]) => permissions.has(permission)).map(([id]) => id);
   if (ids.length === 0) throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
   return ids;
 }
 
-/** Throws forbidden when the caller does not have the permission on the organization. */
+/** Throws `permission_missing` if the caller does not have the permission on the organization. */
 export function requireOrganizationPermission(caller: Caller, permission: Permission): void {
   if (!caller.permissions.has(permission)) {
     throw new ServiceError("permission_missing", `This needs the permission ${permission}`);
@@ -82,7 +82,7 @@ export interface ProjectRow {
   readonly deleted_at: number | null;
 }
 
-/** What an organization is divided into: its workspaces, and their projects. */
+/** The units of an organization: its workspaces, and their projects. */
 export interface UnitRows {
   readonly workspace: WorkspaceRow;
   readonly project: ProjectRow;
@@ -100,7 +100,7 @@ export interface UserRow {
   readonly deleted_at: number | null;
 }
 
-/** What a user or a key may do on an organization or a workspace. */
+/** The permissions of a user or a key on an organization or a workspace. */
 export interface MembershipRow {
   readonly subject_id: string;
   /** Id of an organization or a workspace. */
@@ -115,7 +115,7 @@ export type KeyKind = "pt" | "sk";
 export interface ApiKeyRow {
   readonly id: string;
   readonly organization_id: string;
-  /** Whose personal token it is; null for a service key. */
+  /** The user of a personal token; null for a service key. */
   readonly user_id: string | null;
   readonly kind: KeyKind;
   /** SHA-256 of the whole key, hex. */
@@ -130,7 +130,7 @@ export interface ApiKeyRow {
   readonly last_used_at: number | null;
 }
 
-/** One deployment: where its runs are billed, and who owns it in mode `agent_builder`. */
+/** A deployment: the project to which its runs are billed, and its owner in mode `agent_builder`. */
 export interface DeploymentRow {
   readonly name: string;
   readonly project_id: string;
@@ -140,7 +140,7 @@ export interface DeploymentRow {
   readonly shared: boolean;
 }
 
-/** A key that may be used, and what comes with it: the memberships of the key and, for a personal token, of its user. */
+/** A key with the memberships of the key and, for a personal token, of its user. */
 export interface KeyGrants {
   readonly key: ApiKeyRow;
   readonly memberships: readonly MembershipRow[];
@@ -158,26 +158,29 @@ export interface EntityNames {
   readonly users: ReadonlyMap<string, string | null>;
 }
 
-/** Outcomes of making or changing a named thing. `parent_not_found`: what it was to belong to is not there. */
+/**
+ * The result of creating or changing a named row. `parent_not_found`: the organization or workspace that should contain it does not
+ * exist.
+ */
 export type IdentityWriteResult<Row> =
   | { readonly kind: "made"; readonly row: Row }
   | { readonly kind: "name_taken" | "parent_not_found" | "not_found" };
 
 /**
- * Where accounts are kept. The SQL storages have one; a host may bring its own. Each verb is atomic by itself; an exception means
- * that the store failed. A read-only store rejects what changes accounts with `forbidden`. Names are unique among what is not deleted:
- * workspaces in their organization, projects in their workspace, organizations and users' emails overall.
+ * The store of accounts. The SQL storages have one; a host may bring its own. Each operation is atomic. An exception means that the
+ * store failed. A read-only store rejects changes with `forbidden`. Names are unique among rows that are not deleted: workspaces in
+ * their organization, projects in their workspace, organizations and the emails of users overall.
  */
 export interface IdentityStore {
-  /** The oldest organization with its oldest workspace and project, all named `Default` where they have to be made. */
+  /** Returns the oldest organization with its oldest workspace and project. Creates missing ones with the name `Default`. */
   ensureDefaults(now: number): Promise<{
     readonly organization: OrganizationRow;
     readonly workspace: WorkspaceRow;
     readonly project: ProjectRow;
   }>;
   /**
-   * The deployment's row, made when it is missing, moved when it is elsewhere. `workspace` and `project` are ids or names; a name
-   * that is not there is made, an id that is not there gives `parent_not_found`. `owner` and `shared` count only when it is made.
+   * Creates the row of a deployment, or moves an existing one to the workspace and project. Both are ids or names: a missing name
+   * is created, a missing id gives `parent_not_found`. `owner_user_id` and `shared` apply only to a new row.
    */
   registerDeployment(
     deployment: {
@@ -194,49 +197,49 @@ export interface IdentityStore {
     name: string,
     change: { readonly owner_user_id?: string | null; readonly shared?: boolean },
   ): Promise<DeploymentRow | null>;
-  /** By name. */
+  /** Lists deployments, sorted by name. */
   listDeployments(organization_id: string): Promise<readonly DeploymentRow[]>;
 
-  /** True where keys may be of any shape: they are looked up whatever they look like. */
+  /** True if keys can have any format, so that every key is looked up. */
   readonly any_keys?: boolean;
-  /** Null when there is no such key. Expired and revoked ones are found: their times tell. */
+  /** Finds a key, including expired and revoked ones. Returns null if there is none. */
   findKey(key_hash: string): Promise<KeyGrants | null>;
-  /** Notes that the key was used. */
+  /** Stores that the key was used. */
   touchKey(id: string, now: number): Promise<void>;
-  /** `taken`: its short form is another key's in the organization. */
+  /** Creates a key. `short_key_taken`: another key of the organization has this short form. */
   createKey(
     key: ApiKeyRow,
     memberships: readonly MembershipRow[],
   ): Promise<{ readonly kind: "made" | "short_key_taken" | "parent_not_found" }>;
-  /** By id or short form. Null when there is none; a key that was revoked before keeps that time. */
+  /** Revokes a key by id or short form. A revoked key keeps its first time. Returns null if there is none. */
   revokeKey(organization_id: string, key: string, now: number): Promise<ApiKeyRow | null>;
-  /** Oldest first. Default: of all organizations, without a limit. */
+  /** Lists keys, oldest first. Default: of all organizations, without a limit. */
   listKeys(query: { readonly organization_id?: string; readonly limit?: number }): Promise<readonly ApiKeyRow[]>;
 
   createUnit<Kind extends UnitKind>(kind: Kind, row: UnitRows[Kind]): Promise<IdentityWriteResult<UnitRows[Kind]>>;
   renameUnit<Kind extends UnitKind>(kind: Kind, id: string, name: string): Promise<IdentityWriteResult<UnitRows[Kind]>>;
-  /** A workspace with its projects. */
+  /** Deletes a workspace with its projects, or a project. Returns null if it does not exist. */
   deleteUnit<Kind extends UnitKind>(kind: Kind, id: string, now: number): Promise<UnitRows[Kind] | null>;
-  /** By name, deleted ones left out: workspaces of organizations, projects of workspaces. */
+  /** Lists the workspaces of organizations or the projects of workspaces, sorted by name, without deleted ones. */
   listUnits<Kind extends UnitKind>(kind: Kind, parent_ids: readonly string[]): Promise<readonly UnitRows[Kind][]>;
   createUser(user: UserRow): Promise<IdentityWriteResult<UserRow>>;
   deleteUser(id: string, now: number): Promise<UserRow | null>;
-  /** By id or email. */
+  /** Finds a user by id or email. Returns null if there is none. */
   getUser(user: string): Promise<UserRow | null>;
   /**
-   * The id of the user whom custom authentication calls `identity` in the workspace. Creates the user if there is none. A given email
+   * Returns the id of the user that custom authentication calls `identity` in the workspace. Creates a missing user. `email`
    * replaces the stored one, unless another user has it.
    */
   ensureUser(
     user: { readonly workspace_id: string; readonly identity: string; readonly email?: string },
     now: number,
   ): Promise<string>;
-  /** Members of the organization, by email. */
+  /** Lists the members of the organization, sorted by email. */
   listUsers(organization_id: string): Promise<readonly UserRow[]>;
-  /** Replaces what the subject may do on the scope; no permissions end the membership. */
+  /** Replaces the permissions of the subject on the scope. An empty list ends the membership. */
   setMembership(membership: MembershipRow): Promise<void>;
   listMemberships(subject_id: string): Promise<readonly MembershipRow[]>;
-  /** Deleted entities too. */
+  /** Reads the names of these ids, including deleted entities. */
   readNames(ids: {
     readonly workspaces?: readonly string[];
     readonly projects?: readonly string[];

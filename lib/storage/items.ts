@@ -1,4 +1,4 @@
-/** The storage verbs of the store's items, and how their values and vectors are compared. */
+/** The storage operations of store items, and the comparison of their values and vectors. */
 import { type Json, type JsonObject, sameJson } from "../json.ts";
 import type { Page, Scope } from "./rows.ts";
 
@@ -9,12 +9,12 @@ export interface ItemRow {
   readonly value: JsonObject;
   readonly created_at: number;
   readonly updated_at: number;
-  /** How long it lives after it was last written or refreshed; null: for good. */
+  /** The time to live after the last write or refresh; null if it never expires. */
   readonly ttl_ms: number | null;
   readonly expires_at: number | null;
 }
 
-/** What is searched by meaning: one vector per text that was embedded, all of the same length. */
+/** The embedding of one text of an item. All vectors of an index have the same length. */
 export type Vector = readonly number[];
 
 /** An item to be stored. */
@@ -23,7 +23,7 @@ export interface NewItem {
   readonly key: string;
   readonly value: JsonObject;
   readonly ttl_ms: number | null;
-  /** Replaces those of the item; empty: it is not found by meaning. */
+  /** Replaces the vectors of the item. Without vectors, semantic search does not find it. */
   readonly vectors: readonly Vector[];
 }
 
@@ -40,31 +40,34 @@ export interface ItemQuery {
   readonly conditions: readonly ItemCondition[];
   /** Only items with vectors, the nearest (by cosine) first. */
   readonly query_vector?: Vector;
-  /** What was found lives on from `now`. */
+  /** True to restart the time to live of the items that it finds. */
   readonly refresh: boolean;
 }
 
 /** Filters and page of a search for namespaces. */
 export interface NamespaceQuery {
-  /** Labels; `*` stands for any one. */
+  /** The first labels; `*` matches any label. */
   readonly prefix: readonly string[];
   readonly suffix: readonly string[];
-  /** Longer namespaces are cut to so many labels. */
+  /** The maximum number of labels; longer namespaces are truncated. */
   readonly max_depth?: number;
 }
 
-/** A scope's filter is applied to `{...value, namespace, key}`. Expired items do not exist for these verbs. */
+/**
+ * The storage operations of store items. The filter of a scope is applied to `{...value, namespace, key}`. Expired items do not
+ * exist for these operations.
+ */
 export interface ItemStorage {
   /**
-   * Writes the items in order, all or none; `value` null deletes. Guard: the scope permits the items that exist; `hidden` says that it
-   * does not and nothing was written. Idempotent.
+   * Writes the items in order, all or none; `value` null deletes. Returns `hidden` and writes nothing if the scope excludes an
+   * existing item. Idempotent.
    */
   putItems(
     scope: Scope,
     items: readonly (NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null }))[],
     now: number,
   ): Promise<"written" | "hidden">;
-  /** Reads an item, with `refresh` restarting its TTL. Null when it does not exist or is not visible. */
+  /** Reads an item. `refresh` restarts its time to live. Returns null if it does not exist or is not visible. */
   getItem(
     scope: Scope,
     namespace: readonly string[],
@@ -72,19 +75,19 @@ export interface ItemStorage {
     options: { readonly refresh: boolean },
     now: number,
   ): Promise<ItemRow | null>;
-  /** Reads matching items, most recently written first; with `near` the nearest first, each with its `score`. */
+  /** Reads matching items, last written first, or with `query_vector` the most similar first, each with its `score`. */
   searchItems(
     scope: Scope,
     query: ItemQuery & Page,
     now: number,
   ): Promise<readonly (ItemRow & { readonly score?: number })[]>;
-  /** Reads matching namespaces, in order. */
+  /** Reads matching namespaces, sorted. */
   listNamespaces(scope: Scope, query: NamespaceQuery & Page, now: number): Promise<readonly (readonly string[])[]>;
 }
 
 /**
- * True where all conditions hold, as in LangGraph's stores: a member that is not there equals nothing, order is that of numbers,
- * and what is no number has none.
+ * Returns true if all conditions hold, as in the stores of LangGraph: an absent member equals nothing, and values are ordered as
+ * numbers, so others match no order.
  */
 export function matchesConditions(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
   return conditions.every(([member, operator, operand]) => {
@@ -112,7 +115,7 @@ function toNumber(value: unknown): number {
   }
 }
 
-/** How near the nearest of the vectors is: its cosine, from -1 to 1. Null where none can be compared. */
+/** Returns the highest cosine similarity of the vectors to the query, from -1 to 1, or null if no vector has its length. */
 export function maxCosineSimilarity(vectors: readonly Vector[], query_vector: Vector): number | null {
   const norm = vectorNorm(query_vector);
   let highest: number | null = null;

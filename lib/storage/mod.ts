@@ -1,7 +1,7 @@
 /**
- * The Storage interface. Each verb is atomic by itself. Outcomes that a caller must expect are values; an exception means that the
- * store failed, and nothing of the verb took effect unless the error says that this is unknown (`storageLost`).
- * Rows use the field names of the wire. Times are milliseconds since 1970.
+ * The Storage interface. Each operation is atomic. Results that a caller must expect are return values. An exception means that the
+ * storage failed; nothing took effect unless the code is `outcome_unknown`. Rows use the field names of the wire. Times are
+ * milliseconds since 1970.
  */
 import type { AssistantStorage } from "./assistants.ts";
 import type { CheckpointStorage } from "./checkpoints.ts";
@@ -36,60 +36,77 @@ export interface Storage
     ItemStorage,
     FeatureStorage,
     EventStorage {
-  /** What the database is, such as `sqlite` or `postgres`. */
+  /** The kind of database, such as `sqlite` or `postgres`. */
   readonly kind?: string;
   /** Accounts: organizations, workspaces, users and API keys. */
   readonly identity: IdentityStore;
-  /** Only one process executes runs, the one that `becomeWorker` answered true: no other process requeues its runs while it lives. */
+  /**
+   * Only one process executes runs, the one for which `becomeWorker` returned true. No other process requeues its runs while it
+   * lives.
+   */
   readonly single_process: boolean;
-  /** Several processes may execute on this database: frames that readers in another process need must be stored. */
+  /** Several processes may execute runs on this database, so frames that readers in another process need must be stored. */
   readonly multi_process?: boolean;
-  /** Wake-ups between processes that share the database; absent where a process is alone. */
+  /** Sends wake-ups between processes that share the database. Absent if one process uses it alone. */
   readonly signals?: Signals;
-  /** For storage whose reads may lag behind the writes of other processes: later reads see all writes answered before this call. */
+  /**
+   * Makes later reads see all writes that were acknowledged before this call. Present if reads may lag behind the writes of other
+   * processes.
+   */
   refresh?(): void;
-  /** Milliseconds since 1970 by the database's clock. Present where processes with clocks of their own share it; leases use it. */
+  /**
+   * Reads the clock of the database, in milliseconds since 1970. Present if processes on several machines share the database;
+   * leases use it.
+   */
   now?(): Promise<number>;
   /**
-   * Brings the schema up to date. Errors: ConfigError when the database is newer than this code, older than the first release, damaged
-   * or not made by Greenroom. Idempotent, and safe to call from several processes at once.
+   * Brings the schema up to date. Throws a ConfigError if the database is newer than this code, older than the first release,
+   * damaged or not from Greenroom. Idempotent, and safe to call from several processes at once.
    */
   migrate(): Promise<void>;
   /**
-   * Returns whether this process may execute runs: always, where processes share the work by leases. On an embedded file one process
-   * executes and the others only serve requests. A process that takes over from a dead one first requeues all running runs, frees all
-   * slots and ends the webhook claims of the dead process. Cheap to call again.
+   * Returns true if this process may execute runs: always where processes share the work by leases. On an embedded file one process
+   * executes runs and the others only serve requests. A process that takes over from a dead one first requeues all running runs,
+   * releases all thread locks and ends the webhook claims of the dead process. Repeated calls are cheap.
    */
   becomeWorker(now: number): Promise<boolean>;
-  /** Writes a test row, after a failed batch as many bytes as that batch had. Rejects when writing fails. */
+  /** Writes a test row, with as many bytes as the last failed batch had. Rejects if the write fails. */
   probe(now: number): Promise<void>;
-  /** Why calls fail: set by one that found a full disk or a damaged or unwritable file, until a `probe` succeeds. Else null. */
+  /**
+   * Returns why calls fail since one of them found a full disk or a damaged or unwritable file, until a `probe` succeeds; else
+   * null.
+   */
   failure?(): string | null;
-  /** Looks at the files of an embedded database. Rejects when they were damaged, deleted or replaced. Cheap enough for every second. */
+  /**
+   * Checks the files of an embedded database. Rejects if they were damaged, deleted or replaced. Cheap enough to call every second.
+   */
   check?(): Promise<void>;
-  /** Releases what the storage opened itself. */
+  /** Closes the connections that the storage opened. */
   close(): Promise<void>;
 }
 
 /**
- * What has changed, on the bus and between processes. `run`: frames of that run were stored, or it has ended, or it is to stop.
- * `thread`: a run of that thread was made, is to stop or has ended, or the thread is gone. `events`: events of that thread were
- * stored. `work`: runs of that deployment may be waiting for a worker. `deliveries`: of that deployment, webhooks.
+ * The kind of a change, on the bus and between processes. `run`: frames of the run were stored, a stop was requested, or it ended.
+ * `thread`: a run of the thread was created, stopped or ended, or the thread was changed or deleted. `events`: events of the thread
+ * were stored. `work`: runs of the deployment may wait for a worker. `deliveries`: webhooks of the deployment may be due.
  */
 export type SignalKind = "run" | "events" | "thread" | "work" | "deliveries";
 
 /** Receives signals. */
 export interface SignalListener {
-  /** Another process, or this one, has published this. */
+  /** Called for each signal, including those of this process. */
   onSignal(kind: SignalKind, id: string): void;
-  /** Signals may have been missed: look at everything. Called when the connection that brings them is back, too. */
+  /** Called when signals may have been lost, also after a reconnect. The listener must read everything again. */
   onGap(): void;
 }
 
-/** Publishes and receives signals between processes that share a database: they carry ids, never data, and may be lost, late or doubled. */
+/**
+ * Publishes and receives signals between processes that share a database. Signals carry ids and no data, and may be lost, late or
+ * duplicated.
+ */
 export interface Signals {
-  /** Returns at once, and never throws. Equal signals that wait to be sent are one. */
+  /** Queues a signal. Returns at once and never throws. Equal signals in the queue are sent once. */
   publish(kind: SignalKind, id: string): void;
-  /** The result ends it. */
+  /** Subscribes a listener. Returns a function that unsubscribes it. */
   subscribe(listener: SignalListener): () => void;
 }

@@ -1,23 +1,24 @@
-/** The data that storage keeps: rows as callers see them, and what the verbs of several nouns share. Times are milliseconds since 1970. */
+/** The rows of the storage, and the types that the operations of several resources share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**
- * Which rows a verb may read and change. The verb applies it inside its statements: rows that the filter does not permit do not exist
- * for it. The filter is compared with the metadata of assistants, threads and crons; runs, checkpoints and frames are visible with
- * their thread. createRun and createRuns ignore the filter: the caller has read what `seen` names.
+ * The deployment and the metadata filter that limit a storage operation. The operation applies them inside its statements, so a row
+ * that the filter excludes does not exist for it. The filter is compared with the metadata of assistants, threads and crons; runs,
+ * checkpoints and frames are visible with their thread. createRun and createRuns ignore the filter, because the caller has read the
+ * rows that `expected` names.
  */
 export interface Scope extends Visibility {
   readonly deployment: string;
 }
 
-/** A part of a list. */
+/** The limit and offset of a page. */
 export interface Page {
   readonly limit: number;
   readonly offset: number;
 }
 
-/** How a list is sorted. */
+/** The column and direction in which a list is sorted. */
 export interface SortOptions<Field extends string> {
   readonly sort_by: Field;
   readonly sort_order: "asc" | "desc";
@@ -26,13 +27,13 @@ export interface SortOptions<Field extends string> {
 /** The page of a search that only counts. */
 export const COUNT_ONLY = { limit: 0, offset: 0, sort_by: "created_at", sort_order: "desc" } as const;
 
-/** One page and the number of all rows that match. */
+/** One page of rows, and the number of all matches. */
 export interface SearchPage<Row> {
   readonly rows: readonly Row[];
   readonly total: number;
 }
 
-/** The content of a version. */
+/** The content of a version of an assistant. */
 export interface AssistantContent {
   readonly graph_id: string;
   readonly name: string;
@@ -76,22 +77,25 @@ export interface ThreadRow {
   readonly config: JsonObject;
   /** The graph of the latest run; null before the first. */
   readonly graph_id: string | null;
-  /** `busy` while a run is pending or running, else the resting status that the last finished run left. */
+  /** `busy` while a run is pending or running, else the status after the last finished run. */
   readonly status: ThreadStatus;
-  /** Root checkpoint that the last finished run (or state update) left. A run moves it only when it ends. */
+  /** The root checkpoint of the last finished run or state update. A run changes it only when it ends. */
   readonly head: string | null;
-  /** Task id → interrupts, as the last finished run left them. */
+  /** The pending interrupts after the last finished run, by task id. */
   readonly interrupts: JsonObject;
   readonly error: Json;
-  /** The running run. */
+  /** The id of the running run. */
   readonly running: string | null;
-  /** The lease token that may execute a run of this thread, and until when. It outlives a run that was deleted while it executed. */
+  /**
+   * The thread lock: the lease token that may execute a run of this thread, and until when. It outlives a run that was deleted
+   * while it executed.
+   */
   readonly lock: { readonly token: string; readonly until: number } | null;
-  /** The thread of a stateless run: only the verbs of runs show it. */
+  /** True for the thread of a stateless run. Only the operations of runs return it. */
   readonly stateless: boolean;
-  /** Its runs record events of all methods: a client of the event protocol has opened it. */
+  /** True if its runs record events of all methods, because a client of the event protocol has opened the thread. */
   readonly records_all: boolean;
-  /** What happens when the thread was inactive for `ttl_ms`; null: nothing. */
+  /** What happens after the thread was inactive for `ttl_ms`; null if it never expires. */
   readonly ttl: (ThreadTtl & { readonly expires_at: number }) | null;
   /** Changes with every change of metadata, config or ttl. */
   readonly revision: number;
@@ -112,7 +116,7 @@ export type TerminalStatus = "success" | "error" | "timeout" | "interrupted";
 /** The status of a run. */
 export type RunStatus = "pending" | "running" | TerminalStatus;
 
-/** What a new run does on a thread that is busy. */
+/** The effect of a new run on a busy thread. */
 export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
 
 /** The destination of a run-completion webhook. */
@@ -139,9 +143,12 @@ export interface RunRow {
   readonly multitask_strategy: MultitaskStrategy;
   /** 0 before the first claim. */
   readonly attempt: number;
-  /** How often it was claimed, also by claims that do not count as attempts. */
+  /** The number of claims, including those that do not count as attempts. */
   readonly claims: number;
-  /** The turn that its latest claim took: each claim takes the next one of its thread. 0 before the first claim. */
+  /**
+   * The number of its latest claim among all claims of its thread, which fences earlier claims and orders events; 0 before the
+   * first claim. The wire calls it `turn`.
+   */
   readonly claim_number: number;
   /** A stateless run whose checkpoints are deleted when it ends. */
   readonly stateless: boolean;
@@ -149,20 +156,26 @@ export interface RunRow {
   readonly ended_at: number | null;
   /** `{error, message}` of a run that failed. */
   readonly error: JsonObject | null;
-  /** The stack of the error, for operators alone. */
+  /** The stack of the error, for operators only. */
   readonly stack?: string;
-  /** The answer of wait and join for a stateless run: its final values. */
+  /** The final values of a stateless run, which wait and join return. */
   readonly result: Json;
-  /** Its frames are stored, and retention has not deleted them. `resumable` in `kwargs`: they are kept after the end of the run. */
+  /**
+   * True if its frames are stored and retention has not deleted them. With `resumable` in `kwargs` they are kept after the end of
+   * the run.
+   */
   readonly resumable: boolean;
-  /** Id of its `end` frame, the highest of all; null while it is active. `error` and before it `feedback` come right before. */
+  /**
+   * The id of its `end` frame, the highest of all; null while the run is active. `feedback` and `error` come right before it, in
+   * this order.
+   */
   readonly end_frame: number | null;
   /** The user who created it, and the short form of the API key that was used. */
   readonly user_id: string | null;
   readonly api_key: string | null;
   /** Feedback keys and their tokens; empty without. */
   readonly feedback: readonly (readonly [key: string, token_id: string])[];
-  /** Where to send the run-completion webhook. */
+  /** The destination of the run-completion webhook. */
   readonly webhook: NewWebhook | null;
   /** The user as custom authentication returned it; only the graph gets it. */
   readonly auth_user: JsonObject | null;
@@ -170,13 +183,13 @@ export interface RunRow {
   readonly cron_id?: string;
   /** Why it was cancelled; absent when no reason was given. */
   readonly cancel_reason?: string;
-  /** The call that it executes; absent without durable steps. */
+  /** The durable call that it executes; absent without durable steps. */
   readonly call_id?: string;
-  /** What a suspended run waits for. */
+  /** The wait of a suspended run, as shown to clients. */
   readonly waiting_for?: Json;
 }
 
-/** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */
+/** The right of a worker to execute a run. Each claim has a new token, which every later write must present. */
 export interface Lease {
   readonly run_id: string;
   readonly thread_id: string;
@@ -192,7 +205,7 @@ export interface AuthUser {
   readonly [extra: string]: Json | readonly string[];
 }
 
-/** Makes a repeated request return the first result. */
+/** The key that makes a repeated request return the first result. */
 export interface IdempotencyKey {
   readonly route: string;
   readonly key: string;
@@ -200,11 +213,11 @@ export interface IdempotencyKey {
   readonly body_hash: string;
 }
 
-/** Which workspace and project a deployment's runs are billed to. */
+/** The workspace and project to which the runs of a deployment are billed. */
 export interface BillingTerms {
   readonly workspace_id: string;
   readonly project_id: string;
-  /** False while usage reporting is switched off: the trace is never reported. */
+  /** False if usage reporting is disabled: the trace is never reported. */
   readonly counted: boolean;
 }
 
@@ -215,9 +228,12 @@ export interface TraceUsage {
   readonly cost_usd: number;
 }
 
-/** Bytes or text as an executor encoded them. The store never looks inside, but may store a `json` array as its tail. */
+/**
+ * Bytes or text as an executor encoded them. The storage does not parse them, but may store only the new elements of a `json`
+ * array.
+ */
 export interface Payload {
-  /** `json`: `data` is JSON text. Every other name is the executor's own. */
+  /** `json`: `data` is JSON text. Executors define all other names. */
   readonly type: string;
   readonly data: string | Uint8Array;
 }
@@ -227,9 +243,11 @@ export interface ChannelValue extends Payload {
   readonly channel: string;
   /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
   readonly version: string;
-  /** Of a value that was read: how much of `data` (in characters) is stored as tails behind its last whole copy. */
+  /** For a value that was read: the number of characters of `data` that are stored as deltas behind the last full copy. */
   readonly delta_length?: number;
-  /** Of a list that was read: `data` without its last character, where that is at hand. Reading `data` then copies it. */
+  /**
+   * For a list that was read: `data` without its last character, if the storage has that text. Using it avoids a copy of `data`.
+   */
   readonly base?: string;
 }
 
@@ -239,7 +257,7 @@ export interface NewCheckpoint {
   /** Sorts as text by age; a later checkpoint of a thread is never below an earlier one. */
   readonly checkpoint_id: string;
   readonly parent_id: string | null;
-  /** What the executor needs besides channel values. */
+  /** The data that the executor needs besides channel values. */
   readonly payload: Payload;
   /** `source`, `step`, `parents` and whatever the executor adds. Plain JSON, shown on the wire and filtered on. */
   readonly metadata: JsonObject;
@@ -249,7 +267,7 @@ export interface NewCheckpoint {
   readonly values: readonly ChannelValue[];
 }
 
-/** One pending write of a task. */
+/** A pending write of a task, to be stored. */
 export interface PendingWrite extends Payload {
   readonly channel: string;
   /** The position within the task; a later write of the same (task_id, idx) replaces it. Negative for reserved channels. */
@@ -270,7 +288,7 @@ export interface StoredCheckpoint {
   readonly payload: Payload;
   readonly metadata: JsonObject;
   readonly versions: Readonly<Record<string, string>>;
-  /** One per entry of `versions` that is stored. */
+  /** The stored values of `versions`. */
   readonly values: readonly ChannelValue[];
   /** Sorted by task_id, then idx. */
   readonly writes: readonly StoredWrite[];
@@ -279,14 +297,14 @@ export interface StoredCheckpoint {
 }
 
 /**
- * A channel's value. With `extends_version`, `data` is what follows that version's value: both are JSON arrays, and `data`
- * holds the new elements alone, as an array.
+ * A channel value to be stored. With `extends_version`, `data` is a JSON array of only the elements that follow the array of that
+ * version.
  */
 export interface SavedValue extends ChannelValue {
   readonly extends_version?: string;
 }
 
-/** A checkpoint as it is stored: its list values may be tails of older ones. */
+/** A checkpoint to be stored, whose list values may be deltas of older ones. */
 export interface SavedCheckpoint extends Omit<NewCheckpoint, "values"> {
   readonly values: readonly SavedValue[];
   readonly created_at: number;
@@ -303,7 +321,7 @@ export interface NewWrites {
 /** A frame to be stored. */
 export interface NewFrame {
   readonly event: string;
-  /** One JSON text. */
+  /** A JSON text. */
   readonly data: string;
 }
 
@@ -312,28 +330,28 @@ export interface StoredFrame extends NewFrame {
   readonly id: number;
 }
 
-/** What a save adds to a call. */
+/** The progress of a durable call that one save stores. */
 export interface DurableCallProgress {
   readonly call_id: string;
-  /** The first save of an attempt: the run belongs to the call, and has made progress. `origin` creates the call. */
+  /** Set on the first save of an attempt: links the run to the call. With `origin` it creates the call. */
   readonly start?: { readonly graph_id: string; readonly origin?: string };
-  /** In the order of their `idx`. `entry` is JSON. Storing the same ones again changes nothing. */
+  /** Journal entries in the order of their `idx`. Storing an entry again changes nothing. */
   readonly entries: readonly StoredJournalEntry[];
-  /** Addresses of events, by the hashes of their tokens. */
+  /** The waits that tokens address, by the hashes of the tokens. */
   readonly tokens?: readonly WaitToken[];
-  /** JSON: how far the function was with what this save has shown. */
+  /** JSON: the position of the function in the output that this save contains. */
   readonly position?: string;
-  /** How the attempt leaves the call: the nearest time at which it continues by itself, or its end. */
+  /** Set on the last save of an attempt: the nearest time at which the call continues by itself, or its end. */
   readonly release?: { readonly due_at: number | null; readonly ended: boolean; readonly last_event_seq: number };
 }
 
-/** An entry of a journal. */
+/** A journal entry as stored. `entry` is JSON. */
 export interface StoredJournalEntry {
   readonly idx: number;
   readonly entry: string;
 }
 
-/** The address of an event for one wait. */
+/** The wait that a token addresses: the name of the event and its occurrence. */
 export interface WaitToken {
   readonly token_hash: string;
   readonly name: string;
@@ -348,7 +366,7 @@ export interface Progress {
   readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
   /** Events of the thread, by rising `seq`. Storing the same ones again changes nothing. */
   readonly events?: readonly ThreadEvent[];
-  /** What the run adds to its call. */
+  /** The progress of the durable call of the run. */
   readonly call?: DurableCallProgress;
 }
 
@@ -363,17 +381,17 @@ export interface CronRow {
   readonly schedule: string;
   /** An IANA name; null is UTC. */
   readonly timezone: string | null;
-  /** It does not fire at this time or later. */
+  /** The cron does not fire at this time or later. */
   readonly end_time: number | null;
   readonly enabled: boolean;
-  /** When it fires next; null when it does not. */
+  /** The next fire time; null if there is none. */
   readonly next_run_date: number | null;
   /** The options of its runs, as sent. */
   readonly payload: JsonObject;
   readonly metadata: JsonObject;
   /** The user who created it: its runs are billed to this user. */
   readonly user_id: string | null;
-  /** That user as custom authentication returned it, without extras. Never shown. */
+  /** That user as custom authentication returned it, without custom fields. No response contains it. */
   readonly auth_user: JsonObject | null;
   /** Consecutive runs that ended as `error` or `timeout`. */
   readonly failures: number;
@@ -383,10 +401,10 @@ export interface CronRow {
   readonly revision: number;
 }
 
-/** What happens to the thread that a stateless cron's firing has created. */
+/** What happens to the thread of a firing of a stateless cron when its run ends. */
 export type OnRunCompleted = "delete" | "keep";
 
-/** The methods of thread events. The place in this list is stored: only append. */
+/** The methods of thread events. The index in this list is stored, so new methods must be appended. */
 export const EVENT_METHODS = [
   "lifecycle",
   "values",
@@ -405,18 +423,18 @@ export type EventMethod = (typeof EVENT_METHODS)[number];
 
 /** An event of a thread. */
 export interface ThreadEvent {
-  /** `turn * 2^32 + n`: the turn of the claim that made it, and its number within that claim. */
+  /** `claim_number * 2^32 + n`: the number of the claim that created it, and its number within that claim. */
   readonly seq: number;
   readonly method: EventMethod;
   readonly namespace: readonly string[];
   /** Milliseconds since 1970. */
   readonly timestamp: number;
   readonly node?: string;
-  /** One JSON text. Null for `values` that are stored in the checkpoint alone. */
+  /** A JSON text. Null for `values` that only the checkpoint stores. */
   readonly data: string | null;
-  /** Of `values`: the checkpoint that holds them. */
+  /** For `values`: the checkpoint that stores them. */
   readonly checkpoint_id?: string;
-  /** Of `custom`: the name of its channel. */
+  /** For `custom`: the name of the channel. */
   readonly name?: string;
 }
 
@@ -425,11 +443,11 @@ export interface StoredThreadEvent extends ThreadEvent {
   readonly run_id: string;
 }
 
-/** The first event of a turn. Lower numbers belong to runs of the thread that ended outside an attempt. */
+/** The number of the first event of a claim. Lower numbers belong to runs of the thread that ended outside an attempt. */
 export const FIRST_EVENT_NUMBER: number = 2 ** 16;
 
-/** The event that ends a run, above all others of its turn. */
+/** The number of the event that ends a run, above all others of its claim. */
 export const END_EVENT_NUMBER: number = 2 ** 32 - 1;
 
-/** The `seq` of event `n` of a turn. */
+/** Returns the `seq` of event `n` of a claim. */
 export const toEventSeq = (claim_number: number, n: number): number => claim_number * 2 ** 32 + n;

@@ -1,26 +1,26 @@
-/** The storage of calls: executions of durable functions from their input to their end, with their journals. */
+/** The storage operations of durable calls, which execute a durable function from its input to its end, with their journals. */
 import type { Json } from "../json.ts";
 import type { Scope, StoredJournalEntry, WaitToken } from "./rows.ts";
 
-/** An event from outside. */
+/** An external event for a durable call. */
 export interface ExternalEventRow {
   readonly seq: number;
   readonly name: string;
-  /** Of the token that it came with: the wait that it is for. Null: the next wait with its name. */
+  /** The wait that its token addresses. Null: the next wait with its name. */
   readonly occurrence: number | null;
   readonly payload: Json;
 }
 
-/** A call as stored. */
+/** A durable call as stored. */
 export interface DurableCallRow {
   readonly thread_id: string;
   readonly call_id: string;
   readonly graph_id: string;
-  /** It came with a copy of its thread: an answer begins another call with its entries. */
+  /** True if a copy of its thread created it. A resume value then starts another call with its journal entries. */
   readonly copied: boolean;
-  /** The run that continued it last. */
+  /** The last run that continued it. */
   readonly run_id: string;
-  /** JSON: what its function gets in every attempt. */
+  /** JSON: the input of its function, which every attempt gets. */
   readonly origin: string;
   /** JSON: see `CallProgress`. */
   readonly position: string | null;
@@ -28,25 +28,25 @@ export interface DurableCallRow {
   readonly ended_at: number | null;
 }
 
-/** Why an attempt ends before its function does. `waiting_for` is shown by the run. */
+/** The reason why an attempt ends before its function. The run shows `waiting_for`. */
 export interface Suspension {
-  /** When the run continues by itself; null: only by an event. */
+  /** When the run continues by itself; null if only an event continues it. */
   readonly due_at: number | null;
   readonly waiting_for: Json;
-  /** The last event that the attempt has seen: a later one continues the run at once. */
+  /** The last event that the attempt has read. A later event continues the run at once. */
   readonly last_event_seq: number;
 }
 
-/** How many entries of a journal are read at once. */
+/** The maximum number of journal entries in one read. */
 export const JOURNAL_PAGE_ROWS = 2_500;
 
-/** The verbs of calls. */
+/** The storage operations of durable calls. */
 export interface DurableCallStorage {
   /** Reads a call of a visible thread. */
   getCall(scope: Scope, thread_id: string, call_id: string): Promise<DurableCallRow | null>;
   /** Reads the newest call of a thread. */
   getNewestCall(scope: Scope, thread_id: string): Promise<DurableCallRow | null>;
-  /** Reads a part of a journal: the entries from `idx` on, in order. Fewer than `ENTRIES_AT_ONCE`: there are no more. */
+  /** Reads journal entries from `idx` on, in order, at most `JOURNAL_PAGE_ROWS`. Fewer than that means the end. */
   readJournalEntries(
     scope: Scope,
     thread_id: string,
@@ -55,7 +55,7 @@ export interface DurableCallStorage {
   ): Promise<readonly StoredJournalEntry[]>;
   /** Reads the events of a call after `seq`, in order. */
   readCallEvents(scope: Scope, thread_id: string, call_id: string, seq: number): Promise<readonly ExternalEventRow[]>;
-  /** Reads the call and the wait of a token, and the event that came with it. */
+  /** Finds the call and the wait of a token, and the event that came with it. */
   findToken(
     scope: Scope,
     token_hash: string,
@@ -64,8 +64,8 @@ export interface DurableCallStorage {
     | null
   >;
   /**
-   * Stores an event and makes the call due: its suspended run, or the call itself. Guard: the call has not ended; with a token, none of
-   * its wait came before. Null: nothing was written.
+   * Stores an event and makes the call or its suspended run due. Returns null and writes nothing if the call has ended or, with a
+   * token, if its wait already has an event.
    */
   addCallEvent(
     scope: Scope,
@@ -77,6 +77,6 @@ export interface DurableCallStorage {
   countSuspended(scope: Scope): Promise<number>;
   /** Reads calls that are due and have no active run. */
   listDueCalls(scope: Scope, now: number, limit: number): Promise<readonly DurableCallRow[]>;
-  /** Changes when a call is due, where it is due as seen. `ended`: also ends it. */
+  /** Changes when a call is due, and ends it if `ended_at` is set. Has no effect if it is not due as in `expected`. */
   setCallDue(scope: Scope, expected: DurableCallRow, due_at: number | null, ended_at: number | null): Promise<void>;
 }

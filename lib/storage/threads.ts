@@ -1,4 +1,4 @@
-/** The storage verbs of threads, of their events, and of their states as far as no run changes them. */
+/** The storage operations of threads, of their events, and of state changes without a run. */
 import type { JsonObject } from "../json.ts";
 import type {
   EventMethod,
@@ -14,13 +14,13 @@ import type {
   ThreadTtl,
 } from "./rows.ts";
 
-/** Checkpoints that no run has made, and the head they lead to. */
+/** Checkpoints that no run created, and the new head of the thread. */
 export interface NewThreadState {
-  /** The graph that they are of. */
+  /** The graph of the checkpoints. */
   readonly graph_id: string;
   readonly progress: Progress;
   readonly head: string;
-  /** Scalars of the state's values at the top, for searches. */
+  /** The top-level scalars of the values of the state, for searches. */
   readonly scalars: JsonObject;
 }
 
@@ -37,38 +37,38 @@ export interface NewThread {
 /** Filters and page of a search for threads. */
 export interface ThreadQuery {
   readonly metadata?: JsonObject;
-  /** Only threads whose values may contain this: whether they do is for the caller to see. */
+  /** Limits the search to threads whose values may contain this. The caller must check whether they do. */
   readonly values?: JsonObject;
   readonly ids?: readonly string[];
   readonly status?: ThreadStatus;
-  /** Only threads with open interrupts. */
+  /** True to find only threads with pending interrupts. */
   readonly waiting?: boolean;
 }
 
-/** What threads can be sorted by. */
+/** The columns that a search for threads can sort by. */
 export type ThreadSort = "thread_id" | "status" | "created_at" | "updated_at" | "state_updated_at";
 
-/** The verbs of threads. */
+/** The storage operations of threads. */
 export interface ThreadStorage {
   /**
-   * Creates a thread, with its first state if there is one. Guard: the id is free; else `exists` gives the row that has it, also when it
-   * is not visible. Repeating the call is safe: the second one answers `exists`.
+   * Creates a thread, with its first state if there is one. If a row has the id, it writes nothing and returns that row with
+   * `exists`, even if it is not visible. A repeated call is safe: it returns `exists`.
    */
   createThread(
     scope: Scope,
     thread: NewThread,
     now: number,
   ): Promise<{ readonly kind: "created" | "exists"; readonly thread: ThreadRow }>;
-  /** Reads a thread, also that of a stateless run. Null when it does not exist or is not visible. */
+  /** Reads a thread, including the thread of a stateless run. Returns null if it does not exist or is not visible. */
   getThread(scope: Scope, thread_id: string): Promise<ThreadRow | null>;
   /**
    * Reads one page of the visible threads that match, without those of stateless runs, and the number of all matches. With
-   * `COUNT_ONLY` it reads only the number.
+   * `COUNT_ONLY` it reads only that number.
    */
   searchThreads(scope: Scope, query: ThreadQuery & Page & SortOptions<ThreadSort>): Promise<SearchPage<ThreadRow>>;
   /**
-   * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb
-   * reads again and calls `next` again. Null when the thread does not exist or is not visible.
+   * Writes the metadata and TTL that `next` returns. Writes only if the revision is the one that `next` got; after a concurrent
+   * change it reads the row and calls `next` again. Returns null if the thread does not exist or is not visible.
    */
   updateThread(
     scope: Scope,
@@ -77,23 +77,26 @@ export interface ThreadStorage {
     now: number,
   ): Promise<ThreadRow | null>;
   /**
-   * Deletes a thread with its runs, checkpoints and writes. Workers that execute its runs lose their leases. False when the thread does
-   * not exist or is not visible.
+   * Deletes a thread with its runs, checkpoints and writes. Workers that execute its runs lose their leases. Returns false if the
+   * thread does not exist or is not visible.
    */
   deleteThread(scope: Scope, thread_id: string): Promise<boolean>;
 }
 
-/** Named threads, or at most `expired` of those whose TTL has expired, each by its own strategy. Call again until none are left. */
+/**
+ * The threads to prune: these ids, or at most `expired` threads whose TTL has expired, each by its own strategy. Call again until
+ * none are pruned.
+ */
 export type PruneTarget =
   | { readonly thread_ids: readonly string[]; readonly strategy: PruneStrategy }
   | { readonly expired: number };
 
-/** What changes the states of threads without a run: updates, copies and pruning. */
+/** The storage operations that change the states of threads without a run: updates, copies and pruning. */
 export interface StateStorage {
   /**
-   * Stores checkpoints that no run made and makes `head` the thread's head. Guard: no run is active (`busy`), and the head is
-   * `seen_head` (`stale`); otherwise nothing is written. A repeated call answers `stale`, as its head has moved. With `ends` nothing
-   * follows the state: an interrupted thread becomes idle, without interrupts.
+   * Stores checkpoints that no run created, and sets the head of the thread to `head`. Writes nothing if a run is active (`busy`)
+   * or the head is not `expected_head` (`stale`). A repeated call returns `stale`, because the head has changed. With `ends`
+   * nothing follows the state: an interrupted thread becomes idle, without interrupts.
    */
   writeState(
     scope: Scope,
@@ -101,7 +104,7 @@ export interface StateStorage {
     state: NewThreadState & { readonly expected_head: string | null; readonly ends?: boolean },
     now: number,
   ): Promise<"written" | "busy" | "stale" | "not_found">;
-  /** Merges members into a checkpoint's metadata, shallowly. False when there is no such checkpoint. Idempotent. */
+  /** Merges members into the metadata of a checkpoint, shallowly. Returns false if there is no such checkpoint. Idempotent. */
   annotateCheckpoint(
     scope: Scope,
     thread_id: string,
@@ -109,8 +112,8 @@ export interface StateStorage {
     metadata: JsonObject,
   ): Promise<boolean>;
   /**
-   * Creates a thread with the state and all checkpoints of another one. Runs are not copied, nor what active runs have stored. Guard: the
-   * source has the revision `seen_revision` (`stale`), and the new id is free (`exists`); otherwise nothing is written.
+   * Creates a thread with the state and all checkpoints of another thread, without runs and without the checkpoints of active runs.
+   * Writes nothing if the revision of the source is not `expected_revision` (`stale`) or a row has the new id (`exists`).
    */
   copyThread(
     scope: Scope,
@@ -125,8 +128,8 @@ export interface StateStorage {
     { readonly kind: "copied"; readonly thread: ThreadRow } | { readonly kind: "stale" | "not_found" | "exists" }
   >;
   /**
-   * Prunes threads and returns the ids of those that were pruned. Guard: the thread exists, is visible and has no active run, and its
-   * TTL has expired where the target says so; others are skipped. Idempotent.
+   * Prunes threads and returns the ids of those that were pruned. Skips threads that do not exist, are not visible or have an
+   * active run and, for the target `expired`, threads whose TTL has not expired. Idempotent.
    */
   pruneThreads(scope: Scope, target: PruneTarget, now: number): Promise<readonly string[]>;
 }
@@ -136,23 +139,23 @@ export interface EventPage {
   readonly events: readonly StoredThreadEvent[];
   /** Later events have a higher `seq`; null when the page is empty. */
   readonly read_to: number | null;
-  /** There may be more now. */
+  /** True if there may be more events now. */
   readonly has_more: boolean;
 }
 
-/** The verbs of thread events. */
+/** The storage operations of thread events. */
 export interface EventStorage {
   /**
-   * Reads events of a thread with a `seq` above `after`, in order, a bounded number at a time. Events behind the turn of the run that
-   * executes now are left out: that run may still store events before them. Empty when the thread does not exist or is not visible.
+   * Reads events of a thread with a `seq` above `after`, in order, a bounded number per call. Omits events after the claim of the
+   * running run, because that run may still store events before them. Returns none if the thread does not exist or is not visible.
    */
   readEvents(
     scope: Scope,
     thread_id: string,
     query: { readonly after: number; readonly methods?: ReadonlySet<EventMethod> },
   ): Promise<EventPage>;
-  /** The `seq` of the newest event; 0 without any. */
+  /** Reads the `seq` of the newest event; 0 if there is none. */
   getLastEventSeq(scope: Scope, thread_id: string): Promise<number>;
-  /** From now on the runs of the thread record events of all methods. Idempotent. False when there is no such visible thread. */
+  /** Makes the runs of the thread record events of all methods. Idempotent. Returns false if there is no such visible thread. */
   recordAllEvents(scope: Scope, thread_id: string): Promise<boolean>;
 }

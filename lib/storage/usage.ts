@@ -1,7 +1,7 @@
-/** The storage verbs of traces and of usage. Their rows belong to workspaces, not to one deployment. */
+/** The storage operations of traces and of usage. Their rows belong to workspaces, not to one deployment. */
 import type { TraceUsage } from "./rows.ts";
 
-/** One run whose execution has started. It outlives the run, whatever becomes of that. */
+/** The usage record of a run that has started. It outlives the run. */
 export interface TraceRow {
   /** The run's id. */
   readonly trace_id: string;
@@ -14,11 +14,11 @@ export interface TraceRow {
   /** When its first attempt started. */
   readonly started_at: number;
   readonly counted: boolean;
-  /** What the run has reported so far. */
+  /** The usage that the run has reported so far. */
   readonly usage: TraceUsage;
 }
 
-/** What usage is grouped by. */
+/** The dimension by which usage is grouped. */
 export type UsageGroup = "workspace" | "project" | "user" | "api_key";
 
 /** Traces with `start <= started_at < end`, in buckets of `stride_ms` from `origin` on. */
@@ -33,23 +33,23 @@ export interface UsageQuery {
   readonly tokens?: boolean;
 }
 
-/** Usage of one time bucket and group; tokens and cost where the query wants them. */
+/** The usage of one time bucket and group, with tokens and cost if the query requests them. */
 export interface UsageRow extends Partial<TraceUsage> {
-  /** Number of the bucket: it starts at `origin + bucket * stride_ms`. */
+  /** The number of the bucket, which starts at `origin + bucket * stride_ms`. */
   readonly bucket: number;
   /** Id of the workspace, project or user, or the short key. */
   readonly dimension: string | null;
   readonly traces: number;
 }
 
-/** The verbs of traces and usage. */
+/** The storage operations of traces and usage. */
 export interface UsageStorage {
-  /** Reads the trace of a run. Null when its execution has not started. */
+  /** Reads the trace of a run. Returns null if the run has not started. */
   getTrace(run_id: string): Promise<TraceRow | null>;
-  /** Adds to the reported usage of a run. No effect when the run has no trace. Not idempotent. */
+  /** Adds to the reported usage of a run. Has no effect if the run has no trace. Not idempotent. */
   addTraceUsage(run_id: string, usage: TraceUsage): Promise<void>;
   /** Counts traces: by bucket, then by dimension in code point order with null last. Buckets without traces are omitted. */
   countUsage(query: UsageQuery): Promise<readonly UsageRow[]>;
-  /** Sums closed hours that start before `before`, at most one day per call. False when none are left. */
+  /** Adds up the traces of the closed hours that start before `before`, at most one day per call. Returns false if none remain. */
   sealUsage(before: number): Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-/** Filters on what a caller may see: conditions on the metadata of a row, as an authorization handler gives them. */
+/** The visibility filter of a caller: conditions on the metadata of rows, as an authorization handler returns them. */
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
@@ -10,24 +10,24 @@ export type Condition =
   | { readonly key: string; readonly equals: Scalar }
   | { readonly key: string; readonly contains: readonly Scalar[] };
 
-/** All conditions must hold; none: everything is permitted. */
+/** A list of conditions that must all hold. An empty list permits everything. */
 export type Filter = readonly Condition[];
 
-/** The rows that a call sees: those that the filter permits. Absent: all. */
+/** The rows that a call can see: those that the filter permits. Without a filter, all. */
 export interface Visibility {
   readonly filter?: Filter;
 }
 
-/** The visibility of a call without a filter. */
+/** The visibility without a filter. */
 export const NO_FILTER: Visibility = {};
 
-/** What both of them permit. */
+/** Returns a filter that permits the rows that both filters permit. */
 function intersectFilters(first: Visibility, second: Visibility): Visibility {
   const filter = [...(first.filter ?? []), ...(second.filter ?? [])];
   return filter.length > 0 ? { filter } : NO_FILTER;
 }
 
-/** True where the filter lets a row with this metadata be seen. */
+/** Returns true if the filter permits a row with this metadata. */
 export function matchesFilter(filter: Filter | undefined, metadata: JsonObject): boolean {
   return (filter ?? []).every((condition) => {
     const member: Json | undefined = Object.hasOwn(metadata, condition.key) ? metadata[condition.key] : undefined;
@@ -36,12 +36,15 @@ export function matchesFilter(filter: Filter | undefined, metadata: JsonObject):
   });
 }
 
-/** Refuses a change after which the caller would not see the row: users cannot give rows away. Errors: forbidden. */
+/** Throws `forbidden` if the filter would exclude the row after a change to this metadata, because users cannot give rows away. */
 export function requireStillVisible(visibility: Visibility | undefined, metadata: JsonObject): void {
   throwIfViolated(visibility?.filter?.find((condition) => !matchesFilter([condition], metadata)));
 }
 
-/** The same for a new row. Metadata without the filter's keys is allowed: the row then belongs to no other user. */
+/**
+ * Throws `forbidden` if the metadata of a new row has a key of the filter with another value. Metadata without the key is allowed,
+ * because the row then belongs to no other user.
+ */
 export function requireOwnMetadata(visibility: Visibility | undefined, metadata: JsonObject): void {
   throwIfViolated(
     visibility?.filter?.find(
@@ -58,7 +61,7 @@ function throwIfViolated(violated: Condition | undefined): void {
 const isScalar = (value: unknown): value is Scalar =>
   value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value);
 
-/** False for what would look empty without being so: lists, maps, dates. */
+/** Returns false for lists, maps and dates, which would read as an empty filter. */
 const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
 
@@ -77,8 +80,8 @@ function parseConditions(key: string, wanted: unknown): readonly Condition[] | n
 }
 
 /**
- * The filter that a handler has given: `{key: value}`, `{key: {$eq: value}}` and `{key: {$contains: value or list}}`, all of them
- * required; `{}` is none. Null for anything else: what is not understood must not let everything through.
+ * Parses the filter that a handler returned: `{key: value}`, `{key: {$eq: value}}` and `{key: {$contains: value or list}}`, all of
+ * which must hold; `{}` is no filter. Returns null for anything else, because an unknown form must not permit everything.
  */
 export function readFilter(input: unknown): Filter | null {
   if (!isPlainObject(input)) return null;
@@ -91,18 +94,18 @@ export function readFilter(input: unknown): Filter | null {
   return conditions;
 }
 
-/** Metadata that the filter's equalities permit. */
+/** Returns the metadata that satisfies the equalities of the filter. */
 export function toOwnerMetadata(filter: Filter): JsonObject {
   return Object.fromEntries(filter.flatMap((one) => ("equals" in one ? [[one.key, one.equals]] : [])));
 }
 
-/** The scope of a call: everything of the deployment, or what its filter permits. */
+/** Returns the scope with the filter of the visibility, if it has one. */
 export const withVisibility = <Scope extends object>(
   scope: Scope,
   visibility: Visibility | undefined,
 ): Scope & Visibility =>
   visibility?.filter && visibility.filter.length > 0 ? { ...scope, filter: visibility.filter } : scope;
 
-/** The scope of a call, limited to rows that another scope shows too. */
+/** Returns the scope, limited to rows that another visibility permits, too. */
 export const intersectScope = <Narrow extends Visibility>(scope: Narrow, other: Visibility | undefined): Narrow =>
   other?.filter ? { ...scope, ...intersectFilters(scope, other) } : scope;
