@@ -46,7 +46,7 @@ describe("docs/reference/errors.md", () => {
     // The table itself, and outcomes of the storage.
     const code = sources.join("\n").replace(/export const (?:STATUS|REASONS) = [^}]*\}|(?:kind:|case)[^;\n]*/g, "");
     const isThrown = (reason: string): boolean =>
-      code.includes(`"${reason}"`) || code.includes(`notFound("${reason.replace("_not_found", "")}"`);
+      code.includes(`"${reason}"`) || code.includes(`notFoundError("${reason.replace("_not_found", "")}"`);
     const unused = (reasons: readonly string[]): string[] => reasons.filter((reason) => !isThrown(reason));
     assert.deepEqual(unused([...Object.keys(STATUS), ...Object.keys(REASONS)]), []);
     assert.deepEqual(unused(["never_thrown"]), ["never_thrown"]);
@@ -180,7 +180,7 @@ describe("limits in docs", () => {
   });
 
   it("have the length of a chain of webhooks", () => {
-    const deepest = numberOf("lib/webhooks/feature.ts", /const DEEPEST = (\d+);/);
+    const deepest = numberOf("lib/webhooks/feature.ts", /const MAX_WEBHOOK_DEPTH = (\d+);/);
     assert.match(read("docs/guides/webhooks.md").replace(/\s+/g, " "), new RegExp(`depth of ${deepest} or more`));
     assert.match(read("docs/operations/guarantees.md"), new RegExp(`\`X-Webhook-Depth\` \\| ${deepest} \\|`));
   });
@@ -227,7 +227,7 @@ describe("docs/guides", () => {
 describe("docs/operations/running.md", () => {
   const page = read("docs/operations/running.md").replace(/\s+/g, " ");
   it("names the headers that show a proxy, as deployment.md does", () => {
-    const [, list = ""] = /const FORWARDED = \[([^\]]*)\]/.exec(read("lib/http/access.ts")) ?? [];
+    const [, list = ""] = /const PROXY_HEADERS = \[([^\]]*)\]/.exec(read("lib/http/access.ts")) ?? [];
     const headers = matches(list, /"([\w-]+)"/g);
     assert.equal(headers.length, 5);
     const [, section = ""] = /## Health(.*?) ## /.exec(page) ?? [];
