@@ -217,7 +217,7 @@ describe("the stand-alone server", () => {
     using folder = project({ graphs });
     mkdirSync(join(folder.path, "adir"));
     const cases: readonly (readonly [option: string, value: string, says: RegExp])[] = [
-      ["host", "0.0.0.0", /: without keys anybody/],
+      ["host", "0.0.0.0", /: the server has no authentication/],
       ["database", "adir", /: Cannot use the database adir: /],
       ["database", "mysql://db/x", /: no driver for mysql: /],
       ["public-base-url", "nowhere", /: must be an absolute http or https URL/],
