@@ -209,7 +209,7 @@ const ACCOUNT_PATH_PREFIX = "/api/v1/";
 /** Headers that proxies add. The client of a request with one of them may be on another machine. */
 const PROXY_HEADERS = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
 
-/** Returns true for a request from this machine. The host name counts too, because nginx adds none of the proxy headers by default. */
+/** Returns true for a request to a loopback name without proxy headers. By default nginx passes on no host name and adds no such header. */
 const isLocalRequest = (request: Request): boolean =>
   LOOPBACK_HOSTS.has(readHost(request).replace(/:\d+$/, "")) &&
   !PROXY_HEADERS.some((name) => request.headers.has(name));
