@@ -185,7 +185,7 @@ describe("a storage with a bus", () => {
     const end = { features: [] };
     const over = ["run r", "thread t"];
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, end), over);
-    assert.deepEqual(await publishedBy("finishRun", null, lease, { waiting: true }), []);
+    assert.deepEqual(await publishedBy("finishRun", null, lease, { has_waiting_runs: true }), []);
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, {}), [...over, "deliveries d"]);
     assert.deepEqual(await publishedBy("requeueRun", true, lease), ["work d"]);
     assert.deepEqual(await publishedBy("requeueRun", false, lease), []);
@@ -195,7 +195,7 @@ describe("a storage with a bus", () => {
 
   it("tells of a thread that was freed only where its next run may be left to others", async () => {
     const over = ["run r", "thread t"];
-    const waiting = { features: [], waiting: true };
+    const waiting = { features: [], has_waiting_runs: true };
     const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
     const asked = { ...waiting, next: {} };
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waiting), [...over, "work d"]);
@@ -221,7 +221,7 @@ describe("a storage with a bus", () => {
   it("tells listeners here only what nobody here shows or claims by itself", async () => {
     const progress = { checkpoints: [], writes: [], frames: {}, events: [] };
     assert.deepEqual((await told("saveProgress", true, lease, progress)).here, []);
-    assert.deepEqual((await told("finishRun", { next: null }, lease, { waiting: true })).here, ["thread t"]);
+    assert.deepEqual((await told("finishRun", { next: null }, lease, { has_waiting_runs: true })).here, ["thread t"]);
     assert.deepEqual((await told("createRun", { kind: "created", ...made("r") }, {})).here, ["thread t"]);
     assert.deepEqual((await told("releaseThreadLock", undefined, lease)).here, ["work d"]);
     assert.deepEqual((await told("deleteThread", true, "t")).here, ["thread t", "work d"]);

@@ -87,7 +87,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       const claim = { token: "w", lease_until: 5000 };
       const update_thread = { metadata: { lost: 1 }, config: { lost: 1 } };
       const limits = { pending_per_thread: 10, pending: 2 };
-      const refused = (index: number, outcome: unknown): unknown => ({ kind: "refused", index, outcome });
+      const refused = (index: number, result: unknown): unknown => ({ kind: "refused", index, result });
       const cases: readonly (readonly [string, CreateRunsResult | unknown, CreateRun[]])[] = [
         [
           "the assistant changed",
@@ -183,7 +183,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.createRuns(here, more), {
         kind: "refused",
         index: 1,
-        outcome: { kind: "repeated", run: a, same_body: true },
+        result: { kind: "repeated", run: a, same_body: true },
       });
       await assertNone(storage, more);
       await storage.stopRuns(here, { thread_id: "thread-r0", run_ids: ["r0"] }, "rollback", 1200);

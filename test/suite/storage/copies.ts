@@ -68,7 +68,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         interrupts,
         error: null,
         running: null,
-        slot: null,
+        lock: null,
         stateless: false,
         records_all: false,
       });

@@ -26,7 +26,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const run = newRun("t", "r1", { metadata: { m: 1 }, kwargs: { input: { text: "x\0y" } } });
       const outcome = await storage.createRun(here, { ...(await request(storage, assistant, "t", "r1")), run });
       assert.equal(outcome.kind, "created");
-      const row = { ...run, seq: 1, updated_at: 1100, status: "pending", attempt: 0, claims: 0, turn: 0 };
+      const row = { ...run, seq: 1, updated_at: 1100, status: "pending", attempt: 0, claims: 0, claim_number: 0 };
       const unset = { user_id: null, api_key: null, feedback: [], webhook: null, auth_user: null };
       const initial = { ...unset, started_at: null, ended_at: null, error: null, result: null, end_frame: null };
       assert.deepEqual(outcome, { kind: "created", run: { ...row, ...initial }, claimed: null, stopped: [] });

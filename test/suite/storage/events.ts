@@ -108,10 +108,14 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), {
         events: [],
         read_to: null,
-        more: false,
+        has_more: false,
       });
       assert.equal(await storage.getLastEventSeq({ ...here, filter }, "t"), 0);
-      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null, more: false });
+      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), {
+        events: [],
+        read_to: null,
+        has_more: false,
+      });
       assert.equal(await storage.recordAllEvents({ ...here, filter }, "t"), false);
       assert.equal(await storage.recordAllEvents(here, "unknown"), false);
       assert.equal((await storage.getThread(here, "t"))?.records_all, false);

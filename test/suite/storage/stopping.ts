@@ -118,8 +118,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(
         [...outcome.stopped].sort((a, b) => (a.run_id < b.run_id ? -1 : 1)),
         [
-          { run_id: "r2", thread_id: "t", kind: "deleted", end_frame: null, slot_token: "token-r2" },
-          { run_id: "r3", thread_id: "t", kind: "deleted", end_frame: null, slot_token: null },
+          { run_id: "r2", thread_id: "t", kind: "deleted", end_frame: null, lock_token: "token-r2" },
+          { run_id: "r3", thread_id: "t", kind: "deleted", end_frame: null, lock_token: null },
         ],
       );
       assert.equal(await statuses(storage, "t"), "r1 success,r4 pending");
@@ -202,8 +202,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(
         [...outcome.stopped].sort((a, b) => (a.run_id < b.run_id ? -1 : 1)),
         [
-          { run_id: "r2", thread_id: "t", kind: "flagged", end_frame: null, slot_token: "token-r2" },
-          { run_id: "r3", thread_id: "t", kind: "ended", end_frame: 1, slot_token: null },
+          { run_id: "r2", thread_id: "t", kind: "flagged", end_frame: null, lock_token: "token-r2" },
+          { run_id: "r3", thread_id: "t", kind: "ended", end_frame: 1, lock_token: null },
         ],
       );
       assert.equal(await statuses(storage, "t"), "r1 success,r2 running,r3 interrupted,r4 pending");
@@ -237,7 +237,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       });
       assert.equal(outcome.claimed, null);
       assert.deepEqual(outcome.stopped, [
-        { run_id: "r2", thread_id: "t", kind: "flagged", end_frame: null, slot_token: null },
+        { run_id: "r2", thread_id: "t", kind: "flagged", end_frame: null, lock_token: null },
       ]);
       const last = (await claimNext(storage, here, claimTerms("w2"))) as ClaimedRun;
       assert.deepEqual([last.run.run_id, last.cancelled, last.resumed, last.run.attempt], ["r2", true, true, 0]);
@@ -256,12 +256,12 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await aRun(storage, assistant, "t", "r2");
       assert.deepEqual(await named(storage, "interrupt", "r2", "r9"), [
-        { run_id: "r2", thread_id: "t", kind: "ended", end_frame: 1, slot_token: null },
+        { run_id: "r2", thread_id: "t", kind: "ended", end_frame: 1, lock_token: null },
       ]);
       const waiting = await storage.getRun(here, "r2");
       assert.deepEqual([waiting?.status, waiting?.ended_at, waiting?.end_frame], ["interrupted", 2000, 1]);
       assert.deepEqual(await storage.renewLease(here, lease, 5000), { cancelled: false });
-      const flagged = [{ run_id: "r1", thread_id: "t", kind: "flagged", end_frame: null, slot_token: "token-r1" }];
+      const flagged = [{ run_id: "r1", thread_id: "t", kind: "flagged", end_frame: null, lock_token: "token-r1" }];
       assert.deepEqual(await named(storage, "interrupt", "r1", "r2"), flagged);
       assert.deepEqual(await named(storage, "interrupt", "r1"), flagged, "and again");
       assert.deepEqual(await storage.renewLease(here, lease, 5000), { cancelled: true });

@@ -115,7 +115,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
           interrupts: {},
           error: null,
           running: null,
-          slot: null,
+          lock: null,
           records_all: false,
           ttl: null,
           revision: 0,
