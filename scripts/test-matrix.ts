@@ -42,7 +42,7 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/lib\/streams\/(?:hub|run-subscription|thread-subscription)\.test/, on: RUNTIMES },
   { files: /^test\/lib\/auth\/(?:accounts|principal|static-keys)\.test/, on: RUNTIMES },
   { files: /^test\/lib\/(?:engine\/database-clock|functions\/execute|runs\/request\.large)\.test/, on: RUNTIMES },
-  { files: /^test\/lib\/http\/(?:sse|request-body|routes\/runs)\.test/, on: RUNTIMES },
+  { files: /^test\/lib\/http\/(?:sse|request\.bodies|routes\/runs)\.test/, on: RUNTIMES },
   { files: /^test\/lib\/webhooks\/(?:sender|options\.headers|http-client)\.test/, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
   { files: /^test\/adapters\/(?:app|node\/handler|node\/serve)\.test/, on: RUNTIMES },

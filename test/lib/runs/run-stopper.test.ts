@@ -6,7 +6,7 @@ import type { Storage } from "../../../lib/storage/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { advanceUntil, faulty, kill } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
-import { ask, assertGone, contents, notFound, talker } from "./stop.harness.ts";
+import { ask, assertGone, contents, notFound, talker } from "./run-stopper.harness.ts";
 
 describe("a cancel", () => {
   it("reaches the agent, and with `wait` answers when the run has ended", async () => {

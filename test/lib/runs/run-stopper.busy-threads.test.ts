@@ -4,7 +4,7 @@ import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import { testService } from "../../suite/kit.ts";
 import { faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
-import { ask, assertGone, contents, notFound, result, talker } from "./stop.harness.ts";
+import { ask, assertGone, contents, notFound, result, talker } from "./run-stopper.harness.ts";
 
 describe("a run on a busy thread", () => {
   it("with strategy interrupt ends what is before it and keeps what that has done", async () => {

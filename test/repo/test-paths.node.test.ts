@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { existsSync, globSync } from "node:fs";
+import { describe, it } from "node:test";
+
+/** Returns the source file or folder that a test of `test/lib` or `test/adapters` names by its path; null if there is none. */
+function findSource(file: string): string | null {
+  const path = file.replace(/^test\//, "").replace(/\.test\.ts$/, "");
+  const folder = path.slice(0, path.lastIndexOf("/"));
+  // A topic and a runtime follow the name of the source.
+  const [name = ""] = path.slice(folder.length + 1).split(".");
+  if (name === "mod") return existsSync(folder) ? folder : null;
+  return [`${folder}/${name}.ts`, `${folder}/${name}`].find((source) => existsSync(source)) ?? null;
+}
+
+describe("a test of lib or adapters", () => {
+  it("has the path of a source file", () => {
+    const files = globSync("test/{lib,adapters}/**/*.test.ts").map((file) => file.replaceAll("\\", "/"));
+    assert.ok(files.length > 100);
+    assert.deepEqual(files.filter((file) => findSource(file) === null).sort(), []);
+  });
+
+  it("is noticed when it names no source file", () => {
+    assert.equal(findSource("test/lib/engine/worker.clock.test.ts"), "lib/engine/worker.ts");
+    assert.equal(findSource("test/lib/usage/mod.test.ts"), "lib/usage");
+    assert.equal(findSource("test/lib/engine/nothing.test.ts"), null);
+  });
+});
