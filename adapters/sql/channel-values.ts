@@ -39,28 +39,28 @@ const measureValue = ({ data, versions }: CachedChannelValue): number => data.le
 
 /** The lists that were read last, one for each channel of a thread. Only those of ended runs: these never change. */
 export class ChannelValueCache {
-  private readonly values: Map<string, CachedChannelValue> = new Map();
-  private size = 0;
+  readonly #values: Map<string, CachedChannelValue> = new Map();
+  #size = 0;
 
   get({ deployment, thread_id }: ThreadKey, [ns, channel]: ValueAddress): CachedChannelValue | undefined {
-    return this.values.get(toKey(deployment, thread_id, ns, channel));
+    return this.#values.get(toKey(deployment, thread_id, ns, channel));
   }
 
   add({ deployment, thread_id }: ThreadKey, value: CachedChannelValue): void {
     const key = toKey(deployment, thread_id, value.address[0], value.address[1]);
-    this.drop(key);
-    this.values.set(key, value);
-    this.size += measureValue(value);
-    for (const oldest of this.values.keys()) {
-      if (this.size <= MAX_CACHED_CHARS) break;
-      this.drop(oldest);
+    this.#drop(key);
+    this.#values.set(key, value);
+    this.#size += measureValue(value);
+    for (const oldest of this.#values.keys()) {
+      if (this.#size <= MAX_CACHED_CHARS) break;
+      this.#drop(oldest);
     }
   }
 
-  private drop(key: string): void {
-    const existing = this.values.get(key);
-    if (existing) this.size -= measureValue(existing);
-    this.values.delete(key);
+  #drop(key: string): void {
+    const existing = this.#values.get(key);
+    if (existing) this.#size -= measureValue(existing);
+    this.#values.delete(key);
   }
 }
 

@@ -295,19 +295,19 @@ function compareRanks(a: Rank, b: Rank): number {
 
 /** Keeps the first `count` ranks in order. */
 class TopRanks {
-  private readonly count: number;
-  private kept: Rank[] = [];
+  readonly #count: number;
+  #topRanks: Rank[] = [];
 
   constructor(count: number) {
-    this.count = count;
+    this.#count = count;
   }
 
   add(rank: Rank): void {
-    this.kept.push(rank);
-    if (this.kept.length >= 2 * this.count + PAGE_ROWS) this.kept = this.ranks();
+    this.#topRanks.push(rank);
+    if (this.#topRanks.length >= 2 * this.#count + PAGE_ROWS) this.#topRanks = this.ranks();
   }
 
   ranks(): Rank[] {
-    return this.kept.sort(compareRanks).slice(0, this.count);
+    return this.#topRanks.sort(compareRanks).slice(0, this.#count);
   }
 }
