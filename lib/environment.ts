@@ -29,8 +29,8 @@ export interface KeepAlive {
 }
 
 /**
- * One log record: `level`, a constant `message`, and fields such as `request_id`, `run_id` and `thread_id`. It never holds secrets
- * or user data, except in the errors of agents. The library writes no `debug` records.
+ * A log record: `level`, a constant `message`, and fields such as `request_id`, `run_id` and `thread_id`. It never holds secrets or
+ * user data, except in the errors of agents. The library writes no `debug` records.
  */
 export interface LogRecord {
   readonly level: "debug" | "info" | "warn" | "error";
@@ -206,7 +206,7 @@ export interface WeightedSemaphore {
   acquire(size: number): Promise<() => void>;
 }
 
-/** What is larger than `most` waits until nothing else is used. */
+/** Creates a semaphore with `limit` units. A request above the limit waits until nothing else is in use. */
 export function createSemaphore(limit: number): WeightedSemaphore {
   const waiting: { readonly size: number; readonly resume: () => void }[] = [];
   let usedSize = 0;

@@ -75,7 +75,7 @@ export class ServiceError extends Error {
   readonly code: ErrorCode;
   /** Stable. The same as `code`, or more exact. */
   readonly reason: ErrorReason;
-  /** Of `interrupt_already_answered`: the run that answers it. */
+  /** For `interrupt_already_answered`: the run that resumes it. */
   readonly run_id?: string;
   constructor(reason: ErrorReason, message: string, options?: ErrorOptions & { readonly run_id?: string }) {
     super(message, options);
@@ -97,7 +97,7 @@ export const notFoundError = (
     `${resource.charAt(0).toUpperCase()}${resource.slice(1)} ${id} not found${hint}`,
   );
 
-/** For `catch`: null for an error of code `not_found`; throws any other again. */
+/** Returns null for an error with the code `not_found`, and rethrows any other. For use as a `catch` handler. */
 export function nullIfNotFound(error: unknown): null {
   if (error instanceof ServiceError && error.code === "not_found") return null;
   throw error;
@@ -122,7 +122,7 @@ export function isOutage(error: unknown): boolean {
   return error instanceof ServiceError && (error.code === "storage_unavailable" || error.code === "outcome_unknown");
 }
 
-/** One problem of a request. */
+/** A problem of a request. */
 export interface InputIssue {
   /** The place of the problem: member names and list indexes; in requests to the platform API `body` or `query` before them. */
   readonly loc: readonly (string | number)[];

@@ -31,7 +31,7 @@ export function stringifyShared(value: Json): SharedText {
   return text;
 }
 
-/** Tells `textOf` the text of an object, which is kept as long as that. */
+/** Registers the JSON text of an object for `stringifyShared`. It is kept as long as the object. */
 export function registerText(value: JsonObject, json: string): void {
   registeredTexts.set(value, json);
 }
@@ -154,7 +154,7 @@ export function contains(whole: Json, part: Json): boolean {
   return whole === part;
 }
 
-/** Where a piece of a text may end: at `end`, but never between the two halves of a surrogate pair. */
+/** Returns the index at which a piece of a text ends: `end`, or one more if it would split a surrogate pair. */
 export function surrogateSafeEnd(text: string, end: number): number {
   return (text.charCodeAt(end) & 0xfc00) === 0xdc00 ? end + 1 : Math.min(end, text.length);
 }

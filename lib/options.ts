@@ -51,7 +51,7 @@ export interface ServiceOptions {
   readonly identity?: IdentityStore;
   readonly auth?: AuthOptions;
   readonly feedback?: {
-    /** How long the links of `feedback_keys` stay valid after the end of the run. Default 10,800,000: three hours. */
+    /** The time for which the links of `feedback_keys` stay valid after the end of the run. Default 10,800,000: three hours. */
     readonly token_ttl_ms?: number;
     /** Allows links for runs of other servers, with a key that may create feedback. Default false. */
     readonly external_runs?: boolean;
@@ -95,7 +95,7 @@ export interface ServiceOptions {
     /** The size of all entries of a call. Default 67,108,864. */
     readonly journal_bytes?: number;
   };
-  /** How long finished data is kept. */
+  /** The time for which finished data is kept. */
   readonly retention?: {
     /** Stored frames, after the end of their run. Default 86,400,000. */
     readonly frames_ms?: number;
@@ -115,7 +115,7 @@ export interface ServiceOptions {
     readonly ttl?: {
       /** `delete` (the default) deletes the thread, `keep_latest` all its checkpoints except the newest state. */
       readonly strategy?: PruneStrategy;
-      /** For threads without their own `ttl`, in minutes or fractions. Default: no expiry. */
+      /** The time to live of threads without their own `ttl`, in minutes or fractions. Default: no expiry. */
       readonly default_ttl?: number;
       /** The interval at which expired threads are pruned. Default 5. */
       readonly sweep_interval_minutes?: number;
@@ -180,7 +180,7 @@ export const resolveSettings = (options: ServiceOptions): Settings =>
     Object.entries(DEFAULTS).map(([key, defaults]) => [key, withDefaults(defaults, options[key as keyof Settings])]),
   ) as unknown as Settings;
 
-/** The limit of timers: longer ones fire at once. */
+/** The maximum delay of timers, which fire at once above it. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const count = integerBetween(1, 1e9);
 const age = integerBetween(0, Number.MAX_SAFE_INTEGER);

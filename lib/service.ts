@@ -49,7 +49,7 @@ export type { ServiceOptions } from "./options.ts";
 export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
 export type { Readiness } from "./service/storage-lifecycle.ts";
 
-/** A running service: its nouns, its state, and `stop`. */
+/** A running service: its resources, its state, and `stop`. */
 export interface Service extends Resources {
   readonly assistants: Assistants;
   readonly feedback: Feedback & FeedbackTokens;
@@ -60,7 +60,7 @@ export interface Service extends Resources {
   readonly webhooks: Webhooks;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
-  /** Where this deployment's runs are billed. */
+  /** The row of this deployment, with the project to which its runs are billed. */
   readonly deployment: DeploymentRow;
   /**
    * The calls for one user. Each runs the handler of `auth.custom.on` first, as a request of the user does, and is limited to the
@@ -68,14 +68,20 @@ export interface Service extends Resources {
    * if the user has no `identity` or no list of `permissions`.
    */
   as(caller: { readonly user: AuthUser }): Resources;
-  /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
+  /**
+   * Authenticates a request and returns its caller, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the
+   * owner.
+   */
   caller(request: Request): Promise<Caller>;
   info(): Promise<ServiceInfo>;
   /** False if the worker is stuck. True on a standby, and during shutdown. */
   healthy(): boolean;
   /** The known state of each part, without a probe. An outage of the database leaves the service healthy: it waits. */
   services(): Readonly<Record<"worker" | "database", { readonly ok: boolean }>>;
-  /** Not ok during shutdown, if the worker is stuck, and if a write fails. The answer is cached for a second. */
+  /**
+   * Checks whether the service can take requests: not during shutdown, if the worker is stuck, or if a write fails. The result is
+   * cached for a second.
+   */
   ready(): Promise<Readiness>;
   metrics(): Promise<Metrics>;
   /** Versions, health, work and configuration. Errors: forbidden: it needs `organization:manage`. */
@@ -87,20 +93,20 @@ export interface Service extends Resources {
   stop(grace_ms?: number): Promise<void>;
 }
 
-/** What request handlers and tests need of a service beside its public methods. */
+/** The members of a service for request handlers and tests, beside its public methods. */
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
-  /** The nouns without authorization, for tests. */
+  /** The internal resources, for tests. */
   readonly internalResources: InternalResources;
-  /** The nouns as the caller of a request may use them, and what keeps its response open. */
+  /** Returns the authorized resources of the caller of a request, and the guard of its response. */
   authorizeRequest(caller: () => Principal | Promise<Principal>): Pick<RequestAuthorizer, "guardResponse"> & {
     readonly resources: RequestResources;
   };
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
-  /** Says that something has changed, never what: readers ask the nouns. */
+  /** The event bus. Its events carry no data. */
   readonly bus: Pick<EventBus, "subscribe">;
 }
 

@@ -100,7 +100,7 @@ export function strictSection(
   return Object.assign(object, { members });
 }
 
-/** What Valibot expects in the place of an unknown member. */
+/** The expectation in Valibot's issue for an unknown member. */
 const UNKNOWN_MEMBER = "never";
 
 /** An issue of Valibot as a finding, at its place below `loc`. */

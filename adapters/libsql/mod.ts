@@ -32,7 +32,7 @@ import {
 
 export type { LibsqlOptions } from "./connect.ts";
 
-/** What Node and Bun say when no connection was made. Deno also says so of a request that it has sent once before. */
+/** The error texts of Node and Bun for a failed connection. Deno also uses them for a request that it has sent once before. */
 const NOT_SENT_PATTERN = /ECONNREFUSED|ConnectionRefused|Unable to connect/;
 
 /**

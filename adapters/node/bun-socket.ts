@@ -1,6 +1,6 @@
 /** The WebSockets of Bun.serve, with the members of a standard WebSocket that the handler uses. */
 
-/** What Bun gives to the handlers of a server. */
+/** The socket that Bun passes to the handlers of a server. */
 interface ServerWebSocket {
   readonly data: BunSocket;
   readonly readyState: number;

@@ -67,7 +67,7 @@ async function handleRequest(handler: Fetch, incoming: IncomingMessage, outgoing
   }
 }
 
-/** What the handler may use of the connection of one request. */
+/** The members of the connection of one request that the handler may use. */
 class NodeRequestHost {
   readonly #incoming: IncomingMessage;
   readonly #outgoing: ServerResponse;
@@ -126,7 +126,7 @@ export interface RequestBody {
   stopReading(): void;
 }
 
-/** Reads from the socket on demand. */
+/** Converts the request body to a stream that reads from the socket only when it is pulled. */
 function toRequestBody(incoming: IncomingMessage): RequestBody {
   incoming.pause();
   let controller: ReadableStreamDefaultController<Uint8Array>;

@@ -7,7 +7,7 @@ import { findStreamingBody, toBunResponse } from "./streaming-body.ts";
 import { failAfterBody, hasUnfinishedBody, isEventStream, UnfinishedBodyError } from "./unfinished-body.ts";
 import { loadUpgradeListener } from "./upgrade.ts";
 
-/** Where `serve` listens. */
+/** The address and the limits of `serve`. */
 export interface ServeOptions {
   /** Default 3000; 0 takes any free port. */
   readonly port?: number;
@@ -18,7 +18,7 @@ export interface ServeOptions {
    * accepts 64 MiB, and the handler then closes the socket.
    */
   readonly max_message_bytes?: number;
-  /** How long the head of a request may take to arrive, in milliseconds, on Node. Default 10000. */
+  /** The time that the head of a request may take to arrive, in milliseconds, on Node. Default 10000. */
   readonly headers_timeout_ms?: number;
 }
 
@@ -84,9 +84,9 @@ const { Bun, Deno } = globalThis as unknown as Runtimes;
 const MAX_UNSENT_BYTES = 16 * 1024;
 
 const HEADERS_TIMEOUT_MS = 10_000;
-/** How often Node looks for heads that are late, at most. */
+/** The maximum interval at which Node checks for late heads. */
 const HEADERS_CHECK_INTERVAL_MS = 2_000;
-/** How long a late head may be in the kernel: the process may not have read it because it was busy. */
+/** The extra time for a late head, which may be in the kernel because the process was too busy to read it. */
 const HEADERS_GRACE_MS = 1_000;
 
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;

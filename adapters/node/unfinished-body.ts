@@ -1,6 +1,6 @@
 /** Requests whose body does not end: Bun and Deno would keep such a connection open after the answer. */
 
-/** How long the rest of a request may take to arrive after its answer. */
+/** The time that the rest of a request may take to arrive after its response. */
 export const UNREAD_BODY_TIMEOUT_MS = 1_000;
 
 /** The statuses of answers to a body that took too long, or was too large. */

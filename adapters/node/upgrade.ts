@@ -54,7 +54,7 @@ export async function loadUpgradeListener(handler: Fetch): Promise<UpgradeListen
   }
 }
 
-/** What the `upgrade` event of a server gives. */
+/** The arguments of the `upgrade` event of a server. */
 interface Handshake {
   readonly incoming: IncomingMessage;
   readonly socket: Duplex;

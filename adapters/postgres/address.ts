@@ -55,7 +55,7 @@ function parseUrl(setting: string, text: unknown): URL {
   return url;
 }
 
-/** Without user, password and parameters. */
+/** Formats host and path of a URL, without user, password and parameters. */
 function formatDisplayName({ host, pathname }: URL): string {
   return `${host || "localhost"}${pathname === "/" ? "" : pathname}`;
 }

@@ -2,7 +2,7 @@
 
 import type { BoundStatement } from "./values.ts";
 
-/** How long a transaction may wait for its own process before the server ends it, and with it its locks. */
+/** The time that a transaction may wait for its own process before the server ends it and releases its locks. */
 const IDLE_TIMEOUT_MS = 5_000;
 /** Each lock takes shared memory of the server, so a batch with more names locks the whole database. */
 export const MAX_LOCK_NAMES = 64;
@@ -38,7 +38,7 @@ export function createBeginSql(lock_keys: readonly string[] | undefined): string
   return `${BEGIN}; ${createLockSql(lock_keys)}`;
 }
 
-/** The same in statements that can be prepared. */
+/** Returns the statements that begin a transaction, in a form that can be prepared. */
 export function createBeginStatements(lock_keys: readonly string[] | undefined): BoundStatement[] {
   const keys = toSortedKeys(lock_keys);
   const lock = keys === null ? createLockSql(lock_keys) : createLockNamesSql("$1");

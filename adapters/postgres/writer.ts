@@ -19,12 +19,14 @@ import { type BoundStatement, getLastResult, toRows } from "./values.ts";
 const COMMIT_RESULT_TIMEOUT_MS = 15_000;
 /** Batches without lock keys may take long: a migration step can read a whole table. */
 const LONG_BATCH_TIMEOUT_MS = 15 * 60_000;
-/** So many bytes fit into the buffer of a socket. */
+/** The number of bytes that fit into the buffer of a socket. */
 const MAX_PIPELINED_BYTES = 65_536;
 /** The maximum of batches in one transaction: they run one after the other, in one process of the server. */
 const MAX_BATCHES_PER_TRANSACTION = 8;
 
-/** What this driver knows of the server. Before the first answer and the first commit, an error means wrong options. */
+/**
+ * The state of the server as this driver has seen it. Before the first response and the first commit, an error means wrong options.
+ */
 export interface ServerState {
   hasAnswered: boolean;
   hasCommitted: boolean;
@@ -74,7 +76,7 @@ export function createWriter({
   wait,
   withSession,
 }: DriverContext): WriteBatch {
-  /** Whether a transaction committed whose COMMIT was not answered. If it has not, it never will. */
+  /** Returns true if a transaction committed whose COMMIT got no response. If it has not, it never will. */
   const didCommit = async (marker: CommitMarker): Promise<boolean> => {
     const until = now() + COMMIT_RESULT_TIMEOUT_MS;
     for (let tries = 1; ; tries += 1) {

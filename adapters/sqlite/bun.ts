@@ -51,7 +51,7 @@ export function bunSqliteDriver(path: string, options?: SqliteOptions): SqlDrive
   });
 }
 
-/** Not an import: bundlers that do not know `bun:sqlite` would refuse programs that also run on Node. */
+/** Loads `bun:sqlite` without an import, because some bundlers would reject programs that also run on Node. */
 function loadSqlite(): typeof import("bun:sqlite") {
   const sqlite = process.getBuiltinModule?.("bun:sqlite") as typeof import("bun:sqlite") | undefined;
   if (!sqlite) throw new Error("bun:sqlite exists on Bun only. Use greenroom/node-sqlite.");

@@ -2,12 +2,12 @@
 import type { SqlRow, SqlStatement } from "../sql/driver.ts";
 import type { SqliteConnection } from "./file.ts";
 
-/** What became of a batch: the rows of its statements, or why it had no effect. */
+/** The result of a batch: the rows of its statements, or the error that left it without effect. */
 export type BatchResult = { readonly rows: SqlRow[][] } | { readonly error: unknown };
 
 export interface GroupResult {
   readonly results: readonly BatchResult[];
-  /** How long the commit alone took. */
+  /** The duration of the commit without the statements. */
   readonly commit_ms: number;
 }
 

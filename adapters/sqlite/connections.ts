@@ -8,7 +8,7 @@ import type { SqlRow, SqlValue } from "../sql/driver.ts";
 import type { SqliteConnection } from "./file.ts";
 import type { createStatementCache } from "./statement-cache.ts";
 
-/** With `node:sqlite`. */
+/** Opens a connection with `node:sqlite`. */
 export function openNode(
   { DatabaseSync: Database }: Pick<typeof import("node:sqlite"), "DatabaseSync">,
   createCache: typeof createStatementCache,
@@ -58,7 +58,7 @@ export function openNode(
   };
 }
 
-/** With `bun:sqlite`. */
+/** Opens a connection with `bun:sqlite`. */
 export function openBun(
   { Database }: Pick<typeof import("bun:sqlite"), "Database">,
   createCache: typeof createStatementCache,

@@ -18,7 +18,7 @@ import {
 import { DatabaseUnavailable } from "../sql/driver.ts";
 import { isDamageError, isUnwritableError } from "../sql/errors.ts";
 
-/** What the log held after a commit, at the least. Nothing is flushed for it: the log itself was, before. */
+/** A lower bound of the write-ahead log after a commit. It is not flushed, because the log already was. */
 interface WalSnapshot {
   /** The database file it was made for: a restored copy is another one. */
   readonly inode: string;
@@ -37,7 +37,7 @@ const FRAME_HEADER_BYTES = 24;
 
 const toSnapshotPath = (file: string): string => `${file}.mark`;
 
-/** What `FileWatch` asks SQLite when the files alone do not tell. Both return while another process has a lock. */
+/** The checks of `FileWatch` that need SQLite. Both return without a result while another process has a lock. */
 export interface WatchedDatabase {
   /** Moves the log into the file. Throws where the log, or then the file, lacks what SQLite has written. */
   moveLog(): void;
@@ -132,7 +132,10 @@ export class FileWatch {
     }
   }
 
-  /** The same for a write of so many bytes. */
+  /**
+   * Returns the error to report for a failed write of `bytes` bytes: that of damaged or missing files, or of a full disk, else the
+   * same error.
+   */
   toWriteError(error: unknown, bytes: number): unknown {
     if (!isUnwritableError(error)) return error;
     const fileError = this.toFileError(error);

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import type { SqlRow, SqlStatement } from "../sql/driver.ts";
 import { requireCompleteLog } from "./file-watch.ts";
 
-/** One synchronous connection to a SQLite database. */
+/** A synchronous connection to a SQLite database. */
 export interface SqliteConnection {
   /** Runs one statement to its end; gives [] when it has no rows. */
   run(statement: SqlStatement): SqlRow[];
@@ -18,7 +18,7 @@ export function isLocked(error: unknown): boolean {
   return error instanceof Error && error.message.includes("database is locked");
 }
 
-/** How long a batch waits for another connection's write lock before it fails. */
+/** The time that a batch waits for the write lock of another connection before it fails. */
 export const LOCK_WAIT_MS: number = 5_000;
 
 /** Creates the folder of a file. Throws for a file that may not be written, which SQLite opens without saying so. */
@@ -74,7 +74,7 @@ export const SETTINGS: readonly string[] = [
   "pragma wal_autocheckpoint = 16000",
 ];
 
-/** Of the connection that writes: waiting for a lock inside SQLite would stop whatever it runs on. */
+/** The settings of the write connection. It does not wait for a lock inside SQLite, which would block its thread. */
 export const WRITER_SETTINGS: readonly string[] = [...SETTINGS, "pragma busy_timeout = 0"];
 
 /** Refuses a database that was there: SQLite would delete its log, and start empty. */
@@ -92,7 +92,7 @@ export function requireFileNotLost(path: string): void {
   if (hasLock && fileExists) throw corruptFileError(`it is empty, but ${lock} exists`);
 }
 
-/** Where the file is, and how long SQLite takes it for; its last pages may still be in the log. */
+/** Reads the path of the file and its size according to SQLite. Its last pages may still be in the log. */
 export const READ_FILE_SIZE =
   "select file, page_count * page_size as bytes, page_size from pragma_database_list, pragma_page_count, pragma_page_size where name = 'main'";
 
@@ -116,7 +116,7 @@ export function requireCompleteFile(file: SqlRow | undefined): void {
     throw corruptFileError(`it has ${getFileSize(String(file?.file))} bytes instead of ${file?.bytes}`);
 }
 
-/** In SQLite's words for a damaged file: those are what callers know it by. */
+/** Creates an error with SQLite's text for a damaged file, by which callers recognize it. */
 function corruptFileError(problem: string): Error {
   return new Error(`database disk image is malformed: ${problem}`);
 }

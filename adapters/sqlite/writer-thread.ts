@@ -7,7 +7,7 @@ import { createStatementCache } from "./statement-cache.ts";
 
 /** A connection in a thread. Calls are executed one after another. */
 export interface WriterThread {
-  /** Like `commitGroup`. */
+  /** Commits the batches as `commitGroup` does. */
   commit(batches: readonly (readonly SqlStatement[])[]): Promise<GroupResult>;
   /** Runs one statement outside a transaction. */
   run(sql: string): Promise<void>;
@@ -22,7 +22,7 @@ export type OpenConnection<Package> = (
   path: string,
 ) => SqliteConnection;
 
-/** What the thread is sent: a group of batches, or a statement. Null: close. */
+/** A message to the thread: a group of batches, or a statement. Null closes it. */
 type ThreadRequest = { readonly batches: readonly (readonly SqlStatement[])[] } | { readonly sql: string } | null;
 /** An error as the thread sends it: with a class it would lose its codes. */
 interface SerializedError {

@@ -27,7 +27,7 @@ import {
 import { FileWatch, type WatchedDatabase } from "./file-watch.ts";
 import type { WriterThread } from "./writer-thread.ts";
 
-/** Where commits are made: `inline`, on the event loop; in a `thread`; `auto`, in a thread once commits have been slow. */
+/** The place of commits: `inline` on the event loop, in a `thread`, or `auto`: in a thread once commits have been slow. */
 export type SqliteWriter = "auto" | "inline" | "thread";
 
 export interface SqliteOptions {
@@ -50,9 +50,9 @@ const LARGE_WRITE_BYTES = 1024 * 1024;
 const CHECKPOINT_DELAY_MS = 500;
 /** A commit that takes this long is slow. Where they take less, a thread costs a run more time than it saves: 0.25 ms of CPU. */
 const SLOW_COMMIT_MS = 2;
-/** What each batch of the group may add, because its pages take time on every disk. */
+/** The time that each batch of the group may add, because its pages take time on every disk. */
 const SLOW_COMMIT_MS_PER_BATCH = 0.05;
-/** So many more slow commits than others prove that the disk is slow. */
+/** The surplus of slow commits over others that starts the thread. */
 const SLOW_COMMIT_MARGIN = 16;
 
 /**
@@ -157,7 +157,7 @@ function createWatchedDatabase(
   };
 }
 
-/** How long to wait before the next try for the write lock. */
+/** Returns the delay in milliseconds before the next try for the write lock. */
 export function getLockDelay(tries: number): number {
   return [1, 2, 5, 10][tries] ?? 20;
 }
@@ -186,7 +186,7 @@ interface QueuedBatch {
   readonly reject: (error: unknown) => void;
   /** Its group was lost: it gets a commit of its own, and no third try. */
   runs_alone: boolean;
-  /** How long it has waited for another connection's write lock. */
+  /** The time that it has waited for the write lock of another connection. */
   waited_ms: number;
 }
 

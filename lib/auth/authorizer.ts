@@ -8,14 +8,14 @@ import type { AuthEvent } from "./custom.ts";
 import type { Access, Principal } from "./principal.ts";
 import { createRevocationCheck } from "./revocation.ts";
 
-/** A noun for any scope, without authorization: for workers, crons and other nouns. Each method takes the scope first. */
+/** An internal resource: each method takes the scope first and authorizes nothing. For workers, crons and other resources. */
 export type InternalResource<Resource> = {
   readonly [Name in keyof Resource]: Resource[Name] extends (...args: infer Args) => infer Result
     ? (scope: Scope, ...args: Args) => Result
     : never;
 };
 
-/** The noun in one scope. */
+/** Returns the resource with a fixed scope. */
 export const withFixedScope = <Resource extends object>(
   internalResource: InternalResource<Resource>,
   scope: Scope,
@@ -27,13 +27,13 @@ export const withFixedScope = <Resource extends object>(
     ]),
   ) as Resource;
 
-/** One permitted call. */
+/** A call after authorization, with the scope in which it may act. */
 export interface AuthorizedCall<Value> extends AccessGrant {
-  /** As the host's handler leaves it. */
+  /** The value as the host's handler leaves it. */
   readonly value: Value;
 }
 
-/** The caller of bound nouns. `Event`: the events that may be asked about. */
+/** Authorizes each call of one caller. `Event`: the events that it may authorize. */
 export interface Authorizer<Event extends AuthEvent = AuthEvent> {
   readonly caller: () => Principal | Promise<Principal>;
   /** The deployment. */
@@ -49,7 +49,7 @@ export interface Authorizer<Event extends AuthEvent = AuthEvent> {
 
 type AuthorizerEnvironment = Pick<Environment, "now" | "uuid">;
 
-/** A binding for the calls of one request. */
+/** An authorizer for the calls of one request. */
 export interface RequestAuthorizer extends Authorizer {
   /** Calls `onLost` once when the caller loses the access to what the response sends. Undefined if that cannot happen. */
   guardResponse(onLost: (revocation: ServiceError | null) => void): StreamGuard | undefined;
@@ -63,7 +63,10 @@ interface AuthorizerOptions {
   readonly guards: StreamGuards;
 }
 
-/** Asks once more what the caller can see. A function of its own: where it waits, nothing else refers to the value. */
+/**
+ * Returns a function that reads what the caller can see now. It stands alone so that, while it waits, nothing else retains the
+ * value.
+ */
 const authorizeAgain =
   (access: Pick<Access, "authorize">, principal: Principal, event: AuthEvent, value: object) =>
   async (): Promise<Visibility> => {

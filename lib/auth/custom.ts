@@ -120,7 +120,10 @@ interface Handlers {
   readonly on: Readonly<Record<string, (context: AuthContext) => unknown>>;
 }
 
-/** Undefined for any other object. Read at each call, because the host may add handlers later. */
+/**
+ * Returns the handlers of an `auth.custom` object, or undefined for any other object. Call it for each request, because the host
+ * may add handlers later.
+ */
 export function readHandlers(custom: unknown): Handlers | undefined {
   if (!isObject(custom)) return undefined;
   const { "~handlerCache": handlerCache, authenticate, on } = custom as Partial<SdkAuth & Auth>;
@@ -153,7 +156,7 @@ const HANDLERS_SCHEMA = strictSection(
   "there is no such event (use names such as threads:create)",
 );
 
-/** The problems of `auth.custom`. */
+/** Returns the problems of `auth.custom`, each as one line. */
 export function findAuthProblems(custom: unknown): readonly string[] {
   const handlers = readHandlers(custom);
   if (handlers) return findProblems(HANDLERS_SCHEMA, handlers.on, "auth", "custom", "on");
@@ -162,7 +165,7 @@ export function findAuthProblems(custom: unknown): readonly string[] {
   ];
 }
 
-/** What an event creates gets the equalities of the filter as metadata. */
+/** Returns the value of a create event with the equalities of the filter as metadata, and other values unchanged. */
 export function mergeFilter<Value extends { readonly metadata?: unknown }>(
   event: AuthEvent,
   value: Value,

@@ -6,10 +6,10 @@ import { NO_FILTER, type Visibility } from "../storage/visibility.ts";
 import { type Auth, type AuthEvent, type AuthUser, type CustomHandlers, mergeFilter, type SdkAuth } from "./custom.ts";
 import { hashKey, hasValidChecksum, loadOwnerCaller, toCaller } from "./keys.ts";
 
-/** How callers are identified. */
+/** The way in which callers are authenticated. */
 export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
 
-/** How the routes of a deployment are guarded. */
+/** The authentication and authorization of a deployment. */
 export interface AuthOptions {
   /**
    * `none` (the default): no authentication. `api_key`: requests need a key. `agent_builder`: the deployment is one user's agent.
@@ -97,7 +97,7 @@ const KEY_AUTH_SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
 const KEY_TOUCH_INTERVAL_MS = 60_000;
 /** The maximum number of keys in that cache. */
 const MAX_CACHED_TOUCHES = 10_000;
-/** How long the ids of custom users are cached, and how many. */
+/** The time for which the ids of custom users are cached, and their maximum number. */
 const USER_ID_TTL_MS = 60_000;
 const MAX_CACHED_USERS = 10_000;
 
@@ -109,7 +109,7 @@ export const anonymousPrincipal: Principal = {
   user: null,
 };
 
-/** How long open streams share what one of them has read. */
+/** The time for which open streams share a lookup. */
 const SHARED_READ_TTL_MS = 500;
 
 /** Looks up API keys, and stores their last use at most once a minute. */
@@ -185,7 +185,7 @@ export function createAccess(options: AccessOptions): Access {
   const findCaller = createKeyLookup(options);
   const getAgent = (name: string): Promise<DeploymentRow | null> => identity.getDeployment(name);
   const requestLookups = { caller: findCaller, agent: getAgent };
-  /** Of open streams, many of which may have the same key. */
+  /** The lookups of open streams, which are shared because many streams may have the same key. */
   const coalesce = coalesceCalls(undefined, (forget) => environment.timer(SHARED_READ_TTL_MS, forget));
   const streamLookups: typeof requestLookups = {
     caller: (key) => coalesce(`caller ${key}`, 0, () => findCaller(key)),

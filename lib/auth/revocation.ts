@@ -1,4 +1,4 @@
-/** Whether the authorization of a response that stays open still holds. */
+/** Checks whether the authorization of a response that stays open still holds. */
 import { ServiceError } from "../errors.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { AccessGrant } from "../streams/stream-guard.ts";

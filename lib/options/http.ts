@@ -42,7 +42,7 @@ export const GROUP_OPTIONS: readonly `disable_${RouteGroup}`[] = ROUTE_GROUPS.ma
 export const findDisabledGroups = (options: DisabledGroups): ReadonlySet<string> =>
   new Set(ROUTE_GROUPS.filter((group) => options[`disable_${group}`] === true));
 
-/** Which request headers runs see: names and patterns with `*`, case-insensitive. */
+/** The request headers that runs see: names and patterns with `*`, case-insensitive. */
 export interface HeaderChoice {
   /** Headers to copy. Default: `x-*` and `user-agent`. */
   readonly includes?: readonly string[];
@@ -50,7 +50,7 @@ export interface HeaderChoice {
   readonly excludes?: readonly string[];
 }
 
-/** Which web pages may call, and what they may send and read. */
+/** The web pages that may call the API, and what they may send and read. */
 export interface CorsOptions {
   /** Origins that browsers may call from; `*` for any. Default `["*"]`; none beside `allow_origin_regex`. */
   readonly allow_origins?: readonly string[];
@@ -60,23 +60,26 @@ export interface CorsOptions {
   readonly allow_methods?: readonly string[];
   /** Default, and `*`: every header that a page requests. */
   readonly allow_headers?: readonly string[];
-  /** Whether pages may send cookies and other credentials. Default false. */
+  /** True to let pages send cookies and other credentials. Default false. */
   readonly allow_credentials?: boolean;
-  /** More response headers that pages may read. Those that clients of this API need are always included. */
+  /** Additional response headers that pages may read. Those that clients of this API need are always included. */
   readonly expose_headers?: readonly string[];
-  /** How many seconds browsers cache the answer to a preflight request. Default 600. */
+  /** The time in seconds for which browsers cache the response to a preflight request. Default 600. */
   readonly max_age?: number;
 }
 
 /** The agents as tools of an MCP server, at `/mcp`. */
 export interface McpOptions {
-  /** How long a client that polls tasks waits for the result of a call before it gets a task. Default 500. */
+  /** The time that a client which polls tasks waits for the result of a call before it gets a task. Default 500. */
   readonly task_after_ms?: number;
   /** False: tools do not show the arguments `thread_id` and `resume`. Both are accepted as if they did. Default true. */
   readonly resume_arguments?: boolean;
   /** The largest number of messages in a batch. Default 50. */
   readonly max_batch?: number;
-  /** Where clients get their tokens: the metadata of RFC 9728, served at `/.well-known/oauth-protected-resource`. Default: none. */
+  /**
+   * The metadata of RFC 9728, which names the authorization servers, served at `/.well-known/oauth-protected-resource`. Default:
+   * none.
+   */
   readonly protected_resource?: {
     /** The URL of the endpoint. */
     readonly resource: string;
@@ -104,14 +107,14 @@ export interface HttpOptions extends DisabledGroups {
   readonly cors?: CorsOptions;
   /** The endpoint for the AI SDK. */
   readonly ai?: {
-    /** How long after its end a run is streamed again to a page that comes back. Default 300000. */
+    /** The time after its end in which a run is streamed again to a page that reconnects. Default 300000. */
     readonly replay_ms?: number;
-    /** What pages see of agents that are tools: their result, or also what they say meanwhile. Default `hidden`. */
+    /** The output of agents that run as tools: only their result, or also their messages before it. Default `hidden`. */
     readonly subagents?: "hidden" | "preliminary";
   };
   /** The endpoint for AG-UI. */
   readonly ag_ui?: {
-    /** What becomes of a run when its client hangs up. Default `cancel`: clients stop a run in no other way. */
+    /** The effect of a client disconnect on its run. Default `cancel`: clients stop a run in no other way. */
     readonly on_disconnect?: "cancel" | "continue";
     /** `read`: the state that clients send is ignored. Default `write`. */
     readonly state?: "read" | "write";
@@ -121,7 +124,7 @@ export interface HttpOptions extends DisabledGroups {
   /** Request headers that runs see in `config.configurable`. Credentials are never included. Default: `x-*` and `user-agent`. */
   readonly configurable_headers?: HeaderChoice;
   /**
-   * How long a request's body may take to arrive before the request gets 408. Each KiB that has arrived adds a second. Default
+   * The time that a request body may take to arrive before the request gets 408. Each KiB that has arrived adds a second. Default
    * 30000.
    */
   readonly body_timeout_ms?: number;
@@ -139,7 +142,7 @@ export interface HttpOptions extends DisabledGroups {
   /** The memory that large requests and responses may use. */
   readonly large_bodies?: LargeBodyOptions;
   /**
-   * What runs first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or
+   * The order at the routes of the API: first the middleware of the host's application (`middleware_first`, the default), or first
    * authentication (`auth_first`).
    */
   readonly middleware_order?: "middleware_first" | "auth_first";

@@ -12,9 +12,9 @@ import type { InternalResources, RequestResources, Resources, ServiceParts } fro
 
 export interface InFlightCalls {
   readonly promises: Set<Promise<unknown>>;
-  /** From now on calls that create runs are refused. */
+  /** True if calls that create runs are refused. */
   stopping: boolean;
-  /** From now on all calls are refused. */
+  /** True if all calls are refused. */
   closed: boolean;
   /** A noun whose calls are tracked. `operations`: its rows in the table. */
   track<Resource extends object>(

@@ -35,19 +35,19 @@ const FEATURES: { readonly [Name in FeatureName]: (context: ServiceContext) => F
   steps: stepsFeature,
 };
 
-/** The nouns of features that `service.as` and requests use. */
+/** The resources of features that `service.as` and requests use. */
 export interface FeatureResources {
   readonly feedback: Feedback;
   readonly webhooks: Webhooks;
   readonly calls: DurableCalls;
 }
 
-/** The same in any scope, with the calls that need no caller. */
+/** The internal resources of features, with the methods that need no caller. */
 export type InternalFeatureResources = {
   readonly [Name in keyof FeatureResources]: InternalResource<FeatureResources[Name]>;
 } & { readonly feedback: FeedbackTokens; readonly calls: DurableCallTokens };
 
-/** What the service itself uses of features. */
+/** The parts of features that the service uses. */
 export type FeatureParts = InternalFeatureResources & { readonly usage: Usage; readonly webhooks: WebhookSender };
 
 export interface ServiceFeatures {

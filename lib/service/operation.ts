@@ -10,7 +10,7 @@ import type { InternalResources } from "./resources.ts";
  */
 type Kind = "read" | "create" | "change" | "stream";
 
-/** One operation of a noun. */
+/** The authorization of one method of a resource. */
 export interface Operation<Args extends readonly unknown[], Result> {
   readonly kind: Kind;
   /** The only events that the host's handlers are asked about. Empty: every caller may make the call. */
@@ -34,7 +34,7 @@ export type ResourceOperations<Resource> = {
     : never;
 };
 
-/** What of a call is authorized. */
+/** The part of a call that the host's handler gets. */
 interface AuthorizationSubject<Args extends readonly unknown[], Value extends object> {
   /** Returns the value that the host's handler gets. */
   value(...args: Args): Value;
@@ -73,26 +73,26 @@ export const defineCustomOperation = <Event extends AuthEvent, Args extends read
   ) => (...args: Args) => Result,
 ): Operation<Args, Result> => ({ kind, events, withAuthorization });
 
-/** The value is the id of a thing. */
+/** Returns a subject whose value is the id in the first argument. */
 export const idSubject = <More extends readonly unknown[]>(
   name: string,
 ): AuthorizationSubject<readonly [id: string, ...More], object> => ({
   value: (...[id]) => ({ [name]: id }),
 });
 
-/** The value is the first argument, as the handler leaves it. */
+/** Returns a subject whose value is the first argument, as the handler leaves it. */
 export const requestSubject = <Request extends object, More extends readonly unknown[]>(): AuthorizationSubject<
   readonly [request: Request, ...More],
   Request
 > => ({ value: (...[request]) => request, args: (value, [, ...more]) => [value, ...more] });
 
-/** The same of an optional argument. */
+/** Returns a subject whose value is the optional first argument, as the handler leaves it. */
 export const querySubject = <Query extends object>(): AuthorizationSubject<readonly [query?: Query], object> => ({
   value: (query = {} as Query) => query,
   args: (value) => [value as Query],
 });
 
-/** The value is a change with the id of what it changes. */
+/** Returns a subject whose value is a patch with the id of the row that it changes. */
 export const patchSubject = <Patch extends object>(
   name: string,
 ): AuthorizationSubject<readonly [id: string, patch: Patch], object> => ({

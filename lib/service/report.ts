@@ -24,7 +24,7 @@ export interface Metrics {
   /** Another process executes the runs of this database. */
   readonly standby: boolean;
   readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
-  /** How long the oldest pending run has been due; 0 without one. */
+  /** The time since the oldest pending run is due; 0 without one. */
   readonly oldest_pending_seconds: number;
   readonly worker: WorkerCounters;
   readonly webhooks: DeliveryCounters;
@@ -54,7 +54,7 @@ export interface ServerReport extends Pick<ServiceInfo, "version" | "api_version
   readonly configuration: Readonly<Record<string, string | number | boolean | null>>;
 }
 
-/** What the report is made of. */
+/** The state of the service from which the report is built. */
 interface ReportInput {
   readonly info: ServiceInfo;
   readonly ready: Readiness;

@@ -35,7 +35,7 @@ interface ServicePartsOptions extends Omit<ServiceContext, "settings" | "base_ur
   readonly inFlightCalls: Set<Promise<unknown>>;
 }
 
-/** The nouns that `service.as` and requests use. */
+/** The resources that `service.as` and requests use. */
 export interface Resources extends FeatureResources {
   readonly assistants: Assistants;
   /** Threads with their states, commands and events. */
@@ -45,7 +45,7 @@ export interface Resources extends FeatureResources {
   readonly store: Store;
 }
 
-/** The same nouns for any scope, without authorization. */
+/** The internal resources. Each method takes a scope first and authorizes nothing. */
 export interface InternalResources extends InternalFeatureResources {
   readonly assistants: InternalAssistants;
   readonly threads: InternalThreads;
@@ -55,7 +55,7 @@ export interface InternalResources extends InternalFeatureResources {
   readonly store: InternalResource<Store>;
 }
 
-/** The nouns for the caller of a request, with the calls that only routes use. */
+/** The resources of the caller of a request, with the methods that only routes use. */
 export interface RequestResources extends Resources {
   readonly runs: Runs & RunDurableCalls & { readonly permit: AuthorizeNewRun };
   readonly protocol: AuthorizedProtocol;

@@ -107,7 +107,7 @@ export async function registerDeployment(
   return (await identity.updateDeployment(name, change)) ?? result.row;
 }
 
-/** Whether requests should be sent here; `detail` says why not. */
+/** The readiness for requests. `detail` is the reason if it is not ready. */
 export type Readiness = { readonly ok: true } | { readonly ok: false; readonly detail: string };
 
 /** The answer of a probe is used for this time. */

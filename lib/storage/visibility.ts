@@ -65,9 +65,9 @@ const isScalar = (value: unknown): value is Scalar =>
 const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
 
-function parseConditions(key: string, wanted: unknown): readonly Condition[] | null {
-  if (isScalar(wanted)) return [{ key, equals: wanted }];
-  const operators = isPlainObject(wanted) ? Object.entries(wanted) : [];
+function parseConditions(key: string, test: unknown): readonly Condition[] | null {
+  if (isScalar(test)) return [{ key, equals: test }];
+  const operators = isPlainObject(test) ? Object.entries(test) : [];
   if (operators.length === 0) return null;
   const conditions: Condition[] = [];
   for (const [operator, operand] of operators) {
@@ -86,17 +86,19 @@ function parseConditions(key: string, wanted: unknown): readonly Condition[] | n
 export function readFilter(input: unknown): Filter | null {
   if (!isPlainObject(input)) return null;
   const conditions: Condition[] = [];
-  for (const [key, wanted] of Object.entries(input)) {
-    const found = parseConditions(key, wanted);
-    if (!found) return null;
-    conditions.push(...found);
+  for (const [key, test] of Object.entries(input)) {
+    const keyConditions = parseConditions(key, test);
+    if (!keyConditions) return null;
+    conditions.push(...keyConditions);
   }
   return conditions;
 }
 
 /** Returns the metadata that satisfies the equalities of the filter. */
 export function toOwnerMetadata(filter: Filter): JsonObject {
-  return Object.fromEntries(filter.flatMap((one) => ("equals" in one ? [[one.key, one.equals]] : [])));
+  return Object.fromEntries(
+    filter.flatMap((condition) => ("equals" in condition ? [[condition.key, condition.equals]] : [])),
+  );
 }
 
 /** Returns the scope with the filter of the visibility, if it has one. */
@@ -107,5 +109,5 @@ export const withVisibility = <Scope extends object>(
   visibility?.filter && visibility.filter.length > 0 ? { ...scope, filter: visibility.filter } : scope;
 
 /** Returns the scope, limited to rows that another visibility permits, too. */
-export const intersectScope = <Narrow extends Visibility>(scope: Narrow, other: Visibility | undefined): Narrow =>
-  other?.filter ? { ...scope, ...intersectFilters(scope, other) } : scope;
+export const intersectScope = <Narrow extends Visibility>(scope: Narrow, visibility: Visibility | undefined): Narrow =>
+  visibility?.filter ? { ...scope, ...intersectFilters(scope, visibility) } : scope;
