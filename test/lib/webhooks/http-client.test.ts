@@ -132,8 +132,8 @@ describe("sending a webhook", () => {
     const request = JSON.stringify(aRequest(receiver.port));
     await writeFile(
       program,
-      `import { systemTransport } from ${JSON.stringify(source)};
-      const { send } = await systemTransport();
+      `import { createSystemTransport } from ${JSON.stringify(source)};
+      const { send } = await createSystemTransport();
       console.log("status", (await send(${request}, ["127.0.0.1"], new AbortController().signal)).status);`,
     );
     const http_proxy = `http://127.0.0.1:${proxy.port}`;
