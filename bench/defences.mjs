@@ -55,19 +55,19 @@ const thread = () => ({ thread_id: `t${ids++}`, metadata: {}, config: {}, statel
 async function file() {
   const storage = nodeSqlite(join(folder, "file.db"));
   await storage.migrate();
-  const { refuse, confirmCommit } = FileWatch.prototype;
+  const { requireIntactLog, confirmCommit } = FileWatch.prototype;
   const commit = () => storage.createThread(here, thread(), 1);
   await compare("commit to a file, checks of the files and mark", 500, {
     with: async () => {
-      Object.assign(FileWatch.prototype, { refuse, confirmCommit });
+      Object.assign(FileWatch.prototype, { requireIntactLog, confirmCommit });
       await commit();
     },
     without: async () => {
-      Object.assign(FileWatch.prototype, { refuse() {}, confirmCommit() {} });
+      Object.assign(FileWatch.prototype, { requireIntactLog() {}, confirmCommit() {} });
       await commit();
     },
   });
-  Object.assign(FileWatch.prototype, { refuse, confirmCommit });
+  Object.assign(FileWatch.prototype, { requireIntactLog, confirmCommit });
   await storage.close();
   const log = openSync(join(folder, "mark"), "w");
   const text = new TextEncoder().encode(

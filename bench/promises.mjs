@@ -60,7 +60,7 @@ DatabaseSync.prototype.prepare = function (sql, ...args) {
   watch(prepared, "all", (args) => [promise, args.flat().reduce((sum, of) => sum + size(of), 0)]);
   return prepared;
 };
-for (const method of ["refuse", "refuseRead", "confirmCommit"])
+for (const method of ["requireIntactLog", "requireUndamaged", "confirmCommit"])
   watch(FileWatch.prototype, method, () => ["the file is watched", 0]);
 
 const request = { assistant_id: "echo", input: { messages: [{ role: "user", content: "hello" }] } };

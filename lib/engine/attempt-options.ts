@@ -60,7 +60,7 @@ export interface NextClaim {
 }
 
 interface AttemptCounters {
-  frames_emitted: number;
+  frames_shown: number;
   frames_stored: number;
   leases_lost: number;
   readonly ended: Record<TerminalStatus, number>;

@@ -17,7 +17,7 @@ import { getFirstFrameId } from "../streams/run-subscription.ts";
 export interface OutputBufferOptions {
   readonly claimed: ClaimedRun;
   readonly runLog: RunLog;
-  readonly counters: { frames_emitted: number; frames_stored: number };
+  readonly counters: { frames_shown: number; frames_stored: number };
   /** The barrier that the checkpoints of this output share. */
   readonly barrier: WriteBarrier;
   /** Returns true if readers wait for the events of the thread. */
@@ -105,7 +105,7 @@ export class OutputBuffer {
       this.#size += getSize(output);
       onAwaitedOutput();
     } else {
-      counters.frames_emitted++;
+      counters.frames_shown++;
       runLog.publish(output.event, output.data);
     }
   }
@@ -182,7 +182,7 @@ export class OutputBuffer {
     for (const frame of frames?.list ?? []) {
       this.#size -= getSize(frame);
       counters.frames_stored++;
-      counters.frames_emitted++;
+      counters.frames_shown++;
       runLog.publish(frame.event, frame.data);
     }
   }

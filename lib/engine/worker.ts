@@ -43,7 +43,7 @@ export interface WorkerCounters {
   readonly retried: number;
   readonly leases_lost: number;
   readonly ended: Readonly<Record<TerminalStatus, number>>;
-  readonly frames_emitted: number;
+  readonly frames_shown: number;
   readonly frames_stored: number;
 }
 
@@ -81,7 +81,7 @@ export function createWorker(options: WorkerOptions): Worker {
     if (slots.countFree() <= 0) bus.publish("work", scope.deployment, "elsewhere");
   });
   const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
-  const counters = { started: 0, retried: 0, leases_lost: 0, frames_emitted: 0, frames_stored: 0, ended };
+  const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
   const isLoopStalled = createLoopStallDetector(environment, MAX_LOOP_BUSY_MS);
   const scheduleSave = createSaveScheduler(environment);
   let isStopping = false;

@@ -46,7 +46,7 @@ export interface ServerReport extends Pick<ServiceInfo, "version" | "api_version
     readonly draining: boolean;
     readonly standby: boolean;
   };
-  readonly worker: Omit<WorkerCounters, "frames_emitted" | "frames_stored"> & { readonly slots: number };
+  readonly worker: Omit<WorkerCounters, "frames_shown" | "frames_stored"> & { readonly slots: number };
   readonly queue: Metrics["runs"] & { readonly oldest_pending_seconds: number };
   readonly webhooks: DeliveryCounters;
   readonly crons: CronCounters;

@@ -6,6 +6,6 @@ import { createStreamGuards, type StreamGuards } from "../../lib/streams/stream-
 export const idleGuards = (environment: Pick<Environment, "now" | "timer">): StreamGuards =>
   createStreamGuards({
     storage: { getThread: async () => null },
-    bus: { on: () => () => {} } as unknown as EventBus,
+    bus: { subscribe: () => () => {} } as unknown as EventBus,
     environment,
   });

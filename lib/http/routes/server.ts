@@ -116,7 +116,7 @@ function formatMetrics(metrics: ServerMetrics): string {
       "Attempts that lost their lease: taken over, rolled back or deleted",
       worker.leases_lost,
     ],
-    ["frames_shown_total", "counter", "Frames sent to subscribers", worker.frames_emitted],
+    ["frames_shown_total", "counter", "Frames sent to subscribers", worker.frames_shown],
     ["frames_stored_total", "counter", "Frames written to storage", worker.frames_stored],
     ["webhook_attempts_total", "counter", "Attempts to deliver a webhook", webhooks.attempts],
     ["webhooks_delivered_total", "counter", "Webhooks that were delivered", webhooks.delivered],

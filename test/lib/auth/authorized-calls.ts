@@ -64,7 +64,7 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "assistants.count": ({ assistants }, { mark }) => assistants.count({ metadata: { mark } }),
   "assistants.versions": ({ assistants }, its) => assistants.versions(its.assistant_id),
   "assistants.setLatest": ({ assistants }, its) => done(assistants.setLatest(its.assistant_id, 1)),
-  "assistants.drawn": ({ assistants }, its) => assistants.graph(its.assistant_id),
+  "assistants.graph": ({ assistants }, its) => assistants.graph(its.assistant_id),
   "assistants.schemas": ({ assistants }, its) => assistants.schemas(its.assistant_id),
   "assistants.subgraphs": ({ assistants }, its) => assistants.subgraphs(its.assistant_id),
 
@@ -187,5 +187,5 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "webhooks.setPush": ({ webhooks }, its) => webhooks.setPush({ ...PUSH, ...taskOf(its), last_run: its.run_id }),
   "webhooks.listPushes": ({ webhooks }, its) => webhooks.listPushes(taskOf(its)),
   "webhooks.removePush": ({ webhooks }, its) => webhooks.removePush({ ...taskOf(its), config_id: "c" }),
-  "webhooks.tellCancelled": ({ webhooks }, its) => webhooks.notifyCancelled(taskOf(its)),
+  "webhooks.notifyCancelled": ({ webhooks }, its) => webhooks.notifyCancelled(taskOf(its)),
 };

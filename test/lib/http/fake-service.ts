@@ -105,7 +105,7 @@ export const METRICS: Metrics = {
     retried: 2,
     leases_lost: 1,
     ended: { success: 4, error: 1, timeout: 0, interrupted: 1 },
-    frames_emitted: 70,
+    frames_shown: 70,
     frames_stored: 60,
   },
   webhooks: { sending: 1, attempts: 5, delivered: 3, retried: 1, failed: 1 },

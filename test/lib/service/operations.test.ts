@@ -15,14 +15,14 @@ const callsOf = (nouns: object): readonly string[] =>
 const INTERNAL: readonly string[] = [
   ...[
     "assistants.ensureDefaults",
-    "assistants.idOf",
+    "assistants.findId",
+    "assistants.getCached",
     "assistants.isDefault",
-    "assistants.recall",
     "assistants.resolve",
   ],
   ...["calls.resumeDueCalls", "crons.counters", "crons.stop"],
   ...["protocol.count", "protocol.events", "protocol.readStored", "protocol.recordAll"],
-  ...["runs.prepare", "runs.started", "threads.current", "threads.expire", "threads.visible"],
+  ...["runs.prepare", "runs.startStored", "threads.expire", "threads.readCurrentState", "threads.requireThread"],
   ...["webhooks.counters", "webhooks.stop"],
 ];
 
