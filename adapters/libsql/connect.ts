@@ -38,7 +38,7 @@ export interface LibsqlOptions {
 export interface LibsqlClients {
   readonly reading: Client;
   readonly writing: Client;
-  readonly replicaUrl: boolean;
+  readonly isReplica: boolean;
 }
 
 interface ServerAddress {
@@ -148,12 +148,12 @@ async function openFile(connect: Connect, url: string): Promise<LibsqlClients> {
   const config = { url, concurrency: 1 };
   const writing = connect(config);
   await configure(writing);
-  if (isInMemory(url)) return { reading: writing, writing, replicaUrl: false };
+  if (isInMemory(url)) return { reading: writing, writing, isReplica: false };
   await checkFile(writing);
   const reading = connect(config);
   await configure(reading);
   await reading.execute("pragma query_only = on");
-  return { reading, writing, replicaUrl: false };
+  return { reading, writing, isReplica: false };
 }
 
 /** `replica`: the file that is one of the server. */
@@ -164,10 +164,10 @@ async function openServer(
 ): Promise<LibsqlClients> {
   const writing = connect({ ...server, ...(LOOPBACK_PATTERN.test(server.url) && { fetch: fetchUncompressed }) });
   await checkForeignKeys(writing);
-  if (replicaUrl === undefined) return { reading: writing, writing, replicaUrl: false };
+  if (replicaUrl === undefined) return { reading: writing, writing, isReplica: false };
   // Batches bypass the replica, which would send each statement separately and block the event loop meanwhile.
   const reading = connect({ url: replicaUrl, syncUrl: server.url, authToken: server.authToken });
-  return { reading, writing, replicaUrl: true };
+  return { reading, writing, isReplica: true };
 }
 
 const LOOPBACK_PATTERN = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;

@@ -248,7 +248,7 @@ function createReplica(
 
   /** Resolves when the replica has every batch answered before this call, and older batches of other processes. */
   const caughtUp = async (openedClients: LibsqlClients): Promise<void> => {
-    if (!openedClients.replicaUrl) return;
+    if (!openedClients.isReplica) return;
     if (now() - synced_at >= sync_interval_ms) written += 1;
     const requiredBatches = written;
     while (synced < requiredBatches) {

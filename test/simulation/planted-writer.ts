@@ -8,8 +8,8 @@ export const WRITER: readonly PlantedFault[] = [
     find: "      thread.commit(batches).then(\n        (committed) => this.#attempt(group, () => this.#settle(group, committed)),",
     replace: `      this.#connection.run({ sql: "begin immediate", args: [] });
       try {
-        const outcomes = batches.map((batch) => ({ rows: batch.map((one) => this.#connection.run(one)) }));
-        this.#answer(group, { outcomes, commit_ms: 0 });
+        const results = batches.map((batch) => ({ rows: batch.map((one) => this.#connection.run(one)) }));
+        this.#settle(group, { results, commit_ms: 0 });
       } finally {
         this.#connection.run({ sql: "rollback", args: [] });
       }

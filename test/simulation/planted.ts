@@ -25,7 +25,7 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "adapters/sql/runs/create-statements.ts",
     find: "\n    ],\n    lock_keys: [\n",
     replace: `
-      ...(eviction ? [{ for: () => ({ sql: \`update threads set slot_token = null, slot_until = null where thread_id = ?
+      ...(eviction ? [{ compileFor: () => ({ sql: \`update threads set slot_token = null, slot_until = null where thread_id = ?
       and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`, args: [thread_id] }) }] : []),
     ],\n    lock_keys: [\n`,
   },
@@ -194,8 +194,8 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "adapters/sql/runs/claim.ts",
     find: "leaseNext({ ...args, thread_id })",
     replace: `((lease: Statement<LeasedRun>): Statement<LeasedRun> => ({
-      for(dialect) {
-        const { sql, args: values } = lease.for(dialect);
+      compileFor(dialect) {
+        const { sql, args: values } = lease.compileFor(dialect);
         const start = sql.slice(0, sql.indexOf("where run_id = ("));
         return {
           sql: \`\${start} where run_id = '\${chosen.run_id}' \${sql.slice(sql.indexOf("returning *"))}\`,
