@@ -1,5 +1,6 @@
 /** A server that its own graphs and routes call by `new Client()`, without a URL. */
 import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
 import { getLogger } from "@langchain/langgraph-sdk/logging";
@@ -251,6 +252,9 @@ describe("a Client without a URL", () => {
   });
 });
 
+/** Deno begins a test in the async context in which the test before it ended, which may be that of a run. */
+const outsideRuns = AsyncLocalStorage.snapshot();
+
 describe("getLogger()", () => {
   it("writes to the log, with the run that it is called in", async () => {
     const records: LogRecord[] = [];
@@ -270,8 +274,10 @@ describe("getLogger()", () => {
       );
       await wait(at, null, "agent");
     }
-    logger.warn("Beware", 5).debug({ message: "small", a: 1 });
-    logger.error(new Error("it failed"));
+    outsideRuns(() => {
+      logger.warn("Beware", 5).debug({ message: "small", a: 1 });
+      logger.error(new Error("it failed"));
+    });
     const [first, ...rest] = records;
     assert.deepEqual([first?.level, first?.message, first?.seen], ["info", "In a run", 1]);
     assert.equal(typeof first?.run_id, "string");
