@@ -176,6 +176,9 @@ function findObjectSchema(schema: Schema): Schema | undefined {
   return candidates.find((candidate) => candidate?.properties) as Schema | undefined;
 }
 
+/**
+ * Returns HTML with the default and the limits of a schema; an empty text without any. Leaves out `MAX_SAFE_INTEGER`, which means no limit.
+ */
 function renderLimits(schema: Schema): string {
   const names = ["default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern"];
   const limitNames = names.filter((name) => schema[name] !== undefined && schema[name] !== Number.MAX_SAFE_INTEGER);

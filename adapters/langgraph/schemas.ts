@@ -101,7 +101,10 @@ function convertSchema(schema: unknown, side: Side, tools: SchemaTools): JsonObj
 const isStateSchema = (schema: object): schema is StateSchema =>
   "getJsonSchema" in schema && typeof schema.getJsonSchema === "function" && "getInputJsonSchema" in schema;
 
-/** Converts a StateSchema, and adds the members without a schema, which LangGraph omits. */
+/**
+ * Returns the JSON Schema of one side of a `StateSchema`. Members that LangGraph omits are converted one by one, to `{}` if that fails.
+ * Returns null if LangGraph returns no object. Throws what LangGraph throws.
+ */
 function convertStateSchema(schema: StateSchema, side: Side, tools: SchemaTools): JsonObject | null {
   const json = serializeMetadata(side === "input" ? schema.getInputJsonSchema() : schema.getJsonSchema());
   if (!isObject(json)) return null;

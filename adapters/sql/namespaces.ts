@@ -51,7 +51,7 @@ function createPositionReader(
     }));
 }
 
-/** Returns the storage operation that lists namespaces. `visible` checks items if the scope has a filter. */
+/** Returns the storage operation that lists namespaces. `isVisible` checks items if the scope has a filter. */
 export function createNamespaceLister(
   driver: Database,
   isVisible: (scope: Scope, item: Row) => boolean,

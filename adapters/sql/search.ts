@@ -225,6 +225,9 @@ const matches = ({ metadata = {}, filter }: MetadataSearch, row: { readonly meta
  * scalar, which index entries could not tell from two items with one scalar each.
  */
 function consistsOfEntries(filter: JsonObject): boolean {
+  /**
+   * Returns the number of scalars of a value; infinity if it has an empty object or list, or a list with a member of more than one scalar.
+   */
   const countScalars = (value: Json): number => {
     if (typeof value !== "object" || value === null) return 1;
     const isList = Array.isArray(value);

@@ -244,7 +244,10 @@ export class FileWatch {
     return this.#recordLoss(missingFileError(this.#path));
   }
 
-  /** The files that SQLite has open are at their place again. */
+  /**
+   * Returns true if the database and its log were missing and are back: the same files that SQLite has open. False if they were never
+   * missing.
+   */
   #hasReturned(): boolean {
     if (!this.#areMissing || this.#logDescriptor === undefined || readFileId(this.#file) !== this.#inode) return false;
     return readFileId(`${this.#file}-wal`) === toFileId(fstatSync(this.#logDescriptor, { bigint: true }));

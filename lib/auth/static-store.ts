@@ -50,6 +50,10 @@ interface StaticRows {
   readonly memberships: readonly MembershipRow[];
 }
 
+/**
+ * Creates the rows of the options: each key with its hash and an id derived from it, and its memberships, by default with the permissions
+ * of a service. Adds a workspace `Default` if there is none, and a project `Default` to each workspace without one.
+ */
 async function createRows(options: Required<StaticIdentityOptions>): Promise<StaticRows> {
   const { organization, workspaces, projects, users } = options;
   const organization_id = organization.id;

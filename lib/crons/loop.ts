@@ -115,6 +115,10 @@ class PollingCronScheduler implements CronScheduler {
       await (await this.#loadHandler()).disable(cron, max_failures);
   }
 
+  /**
+   * Handles the due crons in batches, each from a random start. Ends after a batch that is not full or makes no progress, and when the
+   * scheduler stops; crons may still be due. Throws the errors of the storage.
+   */
   async #handleDue(): Promise<void> {
     const { storage, scope, environment } = this.#options;
     let hasProgress = true;

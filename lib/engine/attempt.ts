@@ -71,7 +71,11 @@ class RunAttempt implements Attempt, AttemptControl {
     this.done = this.#run();
   }
 
-  /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
+  /**
+   * Executes the job and stores how the attempt ended: the end of the run, its return to the queue, or its suspension. Then stops the
+   * heartbeat, publishes the end and frees the slot. Never rejects: if the storage fails, the run keeps its lease until another claim
+   * retries it.
+   */
   async #run(): Promise<void> {
     await undefined;
     let publishEnd: PublishEnd | null = null;

@@ -259,6 +259,10 @@ export class Claims {
     this.#cancelRetry();
   }
 
+  /**
+   * Claims in the background; callers check that no claim is in flight. At its end it announces the backlog, and claims again while there
+   * are a backlog, a free slot and a storage that responds.
+   */
   #claim(): void {
     const { slots, health } = this.#parts;
     this.#isClaiming = true;

@@ -87,6 +87,7 @@ export class EventMapper implements AttemptReport {
     return event.type === "stream" && (this.#options.isOutputEnded() || event.mode === "events");
   }
 
+  /** Emits an event. Drops stream events once the output has ended; state events are always emitted. */
   #emit(event: StreamEvent | StateEvent): undefined {
     if (event.type === "state") this.#emitState(event);
     else if (!this.#options.isOutputEnded()) this.#emitStreamWithPause(event);

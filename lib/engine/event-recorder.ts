@@ -94,6 +94,10 @@ export class EventRecorder {
     return this.#recordAfterEarlier(() => this.#appendEnd(end));
   }
 
+  /**
+   * Calls `record`, the first time after reading the events that earlier attempts have stored. Returns undefined if it was called at once.
+   * Rejects if the storage keeps failing; the next call then reads again.
+   */
   #recordAfterEarlier(record: () => void): Promise<void> | undefined {
     if (!this.#hasReadEarlier) return this.#readEarlier().then(record);
     record();
@@ -172,7 +176,10 @@ export class EventRecorder {
   }
 }
 
-/** Returns the ids of the interrupts that a run resumes, if all of them are pending on its thread. */
+/**
+ * Returns the ids of the interrupts that a run resumes; none unless all of them are pending on its thread with the number of answers that
+ * the run expects. Interrupts without an id are checked, and not returned.
+ */
 function findResumedInterruptIds({ resume_targets = [] }: Job, interrupts: JsonObject): string[] {
   const pending = new Set(
     Object.values(interrupts)

@@ -35,7 +35,10 @@ export class Execution {
     this.#abandon_ms = abandon_ms;
   }
 
-  /** Executes the job. Throws the error of the executor. Returns early once it was abandoned. */
+  /**
+   * Executes the job and handles its events; waits while too much is unsaved. Throws the error of the executor. An error of handling an
+   * event first stops the executor. Returns early once the attempt is abandoned.
+   */
   async run(): Promise<void> {
     const { options, slot, job, checkpoints, journal, output, mapper } = this.#parts;
     const { executor, environment } = options;

@@ -231,7 +231,10 @@ const addUser = (config: RunConfig, user: AuthUser): RunConfig => ({
   },
 });
 
-/** Returns the configuration and the metadata of a graph in this run. `config` is that of the request. */
+/**
+ * Returns the configuration and the metadata that the graph receives. The configuration is that of the request, with the user as
+ * `langgraph_auth_…`, and no ids. The metadata has the safe request headers, then the metadata of the run, then its ids.
+ */
 export function createJobConfig(
   run: RunRow,
   config: RunConfig,

@@ -47,7 +47,7 @@ const UNITS: Readonly<Record<string, number>> = {
 /** The maximum duration. It keeps times below the last one that a date can have. */
 const MAX_DURATION_MS = 4_000_000_000_000;
 
-/** Returns the milliseconds of a text such as `1h 30m`; NaN for another text. */
+/** Returns the milliseconds of a text such as `1h 30m` or `1.5d` with the units ms, s, m, h, d and w; NaN for another text. */
 function parseDurationText(text: string): number {
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*/g)];
   if (text === "" || parts.map(([part]) => part).join("") !== text) return Number.NaN;

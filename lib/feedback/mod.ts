@@ -313,6 +313,10 @@ function createRecordOperations(
   }
 
   return {
+    /**
+     * Creates feedback on a run, or on a session without a `run_id`. Returns the stored record if the same feedback exists. Throws
+     * `already_exists` for its id with other content, and `not_found` for an unknown run.
+     */
     async create(scope, caller, request) {
       requireWorkspacesWith(caller, "feedback:create");
       const { id: requestedId, run_id = null, session_id = "", ...content } = request;

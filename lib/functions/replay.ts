@@ -103,7 +103,10 @@ export class Replay {
     return yielded < this.#newestPosition.yielded ? this.#newestPosition : { yielded, reply: reply && { ...reply } };
   }
 
-  /** Returns true if an earlier attempt has emitted what the function emits now. */
+  /**
+   * True while the function repeats what an earlier attempt did: a recorded result is still to be delivered, or a stored value still to be
+   * reached. Custom events are not emitted again meanwhile.
+   */
   isReplaying(): boolean {
     return (
       this.#deliveredIndex < this.#lastResultIndex || this.#options.call.yieldedCount < this.#newestPosition.yielded

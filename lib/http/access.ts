@@ -143,7 +143,10 @@ export class CorsPolicy {
     throw credentialsRefusedError(origin);
   }
 
-  /** Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its visitor. */
+  /**
+   * Throws `origin_refused` if a page of another origin would change state with the cookies or the browser login of its visitor, unless
+   * `allow_credentials` is set and the origin is allowed. Public routes are exempt.
+   */
   checkCredentials(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const origin = hasAmbientCredentials(request.headers) ? findCrossOrigin(request) : null;
     if (origin === null || (this.#allowsCredentials && this.#allowsOrigin(origin))) return;

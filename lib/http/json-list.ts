@@ -28,14 +28,14 @@ interface ListPart {
  */
 export function createListResponse(
   context: ListContext,
-  produce: ListProducer,
+  addItems: ListProducer,
   headers: HeaderValues = {},
 ): Promise<Response> {
   return new Promise((resolve, reject) => {
     const respond = (content: BodyInit): void =>
       resolve(new Response(content, { headers: { "content-type": "application/json", ...headers } }));
     const list = new ListText(context, respond);
-    produce((read) => list.add(read)).then(
+    addItems((read) => list.add(read)).then(
       () => list.end(),
       (error: unknown) => {
         if (!list.fail(error)) reject(error);
@@ -163,12 +163,12 @@ interface PageCallbacks {
 /** Creates a response with one page of a search that produces its items one by one. */
 export function createPageResponse(
   context: ListContext,
-  produce: (steps: PageCallbacks) => Promise<void>,
+  addItems: (steps: PageCallbacks) => Promise<void>,
 ): Promise<Response> {
   const headers: Record<string, string> = {};
   const begin = (page: PageInfo): void => void Object.assign(headers, toPageHeaders(page));
   const check = (): void => {
     if (context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
   };
-  return createListResponse(context, (add) => produce({ begin, add, check }), headers);
+  return createListResponse(context, (add) => addItems({ begin, add, check }), headers);
 }

@@ -78,7 +78,7 @@ interface ProtocolOptions extends Omit<CommandOptions, "events"> {
   readonly environment: Pick<Environment, "log">;
 }
 
-/** Creates a caller that may do everything in a scope. */
+/** Creates a caller that may do everything in a scope. Its requests stay as they are, and its runs have an empty origin. */
 const createTrustedCaller = (scope: Scope): CommandCaller => ({
   read: async () => scope,
   run: async (_thread_id, request) => ({ scope, request, origin: {} }),

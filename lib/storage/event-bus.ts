@@ -153,6 +153,7 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       if (stopped.some(({ kind }) => kind === "ended")) publish("deliveries", scope.deployment);
       return stopped;
     },
+    /** Returns the result of the storage. If it is `deleted`, publishes the run, its thread and the work of the deployment. */
     async deleteRun(scope, thread_id, run_id, now) {
       const result = await storage.deleteRun(scope, thread_id, run_id, now);
       if (result === "deleted") {

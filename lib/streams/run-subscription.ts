@@ -238,7 +238,9 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     closeRunLog(runLog, { status: row.status as TerminalStatus, result }, trailer, end_frame);
   }
 
-  /** Reads a run again if this process does not execute it. */
+  /**
+   * Checks in the background a run that has a log here: the poller reads a remote run, and any other log is closed if its run has ended.
+   */
   function checkRun(run_id: string): void {
     const runLog = hub.find(run_id);
     if (!runLog) return;

@@ -18,7 +18,11 @@ const ABORTED_RETRY_DELAY_MS = 1_000;
 const RETRY_AFTER_RANGE_MS: readonly [least: number, most: number] = [1_000, 86_400_000];
 const JITTER = 0.1;
 
-/** Returns a function that attempts a claimed delivery, records the result and counts it. It rejects if the storage keeps failing. */
+/**
+ * Returns a function that attempts a claimed delivery, records the result and counts it; an aborted attempt counts as retried. If another
+ * process has taken the claim, it records nothing. Its controller aborts the request; `stopSignal` only ends the tries to record. Rejects
+ * if the storage keeps failing.
+ */
 export function createClaimedDeliverySender(
   options: ClaimedDeliveryOptions,
   counters: Record<"delivered" | "retried" | "failed", number>,

@@ -85,7 +85,10 @@ async function findNewestRun(
 export const isCancelled = ({ firstRun, newestRun, thread }: ProtocolRequestState): boolean =>
   newestRun.status === "interrupted" || thread.metadata.task_cancelled === firstRun.run_id;
 
-/** Cancels the active run of a request, or dismisses its interrupts. Does nothing for a request that has ended. Throws `not_found`. */
+/**
+ * Cancels the active run of a request and waits for its end. If the request waits for interrupts instead, writes `task_cancelled` to the
+ * metadata of its thread. Both dismiss the interrupts. Does nothing for a request that has ended. Throws `not_found`.
+ */
 export async function cancelProtocolRequest(
   resources: ProtocolResources,
   { firstRun, newestRun, pending }: ProtocolRequestState,

@@ -20,6 +20,10 @@ export function onReturn(listener: () => void): () => void {
   return () => returnListeners.delete(listener);
 }
 
+/**
+ * Sets the skew to the clock of the server minus this one, in milliseconds, from the `Date` header; to 0 if they differ by two seconds or
+ * less. Keeps it without a valid header.
+ */
 function measureSkew(response: Response): void {
   const serverTime = Date.parse(response.headers.get("date") ?? "");
   if (Number.isNaN(serverTime)) return;

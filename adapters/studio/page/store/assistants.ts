@@ -16,7 +16,7 @@ export const useSchemas = (assistant_id: string | null): Resource<GraphSchema> =
     client.assistants.getSchemas(assistant_id as string),
   );
 
-/** Returns the name of an assistant, else of its graph, else the end of its id. */
+/** Returns the name of an assistant, else the id of its graph, else the end of its own id if it is not in the list; `–` without an id. */
 export function formatAssistantName(assistants: readonly Assistant[] | undefined, assistant_id: string | null): string {
   const assistant = assistants?.find((candidate) => candidate.assistant_id === assistant_id);
   return assistant ? assistant.name || assistant.graph_id : assistant_id ? shortId(assistant_id) : "–";

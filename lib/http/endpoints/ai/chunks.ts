@@ -133,6 +133,10 @@ export class UIMessageMapper {
     return [...calls, { type: "error", errorText }, ...this.#closeStep(), createFinishChunk("error", this.#usage)];
   }
 
+  /**
+   * Returns the last chunks of a run: the ends of what is open, and a finish; before it an abort if the run was cancelled. Errors have no
+   * chunk here. The reason is `tool-calls` if the client must approve or answer a call.
+   */
   #end(status: string): UIMessageChunk[] {
     // A cancelled run has one of these statuses. An interrupted run ends with `success`.
     if (status === "interrupted" || status === "rollback") {
@@ -176,7 +180,10 @@ export class UIMessageMapper {
     return chunks;
   }
 
-  /** Ends the open message, and maps the events that were queued for its end. */
+  /**
+   * Forgets the open message, keeps its finish reason, and adds its usage to that of the run. Returns only the chunks of the events that
+   * were queued for its end.
+   */
   #closeMessage({ reason, usage }: Extract<RunEvent, { type: "message-close" }>): UIMessageChunk[] {
     this.#current = null;
     this.#reason = toFinishReason(reason);

@@ -134,7 +134,10 @@ const createRunRequest = (toolCall: ToolCallContext, task_id?: string): RunCreat
   stream_mode: toolCall.request.progressToken === undefined ? ["custom"] : ["updates", "custom"],
 });
 
-/** Returns the milliseconds after which a call becomes a task; null if it never does. */
+/**
+ * Returns the milliseconds after which a call becomes a task: 0 if the tool says `always`, otherwise `task_after_ms` or its default. Null
+ * if the tool says `never` or the client cannot poll.
+ */
 function getTaskDelay({ context, request, tool }: ToolCallContext): number | null {
   const { task } = tool.settings;
   if (!canPoll(request) || task === "never") return null;

@@ -315,6 +315,10 @@ export function getOrCreateSource(thread_id: string, isNew = false): ChatSource 
   return source;
 }
 
+/**
+ * Keeps the source of a thread open until the result is called, which must happen once. A source that nobody holds closes a second later,
+ * because the next view may need it. Does nothing if the thread has no source.
+ */
 export function holdSource(thread_id: string): () => void {
   const entry = sources.get(thread_id);
   if (!entry) return () => {};
