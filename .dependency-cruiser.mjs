@@ -88,7 +88,7 @@ const ALLOWED = [
   },
   {
     name: "sqlite-connections",
-    path: "^adapters/sqlite/(?:connections|thread)\\.ts$",
+    path: "^adapters/sqlite/(?:connections|writer-thread)\\.ts$",
     may: ["^adapters/sql/", "^adapters/sqlite/", "^bun:sqlite$", node("sqlite", "worker_threads")],
   },
   { name: "sqlite", path: "^adapters/sqlite/", may: [...DRIVER_CONTRACT, "^adapters/sqlite/", node("fs", "path")] },

@@ -32,7 +32,7 @@ export async function runProjectImage(page: string, project: string, folder: str
   {
     await using keyless = start();
     const output = await keyless.failure();
-    if (!output.includes("without keys")) throw new Error(`Without a key the image said:\n${output}`);
+    if (!output.includes("has no authentication")) throw new Error(`Without a key the image said:\n${output}`);
   }
   writeFileSync(envFile, `${readFileSync(envFile, "utf8")}GREENROOM_API_KEYS=${KEY}\n`);
   await using program = start();
