@@ -75,7 +75,7 @@ export class ServiceError extends Error {
   readonly code: ErrorCode;
   /** Stable. The same as `code`, or more exact. */
   readonly reason: ErrorReason;
-  /** For `interrupt_already_answered`: the run that resumes it. */
+  /** The run that resumes the interrupt, with `interrupt_already_answered`. */
   readonly run_id?: string;
   constructor(reason: ErrorReason, message: string, options?: ErrorOptions & { readonly run_id?: string }) {
     super(message, options);

@@ -58,7 +58,7 @@ export class StreamBackpressure {
     const readAll = async (): Promise<void> => {
       try {
         for await (const chunk of chunks) {
-          // Nobody reads a chunk after `close`, and a graph may ignore its signal for long.
+          // No chunk is read after `close`, and a graph may ignore its signal for long.
           if (this.#emittedCount === Number.POSITIVE_INFINITY) continue;
           this.#openBarrier();
           this.#receivedCount++;

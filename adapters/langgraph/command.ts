@@ -1,7 +1,7 @@
 /**
  * Creates commands in a form that every copy and version of LangGraph accepts. The graph may use another copy than an
  * import here would find. LangGraph recognizes a command by its name, but a `Send` only by the class of its own copy.
- * So a `Send` is written to the channel where LangGraph would put it, as plain data.
+ * A `Send` is therefore written to the channel where LangGraph would put it, as plain data.
  */
 import type { Command, Send } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";

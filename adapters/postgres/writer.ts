@@ -173,7 +173,7 @@ export function createSharedWriter(write: WriteBatch): WriteBatch {
         batches.flatMap(({ lock_keys }) => lock_keys),
       );
     } catch (error) {
-      // Nobody knows whether it took effect, so it cannot be repeated.
+      // Its effect is unknown, so it cannot be repeated.
       if (!(error instanceof DatabaseUnavailable)) return writeEach();
       for (const { answer } of batches) answer(Promise.reject(error));
       return;

@@ -315,7 +315,7 @@ export function requireCompleteLog(path: string): void {
     const read = log === undefined ? 0 : readSync(log, header, 0, HEADER_BYTES, 0);
     // Another process may have started the log anew after the last mark: then nothing is known of it.
     if (read === HEADER_BYTES && formatSalts(new DataView(header.buffer).getBigUint64(16)) !== snapshot.salts) return;
-    // Whoever closed the database last has moved the whole log into the file, and taken it away. Times may be equal: file
+    // The process that closed the database last has moved the whole log into the file, and taken it away. Times may be equal: file
     // systems count in steps of some milliseconds.
     if (bytes === 0 && statSync(file).mtimeMs >= statSync(toSnapshotPath(file)).mtimeMs) return;
     if (bytes < snapshot.bytes) throw truncatedLogError(path, file, bytes, snapshot);

@@ -111,7 +111,7 @@ function wrapExecutorCalls(api: Api, executor: Executor): Executor {
   };
 }
 
-/** States are read for anybody, also in the background: whoever happens to be the reason must not be acted for. */
+/** Returns the state methods without a caller. States are read for many callers at once, so none of them may be acted for. */
 function runWithoutCaller(state: GraphState): GraphState {
   const methods = Object.entries(state).map(([name, method]) => [
     name,

@@ -95,7 +95,7 @@ export class JournalWriter {
         const position = replay.createPosition();
         const entry = journal.append({ kind, name, occurrence, call: operation.call, position, ...members });
         if (kind === "step" && members.phase !== "failed") yield* createStepEndFrames(call, journal.call_id, entry);
-        // The driver continues during the commit. After a stop nobody may await the promise.
+        // The driver continues during the commit. After a stop the promise may have no reader.
         const committed = journal.commit();
         committed.catch(() => {});
         return { entry, committed };

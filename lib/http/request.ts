@@ -130,7 +130,7 @@ async function readChunks(
       }
     }
   } catch (error) {
-    // Not awaited: the cancellation of a stalled body may stall as well.
+    // The result is not awaited, because the cancellation of a stalled body may stall as well.
     reader.cancel().catch(() => {});
     throw error;
   }

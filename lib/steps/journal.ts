@@ -258,7 +258,7 @@ class StoredJournal implements ActiveJournal {
     if (base === undefined) throw new ServiceError("public_base_url_missing", "public_base_url is not set");
     const token = await randomToken(environment);
     const token_hash = await hashToken(token);
-    // Not before the await: a save meanwhile takes the unsaved changes, and would miss this token.
+    // This must follow the await: a save meanwhile takes the unsaved changes, and would miss this token.
     unsaved().tokens.push({ token_hash, name, occurrence });
     return { url: buildEventUrl(base, token), token };
   }

@@ -172,7 +172,7 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
     async deleteThread(scope, thread_id) {
       const deleted = await storage.deleteThread(scope, thread_id);
       if (deleted) {
-        // Whoever executes or reads its runs hears it, too.
+        // Processes that execute or read its runs are notified, too.
         publish("thread", thread_id);
         publish("work", scope.deployment);
       }
@@ -195,7 +195,7 @@ function createPublishingOperations(storage: Storage, { publish }: EventBus): Pa
       publish("run", lease.run_id, "elsewhere");
       publish("thread", lease.thread_id);
       if (finish.features?.includes("webhooks") ?? true) publish("deliveries", scope.deployment, "elsewhere");
-      // Who looked for the next run and found none has looked for all. Who took another thread's leaves this one to the others.
+      // A worker that found no next run has looked at all threads. One that took a run of another thread leaves this one to the others.
       const mayLeaveRuns = finish.next ? result.next !== null && result.next.lease.thread_id !== lease.thread_id : true;
       if (finish.has_waiting_runs && mayLeaveRuns) publish("work", scope.deployment, "elsewhere");
       return result;

@@ -243,7 +243,7 @@ export interface ChannelValue extends Payload {
   readonly channel: string;
   /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
   readonly version: string;
-  /** For a value that was read: the number of characters of `data` that are stored as deltas behind the last full copy. */
+  /** The number of characters of `data` that are stored as deltas behind the last full copy. Set on values that were read. */
   readonly delta_length?: number;
   /**
    * For a list that was read: `data` without its last character, if the storage has that text. Using it avoids a copy of `data`.

@@ -316,7 +316,7 @@ export function getOrCreateSource(thread_id: string, isNew = false): ChatSource 
 }
 
 /**
- * Keeps the source of a thread open until the result is called, which must happen once. A source that nobody holds closes a second later,
+ * Keeps the source of a thread open until the result is called, which must happen once. A source without holders closes a second later,
  * because the next view may need it. Does nothing if the thread has no source.
  */
 export function holdSource(thread_id: string): () => void {
