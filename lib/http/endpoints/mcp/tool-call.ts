@@ -8,7 +8,7 @@ import type { Run, RunCreate, RunOrigin, RunWait } from "../../../runs/mod.ts";
 import { UUID } from "../../../storage/identity.ts";
 import type { RequestContext } from "../../route.ts";
 import { readRunOriginFromHeaders } from "../../run-request.ts";
-import { canModelAnswer, findAnswerUrl } from "../permissions.ts";
+import { canModelAnswer } from "../permissions.ts";
 import {
   createRequestMetadata,
   createResumeOrigin,
@@ -25,23 +25,31 @@ import {
   toExpectedAnswers,
 } from "../protocol-requests.ts";
 import { checkParamHeaders, findArgumentErrors } from "./arguments.ts";
-import { elicitUntilDone, isStopping, StreamingToolResult } from "./elicitation.ts";
+import {
+  createElicitedResult,
+  createEndedResult,
+  createStoppingResult,
+  type ToolCallContext,
+  toInterruptResult,
+  toResultMeta,
+  toWaitingResult,
+} from "./call-results.ts";
+import { isStopping, StreamingToolResult } from "./elicitation.ts";
 import { findInputResponse, keyInputRequests, toInputRequests } from "./input-requests.ts";
 import {
   canPoll,
   McpError,
   type McpRequest,
-  type McpRequestHeader,
   missingCapabilityError,
   TASKS_EXTENSION,
   toResultMessage,
 } from "./protocol.ts";
-import { createRequestDigest, createRequestState, requireRunOfState } from "./request-state.ts";
+import { createRequestDigest, requireRunOfState } from "./request-state.ts";
 import type { InputResponses } from "./requests.ts";
-import { createWaitingResult, toRunResult, toToolError } from "./results.ts";
+import { toToolError } from "./results.ts";
 import { createRequestKey, readSession } from "./session.ts";
 import { createTaskResult } from "./tasks.ts";
-import { findTool, readArguments, readToolSignature, type Tool, type ToolSignature } from "./tools.ts";
+import { findTool, readArguments, readToolSignature } from "./tools.ts";
 
 /** A tool call whose run is active. */
 export interface PendingToolCall {
@@ -52,17 +60,6 @@ export interface PendingToolCall {
   readonly streamingResult: StreamingToolResult | null;
   /** Called when the client disconnects. Cancels the run if the protocol says so. */
   leave(): void;
-}
-
-/** A request for a tool and the state of its execution. */
-interface ToolCallContext {
-  readonly context: RequestContext;
-  readonly request: McpRequestHeader;
-  readonly tool: Tool;
-  readonly signature: ToolSignature;
-  readonly digest: string;
-  /** Names the request of a session, so that it can be cancelled; null without a session. */
-  readonly mcp_request: string | null;
 }
 
 export const listGraphIds = ({ service }: RequestContext): string[] =>
@@ -279,20 +276,6 @@ function toResumeCommand(
   return { resume: answers, expected_answers: toExpectedAnswers(interrupts) };
 }
 
-/** Creates the result for a client that cannot elicit input from its user. */
-function toWaitingResult(
-  { context, tool, signature }: ToolCallContext,
-  interrupts: readonly Interrupt[],
-  thread_id: string,
-): JsonObject {
-  const answer_url = findAnswerUrl(context, thread_id);
-  const model_may_answer = canModelAnswer(context, tool.assistant);
-  return createWaitingResult(
-    { tool: tool.name, thread_id, names: signature, model_may_answer, answer_url },
-    interrupts,
-  );
-}
-
 async function startRun(
   toolCall: ToolCallContext,
   thread_id: string,
@@ -361,80 +344,6 @@ async function continueToolCall(
     if (canRetry && isNoLongerPending(error)) return await continueToolCall(toolCall, firstRun, input, false);
     throw error;
   }
-}
-
-/** Returns the interrupts as requests to the client, or how to continue for a client that cannot get them. */
-function toInterruptResult(
-  toolCall: ToolCallContext,
-  firstRun: Run,
-  newestRun: Run,
-  interrupts: readonly Interrupt[],
-): JsonObject {
-  const { request, digest } = toolCall;
-  // A response must repeat the arguments of the call.
-  const canAnswer = request.isModern && firstRun.metadata.mcp_call === digest;
-  const requests = canAnswer ? keyInputRequests(toInputRequests(request, interrupts)) : null;
-  if (!requests)
-    return toResultMessage(
-      request,
-      toWaitingResult(toolCall, interrupts, newestRun.thread_id),
-      toResultMeta(newestRun),
-    );
-  const requestState = createRequestState(firstRun, newestRun);
-  return toResultMessage(
-    request,
-    { resultType: "input_required", requestState, inputRequests: requests },
-    toResultMeta(newestRun),
-  );
-}
-
-const toResultMeta = ({ thread_id, run_id }: Run): JsonObject => ({
-  "greenroom/thread_id": thread_id,
-  "greenroom/run_id": run_id,
-});
-
-/** Creates the response once the newest run of a call has ended. */
-async function createEndedResult(
-  toolCall: ToolCallContext,
-  firstRun: Run,
-  newestRun: Run,
-  result: Json,
-): Promise<JsonObject> {
-  const { request, signature } = toolCall;
-  const interrupts = readInterrupts(result);
-  if (interrupts.length > 0) return toInterruptResult(toolCall, firstRun, newestRun, interrupts);
-  return toResultMessage(request, toRunResult(result, newestRun, signature.output), toResultMeta(newestRun));
-}
-
-/** Elicits input on the open response until the call is done, and creates its result. */
-async function createElicitedResult(
-  toolCall: ToolCallContext,
-  firstRun: Run,
-  streamingResult: StreamingToolResult,
-): Promise<JsonObject> {
-  const { context, request } = toolCall;
-  const protocolRequest = await elicitUntilDone(context, request, firstRun, streamingResult);
-  if (!protocolRequest) return createStoppingResult(toolCall, firstRun);
-  const { newestRun } = protocolRequest;
-  if (isCancelled(protocolRequest))
-    return toResultMessage(request, toToolError("The call was cancelled"), toResultMeta(newestRun));
-  if (protocolRequest.pending.length > 0)
-    return toResultMessage(
-      request,
-      toWaitingResult(toolCall, protocolRequest.pending, newestRun.thread_id),
-      toResultMeta(newestRun),
-    );
-  return await createEndedResult(
-    toolCall,
-    firstRun,
-    newestRun,
-    await readProtocolResult(context.resources, protocolRequest),
-  );
-}
-
-function createStoppingResult({ request }: ToolCallContext, run: Run): JsonObject {
-  const text = `The server is stopping. The run goes on, and its result will be in the conversation ${run.thread_id}`;
-  return toResultMessage(request, toToolError(text), toResultMeta(run));
 }
 
 const noop = (): void => {};
