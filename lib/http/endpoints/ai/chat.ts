@@ -25,7 +25,7 @@ import {
   rethrowAsNotFound,
 } from "../states.ts";
 import type { AnsweredInterrupt, PendingInterrupt } from "./chunks.ts";
-import { buildTurns, createReplyId } from "./messages.ts";
+import { type AnswerPoint, buildTurns, createReplyId } from "./messages.ts";
 import type { ApprovalResponse, ChatRequest, UserMessage } from "./requests.ts";
 import {
   type ChatResources,
@@ -130,14 +130,29 @@ class TurnStarter {
       const checkpoint_id = await requireCheckpointBefore(this.#resources, this.#thread_id, messages, index);
       return await this.#run({ input, checkpoint_id }, `${key} ${this.#checkpoint}`);
     }
-    if (interrupts.length === 0) return await this.#run({ input }, key);
-    // The page shows interrupts, and none of them is pending: its text answers none of the pending ones.
     const { shown_interrupt_ids } = user;
     if (shown_interrupt_ids.length > 0 && !interrupts.some(({ id }) => shown_interrupt_ids.includes(id))) {
-      throw notPendingError("The question is not open any more. Reload the chat");
+      // The text was written as the answer to an interrupt. It answers no other one, and is not a message of the conversation.
+      const answer = await this.#findAnswer(shown_interrupt_ids);
+      if (answer?.user?.id === user.id) return await this.#attachToRun(createReplyId(user.id));
+      if (answer || interrupts.length > 0) throw notPendingError("The question is not open any more. Reload the chat");
     }
+    if (interrupts.length === 0) return await this.#run({ input }, key);
     const answeredInterrupts = answerWithText(interrupts, user.text);
     return await this.#resume(answeredInterrupts, key, { message_id: createReplyId(user.id), user: user.uiMessage });
+  }
+
+  /**
+   * Returns what answered one of the interrupts: the answer of a run, or an active run, which may do so now. Returns null for interrupts
+   * that ended by a stop: the conversation goes on after them.
+   */
+  async #findAnswer(interrupt_ids: readonly string[]): Promise<Partial<AnswerPoint> | null> {
+    const runs = await readRunsWithAnswers(this.#resources, this.#thread_id, 20).catch(nullIfNotFound);
+    if (runs === null) return null;
+    const answersShown = ({ id, answer }: AnsweredInterrupt): boolean =>
+      answer !== undefined && interrupt_ids.includes(id);
+    const found = runs.answers.findLast(({ questions }) => questions.some(answersShown));
+    return found ?? (runs.newestRuns.some(isActive) ? {} : null);
   }
 
   async regenerate(user_id: string): Promise<ChatStream> {

@@ -151,6 +151,38 @@ describe("a chat's turn", () => {
     assert.deepEqual(await shownThread(test.fetch, thread_id), CLOSED);
   });
 
+  it("refuses a late answer as text while the interrupt is being answered and afterwards, and starts no run for it", async () => {
+    const { agent: waits, gate } = gated();
+    const agent = async function* (job: FunctionJob) {
+      if (job.command?.resume === undefined) yield job.interrupt("Where?");
+      else {
+        // The update is stored, so the thread has no open interrupt while the run goes on.
+        yield { answered: true };
+        yield* waits(job);
+      }
+    };
+    await using test = await testService({ agents: { agent } });
+    const page = openChat({ id: "c", fetch: test.fetch });
+    await page.sendMessage({ text: "Weather?" });
+    const shown = plain(structuredClone(page.messages)) as unknown as JsonObject[];
+    const sendText = (id: string, text: string): Promise<Response> => post(test, submit("c", ...shown, said(id, text)));
+    const answered = await sendText("u2", "Rome");
+    const reading = chunksOf(answered);
+    const assertRefused = async (response: Response) => {
+      // An accepted text would be queued, and its stream would not end before the gate opens.
+      assert.equal(response.status, 409);
+      assert.equal(await response.text(), "The question is not open any more. Reload the chat");
+    };
+    const thread_id = await test.service.threads.idOf("c");
+    await until(async () => (await test.service.threads.state(thread_id)).interrupts.length === 0);
+    await assertRefused(await sendText("u3", "Oslo"));
+    gate.open();
+    const chunks = await reading;
+    await assertRefused(await sendText("u4", "Oslo"));
+    assert.deepEqual(await chunksOf(await sendText("u2", "Rome")), chunks, "the accepted answer gets its stream again");
+    assert.equal((await test.service.runs.list(thread_id)).length, 2);
+  });
+
   it("leaves no question behind after the stop route: neither an open one, nor that of a stopped answer", async () => {
     const { agent: waits } = gated();
     const executor = combine(
