@@ -84,7 +84,8 @@ export class Facts {
   version_acknowledged = 0;
   readonly #fd: number;
   #queue: { readonly text: string; readonly done: () => void }[] = [];
-  #writing = false;
+  /** Settles when the queue is on the disk; undefined while nothing is being written. */
+  #flushing: Promise<void> | undefined;
 
   /** Continues the file. Reads what is in it. */
   constructor(file: string) {
@@ -160,13 +161,11 @@ export class Facts {
   async #keep(fact: Fact): Promise<void> {
     await new Promise<void>((done) => {
       this.#queue.push({ text: `${JSON.stringify(fact)}\n`, done });
-      void this.#flush();
+      void this.flush();
     });
   }
 
-  async #flush(): Promise<void> {
-    if (this.#writing) return;
-    this.#writing = true;
+  async #writeQueue(): Promise<void> {
     while (this.#queue.length > 0) {
       const group = this.#queue;
       this.#queue = [];
@@ -174,9 +173,16 @@ export class Facts {
       await promisify(fsync)(this.#fd);
       for (const { done } of group) done();
     }
-    this.#writing = false;
+    this.#flushing = undefined;
   }
 
+  /** Resolves once every fact that was added is on the disk, also those whose caller does not wait for it. */
+  async flush(): Promise<void> {
+    if (this.#queue.length > 0) this.#flushing ??= this.#writeQueue();
+    await this.#flushing;
+  }
+
+  /** Closes the file. Call `flush` first: what is not on the disk is lost. */
   close(): void {
     closeSync(this.#fd);
   }

@@ -18,7 +18,7 @@ export interface LoadOptions {
 }
 
 export interface Load {
-  /** No new runs; followers go on to the end of theirs. */
+  /** Starts no new runs. Resolves once the followers are at the end of theirs and every fact is on the disk. */
   finish(): Promise<void>;
   /** Errors that no fault explains. */
   readonly problems: readonly string[];
@@ -317,6 +317,8 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     async finish() {
       stopping = true;
       await Promise.all(loops);
+      // An acknowledgement that arrives with the headers of a stream is written while nobody waits for it.
+      await facts.flush();
     },
   };
 }
