@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { resumingFetch } from "../../adapters/ai-client.ts";
 import { type AnyChat, openChat, plain } from "../compat/ai/chat.ts";
-import { type Program, start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { type Program, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const serve = (file: string, port = "0"): Program => start("test/compat/ai/serve.ts", [file, port], { cwd: "." });
-const textOf = (chat: AnyChat): string => JSON.stringify(chat.messages);
+const toText = (chat: AnyChat): string => JSON.stringify(chat.messages);
 
 /** Requests to `http://localhost` go to the server. */
 const fetchAt = (url: () => string) => (input: string | URL | Request, init?: RequestInit) =>
@@ -19,20 +19,20 @@ describe("a chat of the AI SDK after kill -9", () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
-    let url = await urlOf(first);
+    let url = await waitForUrl(first);
     const options = { id: "c", agent: "slow", fetch: fetchAt(() => url) };
     const chat = openChat(options);
-    const sent = chat.sendMessage({ text: "Hi" });
-    await until(() => textOf(chat).includes("Begun"));
+    const pendingSend = chat.sendMessage({ text: "Hi" });
+    await until(() => toText(chat).includes("Begun"));
     await first.kill("SIGKILL");
-    await sent;
+    await pendingSend;
     assert.equal(chat.status, "error");
 
     await using second = serve(file);
-    url = await urlOf(second);
+    url = await waitForUrl(second);
     await chat.resumeStream();
     assert.equal(chat.error, undefined);
-    assert.match(textOf(chat), /"text":"Begun. Ended."/);
+    assert.match(toText(chat), /"text":"Begun. Ended."/);
     const stored = (await (await fetch(`${url}/ai/slow/chat/c`)).json()) as Pick<AnyChat, "messages">;
     assert.deepEqual(stored.messages, plain(chat.messages));
     const again = openChat({ ...options, messages: plain(chat.messages.slice(0, 1)) });
@@ -44,15 +44,15 @@ describe("a chat of the AI SDK after kill -9", () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
-    let url = await urlOf(first);
+    let url = await waitForUrl(first);
     const chat = openChat({ id: "c", agent: "steps", fetch: fetchAt(() => url) });
-    const sent = chat.sendMessage({ text: "Hi" });
-    await until(() => textOf(chat).includes("You said two"));
+    const pendingSend = chat.sendMessage({ text: "Hi" });
+    await until(() => toText(chat).includes("You said two"));
     await first.kill("SIGKILL");
-    await sent;
+    await pendingSend;
 
     await using second = serve(file);
-    url = await urlOf(second);
+    url = await waitForUrl(second);
     await chat.resumeStream();
     const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
     assert.deepEqual(texts, ["One.", "You said two"]);
@@ -64,20 +64,20 @@ describe("a chat of the AI SDK after kill -9", () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "chat.db");
     await using first = serve(file);
-    let url = await urlOf(first);
+    let url = await waitForUrl(first);
     const chat = openChat({ id: "c", agent: "clerk", fetch: fetchAt(() => url) });
     await chat.sendMessage({ text: "refund" });
-    const [, id = ""] = /"approval":\{"id":"([^"]+)"/.exec(textOf(chat)) ?? [];
+    const [, id = ""] = /"approval":\{"id":"([^"]+)"/.exec(toText(chat)) ?? [];
     await first.kill("SIGKILL");
 
     await using second = serve(file);
-    url = await urlOf(second);
-    const asked = (await (await fetch(`${url}/ai/clerk/chat/c`)).json()) as Pick<AnyChat, "messages">;
-    assert.deepEqual(asked.messages, plain(chat.messages));
+    url = await waitForUrl(second);
+    const storedChat = (await (await fetch(`${url}/ai/clerk/chat/c`)).json()) as Pick<AnyChat, "messages">;
+    assert.deepEqual(storedChat.messages, plain(chat.messages));
     await chat.addToolApprovalResponse({ id, approved: true });
     await chat.sendMessage();
     assert.equal(chat.error, undefined);
-    assert.match(textOf(chat), /refunded 30/);
+    assert.match(toText(chat), /refunded 30/);
     const stored = (await (await fetch(`${url}/ai/clerk/chat/c`)).json()) as Pick<AnyChat, "messages">;
     assert.deepEqual(stored.messages, plain(chat.messages));
   });
@@ -87,15 +87,15 @@ describe("a chat of the AI SDK after kill -9", () => {
       using folder = temporaryFolder();
       const file = join(folder.path, "chat.db");
       await using first = serve(file);
-      const url = await urlOf(first);
+      const url = await waitForUrl(first);
       const options = { id: "c", agent: "slow", fetch: resumingFetch(fetchAt(() => url)) };
       const chat = openChat(options, version);
-      const sent = chat.sendMessage({ text: "Hi" });
-      await until(() => textOf(chat).includes("Begun"));
+      const pendingSend = chat.sendMessage({ text: "Hi" });
+      await until(() => toText(chat).includes("Begun"));
       await first.kill("SIGTERM");
       await using second = serve(file, new URL(url).port);
-      await urlOf(second);
-      await sent;
+      await waitForUrl(second);
+      await pendingSend;
       assert.deepEqual([chat.status, chat.error], ["ready", undefined]);
       const texts = (chat.messages.at(-1)?.parts ?? []).flatMap((part) => (part.type === "text" ? [part.text] : []));
       // Only version 7 can take back what a lost attempt has said.

@@ -27,9 +27,10 @@ async function run({ fetch }: Pick<App, "fetch">, assistant_id: string, base = "
   const answer = await fetch(new Request(`http://localhost${base}/runs/wait`, { method: "POST", body }));
   return (await answer.json()) as Record<string, unknown>;
 }
-const said = ({ messages }: Record<string, unknown>): unknown => (messages as { content: unknown }[]).at(-1)?.content;
+const readLastContent = ({ messages }: Record<string, unknown>): unknown =>
+  (messages as { content: unknown }[]).at(-1)?.content;
 
-async function problemsOf(options: unknown): Promise<readonly string[]> {
+async function findProblems(options: unknown): Promise<readonly string[]> {
   try {
     await (await createApp(options as AppOptions)).stop(0);
     return [];
@@ -54,7 +55,7 @@ describe(`createApp on ${runtime}`, () => {
       ...quiet,
     });
     await using _ = disposed(app);
-    for (const name of ["echo", "described"]) assert.equal(said(await run(app, name)), "You said Hello");
+    for (const name of ["echo", "described"]) assert.equal(readLastContent(await run(app, name)), "You said Hello");
     for (const name of ["compiled", "builder", "factory", "prebuilt"]) assert.equal((await run(app, name)).count, 1);
     const { items } = await app.service.assistants.search({});
     assert.deepEqual(items.flatMap(({ description }) => description ?? []).sort(), ["Counts", "Repeats"]);
@@ -138,7 +139,10 @@ describe(`createApp on ${runtime}`, () => {
       ({ thread_id } = await service.threads.create({ metadata: { kept: true } }));
       const server = await serve(handler, { port: 0 });
       assert.equal(server.url, `http://127.0.0.1:${server.port}`);
-      assert.equal(said(await run({ fetch: (request) => fetchAt(server.url, request) }, "echo")), "You said Hello");
+      assert.equal(
+        readLastContent(await run({ fetch: (request) => fetchAt(server.url, request) }, "echo")),
+        "You said Hello",
+      );
       await server.close();
       await stop(0);
     }
@@ -154,7 +158,7 @@ describe(`createApp on ${runtime}`, () => {
     const app = await createApp({ database, agents: { echo }, ...quiet });
     {
       await using _ = disposed(app);
-      assert.equal(said(await run(app, "echo")), "You said Hello");
+      assert.equal(readLastContent(await run(app, "echo")), "You said Hello");
     }
     assert.ok(existsSync(join(folder.path, "libsql.db")));
   });
@@ -173,7 +177,7 @@ describe(`createApp on ${runtime}`, () => {
       ...quiet,
     });
     await using _ = disposed(app);
-    assert.equal(said(await run(app, "echo", "/agents")), "You said Hello");
+    assert.equal(readLastContent(await run(app, "echo", "/agents")), "You said Hello");
     const get = (url: string): Promise<Response> => app.fetch(new Request(url));
     assert.equal(await (await get("http://localhost/agents/mine")).text(), "own");
     assert.equal((await get("http://other.example/agents/ok")).status, 421);
@@ -184,7 +188,7 @@ describe(`createApp on ${runtime}`, () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "never.db");
     assert.deepEqual(
-      await problemsOf({
+      await findProblems({
         database: { url: file, token: "x", direct_url: 5, writer: "fast" },
         agents: {
           list: [],
@@ -242,21 +246,21 @@ describe(`createApp on ${runtime}`, () => {
   it("names a database that cannot be used, and what is missing", async () => {
     using folder = temporaryFolder();
     const agents = { echo };
-    assert.deepEqual(await problemsOf({}), [
+    assert.deepEqual(await findProblems({}), [
       'database: missing. Give a file path such as "agents.db", ":memory:", or a libSQL or postgres: URL',
       "agents: missing. Give at least one, for example { echo: async function* (job) { … } }",
     ]);
-    assert.deepEqual(await problemsOf({ database: "mysql://localhost/a", agents }), [
+    assert.deepEqual(await findProblems({ database: "mysql://localhost/a", agents }), [
       "database: no driver for mysql: databases. Use a file path, :memory:, a libSQL or a postgres: URL",
     ]);
-    assert.deepEqual(await problemsOf({ database: "", agents }), [
+    assert.deepEqual(await findProblems({ database: "", agents }), [
       "database: has no URL. Give a file path, :memory: or a URL",
     ]);
-    const [folderProblem = "", ...none] = await problemsOf({ database: folder.path, agents });
+    const [folderProblem = "", ...none] = await findProblems({ database: folder.path, agents });
     assert.match(folderProblem, /^database: /);
     assert.ok(folderProblem.includes(folder.path), folderProblem);
     assert.deepEqual(none, []);
-    const [postgresProblem = ""] = await problemsOf({ database: "postgres://u:secret@[nowhere/a", agents });
+    const [postgresProblem = ""] = await findProblems({ database: "postgres://u:secret@[nowhere/a", agents });
     assert.match(postgresProblem, /^database: /);
     assert.ok(!postgresProblem.includes("secret"));
   });

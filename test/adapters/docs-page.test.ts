@@ -5,7 +5,7 @@ import { docsPage } from "../../adapters/docs-page.ts";
 import type { OpenApi } from "../../lib/http/handler.ts";
 import { type FakeOptions, fake } from "../lib/http/fake-service.ts";
 
-const pageOf = async (options: FakeOptions = {}): Promise<string> => {
+const readPage = async (options: FakeOptions = {}): Promise<string> => {
   const response = await fake({ docs: docsPage, ...options }).send("GET", `${options.prefix ?? ""}/docs`);
   assert.equal(response.status, 200);
   return await response.text();
@@ -13,7 +13,7 @@ const pageOf = async (options: FakeOptions = {}): Promise<string> => {
 
 describe("/docs", () => {
   it("has every route and schema of the OpenAPI document, and every link leads somewhere", async () => {
-    const page = await pageOf();
+    const page = await readPage();
     const { paths, components } = (await (await fake().send("GET", "/openapi.json")).json()) as OpenApi;
     for (const [path, methods] of Object.entries(paths)) {
       for (const method of Object.keys(methods)) {
@@ -31,13 +31,13 @@ describe("/docs", () => {
 
   it("runs no script and asks no other host, and its policy permits neither", async () => {
     const send = (): Promise<Response> => fake({ docs: docsPage }).send("GET", "/docs");
-    const [one, other] = [await send(), await send()];
-    const policy = one.headers.get("content-security-policy") ?? "";
+    const [first, second] = [await send(), await send()];
+    const policy = first.headers.get("content-security-policy") ?? "";
     const nonce = /'nonce-([^']+)'/.exec(policy)?.[1] ?? "";
     assert.match(policy, /^default-src 'none'; style-src 'nonce-[0-9a-f-]{36}';/);
     assert.doesNotMatch(policy, /unsafe|\*|https?:/);
-    assert.notEqual(other.headers.get("content-security-policy"), policy);
-    const page = await one.text();
+    assert.notEqual(second.headers.get("content-security-policy"), policy);
+    const page = await first.text();
     assert.ok(page.includes(`<style nonce="${nonce}">`));
     assert.doesNotMatch(page, /<script|<link|<img|<iframe| style=| on\w+=|https?:\/\//);
   });
@@ -58,8 +58,8 @@ describe("/docs", () => {
   });
 
   it("is the handler's: its mount, its groups; without the option 501", async () => {
-    assert.match(await pageOf({ prefix: "/agents" }), /<code>\/agents\/threads<\/code>/);
-    const less = await pageOf({ http: { disable_store: true } });
+    assert.match(await readPage({ prefix: "/agents" }), /<code>\/agents\/threads<\/code>/);
+    const less = await readPage({ http: { disable_store: true } });
     assert.match(less, /<code>\/threads<\/code>/);
     assert.doesNotMatch(less, /<code>\/store\/items<\/code>/);
     const { send } = fake();

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { build } from "esbuild";
 import { createServer, type UserConfig } from "vite";
-import { root, start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { bundleTemplate, openBrowser } from "./browser.ts";
 
 const template = join(root, "templates/react");
@@ -77,7 +77,7 @@ describe("the template react behind the proxy of Vite", () => {
     const code = readFileSync(agent, "utf8");
     assert.ok(code.includes("you said"));
     await using program = start("server.ts", ["dev", "--port", "0", "--no-open"], { cwd: folder.path });
-    await using vite = await openVite(await urlOf(program), folder.path, await bundleTemplate());
+    await using vite = await openVite(await waitForUrl(program), folder.path, await bundleTemplate());
     await using principal = await openBrowser();
     const page = await principal.context.newPage();
     const answers = ["you said", "you wrote", "you typed"];

@@ -18,7 +18,7 @@ import {
   taskOf,
   textsOf,
 } from "../lib/http/endpoints/a2a/a2a.harness.ts";
-import { start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const AGENTS = `
@@ -42,7 +42,7 @@ it("tasks go on after kill -9, with the same ids", async () => {
   const graphs = { slow: "./agents.mjs:slow", asks: "./agents.mjs:asks" };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, worker: { lease_ms: 1000 } }));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
-  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await urlOf(program));
+  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await waitForUrl(program));
 
   const first = serve();
   const before = await asked(first);
@@ -62,7 +62,7 @@ it("tasks go on after kill -9, with the same ids", async () => {
     writeFileSync(join(folder.path, "go"), "");
     return response;
   };
-  const subscribe = asker(subscribing, await urlOf(second));
+  const subscribe = asker(subscribing, await waitForUrl(second));
   const { events } = await subscribe("slow", "SubscribeToTask", { id: slow.id });
   assert.equal((events[0]?.task as unknown as ShownTask | undefined)?.id, slow.id);
   let text = "";
@@ -99,7 +99,7 @@ it("push notifications are sent after kill -9, with their signature", async () =
   };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify(configuration));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
-  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await urlOf(program));
+  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await waitForUrl(program));
   const authentication = { scheme: "Bearer", credentials: "c" };
   try {
     const first = serve();

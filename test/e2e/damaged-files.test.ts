@@ -4,7 +4,7 @@ import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 
 /** A folder with an agent and the configuration of a server. */
 function project(): ReturnType<typeof temporaryFolder> {
@@ -59,7 +59,7 @@ describe("a server", { timeout: 120_000 }, () => {
       let cuts = 0;
       {
         await using program = start("server.ts", ARGUMENTS, { cwd: folder.path });
-        const url = await urlOf(program);
+        const url = await waitForUrl(program);
         for (let n = 0; n < 50; n += 1) assert.equal((await post(url, { metadata: { n } })).status, 200);
         let over = false;
         const writers = Array.from({ length: load }, async () => {
@@ -103,7 +103,7 @@ describe("a server", { timeout: 120_000 }, () => {
         // The signal would end the process before a write could fail.
         const limits = { cwd: folder.path, first: "trap '' XFSZ; ulimit -f 4096" };
         await using program = start("server.ts", [...ARGUMENTS.slice(0, -1), name], limits);
-        const url = await urlOf(program);
+        const url = await waitForUrl(program);
         let full: Response | undefined;
         for (let n = 0; n < 200 && !full; n += 1) {
           const response = await post(url, { metadata: { body: "x".repeat(100_000) } });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 
 /** The function waits until the test has taken the file away. */
 const AGENT = `
@@ -87,7 +87,7 @@ describe("a server whose database file", { timeout: 120_000 }, () => {
   it("is deleted answers all that wait for runs, and later requests, and does not get ready", async () => {
     using folder = project();
     await using program = start("server.ts", ARGUMENTS, { cwd: folder.path });
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const waiting = await startWaiting(url);
     rmSync(join(folder.path, "agents.db"));
     await readyIs(url, 503);
@@ -106,7 +106,7 @@ describe("a server whose database file", { timeout: 120_000 }, () => {
   it("is moved away and back gets ready again, and executes its runs", async () => {
     using folder = project();
     await using program = start("server.ts", ARGUMENTS, { cwd: folder.path });
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const waiting = await startWaiting(url);
     const path = join(folder.path, "agents.db");
     renameSync(path, `${path}.away`);

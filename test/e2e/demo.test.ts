@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { root, start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 
 interface Thread {
   readonly thread_id: string;
@@ -26,7 +26,7 @@ describe("the demo", () => {
     let ids: readonly string[] = [];
     {
       await using first = serve();
-      const url = await urlOf(first);
+      const url = await waitForUrl(first);
       await first.printed(/^Two threads to look at/m);
       const threads = await threadsAt(url);
       ids = threads.map(({ thread_id }) => thread_id);
@@ -42,7 +42,7 @@ describe("the demo", () => {
     }
     {
       await using second = serve();
-      const url = await urlOf(second);
+      const url = await waitForUrl(second);
       assert.deepEqual(
         (await threadsAt(url)).map(({ thread_id }) => thread_id),
         ids,
@@ -52,7 +52,7 @@ describe("the demo", () => {
       assert.doesNotMatch(second.output(), /Two threads/);
     }
     await using third = serve();
-    const url = await urlOf(third);
+    const url = await waitForUrl(third);
     await fetch(`${url}/threads`, { method: "POST", body: "{}" });
     assert.equal((await threadsAt(url)).length, 1);
   });
@@ -62,14 +62,14 @@ describe("the demo", () => {
     await using own = start("server.ts", ["--port", "0", "--config", join(root, "examples/demo/greenroom.json")], {
       cwd: folder.path,
     });
-    await fetch(`${await urlOf(own)}/threads`, { method: "POST", body: "{}" });
+    await fetch(`${await waitForUrl(own)}/threads`, { method: "POST", body: "{}" });
     assert.equal(await own.kill("SIGTERM"), 0);
     await using program = start("scripts/demo.ts", ["--port", "0"], { cwd: folder.path });
-    assert.equal((await threadsAt(await urlOf(program))).length, 1);
+    assert.equal((await threadsAt(await waitForUrl(program))).length, 1);
     using other = temporaryFolder();
     const env = { GREENROOM_API_KEYS: "k".repeat(40) };
     await using guarded = start("scripts/demo.ts", ["--port", "0"], { cwd: other.path, env });
-    const url = await urlOf(guarded);
+    const url = await waitForUrl(guarded);
     const headers = { "x-api-key": env.GREENROOM_API_KEYS };
     const response = await fetch(`${url}/threads/count`, { method: "POST", body: "{}", headers });
     assert.equal(await response.json(), 0);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { it } from "node:test";
-import { root, start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { root, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 it("graphs that sleep and wait go on after kill -9", async () => {
@@ -27,7 +27,7 @@ it("graphs that sleep and wait go on after kill -9", async () => {
     };
 
   await using first = serve();
-  const before = caller(await urlOf(first));
+  const before = caller(await waitForUrl(first));
   const paths: string[] = [];
   for (const assistant_id of ["waits", "sleeps"]) {
     const { thread_id } = await before("/threads", {});
@@ -40,13 +40,13 @@ it("graphs that sleep and wait go on after kill -9", async () => {
   await first.kill("SIGKILL");
 
   await using second = serve();
-  const between = caller(await urlOf(second));
+  const between = caller(await waitForUrl(second));
   assert.equal(((await between(waits))["waiting_for"] as object[]).length, 1);
   await between(`${waits.split("/runs/")[0]}/events/parcel`, { n: 1 });
   await second.kill("SIGKILL");
 
   await using third = serve();
-  const after = caller(await urlOf(third));
+  const after = caller(await waitForUrl(third));
   const values = async (path: string): Promise<unknown> => {
     await until(async () => (await after(path))["status"] === "success", path);
     return (await after(`${path.split("/runs/")[0]}/state`))["values"];

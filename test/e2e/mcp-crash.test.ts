@@ -15,7 +15,7 @@ import {
   TASKS,
   textOf,
 } from "../lib/http/endpoints/mcp/mcp.harness.ts";
-import { start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
 
 const MODERN = { capabilities: { ...FORMS, ...TASKS } };
@@ -48,7 +48,8 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
   const config = { graphs, http: { mcp: { task_after_ms: 0 } }, worker: { lease_ms: 1000 } };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify(config));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
-  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, `${await urlOf(program)}/mcp`);
+  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> =>
+    asker(fetch, `${await waitForUrl(program)}/mcp`);
 
   async function polled(ask: Ask, taskId: string, status: string): Promise<JsonObject> {
     let task: JsonObject = {};
@@ -73,7 +74,7 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
   const asks = await polled(before, ids.asks, "input_required");
   const works = await polled(before, ids.slow, "working");
   const interrupted = (await before("tools/call", call("refund"), FORM)).result;
-  const client = await session(fetch, { url: `${await urlOf(first)}/mcp` });
+  const client = await session(fetch, { url: `${await waitForUrl(first)}/mcp` });
   const waiting = await client.asked(call("refund"));
   const unanswered = await client.asked(call("refund"));
   await first.kill("SIGKILL");
@@ -97,11 +98,11 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
     assert.equal(textOf((await ask("tools/call", repeated, FORM)).result), "Got later");
   }
   // The connections of the older client broke. A reply that comes after the restart counts, and the handle for what has none.
-  const again = await session(fetch, { url: `${await urlOf(second)}/mcp`, id: client.id });
+  const again = await session(fetch, { url: `${await waitForUrl(second)}/mcp`, id: client.id });
   for (let time = 0; time < 2; time++) {
     assert.equal(await again.send(replyTo(waiting.questions[0] ?? {}, { answer: "after" })), 202);
   }
-  const threads = `${await urlOf(second)}/threads/search`;
+  const threads = `${await waitForUrl(second)}/threads/search`;
   const found = await fetch(threads, { method: "POST", body: JSON.stringify({ status: "interrupted" }) });
   const open = (await found.json()) as { readonly thread_id: string }[];
   assert.equal(open.length, 1);

@@ -11,7 +11,7 @@ import { follow, resumable, whole } from "./outage.harness.ts";
 
 let server: TestPostgres;
 before(async () => {
-  server = await startPostgres({ own: true, fsync: false });
+  server = await startPostgres({ ownServer: true, fsync: false });
 });
 after(() => server.stop());
 

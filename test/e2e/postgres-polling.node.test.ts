@@ -8,7 +8,7 @@ import { postgres } from "../../adapters/postgres/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type JsonObject, type Service } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
-import { keptOf, reading } from "../support/event-reading.ts";
+import { reading, readStoredEvents } from "../support/event-reading.ts";
 import { startPostgres } from "../support/postgres-server.ts";
 
 const RUNS = Number(process.env["GREENROOM_POLLED"] ?? 40);
@@ -36,7 +36,7 @@ async function keptRun(service: Service, client: Client, thread_id: string, run_
     const [message] = (event === "messages" ? data : []) as { readonly content: string }[];
     frames.push(message?.content ?? event);
   }
-  const events = (await keptOf(service, thread_id)).map(({ method, params }) => {
+  const events = (await readStoredEvents(service, thread_id)).map(({ method, params }) => {
     const { event, delta } = params.data as { event?: string; delta?: { text?: string } };
     return delta?.text ?? event ?? method;
   });

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, start, temporaryFolder, urlOf } from "../support/programs.ts";
+import { type Program, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 
 /** `gated` says one word, waits for the file `open`, and says another. `deaf` does not listen to its signal. */
 const agents = `
@@ -113,7 +113,7 @@ describe("a server that is told to stop", () => {
   it("refuses new runs, says that it is not ready, and lets runs and their readers come to the end", async () => {
     using home = project();
     await using server = home.serve(["--grace-ms", "600000"]);
-    const url = await urlOf(server);
+    const url = await waitForUrl(server);
     const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 0 } });
     const { thread_id } = await client.threads.create();
     const { run_id } = await client.runs.create(thread_id, "gated", { input, streamResumable: true });
@@ -150,7 +150,7 @@ describe("a server that is told to stop", () => {
   it("puts a run back after the grace time, without charging the attempt; its readers come back and miss nothing", async () => {
     using home = project();
     const first = home.serve(["--grace-ms", "0"]);
-    const url = await urlOf(first);
+    const url = await waitForUrl(first);
     const port = new URL(url).port;
     // On a machine that does much else the next server takes its time: by itself the SDK may try for only a quarter of a minute.
     const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 6, fetch: fetchRetried } });
@@ -191,7 +191,7 @@ describe("a server that is told to stop", () => {
   it("ends at once when it is told again", async () => {
     using home = project();
     await using server = home.serve(["--grace-ms", "600000"]);
-    const url = await urlOf(server);
+    const url = await waitForUrl(server);
     assert.equal((await post(url, "/runs", { assistant_id: "deaf", input })).status, 200);
     await eventually(() => home.journal().includes("deaf"));
     let over = false;
@@ -215,7 +215,7 @@ describe("a server that was killed", () => {
     let run_id: string;
     {
       await using server = home.serve();
-      const client = new Client({ apiUrl: await urlOf(server) });
+      const client = new Client({ apiUrl: await waitForUrl(server) });
       ({ thread_id } = await client.threads.create());
       ({ run_id } = await client.runs.create(thread_id, "gated", { input }));
       await begun(home, run_id, 1);
@@ -223,7 +223,7 @@ describe("a server that was killed", () => {
       assert.equal(next.status, "pending");
     }
     await using server = home.serve();
-    const client = new Client({ apiUrl: await urlOf(server) });
+    const client = new Client({ apiUrl: await waitForUrl(server) });
     // The lease of the dead process would last for ten minutes.
     await begun(home, run_id, 2);
     home.open();
@@ -236,7 +236,10 @@ describe("a server that was killed", () => {
       runs.map(({ status }) => status),
       ["success", "success"],
     );
-    assert.match(await (await fetch(`${await urlOf(server)}/metrics`)).text(), /^greenroom_runs_retried_total 1$/m);
+    assert.match(
+      await (await fetch(`${await waitForUrl(server)}/metrics`)).text(),
+      /^greenroom_runs_retried_total 1$/m,
+    );
   });
 
   it("has stored the frames of resumable runs", async () => {
@@ -247,7 +250,7 @@ describe("a server that was killed", () => {
     let run_id: string;
     {
       await using server = home.serve();
-      const url = await urlOf(server);
+      const url = await waitForUrl(server);
       const client = new Client({ apiUrl: url });
       ({ thread_id } = await client.threads.create());
       ({ run_id } = await client.runs.create(thread_id, "gated", {
@@ -259,7 +262,7 @@ describe("a server that was killed", () => {
       assert.match(frames.at(-1) ?? "", /^id: \d+\nevent: end\n/);
     }
     await using server = home.serve();
-    const url = await urlOf(server);
+    const url = await waitForUrl(server);
     assert.deepEqual(await framesOf(url, thread_id, run_id), frames);
     for (const [i, frame] of frames.entries()) {
       const id = /^id: (\d+)$/m.exec(frame)?.[1] as string;
@@ -274,9 +277,9 @@ describe("a second server on one database", () => {
   it("serves requests, takes no run while the first lives, and takes over when it is dead", async () => {
     using home = project();
     const first = home.serve();
-    const one = await urlOf(first);
+    const one = await waitForUrl(first);
     await using second = home.serve();
-    const two = await urlOf(second);
+    const two = await waitForUrl(second);
     assert.match(second.output(), /^Standing by: another server executes all runs of .* --database OTHER\n/);
     assert.doesNotMatch(first.output(), /Standing by/);
     const client = new Client({ apiUrl: two });
@@ -318,7 +321,7 @@ describe("a full disk", () => {
     try {
       using home = project(disk);
       await using server = home.serve();
-      const url = await urlOf(server);
+      const url = await waitForUrl(server);
       const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 0 } });
       const { thread_id } = await client.threads.create();
       const { run_id } = await client.runs.create(thread_id, "gated", { input, streamResumable: true });
@@ -387,7 +390,7 @@ describe("a database that cannot be used", () => {
   /** A database that has been used. */
   const used = async (home: Project): Promise<string> => {
     await using server = home.serve();
-    await new Client({ apiUrl: await urlOf(server) }).threads.create();
+    await new Client({ apiUrl: await waitForUrl(server) }).threads.create();
     assert.equal(await server.kill("SIGTERM"), 0);
     const file = join(home.path, "agents.db");
     assert.ok(existsSync(file));

@@ -33,15 +33,15 @@ async function withTree<T>(files: Readonly<Record<string, string>>, use: (root: 
   }
 }
 
-const figuresOf = (files: Readonly<Record<string, string>>): Promise<Map<string, number>> =>
+const measureFigures = (files: Readonly<Record<string, string>>): Promise<Map<string, number>> =>
   withTree(files, async (root) => new Map((await measureCode(root)).map(({ title, value }) => [title, value])));
 
 const lines = (count: number): string => "void 0;\n".repeat(count);
 
 describe("the figures of the tree", () => {
   it("count what is planted", async () => {
-    const before = await figuresOf({ "lib/http/long.ts": lines(1_000) });
-    const after = await figuresOf({
+    const before = await measureFigures({ "lib/http/long.ts": lines(1_000) });
+    const after = await measureFigures({
       "lib/http/long.ts": lines(991),
       "lib/http/a.ts": `// biome-ignore lint/complexity/useMaxParams: a reason\n// biome-ignore lint/style/noNestedTernary: a reason\n${lines(4)}`,
       "lib/http/b.ts":
@@ -55,9 +55,9 @@ describe("the figures of the tree", () => {
       "lib/mod.ts": `export const createService = (): void => {};\nconsole.log("${"x".repeat(500)}");\n`,
     });
     const grown = Object.fromEntries([...after].map(([title, value]) => [title, value - (before.get(title) ?? 0)]));
-    const { "Bytes of lib/mod.ts, minified, with its static imports": core = 0, ...others } = grown;
+    const { "Bytes of lib/mod.ts, minified, with its static imports": core = 0, ...otherFigures } = grown;
     assert.ok(core >= 500 && core < 650, `${core} bytes`);
-    const { "Bytes of lib/mod.ts and createHandler, the same way": both = 0, ...counted } = others;
+    const { "Bytes of lib/mod.ts and createHandler, the same way": both = 0, ...counted } = otherFigures;
     assert.ok(both >= 500 && both < 650, `${both} bytes`);
     assert.deepEqual(counted, {
       "Per 1,000 lines: functions with a cognitive complexity above 15": 1,
@@ -150,23 +150,23 @@ describe("the rules on imports", () => {
 });
 
 describe("retired names", () => {
-  const places = (name: string, place: string): string[] => {
-    const path = place.endsWith(".ts") ? place : `${place}/planted.ts`;
+  const findPlanted = (name: string, folderOrFile: string): string[] => {
+    const path = folderOrFile.endsWith(".ts") ? folderOrFile : `${folderOrFile}/planted.ts`;
     const text = `// ${name}\nexport const all${name} = "${name}";\nexport const ${name} = { ${name}: 1 };\nclass C { #${name} = 1; }\n`;
     return findRetiredNames([parseSource(path, text)]);
   };
 
   it("are found as identifiers, and not in comments, strings or longer names", () => {
     for (const { name, only = ["lib/http"] } of RETIRED_NAMES)
-      assert.equal(places(name, only[0] as string).filter((place) => place.includes(` ${name}: `)).length, 3, name);
+      assert.equal(findPlanted(name, only[0] as string).filter((line) => line.includes(` ${name}: `)).length, 3, name);
   });
 
   it("are left alone where the word means something else", () => {
-    const excepted = RETIRED_NAMES.flatMap(({ name, except = [] }) => except.map((place) => [name, place] as const));
+    const excepted = RETIRED_NAMES.flatMap(({ name, except = [] }) => except.map((path) => [name, path] as const));
     assert.ok(excepted.length > 0);
-    for (const [name, place] of excepted)
+    for (const [name, path] of excepted)
       assert.deepEqual(
-        places(name, place).filter((found) => found.includes(` ${name}: `)),
+        findPlanted(name, path).filter((line) => line.includes(` ${name}: `)),
         [],
         name,
       );
@@ -180,10 +180,10 @@ it("retired phrases are found in README, in docs and in texts of the code, not i
     "docs/deep/page.md": `Broken over lines: may be\nhad. ${all}.`,
     "lib/http/text.ts": `// ${all}\nexport const text = "${all}" + \`Was told \${1} by nobody\`;\nexport const told = "told";\n`,
   };
-  const found = await withTree(files, (root) => findRetiredPhrases(root, readSources(root)));
-  const count = (path: string): number => found.filter((place) => place.startsWith(`${path}:`)).length;
+  const phrases = await withTree(files, (root) => findRetiredPhrases(root, readSources(root)));
+  const count = (path: string): number => phrases.filter((line) => line.startsWith(`${path}:`)).length;
   assert.equal(count("README.md"), RETIRED_PHRASES.length);
   assert.equal(count("docs/deep/page.md"), RETIRED_PHRASES.length + 1);
   assert.equal(count("lib/http/text.ts"), RETIRED_PHRASES.length + 2);
-  assert.ok(found.includes("docs/deep/page.md:1 may be had"));
+  assert.ok(phrases.includes("docs/deep/page.md:1 may be had"));
 });

@@ -68,11 +68,11 @@ const functions = (pause: Pause): Executor =>
   });
 
 class Words extends BaseChatModel {
-  private readonly pause: Pause;
+  readonly #pause: Pause;
 
   constructor(pause: Pause) {
     super({});
-    this.pause = pause;
+    this.#pause = pause;
   }
 
   override _llmType(): string {
@@ -87,7 +87,7 @@ class Words extends BaseChatModel {
     ...[, , manager]: Parameters<BaseChatModel["_streamResponseChunks"]>
   ): AsyncGenerator<ChatGenerationChunk> {
     for (let i = 0; i < TOKENS; i++) {
-      await this.pause();
+      await this.#pause();
       const chunk = new ChatGenerationChunk({ text: "word ", message: new AIMessageChunk("word ") });
       yield chunk;
       await manager?.handleLLMNewToken(chunk.text, undefined, undefined, undefined, undefined, { chunk });
@@ -180,7 +180,7 @@ async function counted(costs: Costs, call: () => Promise<void>): Promise<Costs> 
 }
 
 /** One request, and its answer in chunks. The third call counts: it finds everything prepared. */
-async function costsOf(
+async function measureCosts(
   path: string,
   graph_id: string,
   modes: readonly string[] = [],
@@ -213,39 +213,42 @@ async function costsOf(
   return last;
 }
 
-const wanted: Record<string, Costs> = JSON.parse(await readFile(TABLE, "utf8").catch(() => "{}"));
-const found: Record<string, Partial<Costs>> = {};
+const recorded: Record<string, Costs> = JSON.parse(await readFile(TABLE, "utf8").catch(() => "{}"));
+const measuredCosts: Record<string, Partial<Costs>> = {};
 
 async function check(name: string, measured: Promise<Partial<Costs>>): Promise<void> {
   const costs = await measured;
-  found[name] = costs;
+  measuredCosts[name] = costs;
   if (process.env.GREENROOM_RECORD === "1") {
-    await writeFile(TABLE, `${JSON.stringify({ ...wanted, ...found }, null, 2)}\n`);
+    await writeFile(TABLE, `${JSON.stringify({ ...recorded, ...measuredCosts }, null, 2)}\n`);
     return;
   }
   for (const [figure, cost] of Object.entries(costs)) {
-    const known = wanted[name]?.[figure as Figure];
-    if (!PRINTED.has(figure)) assert.equal(cost, known, `${figure} of ${name}: ${cost}, expected ${known}`);
-    else if (cost !== known) console.log(`${figure} of ${name}: ${cost}, recorded ${known}`);
+    const recordedFigure = recorded[name]?.[figure as Figure];
+    if (!PRINTED.has(figure))
+      assert.equal(cost, recordedFigure, `${figure} of ${name}: ${cost}, expected ${recordedFigure}`);
+    else if (cost !== recordedFigure) console.log(`${figure} of ${name}: ${cost}, recorded ${recordedFigure}`);
   }
 }
 
 describe("what it costs", () => {
-  it("a stateless run", () => check("stateless run", costsOf("/runs/wait", "echo")));
-  it("a run on a thread", () => check("run on a thread", costsOf("/threads/:thread_id/runs/wait", "echo")));
+  it("a stateless run", () => check("stateless run", measureCosts("/runs/wait", "echo")));
+  it("a run on a thread", () => check("run on a thread", measureCosts("/threads/:thread_id/runs/wait", "echo")));
   it("a stream of 100 tokens", () =>
-    check("stream of 100 tokens", costsOf("/runs/stream", "tokens", ["messages-tuple"])));
+    check("stream of 100 tokens", measureCosts("/runs/stream", "tokens", ["messages-tuple"])));
   it("a stream of 100 tokens on a thread", () =>
     check(
       "stream of 100 tokens on a thread",
-      costsOf("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"]),
+      measureCosts("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"]),
     ));
   it("a stored stream of 100 tokens on a thread", () =>
     check(
       "stored stream of 100 tokens on a thread",
-      costsOf("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"], functions, { stream_resumable: true }),
+      measureCosts("/threads/:thread_id/runs/stream", "tokens", ["messages-tuple"], functions, {
+        stream_resumable: true,
+      }),
     ));
-  it("a stateless run of a graph", () => check("graph, stateless run", costsOf("/runs/wait", "echo", [], graphs)));
+  it("a stateless run of a graph", () => check("graph, stateless run", measureCosts("/runs/wait", "echo", [], graphs)));
   it("a stream of 100 tokens of a graph", () =>
-    check("graph, stream of 100 tokens", costsOf("/runs/stream", "tokens", ["messages-tuple"], graphs)));
+    check("graph, stream of 100 tokens", measureCosts("/runs/stream", "tokens", ["messages-tuple"], graphs)));
 });

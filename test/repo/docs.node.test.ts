@@ -161,7 +161,7 @@ describe("versions in README and docs", () => {
 });
 
 describe("limits in docs", () => {
-  const numberOf = (file: string, pattern: RegExp): number => Number(pattern.exec(read(file))?.[1]);
+  const readNumber = (file: string, pattern: RegExp): number => Number(pattern.exec(read(file))?.[1]);
   it("have the codes with which a WebSocket is closed", () => {
     const [, list = ""] = /const CLOSE = \{([^}]*)\}/.exec(read("lib/protocol/connection.ts")) ?? [];
     const codes = matches(list, /(\d{4})/g);
@@ -172,7 +172,7 @@ describe("limits in docs", () => {
 
   it("have the size of events and of submissions to feedback links", () => {
     const bytes = ["lib/steps/calls.ts", "lib/http/routes/feedback-links.ts"].map(
-      (file) => numberOf(file, /: number = (\d+) \* 1024;/) * 1024,
+      (file) => readNumber(file, /: number = (\d+) \* 1024;/) * 1024,
     );
     assert.deepEqual(bytes, [256 * 1024, 256 * 1024]);
     for (const page of ["guides/durable-functions", "guides/feedback", "operations/guarantees", "reference/errors"])
@@ -180,13 +180,13 @@ describe("limits in docs", () => {
   });
 
   it("have the length of a chain of webhooks", () => {
-    const deepest = numberOf("lib/webhooks/feature.ts", /const MAX_WEBHOOK_DEPTH = (\d+);/);
+    const deepest = readNumber("lib/webhooks/feature.ts", /const MAX_WEBHOOK_DEPTH = (\d+);/);
     assert.match(read("docs/guides/webhooks.md").replace(/\s+/g, " "), new RegExp(`depth of ${deepest} or more`));
     assert.match(read("docs/operations/guarantees.md"), new RegExp(`\`X-Webhook-Depth\` \\| ${deepest} \\|`));
   });
 
   it("have how many events of ended runs stay in memory", () => {
-    const mebibytes = numberOf("lib/streams/hub.ts", /keep_size = (\d+) \* 1024 \* 1024/);
+    const mebibytes = readNumber("lib/streams/hub.ts", /keep_size = (\d+) \* 1024 \* 1024/);
     assert.match(read("docs/guides/streaming.md").replace(/\s+/g, " "), new RegExp(`fit into ${mebibytes} MiB`));
   });
 });
@@ -245,11 +245,11 @@ describe("docs/operations/running.md", () => {
 
   it("selects columns of the table runs", () => {
     const [, list = ""] = /select ([\w, ]+) from runs where/.exec(page) ?? [];
-    const known = Object.keys(tables.runs.columns);
+    const columnNames = Object.keys(tables.runs.columns);
     // Which process executed the run.
     assert.ok(list.split(", ").includes("claim_log"));
     assert.deepEqual(
-      list.split(", ").filter((column) => !known.includes(column)),
+      list.split(", ").filter((column) => !columnNames.includes(column)),
       [],
     );
   });

@@ -23,20 +23,22 @@ type Responses = Readonly<Record<string, { readonly description: string }>>;
 describe("openapi.json", () => {
   it("is what scripts/openapi/mod.ts makes of the schemas", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
-    const made = `${JSON.stringify(createOpenApi(version), null, 1)}\n`;
-    assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi/mod.ts");
+    const document = `${JSON.stringify(createOpenApi(version), null, 1)}\n`;
+    assert.equal(read("lib/http/openapi.json"), document, "run: node scripts/openapi/mod.ts");
   });
 
   it("has its routes in docs/reference/http-routes.md", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
-    const made = routesPage(ROUTES, createOpenApi(version));
-    assert.equal(read("docs/reference/http-routes.md"), made, "run: node scripts/openapi/mod.ts");
+    const page = routesPage(ROUTES, createOpenApi(version));
+    assert.equal(read("docs/reference/http-routes.md"), page, "run: node scripts/openapi/mod.ts");
   });
 
   it("has its routes under /greenroom in docs/operations/inspecting.md", () => {
     const page = read("docs/operations/inspecting.md");
-    const own = ROUTES.filter(({ tag }) => tag === "Operations");
-    const lines = own.map(({ method, path }) => `${method.toUpperCase()} ${path.replace(/:(\w+)/g, "{$1}")}`);
+    const operationRoutes = ROUTES.filter(({ tag }) => tag === "Operations");
+    const lines = operationRoutes.map(
+      ({ method, path }) => `${method.toUpperCase()} ${path.replace(/:(\w+)/g, "{$1}")}`,
+    );
     assert.deepEqual(
       lines.filter((line) => !page.includes(`\`${line}\``)),
       [],
@@ -90,10 +92,10 @@ describe("openapi.json", () => {
 
   it("lets a search select each field of what it finds", () => {
     const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
-    const fieldsOf = (name: string) => Object.entries((schemas[name] as { properties: object }).properties);
+    const listFields = (name: string) => Object.entries((schemas[name] as { properties: object }).properties);
     for (const [of, never] of Object.entries({ Assistant: "", Thread: "error ttl extracted", Cron: "" })) {
-      const select = JSON.stringify(fieldsOf(`${of}Search`).find(([name]) => name === "select"));
-      const missing = fieldsOf(of).filter(([name]) => !select.includes(`"${name}"`));
+      const select = JSON.stringify(listFields(`${of}Search`).find(([name]) => name === "select"));
+      const missing = listFields(of).filter(([name]) => !select.includes(`"${name}"`));
       assert.equal(missing.map(([name]) => name).join(" "), never, of);
     }
   });

@@ -161,9 +161,9 @@ describe("scripts/release.ts", () => {
     refused(/Name one tag/);
     refused(/Name one tag/, "--verify-tag");
     refused(/Name one tag/, "v1.2.3", "v1.2.4");
-    for (const more of [[], ["--dry-run"], ["--verify-tag"]]) {
-      refused(/1\.2\.3: is not a version tag such as v1\.2\.3/, "1.2.3", ...more);
-      refused(/v1\.2\.4: package\.json says 1\.2\.3[\s\S]*v1\.2\.4: the tag does not exist/, "v1.2.4", ...more);
+    for (const extraArgs of [[], ["--dry-run"], ["--verify-tag"]]) {
+      refused(/1\.2\.3: is not a version tag such as v1\.2\.3/, "1.2.3", ...extraArgs);
+      refused(/v1\.2\.4: package\.json says 1\.2\.3[\s\S]*v1\.2\.4: the tag does not exist/, "v1.2.4", ...extraArgs);
     }
 
     repository.write("jsr.json", { version: "1.2.2" });
@@ -225,9 +225,9 @@ describe("scripts/release.ts", () => {
   it("publishes nothing when npm has this version of another commit, or cannot say", () => {
     using repository = new Repository();
     repository.answer("npm-view", 0, JSON.stringify({ version: "1.2.3", gitHead: "0".repeat(40) }));
-    const other = repository.release("v1.2.3");
-    assert.deepEqual([other.code, other.calls], [1, [CHECK, VIEW]]);
-    assert.match(other.output, /npm has 1\.2\.3 from another commit/);
+    const otherRelease = repository.release("v1.2.3");
+    assert.deepEqual([otherRelease.code, otherRelease.calls], [1, [CHECK, VIEW]]);
+    assert.match(otherRelease.output, /npm has 1\.2\.3 from another commit/);
     repository.answer("npm-view", 1, '{ "error": { "code": "ENOTFOUND" } }');
     const away = repository.release("v1.2.3");
     assert.deepEqual([away.code, away.calls], [1, [CHECK, VIEW]]);
@@ -250,7 +250,7 @@ describe("scripts/release.ts", () => {
   });
 
   /** A dry run after one change of a workflow: the problems it names. */
-  const problemsOf = (repository: Repository, file: string, from: string | RegExp, to: string): string => {
+  const findProblems = (repository: Repository, file: string, from: string | RegExp, to: string): string => {
     const path = `.github/workflows/${file}`;
     const yaml = readFileSync(join(repository.path, path), "utf8");
     const changed = yaml.replace(from, to);
@@ -308,9 +308,9 @@ describe("scripts/release.ts", () => {
         'runs node scripts/release.ts "$GITHUB_REF_NAME" --verify-tag 0 times; run it once',
       ],
     ];
-    for (const [file, from, to, problem] of problems) assert.equal(problemsOf(repository, file, from, to), problem);
+    for (const [file, from, to, problem] of problems) assert.equal(findProblems(repository, file, from, to), problem);
 
-    const everything = problemsOf(repository, "release.yml", "run test:all", "run test:some");
+    const everything = findProblems(repository, "release.yml", "run test:all", "run test:some");
     assert.match(everything, /^job verify: npm run test:some: package\.json has no script test:some$/m);
     assert.match(everything, /^- runs npm run test:all 0 times; run it once$/m);
   });
@@ -321,15 +321,15 @@ describe("scripts/release.ts", () => {
     const publish = '{"contents":"read","id-token":"write"}';
     const line = "permissions:\n  contents: read\n";
     assert.equal(
-      problemsOf(repository, "ci.yml", line, "permissions: write-all\n"),
+      findProblems(repository, "ci.yml", line, "permissions: write-all\n"),
       `permissions: is "write-all"; write ${read}\n- job ci: permissions: is "write-all"; write ${read}`,
     );
     assert.match(
-      problemsOf(repository, "release.yml", line, ""),
+      findProblems(repository, "release.yml", line, ""),
       /^permissions: is missing; write .*\n- job verify: permissions: is missing/,
     );
     assert.equal(
-      problemsOf(repository, "release.yml", /\n {6}id-token: write.*/, ""),
+      findProblems(repository, "release.yml", /\n {6}id-token: write.*/, ""),
       `job publish: permissions: is ${read}; write ${publish}`,
     );
   });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { describe, it } from "node:test";
-import { problemsOf } from "./source-rules.ts";
+import { findProblems } from "./source-rules.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
@@ -13,7 +13,7 @@ describe("the rules on what code may use", () => {
     );
     assert.ok(files.includes("lib/service.ts") && files.includes("adapters/sql/driver.ts"));
     assert.deepEqual(
-      files.flatMap((file) => problemsOf(file, readFileSync(join(root, file), "utf8"))),
+      files.flatMap((file) => findProblems(file, readFileSync(join(root, file), "utf8"))),
       [],
     );
   });
@@ -44,7 +44,7 @@ describe("the rules on what code may use", () => {
       ["adapters/sql/runs.ts", "sql.raw(text)"],
       ["adapters/sql/runs.ts", "sql.lit(value)"],
     ];
-    for (const [path, source] of planted) assert.equal(problemsOf(path, source).length, 1, `${path}: ${source}`);
+    for (const [path, source] of planted) assert.equal(findProblems(path, source).length, 1, `${path}: ${source}`);
   });
 
   it("let pass what is allowed", () => {
@@ -55,6 +55,6 @@ describe("the rules on what code may use", () => {
       ["lib/environment.ts", "const now = () => Date.now();"],
       ["adapters/sql/runs.ts", 'import { sql } from "kysely"; sql.lit(0); sql.lit("text");'],
     ];
-    for (const [path, source] of allowed) assert.deepEqual(problemsOf(path, source), [], source);
+    for (const [path, source] of allowed) assert.deepEqual(findProblems(path, source), [], source);
   });
 });

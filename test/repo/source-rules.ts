@@ -50,7 +50,7 @@ function usesUnboundOperations(node: ts.Node): string | undefined {
 }
 
 /** Returns what is wrong with one file, in words. `path` is relative to the root, with slashes. */
-export function problemsOf(path: string, source: string): string[] {
+export function findProblems(path: string, source: string): string[] {
   const checks = [
     ...(path.startsWith("lib/") && path !== "lib/environment.ts" ? [usesOutside] : []),
     ...(/^adapters\/(?:sql|sqlite)\//.test(path) ? [usesUncheckedSql] : []),

@@ -9,7 +9,7 @@ const interfaces = parseSource(
   "lib/storage/runs.ts",
   "export interface RunStorage { getRun(): void; stopRun(): void; check(): void }",
 );
-const problemsOf = (...texts: string[]): readonly string[] =>
+const findProblems = (...texts: string[]): readonly string[] =>
   checkOperationNotes([interfaces, ...texts.map((text, i) => parseSource(`adapters/sql/${i}.ts`, text))]).problems;
 
 const GET = "const read = 1;\nexport const verbs = {\n  /** @statements read */\n  getRun: () => read,\n";
@@ -39,17 +39,17 @@ describe("the comments of storage operations", () => {
   });
 
   it("are reported if they are missing, doubled or of no operation", () => {
-    assert.deepEqual(problemsOf(`${GET}};`), ["stopRun: 0 comments with @statements in adapters/sql, not 1"]);
-    assert.deepEqual(problemsOf(`${GET}${STOP}};`, `${GET}};`), [
+    assert.deepEqual(findProblems(`${GET}};`), ["stopRun: 0 comments with @statements in adapters/sql, not 1"]);
+    assert.deepEqual(findProblems(`${GET}${STOP}};`, `${GET}};`), [
       "getRun: 2 comments with @statements in adapters/sql, not 1",
     ]);
-    assert.deepEqual(problemsOf(`${GET}${STOP}};`, "/** @statements go */\nfunction go() {}"), [
+    assert.deepEqual(findProblems(`${GET}${STOP}};`, "/** @statements go */\nfunction go() {}"), [
       "adapters/sql/1.ts: go is no operation of Storage",
     ]);
   });
 
   it("may name no statement that their file has not", () => {
-    assert.deepEqual(problemsOf(`${GET}${STOP.replace("· mark", "· marks")}};`), [
+    assert.deepEqual(findProblems(`${GET}${STOP.replace("· mark", "· marks")}};`), [
       "adapters/sql/0.ts: stopRun names marks, which the file has not",
     ]);
   });

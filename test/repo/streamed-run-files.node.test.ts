@@ -29,11 +29,11 @@ async function functionsCalled(work: () => Promise<unknown>): Promise<Map<string
   const { result } = await session.post("Profiler.takePreciseCoverage");
   session.disconnect();
   const inLib = result.filter(({ url }) => url.startsWith(`${ROOT.href}lib/`));
-  const called = inLib.map(({ url, functions }): [string, ReadonlySet<string>] => {
+  const calledFunctions = inLib.map(({ url, functions }): [string, ReadonlySet<string>] => {
     const names = functions.filter(({ ranges }) => (ranges[0]?.count ?? 0) > 0).map(({ functionName }) => functionName);
     return [url.slice(ROOT.href.length), new Set(names)];
   });
-  return new Map(called.filter(([, names]) => names.size > 0));
+  return new Map(calledFunctions.filter(([, names]) => names.size > 0));
 }
 
 it("the files that docs/architecture.md lists, and the functions that it draws, are those that a streamed run executes", async () => {
@@ -60,10 +60,10 @@ it("the files that docs/architecture.md lists, and the functions that it draws, 
       streamed = await run();
     });
     assert.match(streamed, /"status":"success"/);
-    const called = [...functions.keys()].sort();
-    const [list, ran] = [new Set(listed), new Set(called)];
-    const [missing, wrong] = [called.filter((file) => !list.has(file)), listed.filter((file) => !ran.has(file))];
-    assert.deepEqual({ missing, wrong, count: listed.length }, { missing: [], wrong: [], count: called.length });
+    const calledNames = [...functions.keys()].sort();
+    const [list, ran] = [new Set(listed), new Set(calledNames)];
+    const [missing, wrong] = [calledNames.filter((file) => !list.has(file)), listed.filter((file) => !ran.has(file))];
+    assert.deepEqual({ missing, wrong, count: listed.length }, { missing: [], wrong: [], count: calledNames.length });
     const drawn = [...section.matchAll(/"([#\w]+) · (lib\/[\w/-]+\.ts)"/g)];
     assert.ok(drawn.length >= 15);
     for (const [label, name = "", file = ""] of drawn) assert.ok(functions.get(file)?.has(name), label);

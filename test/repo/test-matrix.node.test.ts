@@ -10,8 +10,8 @@ const files = globSync("test/**/*.test.ts")
 
 describe("the test matrix", () => {
   it("runs every file somewhere, but for those that only test:all runs", () => {
-    const left = files.filter((file) => !getRuntimes(file).some((runtime) => canRun(file, runtime)));
-    assert.deepEqual(left.sort(), [
+    const unassigned = files.filter((file) => !getRuntimes(file).some((runtime) => canRun(file, runtime)));
+    assert.deepEqual(unassigned.sort(), [
       "test/adapters/libsql/mod.storage.test.ts",
       "test/adapters/postgres/mod.pglite.test.ts",
       "test/adapters/sql/mod.custom-driver.node.test.ts",

@@ -51,7 +51,7 @@ describe("the outcome of a lane", () => {
 describe("a lane of Node", () => {
   const root = resolve(import.meta.dirname, "../..");
   /** How the process ended, and what it says of these tests. */
-  function run(tests: string): { readonly exit: number | null; readonly xml: string; readonly said: string } {
+  function run(tests: string): { readonly exit: number | null; readonly xml: string; readonly output: string } {
     const folder = mkdtempSync(join(tmpdir(), "greenroom-lane-"));
     try {
       const [file, report] = [join(folder, "a.test.mjs"), join(folder, "report.xml")];
@@ -59,7 +59,7 @@ describe("a lane of Node", () => {
       const args = ["--import=./scripts/light-tests.ts", "scripts/test-node.ts", report, file];
       const { NODE_TEST_CONTEXT: _, ...env } = process.env;
       const { status, stderr } = spawnSync(process.execPath, args, { cwd: root, env, encoding: "utf8" });
-      return { exit: status, xml: readFileSync(report, "utf8"), said: stderr };
+      return { exit: status, xml: readFileSync(report, "utf8"), output: stderr };
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
@@ -85,11 +85,11 @@ describe("a lane of Node", () => {
 
   it("fails for an error that no test awaits, and says where it comes from", () => {
     for (const error of ["setTimeout(() => { throw new Error('beside'); })", "Promise.reject(new Error('beside'))"]) {
-      const { exit, xml, said } = run(
+      const { exit, xml, output } = run(
         `it("passes", async () => { ${error}; await new Promise((r) => setTimeout(r, 20)); });`,
       );
       assert.deepEqual(countReport(xml, exit), { passed: 1, failed: 1 });
-      assert.match(said, /Error: beside\n\s+at .*a\.test\.mjs/);
+      assert.match(output, /Error: beside\n\s+at .*a\.test\.mjs/);
     }
   });
 });

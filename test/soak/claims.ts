@@ -27,7 +27,7 @@ const BATCH = 50;
 const AT_ONCE = 16;
 
 export async function claims(report: Report, options: ClaimsOptions): Promise<void> {
-  const server = await startPostgres({ own: true });
+  const server = await startPostgres({ ownServer: true });
   try {
     await claiming(report, options, (await server.database()).url);
   } finally {

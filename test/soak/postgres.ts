@@ -80,7 +80,7 @@ const SENT_MS = 3_000;
 const HEARD_MS = 4_000;
 
 export async function postgres(report: Report, options: PostgresOptions): Promise<void> {
-  const server = await startPostgres({ own: true });
+  const server = await startPostgres({ ownServer: true });
   try {
     await soak(report, options, server);
   } finally {

@@ -37,7 +37,7 @@ interface Place {
 /** `seed` decides the calls, not what the machine makes of them. */
 export async function steps(report: Report, options: StepsOptions, seed: number): Promise<void> {
   report.note("seed", seed);
-  const server = await startPostgres({ own: true });
+  const server = await startPostgres({ ownServer: true });
   try {
     const { url } = await server.database();
     await Promise.all([

@@ -59,7 +59,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   const timers = new Map<number, { at: number; fn: () => void }>();
   const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
   /** What a function does takes ticks of the event loop and short timers. */
-  async function rest(): Promise<void> {
+  async function settleTimers(): Promise<void> {
     for (let round = 0; round < REST_ROUNDS; round++) await clock.advance(REST_MS);
   }
 
@@ -72,19 +72,19 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
     },
     async advance(by) {
       if (typeof by === "string") {
-        await rest();
+        await settleTimers();
         await clock.set(time + parseDuration(by, "advance: the time"));
-        return await rest();
+        return await settleTimers();
       }
       const until = time + by;
       while (true) {
-        const due = [...timers]
+        const dueTimers = [...timers]
           .filter(([, timer]) => timer.at <= until)
           .sort(([a, x], [b, y]) => x.at - y.at || a - b)[0];
-        if (!due) break;
-        timers.delete(due[0]);
-        time = Math.max(time, due[1].at);
-        due[1].fn();
+        if (!dueTimers) break;
+        timers.delete(dueTimers[0]);
+        time = Math.max(time, dueTimers[1].at);
+        dueTimers[1].fn();
         await tick();
       }
       time = until;
@@ -92,8 +92,10 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
     },
     async set(moment) {
       time = moment;
-      const due = [...timers].filter(([, timer]) => timer.at <= moment).sort(([a, x], [b, y]) => x.at - y.at || a - b);
-      for (const [id, { fn }] of due) {
+      const dueTimers = [...timers]
+        .filter(([, timer]) => timer.at <= moment)
+        .sort(([a, x], [b, y]) => x.at - y.at || a - b);
+      for (const [id, { fn }] of dueTimers) {
         if (!timers.delete(id)) continue;
         fn();
         await tick();
@@ -204,22 +206,22 @@ const openTestDatabase = async (database: AppOptions["database"] | undefined): P
  * ```
  */
 export async function testService(options: TestServiceOptions): Promise<TestService> {
-  const { agents, database, http, environment, ...rest } = options;
+  const { agents, database, http, environment, ...serviceOptions } = options;
   const log: Parameters<Environment["log"]>[0][] = [];
   const [handlerOptions, serviceHttp] = splitHttpOptions(http);
   const problems = [
-    ...conflict(rest, "executor", "agents", agents),
-    ...conflict(rest, "storage", "database", database),
+    ...conflict(serviceOptions, "executor", "agents", agents),
+    ...conflict(serviceOptions, "storage", "database", database),
     ...(database === undefined ? [] : findDatabaseProblems(database)),
     ...findProblems(handlerOptionsSchema, handlerOptions, "http"),
   ];
-  const settings = { ...rest, ...(http === undefined ? {} : { http: serviceHttp }) };
-  const executor = rest.executor ?? (await createAgentsExecutor(agents, problems));
-  if (!rest.executor) problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
+  const settings = { ...serviceOptions, ...(http === undefined ? {} : { http: serviceHttp }) };
+  const executor = serviceOptions.executor ?? (await createAgentsExecutor(agents, problems));
+  if (!serviceOptions.executor) problems.push(...findServiceProblems(agents, { ...settings, executor }, problems));
   if (problems.length > 0) throw new ConfigError(problems);
   const service = await createService({
     ...settings,
-    storage: rest.storage ?? (await openTestDatabase(database)),
+    storage: serviceOptions.storage ?? (await openTestDatabase(database)),
     executor,
     environment: { log: (record) => void log.push(record), ...environment },
   });

@@ -7,6 +7,6 @@ export async function getFeedback(
   id: string,
   scope?: Scope,
 ): Promise<FeedbackRow | null> {
-  const one = { workspace_ids, ids: [id], limit: 1, offset: 0 };
-  return (await storage.listFeedback(scope ? { ...one, scope } : one))[0] ?? null;
+  const query = { workspace_ids, ids: [id], limit: 1, offset: 0 };
+  return (await storage.listFeedback(scope ? { ...query, scope } : query))[0] ?? null;
 }

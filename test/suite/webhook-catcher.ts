@@ -85,7 +85,7 @@ const AT_ONCE: readonly number[] = [1, 1, 1, 1, 1, 1, 1];
  */
 export async function catchWebhooks(options: CatcherOptions = {}): Promise<WebhookCatcher> {
   const { secret, socket = true, patience_ms = PATIENCE_MS } = options;
-  const keys = secret === undefined ? null : await keysOf(typeof secret === "string" ? [secret] : secret);
+  const keys = secret === undefined ? null : await importKeys(typeof secret === "string" ? [secret] : secret);
   const received: CaughtWebhook[] = [];
   const unclaimed: CaughtWebhook[] = [];
   const waiting = new Set<Waiting>();
@@ -241,7 +241,7 @@ async function openPort(
   };
 }
 
-function keysOf(secrets: readonly string[]): Promise<CryptoKey[]> {
+function importKeys(secrets: readonly string[]): Promise<CryptoKey[]> {
   return Promise.all(
     secrets.map((secret) => {
       const bytes = decodeSecret(secret);

@@ -31,7 +31,7 @@ export function dice(seed: number): {
  * and created twice, threads are deleted.
  */
 export async function runWorkload(storage: Storage, seed: number, effort = 1): Promise<void> {
-  const wanted = Object.entries(WANTED).map(
+  const goals = Object.entries(WANTED).map(
     ([name, most]) => [name as keyof typeof WANTED, Math.ceil(most * effort)] as const,
   );
   const scope: Scope = { deployment: "workload" };
@@ -40,7 +40,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   const threadIds = Array.from({ length: THREADS }, (_, i) => `t${i}`);
   const history = new History();
   const done = { attempts: 0, refusals: 0, rolled_back: 0, evicted: 0, flagged: 0, repeated: 0, frames: 0 };
-  const taken: Attempt[] = [];
+  const attempts: Attempt[] = [];
   let now = 1_000_000;
   let count = 0;
   let clientsLeft = CLIENTS;
@@ -62,25 +62,25 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     max_attempts: { g: MAX_ATTEMPTS, other: 1 },
     now,
   });
-  const begin = (claimed: ClaimedRun, at: Pick<ClaimRequest, "now" | "lease_until">, sent: number): Attempt => {
+  const begin = (claimed: ClaimedRun, at: Pick<ClaimRequest, "now" | "lease_until">, sentAt: number): Attempt => {
     done.attempts++;
-    return history.addClaim(claimed, { ...at, latest: now }, sent);
+    return history.addClaim(claimed, { ...at, latest: now }, sentAt);
   };
 
   // ------------------------------------------------------------- workers
 
   const claim = async (): Promise<Attempt | null> => {
-    const sent = history.tick();
+    const sentAt = history.tick();
     const terms = request();
     const outcome = await storage.claimRun(scope, terms);
-    return outcome.kind === "claimed" ? begin(outcome.claimed, terms, sent) : null;
+    return outcome.kind === "claimed" ? begin(outcome.claimed, terms, sentAt) : null;
   };
 
   /** Sends a write under the lease. Records whether it was accepted. */
-  const fenced = async (attempt: Attempt, write: (sent: number) => Promise<boolean>): Promise<boolean> => {
-    const sent = history.tick();
-    const accepted = await write(sent);
-    if (accepted) attempt.accepted = Math.max(attempt.accepted, sent);
+  const fenced = async (attempt: Attempt, write: (sentAt: number) => Promise<boolean>): Promise<boolean> => {
+    const sentAt = history.tick();
+    const accepted = await write(sentAt);
+    if (accepted) attempt.accepted = Math.max(attempt.accepted, sentAt);
     else {
       history.refusals++;
       done.refusals++;
@@ -92,7 +92,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   const save = async (
     attempt: Attempt,
     next: { frame: number },
-    write: (progress: Progress, sent: number) => Promise<boolean>,
+    write: (progress: Progress, sentAt: number) => Promise<boolean>,
   ): Promise<boolean> => {
     const { run, thread } = attempt.claimed;
     const checkpoint_id = `c${String(++count).padStart(8, "0")}`;
@@ -121,18 +121,18 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       ],
       ...(list.length > 0 ? { frames: { first_id: next.frame, list } } : {}),
     };
-    return await fenced(attempt, async (sent) => {
-      const accepted = await write(progress, sent);
+    return await fenced(attempt, async (sentAt) => {
+      const accepted = await write(progress, sentAt);
       // A worker that loses the response sends the same again.
       if (accepted && chance(10)) await storage.saveProgress(scope, attempt.lease, progress, now);
       if (!accepted) {
         history.refused.add(checkpoint_id);
         return false;
       }
-      const saved = { attempt, sent, answered: history.tick() };
+      const saved = { attempt, sentAt, answered: history.tick() };
       history.saved.set(checkpoint_id, saved);
       if (answer !== null) history.answers.push({ checkpoint_id: answer, saved });
-      const frames = list.map(({ data }, i) => ({ id: next.frame + i, data, sent }));
+      const frames = list.map(({ data }, i) => ({ id: next.frame + i, data, sentAt }));
       history.frames.set(run.run_id, [...(history.frames.get(run.run_id) ?? []), ...frames]);
       next.frame += list.length;
       done.frames += list.length;
@@ -152,7 +152,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const nextClaim = goOn ? request() : undefined;
     const status = claimed.cancelled ? "interrupted" : pick(["success", "error", "interrupted", "timeout"] as const);
     let end_frame = 0;
-    const ended = await save(attempt, next, async (progress, sent) => {
+    const ended = await save(attempt, next, async (progress, sentAt) => {
       const last = claimed.run.resumable
         ? next.frame + (progress.frames?.list.length ?? 0)
         : claimed.run.claims * 2 ** 32;
@@ -176,11 +176,11 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       });
       if (!outcome) return false;
       // Recorded before the next claim, which this release made possible.
-      attempt.release_sent = Math.min(attempt.release_sent, sent);
-      if (outcome.next) taken.push(begin(outcome.next, nextClaim as ClaimRequest, sent));
+      attempt.release_sent = Math.min(attempt.release_sent, sentAt);
+      if (outcome.next) attempts.push(begin(outcome.next, nextClaim as ClaimRequest, sentAt));
       // The deletion of the ended run was answered before this end.
       if (run.seen_ended === false) run.rolled_back = false;
-      run.ended = Math.min(run.ended, sent);
+      run.ended = Math.min(run.ended, sentAt);
       run.end_frame = end_frame;
       return true;
     });
@@ -189,9 +189,9 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   };
 
   const requeue = async (attempt: Attempt): Promise<void> => {
-    const requeued = await fenced(attempt, async (sent) => {
+    const requeued = await fenced(attempt, async (sentAt) => {
       if (!(await storage.requeueRun(scope, attempt.lease, now))) return false;
-      attempt.release_sent = Math.min(attempt.release_sent, sent);
+      attempt.release_sent = Math.min(attempt.release_sent, sentAt);
       attempt.requeued = true;
       return true;
     });
@@ -209,20 +209,20 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       if (chance(8)) await until(() => now > stalled + 2 * LEASE_MS);
       else if (chance(60)) {
         const lease_until = now + LEASE_MS;
-        const renewed = await fenced(attempt, async (sent) => {
-          const kept = await storage.renewLease(scope, lease, lease_until);
-          if (kept && history.run(lease.run_id).flagged < sent)
-            assert.ok(kept.cancelled, `${lease.run_id} was cancelled`);
-          if (kept) attempt.slot_until = lease_until;
-          if (kept?.cancelled && chance(50)) await end(attempt, next, false);
-          return kept !== null;
+        const renewed = await fenced(attempt, async (sentAt) => {
+          const renewal = await storage.renewLease(scope, lease, lease_until);
+          if (renewal && history.run(lease.run_id).flagged < sentAt)
+            assert.ok(renewal.cancelled, `${lease.run_id} was cancelled`);
+          if (renewal) attempt.slot_until = lease_until;
+          if (renewal?.cancelled && chance(50)) await end(attempt, next, false);
+          return renewal !== null;
         });
         if (renewed && history.run(lease.run_id).ended < Number.POSITIVE_INFINITY) return;
       }
-      const kept = await save(attempt, next, (progress) => storage.saveProgress(scope, lease, progress, now));
+      const renewal = await save(attempt, next, (progress) => storage.saveProgress(scope, lease, progress, now));
       // Some workers ignore the refusal; those with a rollback signal take some ticks to stop.
       if (attempt.signalled) for (let ticks = below(6); ticks > 0; ticks--) await tick();
-      if (!kept && chance(attempt.signalled ? 90 : 50)) return release(attempt);
+      if (!renewal && chance(attempt.signalled ? 90 : 50)) return release(attempt);
     }
     if (chance(10)) return;
     if (chance(15)) return requeue(attempt);
@@ -232,7 +232,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
 
   const worker = async (): Promise<void> => {
     while (clientsLeft > 0) {
-      const attempt = taken.pop() ?? (await claim());
+      const attempt = attempts.pop() ?? (await claim());
       if (attempt) await work(attempt);
       else await tick();
     }
@@ -241,24 +241,24 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   // ------------------------------------------------------------- clients
 
   /** Records the outcome of a stop. */
-  const stopped = (outcome: Awaited<ReturnType<Storage["stopRuns"]>>, action: StopAction, sent: number): void => {
+  const stopped = (outcome: Awaited<ReturnType<Storage["stopRuns"]>>, action: StopAction, sentAt: number): void => {
     const answered = history.tick();
     for (const { run_id, thread_id, kind, end_frame, lock_token } of outcome) {
       const run = history.run(run_id);
       assert.equal(run.thread_id, thread_id);
       assert.equal(kind === "deleted", action === "rollback", `${run_id} was ${kind} by ${action}`);
       assert.equal(end_frame === null, kind !== "ended");
-      const attempt = lock_token === null ? undefined : history.attemptOf(lock_token);
+      const attempt = lock_token === null ? undefined : history.findAttempt(lock_token);
       // The attempt is unknown here if its claim is answered at the same time.
       if (attempt) assert.equal(attempt.lease.run_id, run_id);
       if (kind === "flagged") {
         run.flagged = Math.min(run.flagged, answered);
         done.flagged++;
       } else {
-        run.ended = Math.min(run.ended, sent);
+        run.ended = Math.min(run.ended, sentAt);
         if (kind === "ended") Object.assign(run, { end_frame, stopped: true });
         else {
-          Object.assign(run, { rolled_back: true, deleted: answered, deletion_sent: sent });
+          Object.assign(run, { rolled_back: true, deleted: answered, deletion_sent: sentAt });
           done.rolled_back++;
           if (lock_token !== null) done.evicted++;
           // Without a signal, as for a worker in another process, it finds out at its next write.
@@ -275,15 +275,23 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       ...(["reject", "enqueue", "enqueue", "enqueue", "enqueue", "enqueue"] as const),
       ...(["interrupt", "rollback"] as const),
     ]);
-    const due = chance(15) ? now + below(3 * LEASE_MS) : now;
+    const dueAt = chance(15) ? now + below(3 * LEASE_MS) : now;
     const resumable = chance(60);
     const key = chance(25) ? `k${below(1 + count / 40)}` : undefined;
     const body_hash = pick(["one", "one", "two"]);
     const claimed = chance(30) ? { token: `c${run_id}`, lease_until: now + LEASE_MS } : undefined;
     const createdAt = now;
-    const sent = history.tick();
+    const sentAt = history.tick();
     // Recorded first: another response may name the run before this one arrives.
-    history.addRun(run_id, { thread_id, due, at_once: due <= createdAt, framed: resumable, sent, key, body_hash });
+    history.addRun(run_id, {
+      thread_id,
+      dueAt,
+      at_once: dueAt <= createdAt,
+      framed: resumable,
+      sentAt,
+      key,
+      body_hash,
+    });
     const outcome = await storage.createRun(scope, {
       run: {
         run_id,
@@ -295,7 +303,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         multitask_strategy,
         stateless: false,
         resumable,
-        created_at: due,
+        created_at: dueAt,
       },
       expected: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
       ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, stateless: false } }),
@@ -306,10 +314,10 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       now: createdAt,
     });
     if (outcome.kind === "created") {
-      stopped(outcome.stopped, multitask_strategy === "rollback" ? "rollback" : "interrupt", sent);
+      stopped(outcome.stopped, multitask_strategy === "rollback" ? "rollback" : "interrupt", sentAt);
       if (outcome.stopped.length > 0) assert.match(multitask_strategy, /interrupt|rollback/);
       if (outcome.claimed) {
-        taken.push(begin(outcome.claimed, { now: createdAt, lease_until: claimed?.lease_until as number }, sent));
+        attempts.push(begin(outcome.claimed, { now: createdAt, lease_until: claimed?.lease_until as number }, sentAt));
       }
       return;
     }
@@ -335,28 +343,28 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const target = chance(8)
       ? { run_ids: (await storage.searchRuns(scope, { status, limit: 100 })).rows.map(({ run }) => run.run_id) }
       : { thread_id, run_ids: [...runs.map((run) => run.run_id), "none"] };
-    const sent = history.tick();
+    const sentAt = history.tick();
     const outcome = await storage.stopRuns(scope, target, action, now);
     for (const { run_id } of outcome) assert.ok(target.run_ids.includes(run_id));
-    stopped(outcome, action, sent);
+    stopped(outcome, action, sentAt);
   };
 
   const deleteRun = async (thread_id: string): Promise<void> => {
     const [run] = await storage.listRuns(scope, thread_id, { limit: 1, offset: below(4) });
-    const sent = history.tick();
+    const sentAt = history.tick();
     if (!run || (await storage.deleteRun(scope, thread_id, run.run_id, now)) !== "deleted") return;
     const created = history.run(run.run_id);
     // Deleting a run that has not ended removes what it has stored.
     if (created.ended === Number.POSITIVE_INFINITY) Object.assign(created, { rolled_back: true, seen_ended: false });
-    created.ended = Math.min(created.ended, sent);
-    Object.assign(created, { deleted: history.tick(), deletion_sent: sent });
+    created.ended = Math.min(created.ended, sentAt);
+    Object.assign(created, { deleted: history.tick(), deletion_sent: sentAt });
   };
 
   /** Checks invariants that hold within one response. */
   const checkReads = async (thread_id: string): Promise<void> => {
     const sorted = { limit: 50, offset: 0, sort_by: "status", sort_order: "asc" } as const;
-    const found = await storage.searchThreads(scope, sorted);
-    assert.equal(found.rows.length, found.total);
+    const threads = await storage.searchThreads(scope, sorted);
+    assert.equal(threads.rows.length, threads.total);
     const listed = await storage.listRuns(scope, thread_id, { above: below(4), limit: 5, offset: 0 });
     for (const [i, run] of listed.entries()) assert.ok(i === 0 || run.seq > (listed[i - 1]?.seq ?? 0));
     assert.ok(listed.filter((run) => run.status === "running").length <= 1);
@@ -366,7 +374,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     for (const [i, frame] of frames.entries()) assert.equal(frame.id, i + 1);
   };
 
-  const enough = (): boolean => wanted.every(([name, least]) => done[name] >= least);
+  const enough = (): boolean => goals.every(([name, least]) => done[name] >= least);
 
   const client = async (): Promise<void> => {
     for (let step = 0; step < STEPS && clientsLeft > 0 && !enough(); step++) {
@@ -379,8 +387,8 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       else if (roll < 72) await stop(thread_id);
       else if (roll < 79) await deleteRun(thread_id);
       else if (roll < 82) {
-        const sent = history.tick();
-        if (await storage.deleteThread(scope, thread_id)) history.addThreadDeletion(thread_id, sent);
+        const sentAt = history.tick();
+        if (await storage.deleteThread(scope, thread_id)) history.addThreadDeletion(thread_id, sentAt);
       } else if (roll < 90) {
         await storage.updateThread(scope, thread_id, ({ metadata }) => ({ metadata: { ...metadata, step } }), now);
       } else await checkReads(thread_id);
@@ -395,15 +403,15 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     await Promise.allSettled(all);
     throw error;
   });
-  for (const [name, least] of wanted) assert.ok(done[name] >= least, `only ${done[name]} ${name}`);
+  for (const [name, least] of goals) assert.ok(done[name] >= least, `only ${done[name]} ${name}`);
 
   // ---------------------------------------------------------- afterwards
 
   // Drains the queue: workers that still hold a lease count as dead.
-  taken.length = 0;
+  attempts.length = 0;
   for (let idle = 0; idle < 5; idle++) {
     now += LEASE_MS;
-    for (let attempt = await claim(); attempt; attempt = taken.pop() ?? (await claim())) {
+    for (let attempt = await claim(); attempt; attempt = attempts.pop() ?? (await claim())) {
       idle = 0;
       assert.equal(await end(attempt, { frame: attempt.claimed.last_frame + 1 }, true), true);
     }

@@ -12,17 +12,17 @@ export async function openProxy(target: number): Promise<Proxy> {
   const open = new Set<Socket>();
   const server = createServer((client) => {
     const upstream = connect(target, "127.0.0.1");
-    for (const [socket, other] of [
+    for (const [socket, peer] of [
       [client, upstream],
       [upstream, client],
     ] as const) {
       open.add(socket);
-      socket.on("error", () => other.destroy());
+      socket.on("error", () => peer.destroy());
       socket.on("close", () => {
         open.delete(socket);
-        other.destroy();
+        peer.destroy();
       });
-      socket.pipe(other);
+      socket.pipe(peer);
     }
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

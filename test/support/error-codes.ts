@@ -12,7 +12,7 @@ const isRpc = ({ jsonrpc, error = null }: JsonObject): boolean =>
 export function assertCode(text: string): JsonObject {
   const body: unknown = JSON.parse(text);
   assert.ok(isObject(body), text);
-  const { code, ...rest } = body;
+  const { code, ...otherFields } = body;
   assert.ok(body.ok === false || isRpc(body) || KNOWN.has(code), `no known code in ${text}`);
-  return rest;
+  return otherFields;
 }

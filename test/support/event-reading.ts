@@ -66,7 +66,7 @@ export function reading(
 }
 
 /** What is kept of a thread now. */
-export async function keptOf(
+export async function readStoredEvents(
   service: Service,
   thread_id: string,
   filter: EventFilter = ALL,
@@ -85,27 +85,27 @@ export async function keptOf(
 
 const isRoot = ({ method, params }: ProtocolEvent): boolean => method === "lifecycle" && params.namespace.length === 0;
 
-export const wordOf = ({ params }: ProtocolEvent): string => (params.data as { event: string }).event;
+export const getLifecycleWord = ({ params }: ProtocolEvent): string => (params.data as { event: string }).event;
 
-export const isRootEnd = (event: ProtocolEvent): boolean => isRoot(event) && wordOf(event) !== "running";
+export const isRootEnd = (event: ProtocolEvent): boolean => isRoot(event) && getLifecycleWord(event) !== "running";
 
 /** Lifecycle and inputs, each as one word: `running`, `a:1 started`, `input.requested q1`. */
 export function outline(events: readonly ProtocolEvent[]): string[] {
   return events.flatMap((event) => {
     const { method, params } = event;
-    if (method === "lifecycle") return [[...params.namespace, wordOf(event)].join(" ")];
+    if (method === "lifecycle") return [[...params.namespace, getLifecycleWord(event)].join(" ")];
     if (!method.startsWith("input.")) return [];
     const { interrupt_id, interrupt_ids } = params.data as { interrupt_id?: Json; interrupt_ids?: Json };
     return [`${method} ${String(interrupt_id ?? interrupt_ids)}`];
   });
 }
 
-export const seqsOf = (events: readonly { readonly seq: number }[]): number[] => events.map(({ seq }) => seq);
+export const getSeqs = (events: readonly { readonly seq: number }[]): number[] => events.map(({ seq }) => seq);
 
 /** Each `seq` is above the one before it. */
 export function assertRising(events: readonly { readonly seq: number }[]): void {
   assert.deepEqual(
-    seqsOf(events).filter((seq, at, all) => at > 0 && seq <= (all[at - 1] as number)),
+    getSeqs(events).filter((seq, at, all) => at > 0 && seq <= (all[at - 1] as number)),
     [],
   );
 }
@@ -133,7 +133,7 @@ export const token = (n: number, padding = 0): ExecutorEvent => ({
 });
 
 /** The numbers of `token`s. */
-export const tokensOf = (events: readonly ProtocolEvent[]): number[] =>
+export const getTokenNumbers = (events: readonly ProtocolEvent[]): number[] =>
   events
     .filter(({ method }) => method === "custom")
     .map(({ params }) => (params.data as { payload: { n: number } }).payload.n);

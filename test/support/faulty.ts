@@ -35,9 +35,9 @@ export function faulty(real: Storage = nodeSqlite(":memory:")): Faulty {
     },
   });
   const share = (): Faulty => {
-    const other = faulty(real);
-    other.faults.close = async () => {};
-    return other;
+    const otherStorage = faulty(real);
+    otherStorage.faults.close = async () => {};
+    return otherStorage;
   };
   return { storage, faults, calls, share };
 }

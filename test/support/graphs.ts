@@ -35,13 +35,13 @@ interface Gate {
 export function createGates(): Gates {
   const gates = new Map<string, Gate>();
   const gate = (name: string): Gate => {
-    const found = gates.get(name) ?? {
+    const gateState = gates.get(name) ?? {
       here: Promise.withResolvers<void>(),
       opened: Promise.withResolvers<void>(),
       stopped: Promise.withResolvers<unknown>(),
     };
-    gates.set(name, found);
-    return found;
+    gates.set(name, gateState);
+    return gateState;
   };
   return {
     pass(name, signal) {
@@ -70,16 +70,16 @@ interface Reply {
 
 /** A chat model that streams what `reply` makes of the conversation, word by word. */
 export class FakeChatModel extends BaseChatModel {
-  private readonly reply: (messages: readonly BaseMessage[]) => Reply;
-  private readonly onToken: (token: number, signal?: AbortSignal) => Promise<void>;
+  readonly #reply: (messages: readonly BaseMessage[]) => Reply;
+  readonly #onToken: (token: number, signal?: AbortSignal) => Promise<void>;
 
   constructor(
     reply: (messages: readonly BaseMessage[]) => Reply,
     onToken = async (_token: number, _signal?: AbortSignal): Promise<void> => {},
   ) {
     super({});
-    this.reply = reply;
-    this.onToken = onToken;
+    this.#reply = reply;
+    this.#onToken = onToken;
   }
 
   _llmType(): string {
@@ -87,7 +87,7 @@ export class FakeChatModel extends BaseChatModel {
   }
 
   async _generate(messages: BaseMessage[]): Promise<ChatResult> {
-    const { text, call } = this.reply(messages);
+    const { text, call } = this.#reply(messages);
     return { generations: [{ text, message: new AIMessage({ content: text, tool_calls: call ? [call] : [] }) }] };
   }
 
@@ -96,12 +96,12 @@ export class FakeChatModel extends BaseChatModel {
     options: this["ParsedCallOptions"],
     runManager?: CallbackManagerForLLMRun,
   ): AsyncGenerator<ChatGenerationChunk> {
-    const { text, call } = this.reply(messages);
+    const { text, call } = this.#reply(messages);
     for (const [at, word] of (text.match(/\S+\s*/g) ?? []).entries()) {
       const chunk = new ChatGenerationChunk({ text: word, message: new AIMessageChunk({ content: word }) });
       yield chunk;
       await runManager?.handleLLMNewToken(word, undefined, undefined, undefined, undefined, { chunk });
-      await this.onToken(at + 1, options.signal);
+      await this.#onToken(at + 1, options.signal);
     }
     if (!call) return;
     const pieces = { name: call.name, id: call.id, args: JSON.stringify(call.args), index: 0 };
@@ -114,15 +114,15 @@ export class FakeChatModel extends BaseChatModel {
   }
 }
 
-const said = (message: BaseMessage | undefined): string =>
+const getContent = (message: BaseMessage | undefined): string =>
   typeof message?.content === "string" ? message.content : "";
-const echo = (messages: readonly BaseMessage[]): Reply => ({ text: `You said: ${said(messages.at(-1))}` });
+const echo = (messages: readonly BaseMessage[]): Reply => ({ text: `You said: ${getContent(messages.at(-1))}` });
 
 /** Asks for a seat; once the tool has answered, says what became of it. */
 function booking(messages: readonly BaseMessage[]): Reply {
   const last = messages.at(-1);
   return last?.getType() === "tool"
-    ? { text: `Done: ${said(last)}` }
+    ? { text: `Done: ${getContent(last)}` }
     : { text: "One moment.", call: { name: "book", args: { seat: "7A" }, id: "call-1" } };
 }
 
@@ -209,7 +209,7 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .compile();
 
   const steps = Annotation.Root({
-    steps: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+    steps: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   });
   const child = new StateGraph(steps)
     .addNode("inner", () => ({ steps: ["inner"] }))
@@ -228,7 +228,7 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
 
   const waiting = new StateGraph(MessagesAnnotation)
     .addNode("wait", async ({ messages }, config: LangGraphRunnableConfig) => {
-      const text = said(messages.at(-1));
+      const text = getContent(messages.at(-1));
       config.writer?.({ at: text });
       await gates.pass(text, config.signal);
       return { messages: [new AIMessage(`waited for ${text}`)] };
@@ -238,9 +238,9 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .compile();
 
   const halfway = new StateGraph(MessagesAnnotation)
-    .addNode("first", ({ messages }) => ({ messages: [new AIMessage(`began ${said(messages.at(-1))}`)] }))
+    .addNode("first", ({ messages }) => ({ messages: [new AIMessage(`began ${getContent(messages.at(-1))}`)] }))
     .addNode("second", async ({ messages }, { signal }: LangGraphRunnableConfig) => {
-      const text = said(messages.at(-2));
+      const text = getContent(messages.at(-2));
       await gates.pass(text, signal);
       return { messages: [new AIMessage(`waited for ${text}`)] };
     })
@@ -257,8 +257,8 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .addEdge("fail", END)
     .compile();
 
-  const told = Annotation.Root({ told: Annotation<JsonObject> });
-  const informed = new StateGraph(told)
+  const ToldState = Annotation.Root({ told: Annotation<JsonObject> });
+  const informed = new StateGraph(ToldState)
     .addNode("tell", (_state, config: LangGraphRunnableConfig) => {
       const { color, size } = config.configurable as JsonObject;
       return { told: { context: config.context as JsonObject, color: color ?? null, size: size ?? null } };
@@ -301,10 +301,10 @@ function functions(gates: Gates): Readonly<Record<string, AgentFunction>> {
       yield { messages: [{ role: "assistant", content: `waited for ${text(messages)}` }] };
     },
     async *half({ messages, signal }) {
-      const asked = text(messages);
-      yield { messages: [{ role: "assistant", content: `began ${asked}` }] };
-      await gates.pass(asked, signal);
-      yield { messages: [{ role: "assistant", content: `waited for ${asked}` }] };
+      const question = text(messages);
+      yield { messages: [{ role: "assistant", content: `began ${question}` }] };
+      await gates.pass(question, signal);
+      yield { messages: [{ role: "assistant", content: `waited for ${question}` }] };
     },
     async fail() {
       throw new Error("boom happened");

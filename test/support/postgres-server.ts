@@ -32,15 +32,16 @@ export interface StartOptions {
   /** Commits wait for the disk; default true. */
   readonly fsync?: boolean;
   /** A server of our own, whatever the environment says: the test stops it. */
-  readonly own?: boolean;
+  readonly ownServer?: boolean;
   /** More settings, as `max_connections=20`. */
   readonly settings?: readonly string[];
 }
 
 /** Takes about a second. The server ends with this process, however that ends. */
 export async function startPostgres(options: StartOptions = {}): Promise<TestPostgres> {
-  const given = process.env.GREENROOM_DATABASE ?? "";
-  if (!options.own && /^postgres(?:ql)?:/.test(given)) return withDatabases(given, none, async () => {}, true);
+  const configuredUrl = process.env.GREENROOM_DATABASE ?? "";
+  if (!options.ownServer && /^postgres(?:ql)?:/.test(configuredUrl))
+    return withDatabases(configuredUrl, none, async () => {}, true);
   // Somebody else may take the port between looking and listening.
   for (let tries = 1; ; tries += 1) {
     try {
@@ -95,7 +96,7 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
   let supervisor: ChildProcess | undefined;
   try {
     await initialize(data, () => run(as(user, initdb), env));
-    const asked = [
+    const settingArgs = [
       `port=${port}`,
       "listen_addresses=127.0.0.1",
       "unix_socket_directories=",
@@ -107,7 +108,7 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
       "jit=off",
       ...settings,
     ].flatMap((setting) => ["-c", setting]);
-    const command = as(user, [join(programs, "postgres"), "-D", data, ...asked]);
+    const command = as(user, [join(programs, "postgres"), "-D", data, ...settingArgs]);
     supervisor = spawn("sh", ["-c", SUPERVISOR, "sh", ...command], { env, stdio: ["pipe", "pipe", "ignore"] });
     await ready(folder);
   } catch (error) {
@@ -161,28 +162,28 @@ function withDatabases(
   stop: () => Promise<void>,
   drop: boolean,
 ): TestPostgres {
-  const made: string[] = [];
+  const databases: string[] = [];
   const templates = new Map<unknown, Promise<string>>();
   let stopped: Promise<void> | undefined;
   const create = async (template?: string): Promise<string> => {
     const name = `greenroom_${crypto.randomUUID().replaceAll("-", "")}`;
     await query(url, `create database ${name}${template === undefined ? "" : ` template ${template}`}`);
-    made.push(name);
+    databases.push(name);
     return name;
   };
-  const place = (name: string): string => Object.assign(new URL(url), { pathname: `/${name}` }).href;
+  const toUrl = (name: string): string => Object.assign(new URL(url), { pathname: `/${name}` }).href;
   return {
     url,
     async database(prepare) {
-      if (!prepare) return { url: place(await create()) };
+      if (!prepare) return { url: toUrl(await create()) };
       const template =
         templates.get(prepare) ??
         create().then(async (name) => {
-          await prepare(place(name));
+          await prepare(toUrl(name));
           return name;
         });
       templates.set(prepare, template);
-      return { url: place(await create(await template)) };
+      return { url: toUrl(await create(await template)) };
     },
     halt: (how) => control(how),
     resume: () => control("start"),
@@ -192,7 +193,7 @@ function withDatabases(
     },
     stop() {
       stopped ??= (async () => {
-        if (drop) for (const name of made) await query(url, `drop database if exists ${name} with (force)`);
+        if (drop) for (const name of databases) await query(url, `drop database if exists ${name} with (force)`);
         await stop();
       })();
       return stopped;
@@ -278,9 +279,9 @@ function programsFor(user: User | undefined): string {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
   const uid = process.getuid?.() ?? 0;
   const copy = join(tmpdir(), `greenroom-postgres-${version}-${uid}`);
-  const found = lstatSync(copy, { throwIfNoEntry: false });
-  if (found && found.uid !== uid) throw new Error(`${copy} belongs to somebody else`);
-  if (!found) {
+  const stats = lstatSync(copy, { throwIfNoEntry: false });
+  if (stats && stats.uid !== uid) throw new Error(`${copy} belongs to somebody else`);
+  if (!stats) {
     const fresh = `${copy}-${process.pid}`;
     cpSync(root, fresh, { recursive: true, verbatimSymlinks: true });
     link(fresh);
@@ -300,8 +301,8 @@ function link(root: string): boolean {
   const links = JSON.parse(readFileSync(list, "utf8")) as { source: string; target: string }[];
   try {
     for (const { source, target } of links) {
-      const place = join(root, target);
-      if (!lstatSync(place, { throwIfNoEntry: false })) symlinkSync(relative(dirname(target), source), place);
+      const linkPath = join(root, target);
+      if (!lstatSync(linkPath, { throwIfNoEntry: false })) symlinkSync(relative(dirname(target), source), linkPath);
     }
     return true;
   } catch (error) {

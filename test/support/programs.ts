@@ -44,11 +44,11 @@ export function start(
   // NODE_TEST_CONTEXT would make a test that Node runs here believe it is a part of this one.
   const foreign = /^(GREENROOM_.*|PORT|NODE_TEST_CONTEXT)$/;
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
-  const [program, given]: readonly [string, readonly string[]] =
+  const [program, programArgs]: readonly [string, readonly string[]] =
     first === undefined
       ? [process.execPath, flags]
       : ["sh", ["-c", `${first}; exec "$0" "$@"`, process.execPath, ...flags]];
-  return watch(spawn(program, given, { cwd, env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] }));
+  return watch(spawn(program, programArgs, { cwd, env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] }));
 }
 
 function watch(child: ChildProcess): Program {
@@ -73,16 +73,16 @@ function watch(child: ChildProcess): Program {
     kill,
     output: () => output,
     printed: (pattern) =>
-      new Promise((found, failed) => {
+      new Promise((resolve, reject) => {
         const look = (): void => {
           const match = pattern.exec(output);
           if (!match) return;
           waiting.delete(look);
-          found(match);
+          resolve(match);
         };
         waiting.add(look);
         look();
-        ended.then((code) => failed(new Error(`ended with ${code} before it printed ${pattern}:\n${output}`)));
+        ended.then((code) => reject(new Error(`ended with ${code} before it printed ${pattern}:\n${output}`)));
       }),
     async [Symbol.asyncDispose]() {
       await kill("SIGKILL");
@@ -91,6 +91,6 @@ function watch(child: ChildProcess): Program {
 }
 
 /** Where a server says it listens. */
-export async function urlOf(program: Program): Promise<string> {
+export async function waitForUrl(program: Program): Promise<string> {
   return (await program.printed(/^Greenroom listening on (http:\/\/\S+)$/m))[1] as string;
 }

@@ -134,13 +134,13 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
       signals: hub,
       ...(common_clock ? { now: async () => clock.now() } : {}),
     };
-    const own = skew[i] ?? 0;
+    const skewMs = skew[i] ?? 0;
     services.push(
       await createService({
         storage: options.storage?.(storage, i) ?? storage,
         executor: (options.executor ?? agent)(i),
         worker: { concurrency: places },
-        environment: { timer: clock.timer, now: () => clock.now() + own, log: () => {} },
+        environment: { timer: clock.timer, now: () => clock.now() + skewMs, log: () => {} },
       }),
     );
   }
@@ -157,8 +157,8 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
     hub,
     storage: real,
     happened,
-    say(...more) {
-      words.push(...more);
+    say(...messages) {
+      words.push(...messages);
       wake();
     },
     async until(fact, most = 30_000) {
@@ -171,7 +171,7 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
     },
     async pass(ms) {
       const by = ms > 1_000 ? 10 * STEP_MS : STEP_MS;
-      for (let left = ms; left > 0; left -= by) await step(by);
+      for (let remaining = ms; remaining > 0; remaining -= by) await step(by);
     },
     async stop() {
       for (const service of services) {

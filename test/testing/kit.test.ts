@@ -69,7 +69,7 @@ describe("a test service", () => {
       [1],
     );
 
-    const [token = "", gone = ""] = await test.addTokens([
+    const [token = "", goneToken = ""] = await test.addTokens([
       { run_id, feedback_key: "score" },
       { run_id, feedback_key: "score", expires_at: START },
     ]);
@@ -78,7 +78,7 @@ describe("a test service", () => {
       const url = `http://greenroom/api/v1/feedback/tokens/${id}`;
       return (await test.fetch(url, { method: "POST", body })).status;
     };
-    assert.deepEqual([await submit(token), await submit(gone)], [200, 410]);
+    assert.deepEqual([await submit(token), await submit(goneToken)], [200, 410]);
     await clock.set(START + 3 * 3_600_000);
     assert.equal(await submit(token), 410, "three hours are over");
   });

@@ -33,14 +33,14 @@ describe("testService", () => {
         factory: { graph: () => builder.compile(), timeout_ms: 5_000 },
       },
     });
-    const said = async (assistant_id: string): Promise<Json | undefined> => {
+    const readAnswer = async (assistant_id: string): Promise<Json | undefined> => {
       const { result } = await kit.service.runs.wait(null, { assistant_id, input });
       return ((await result) as { messages: { content: string }[] }).messages.at(-1)?.content;
     };
-    assert.equal(await said("plain"), "From a function.");
-    assert.equal(await said("settings"), "From a function.");
-    assert.equal(await said("graph"), "From a graph.");
-    assert.equal(await said("factory"), "From a graph.");
+    assert.equal(await readAnswer("plain"), "From a function.");
+    assert.equal(await readAnswer("settings"), "From a function.");
+    assert.equal(await readAnswer("graph"), "From a graph.");
+    assert.equal(await readAnswer("factory"), "From a graph.");
     const [assistant] = (await kit.service.assistants.search({ graph_id: "settings" })).items;
     assert.equal(assistant?.description, "Has settings");
   });

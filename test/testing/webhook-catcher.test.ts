@@ -50,12 +50,12 @@ for (const [how, socket] of [
       catcher.fail();
       await using ended = await end(catcher);
       await catcher.next(({ status }) => status === 204);
-      const [first, ...others] = catcher.received;
+      const [first, ...repeats] = catcher.received;
       assert.deepEqual(
         catcher.received.map(({ status }) => status),
         [503, 503, 500, 204],
       );
-      for (const other of others) assert.deepEqual([other.id, other.text], [first?.id, first?.text]);
+      for (const repeat of repeats) assert.deepEqual([repeat.id, repeat.text], [first?.id, first?.text]);
       assert.ok(catcher.received.every(({ body, verified }) => body.run_id === ended.run_id && verified));
       // Those that were passed over are still there, in their order.
       assert.equal(await catcher.next(), first);
@@ -67,10 +67,10 @@ for (const [how, socket] of [
       const webhooks = { ...catcher.webhooks, delivery: { ...catcher.webhooks.delivery, timeout_ms: 50 } };
       await using kit = await testService({ agents, webhooks });
       await kit.service.runs.wait(null, { assistant_id: "hello", input, webhook: catcher.url });
-      const [hung, taken] = [await catcher.next(), await catcher.next()];
-      assert.deepEqual([hung.status, taken.status], [null, 204]);
-      assert.equal(taken.id, hung.id);
-      const { attempt_list } = await kit.service.webhooks.get(taken.id.replace("msg_", ""));
+      const [hung, accepted] = [await catcher.next(), await catcher.next()];
+      assert.deepEqual([hung.status, accepted.status], [null, 204]);
+      assert.equal(accepted.id, hung.id);
+      const { attempt_list } = await kit.service.webhooks.get(accepted.id.replace("msg_", ""));
       assert.equal(attempt_list[0]?.error, "timeout");
     });
 

@@ -36,15 +36,15 @@ const graph = new StateGraph(MessagesAnnotation)
   .compile();
 
 /** Which messages end in the events of a save, and which its writes bring into the state. */
-function messagesOf({ writes, events = [], frames }: Progress) {
+function readMessages({ writes, events = [], frames }: Progress) {
   const ended = events
     .filter(({ method, data }) => method === "messages" && data?.includes('"message-finish"'))
     .map(({ node }) => String(node));
   const written = NODES.filter((name) => writes.some((task) => JSON.stringify(task.writes).includes(`${name}0 `)));
-  const shown = frames?.list
+  const emittedIds = frames?.list
     .filter(({ event }) => event === "updates")
     .map(({ data }) => Object.keys(JSON.parse(data)));
-  return { ended, written: [...written], shown: shown?.flat() };
+  return { ended, written: [...written], shown: emittedIds?.flat() };
 }
 
 it("nothing is kept of what a graph shows after its end", async () => {
@@ -81,9 +81,9 @@ it("what a graph shows in one tick does not take a tick for each chunk, however 
   const { thread_id } = await kit.service.threads.create();
   const request: RunCreate = { assistant_id: "graph", input: { messages: ["?"] }, stream_mode: ["custom"] };
   const { frames } = await kit.service.runs.stream(thread_id, { ...request, stream_resumable: true });
-  let shown = 0;
-  for await (const { event } of frames) if (event === "custom") shown++;
-  assert.equal(shown, BURST);
+  let emittedCount = 0;
+  for await (const { event } of frames) if (event === "custom") emittedCount++;
+  assert.equal(emittedCount, BURST);
   assert.ok(ticks < BURST / 10, `${ticks} ticks for ${BURST} chunks`);
 });
 
@@ -104,15 +104,15 @@ for (const durability of ["async", "sync"] as const) {
     for (let round = 0; round < ROUNDS; round++) {
       const { thread_id } = await kit.service.threads.create();
       const live = reading(kit.service, thread_id);
-      const more: Partial<RunCreate> = { durability, stream_resumable: true, stream_mode: ["updates"] };
-      const request: RunCreate = { assistant_id: "graph", input: { messages: ["?"] }, ...more };
+      const runOptions: Partial<RunCreate> = { durability, stream_resumable: true, stream_mode: ["updates"] };
+      const request: RunCreate = { assistant_id: "graph", input: { messages: ["?"] }, ...runOptions };
       await (await kit.service.runs.wait(thread_id, request)).result;
       await live.ends();
       await live.close();
       for (const [number, save] of saves.splice(0).entries()) {
-        const { ended, written, shown = [] } = messagesOf(save);
+        const { ended, written, shown: emittedIds = [] } = readMessages(save);
         all.push(...written);
-        assert.deepEqual([ended, shown], [written, written], `save ${number} of round ${round}`);
+        assert.deepEqual([ended, emittedIds], [written, written], `save ${number} of round ${round}`);
       }
     }
     assert.deepEqual(all, Array.from({ length: ROUNDS }, () => NODES).flat());

@@ -46,7 +46,7 @@ class CallingModel extends BaseChatModel {
 const MODES: readonly StreamMode[] = ["values", "updates", "messages-tuple", "events"];
 
 /** The reported names of a run for each stream mode. */
-async function namesOf(graph: Graph, { names }: { names: string[] }): Promise<readonly (readonly string[])[]> {
+async function readNames(graph: Graph, { names }: { names: string[] }): Promise<readonly (readonly string[])[]> {
   await using kit = await testService({ executor: langgraph({ agent: graph }) });
   const lists: (readonly string[])[] = [];
   for (const mode of MODES) {
@@ -69,7 +69,7 @@ describe("a run of a graph", () => {
     lookup.callbacks = record.callbacks;
     const agent = createAgent({ model: new CallingModel({ callbacks: record.callbacks }), tools: [lookup] });
     const expected = ["model of its own", "tool lookup", "model of its own"];
-    for (const [index, names] of (await namesOf(agent as unknown as Graph, record)).entries()) {
+    for (const [index, names] of (await readNames(agent as unknown as Graph, record)).entries()) {
       assert.deepEqual(names, expected, `mode ${MODES[index]}`);
     }
   });
@@ -89,7 +89,7 @@ describe("a run of a graph", () => {
       .addConditionalEdges("work", (state, config) => choose.invoke(state, config) as Promise<"end">, ["end"])
       .compile();
     const expected = ["node without a name", "chain RunnableLambda", "chain RunnableLambda"];
-    for (const [index, names] of (await namesOf(graph as unknown as Graph, record)).entries()) {
+    for (const [index, names] of (await readNames(graph as unknown as Graph, record)).entries()) {
       assert.deepEqual(names, expected, `mode ${MODES[index]}`);
     }
   });

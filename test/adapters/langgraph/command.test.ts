@@ -18,7 +18,7 @@ interface Step {
   readonly events: readonly StreamEvent[];
   readonly state: StateEvent;
   readonly values: JsonObject;
-  readonly asked: readonly Interrupt[];
+  readonly pendingInterrupts: readonly Interrupt[];
 }
 
 function host(graph: Parameters<typeof langgraph>[0][string]) {
@@ -29,14 +29,14 @@ function host(graph: Parameters<typeof langgraph>[0][string]) {
     thread,
     async run(changes: JobChanges = {}): Promise<Step> {
       const { events, state } = await run(executor, aJob(thread, "graph", changes));
-      const asked = state.tasks.flatMap(({ interrupts }) => interrupts);
-      return { events, state, values: state.values as JsonObject, asked };
+      const pendingInterrupts = state.tasks.flatMap(({ interrupts }) => interrupts);
+      return { events, state, values: state.values as JsonObject, pendingInterrupts };
     },
   };
 }
 
 const Log = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   told: Annotation<unknown>,
 });
 
@@ -52,17 +52,17 @@ const asking = () =>
     .addEdge(START, "twice")
     .compile();
 
-const one = () =>
+const buildGraph = () =>
   new StateGraph(Log)
     .addNode("ask", () => ({ log: [`answer ${JSON.stringify(interrupt("ok?"))}`] }), { ends: ["tell", END] })
     .addNode("tell", ({ told }) => ({ log: [`told ${JSON.stringify(told)}`] }))
     .addEdge(START, "ask")
     .compile();
 
-const idOf = (step: Step, question: string): string => {
-  const found = step.asked.find(({ value }) => value === question);
-  assert.ok(found, `${question} of ${JSON.stringify(step.asked)}`);
-  return found.id;
+const getInterruptId = (step: Step, question: string): string => {
+  const interrupt = step.pendingInterrupts.find(({ value }) => value === question);
+  assert.ok(interrupt, `${question} of ${JSON.stringify(step.pendingInterrupts)}`);
+  return interrupt.id;
 };
 
 describe("langgraph: answers", () => {
@@ -96,7 +96,10 @@ describe("langgraph: answers", () => {
       .compile();
     const at = host(graph);
     const stopped = await at.run({ input: { messages: [{ role: "user", content: "write" }] } });
-    assert.deepEqual([stopped.state.next, stopped.asked.map(({ value }) => value)], [["tools"], [{ send: "Ann" }]]);
+    assert.deepEqual(
+      [stopped.state.next, stopped.pendingInterrupts.map(({ value }) => value)],
+      [["tools"], [{ send: "Ann" }]],
+    );
     const { values } = await at.run({ command: { resume: { approved: true } } });
     assert.deepEqual(calls, [{ approved: true }]);
     const contents = (values.messages as JsonObject[]).map(({ content }) => content);
@@ -107,22 +110,22 @@ describe("langgraph: answers", () => {
     const at = host(asking());
     const both = await at.run({ input: {} });
     const next = await at.run({
-      command: { resume: { [idOf(both, "once?")]: 1, [idOf(both, "first?")]: 2 } },
+      command: { resume: { [getInterruptId(both, "once?")]: 1, [getInterruptId(both, "first?")]: 2 } },
     });
     assert.deepEqual(next.values.log, ["once 1"]);
-    const { values, state } = await at.run({ command: { resume: { [idOf(next, "second?")]: 3 } } });
+    const { values, state } = await at.run({ command: { resume: { [getInterruptId(next, "second?")]: 3 } } });
     assert.deepEqual([values.log, state.next], [["once 1", "twice [2,3]"], []]);
   });
 
   for (const answer of [false, 0, "", null]) {
     it(`may be ${JSON.stringify(answer)}, by value and by id`, async () => {
-      const wanted = { log: [`answer ${JSON.stringify(answer)}`] };
-      const plain = host(one());
+      const expected = { log: [`answer ${JSON.stringify(answer)}`] };
+      const plain = host(buildGraph());
       await plain.run({ input: {} });
-      assert.deepEqual((await plain.run({ command: { resume: answer } })).values, wanted);
-      const named = host(one());
-      const id = idOf(await named.run({ input: {} }), "ok?");
-      assert.deepEqual((await named.run({ command: { resume: { [id]: answer } } })).values, wanted);
+      assert.deepEqual((await plain.run({ command: { resume: answer } })).values, expected);
+      const named = host(buildGraph());
+      const id = getInterruptId(await named.run({ input: {} }), "ok?");
+      assert.deepEqual((await named.run({ command: { resume: { [id]: answer } } })).values, expected);
     });
   }
 
@@ -136,11 +139,13 @@ describe("langgraph: answers", () => {
       }))
       .addEdge(START, "ask")
       .compile();
-    const { asked, events } = await host(graph).run({ input: {}, modes: ["values", "updates"] });
-    const shown = events.flatMap(({ data }) => ((data as JsonObject).__interrupt__ ?? []) as unknown as Interrupt[]);
-    assert.equal(shown.length, 2);
-    for (const item of shown) assert.deepEqual(item, asked[0]);
-    const { response_schema: schema } = asked[0] as Interrupt;
+    const { pendingInterrupts, events } = await host(graph).run({ input: {}, modes: ["values", "updates"] });
+    const emittedInterrupts = events.flatMap(
+      ({ data }) => ((data as JsonObject).__interrupt__ ?? []) as unknown as Interrupt[],
+    );
+    assert.equal(emittedInterrupts.length, 2);
+    for (const item of emittedInterrupts) assert.deepEqual(item, pendingInterrupts[0]);
+    const { response_schema: schema } = pendingInterrupts[0] as Interrupt;
     assert.ok(schema === undefined || (schema as JsonObject).type === "number");
   });
 });
@@ -154,12 +159,12 @@ describe("langgraph: strict answers", () => {
   ] as const) {
     it(`fail the run before it writes anything: ${reason}`, async () => {
       const at = host(asking());
-      const { asked } = await at.run({ input: {} });
+      const { pendingInterrupts } = await at.run({ input: {} });
       const written = at.thread.checkpoints.steps.length;
       await assert.rejects(at.run({ command: { resume }, strict_resume: true }), (error) => {
-        const { name, message, ...told } = error as Error & { reason?: unknown; pending_ids?: unknown };
-        assert.deepEqual([name, told.reason], ["UnknownInterruptError", reason]);
-        assert.deepEqual(told.pending_ids, asked.map(({ id }) => id).sort());
+        const { name, message, ...details } = error as Error & { reason?: unknown; pending_ids?: unknown };
+        assert.deepEqual([name, details.reason], ["UnknownInterruptError", reason]);
+        assert.deepEqual(details.pending_ids, pendingInterrupts.map(({ id }) => id).sort());
         assert.match(message, pattern);
         return true;
       });
@@ -170,7 +175,7 @@ describe("langgraph: strict answers", () => {
   it("are taken where they match, and not a second time", async () => {
     const at = host(asking());
     const both = await at.run({ input: {} });
-    const resume = { [idOf(both, "once?")]: 1, [idOf(both, "first?")]: 2 };
+    const resume = { [getInterruptId(both, "once?")]: 1, [getInterruptId(both, "first?")]: 2 };
     const { values } = await at.run({ command: { resume }, strict_resume: true });
     assert.deepEqual(values.log, ["once 1"]);
     await assert.rejects(at.run({ command: { resume }, strict_resume: true }), { name: "UnknownInterruptError" });
@@ -179,13 +184,13 @@ describe("langgraph: strict answers", () => {
 
 describe("langgraph: commands", () => {
   it("update the state and go to a node", async () => {
-    const at = host(one());
+    const at = host(buildGraph());
     await at.run({ input: {} });
     const { values } = await at.run({ command: { update: { told: "x" }, goto: ["tell"] } });
     assert.deepEqual(values, { log: ['told "x"'], told: "x" });
-    const other = host(one());
-    await other.run({ input: {} });
-    const pairs = await other.run({ command: { update: [["told", "y"]], goto: ["tell"] } });
+    const otherHost = host(buildGraph());
+    await otherHost.run({ input: {} });
+    const pairs = await otherHost.run({ command: { update: [["told", "y"]], goto: ["tell"] } });
     assert.deepEqual(pairs.values, { log: ['told "y"'], told: "y" });
   });
 
@@ -224,7 +229,7 @@ describe("langgraph: commands", () => {
   }
 
   it("answer, update and go somewhere at once", async () => {
-    const at = host(one());
+    const at = host(buildGraph());
     await at.run({ input: {} });
     const goto = [{ node: "tell", input: { told: 5, log: [] } }];
     const { values } = await at.run({ command: { resume: true, update: { log: ["u"] }, goto } });
@@ -285,11 +290,11 @@ describe("langgraph: tools inside a subgraph", () => {
         .addEdge("model", "tools");
     const graph = flow("outer").addNode("child", flow("inner").compile()).addEdge("tools", "child").compile();
     const { events } = await host(graph).run({ input: { messages: [] }, modes: ["tools"], subgraphs: true });
-    const shown = events.map(({ namespace, data }) => {
+    const lines = events.map(({ namespace, data }) => {
       const { toolCallId, event } = data as JsonObject;
       return [toolCallId, event, (namespace ?? []).map((part) => part.split(":")[0]).join("|")];
     });
-    assert.deepEqual(shown, [
+    assert.deepEqual(lines, [
       ["outer", "on_tool_start", ""],
       ["outer", "on_tool_end", ""],
       ["inner", "on_tool_start", "child"],

@@ -133,12 +133,12 @@ describe("langgraph: checkpoints", () => {
   });
 
   it("give messages back as messages", async () => {
-    const seen: unknown[] = [];
+    const receivedInputs: unknown[] = [];
     const Parts = Annotation.Root({ ...MessagesAnnotation.spec, part: Annotation<AIMessageChunk> });
     const graph = new StateGraph(Parts)
       .addNode("look", ({ messages, part }) => {
         const all = part ? [...messages, part] : messages;
-        seen.push(all.map((message) => [message.constructor.name, message.getType(), message.content]));
+        receivedInputs.push(all.map((message) => [message.constructor.name, message.getType(), message.content]));
         return {
           // Lists of messages need not keep chunks as what they are.
           part: new AIMessageChunk({ content: [{ type: "text", text: "x" }] }),
@@ -158,7 +158,7 @@ describe("langgraph: checkpoints", () => {
     assert.deepEqual(calls?.tool_calls, [{ name: "t", args: { a: 1 }, id: "c", type: "tool_call" }]);
     assert.deepEqual([result?.tool_call_id, result?.status, result?.artifact], ["c", "success", { big: "1" }]);
     await run({ input: { messages: [] } });
-    assert.deepEqual(seen[1], [
+    assert.deepEqual(receivedInputs[1], [
       ["HumanMessage", "human", "hi"],
       ["AIMessage", "ai", ""],
       ["ToolMessage", "tool", "done"],
@@ -201,11 +201,11 @@ describe("langgraph: checkpoints", () => {
       point: new Point(),
       message: { deep: [new HumanMessage({ content: "m", id: "m" })] },
     };
-    let seen: typeof values | undefined;
+    let observedValues: typeof values | undefined;
     const graph = new StateGraph(Log)
       .addNode("write", () => ({ data: values }))
       .addNode("read", (state) => {
-        seen = state.data as typeof values;
+        observedValues = state.data as typeof values;
         return {};
       })
       .addEdge(START, "write")
@@ -214,17 +214,20 @@ describe("langgraph: checkpoints", () => {
     const { run } = host(graph);
     await run({ input: { log: [] }, interrupt_before: ["read"] });
     const { state } = await run();
-    assert.deepEqual(seen?.at, values.at);
-    assert.deepEqual([...(seen?.bytes ?? [])], [0, 255]);
+    assert.deepEqual(observedValues?.at, values.at);
+    assert.deepEqual([...(observedValues?.bytes ?? [])], [0, 255]);
     assert.deepEqual(
-      [seen?.big, seen?.map, seen?.set, seen?.nan, seen?.pattern],
+      [observedValues?.big, observedValues?.map, observedValues?.set, observedValues?.nan, observedValues?.pattern],
       [10n, values.map, values.set, Number.NaN, /a+/gi],
     );
-    assert.ok(seen && "none" in seen && seen.none === undefined);
-    assert.deepEqual([seen.wrong.name, seen.wrong.message, seen.point.x], ["RangeError", "far", 1]);
-    assert.ok(HumanMessage.isInstance(seen.message.deep[0]));
-    const shown = (state.values as { data: JsonObject }).data;
-    assert.deepEqual(shown, {
+    assert.ok(observedValues && "none" in observedValues && observedValues.none === undefined);
+    assert.deepEqual(
+      [observedValues.wrong.name, observedValues.wrong.message, observedValues.point.x],
+      ["RangeError", "far", 1],
+    );
+    assert.ok(HumanMessage.isInstance(observedValues.message.deep[0]));
+    const stateData = (state.values as { data: JsonObject }).data;
+    assert.deepEqual(stateData, {
       at: "1970-01-01T00:00:00.000Z",
       bytes: "AP8=",
       big: "10",

@@ -94,10 +94,10 @@ describe("langgraph: graphs", () => {
   });
 
   it("get context, configuration and ids", async () => {
-    let seen: LangGraphRunnableConfig | undefined;
+    let receivedConfig: LangGraphRunnableConfig | undefined;
     const graph = new StateGraph(Log)
       .addNode("look", (_state, config: LangGraphRunnableConfig) => {
-        seen = config;
+        receivedConfig = config;
         return { log: [] };
       })
       .addEdge(START, "look")
@@ -109,8 +109,8 @@ describe("langgraph: graphs", () => {
       config: { configurable: { model: "m", checkpoint_id: "forged", __pregel_resuming: true }, tags: ["t"] },
     });
     await run(executor, job);
-    assert.deepEqual(seen?.context, { tone: "kind" });
-    const { model, thread_id, run_id, graph_id, assistant_id } = seen?.configurable ?? {};
+    assert.deepEqual(receivedConfig?.context, { tone: "kind" });
+    const { model, thread_id, run_id, graph_id, assistant_id } = receivedConfig?.configurable ?? {};
     assert.deepEqual(
       { model, thread_id, run_id, graph_id, assistant_id },
       {
@@ -121,8 +121,8 @@ describe("langgraph: graphs", () => {
         assistant_id: job.assistant_id,
       },
     );
-    assert.ok(seen?.tags?.includes("t"));
-    assert.equal(seen?.metadata?.run_id, job.run_id);
+    assert.ok(receivedConfig?.tags?.includes("t"));
+    assert.equal(receivedConfig?.metadata?.run_id, job.run_id);
   });
 
   it("are drawn, with subgraphs where asked", async () => {
@@ -168,11 +168,11 @@ describe("langgraph: graphs", () => {
     const { HumanMessage: CopiedMessage } =
       await copy.load<typeof import("@langchain/core/messages")>("@langchain/core/messages");
     assert.notEqual(CopiedMessage, HumanMessage);
-    const seen: unknown[] = [];
+    const observedNotes: unknown[] = [];
     const Shared = Annotation.Root({ kept: Annotation<unknown>, told: Annotation<unknown> });
     const graph = new StateGraph(Shared)
       .addNode("look", ({ kept }) => {
-        seen.push((kept as object | undefined)?.constructor);
+        observedNotes.push((kept as object | undefined)?.constructor);
         return { kept: new CopiedMessage("hi") };
       })
       .addNode("tell", ({ told }) => ({ told: `${told}!` }))
@@ -187,12 +187,12 @@ describe("langgraph: graphs", () => {
     const executor = langgraph({ graph }, { resolve });
     const thread = aThread();
     for (const input of [{ told: "a" }, { told: "b" }]) await run(executor, aJob(thread, "graph", { input }));
-    assert.deepEqual(seen, [undefined, CopiedMessage]);
-    const sent = await run(
+    assert.deepEqual(observedNotes, [undefined, CopiedMessage]);
+    const messageResult = await run(
       executor,
       aJob(thread, "graph", { command: { goto: [{ node: "tell", input: { told: "c" } }] } }),
     );
-    assert.equal((sent.state.values as JsonObject).told, "c!");
+    assert.equal((messageResult.state.values as JsonObject).told, "c!");
     const updated = await executor
       .state?.("graph")
       ?.update?.(
@@ -203,7 +203,7 @@ describe("langgraph: graphs", () => {
         { metadata: {}, environment: systemEnvironment() },
       );
     assert.deepEqual(updated?.state.next, ["tell"]);
-    const told = await run(executor, aJob(thread, "graph"));
-    assert.equal((told.state.values as JsonObject).told, "d!");
+    const jobResult = await run(executor, aJob(thread, "graph"));
+    assert.equal((jobResult.state.values as JsonObject).told, "d!");
   });
 });

@@ -7,7 +7,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type Thread } from "./executor.harness.ts";
 
 export const Log = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   data: Annotation<unknown>,
 });
 
@@ -49,9 +49,9 @@ export function host(graph: Parameters<typeof langgraph>[0][string]): Hosted {
   const states = executor.state?.("graph") as GraphState;
   const state = async (checkpoint_id?: string): Promise<ThreadState> => {
     const at = { thread_id: thread.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
-    const found = await states.get(at, thread.checkpoints, { subgraphs: false });
-    assert.ok(found);
-    return found;
+    const stored = await states.get(at, thread.checkpoints, { subgraphs: false });
+    assert.ok(stored);
+    return stored;
   };
   return {
     executor,
@@ -67,5 +67,5 @@ export function host(graph: Parameters<typeof langgraph>[0][string]): Hosted {
 
 export const log = (values: Json): Json => (values as JsonObject).log as Json;
 
-export const dataOf = (events: readonly { mode: string; data: Json }[], mode: StreamMode): Json[] =>
+export const getEventData = (events: readonly { mode: string; data: Json }[], mode: StreamMode): Json[] =>
   events.filter((event) => event.mode === mode).map((event) => event.data);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { entrypoint, interrupt, MemorySaver, Send, START, StateGraph, task } from "@langchain/langgraph";
-import { asks, dataOf, host, Log, log, steps } from "./execute.harness.ts";
+import { asks, getEventData, host, Log, log, steps } from "./execute.harness.ts";
 import { aJob, run } from "./executor.harness.ts";
 
 const asksTwice = (log: string[] = []) =>
@@ -26,8 +26,8 @@ describe("langgraph: interrupts and commands", () => {
     const [interrupted] = tasks[0]?.interrupts ?? [];
     assert.deepEqual(interrupted?.value, { question: "ok?" });
     assert.match(interrupted?.id ?? "", /^[0-9a-f]{32}$/);
-    assert.deepEqual(dataOf(stopped.events, "updates"), [{ __interrupt__: [interrupted] }]);
-    assert.deepEqual(dataOf(stopped.events, "values").at(-1), { __interrupt__: [interrupted] });
+    assert.deepEqual(getEventData(stopped.events, "updates"), [{ __interrupt__: [interrupted] }]);
+    assert.deepEqual(getEventData(stopped.events, "values").at(-1), { __interrupt__: [interrupted] });
     const stored = await state();
     assert.deepEqual(stored.interrupts, [interrupted]);
     assert.deepEqual(stored.next, ["ask"]);
@@ -137,12 +137,15 @@ describe("langgraph: interrupts and commands", () => {
   });
 
   it("interrupts inside a subgraph that was compiled with a saver of its own, and keeps everything itself", async () => {
-    const own = new MemorySaver();
+    const graphSaver = new MemorySaver();
     const child = new StateGraph(Log)
       .addNode("inner", () => ({ log: [`inner ${interrupt("in?")}`] }))
       .addEdge(START, "inner")
-      .compile({ checkpointer: own });
-    const graph = new StateGraph(Log).addNode("child", child).addEdge(START, "child").compile({ checkpointer: own });
+      .compile({ checkpointer: graphSaver });
+    const graph = new StateGraph(Log)
+      .addNode("child", child)
+      .addEdge(START, "child")
+      .compile({ checkpointer: graphSaver });
     const { run, executor, thread } = host(graph);
     const { state } = await run({ input: {} });
     assert.deepEqual(state.next, ["child"]);
@@ -155,7 +158,7 @@ describe("langgraph: interrupts and commands", () => {
     assert.deepEqual(inner?.next, ["inner"]);
     const answered = await run({ command: { resume: "yes" } });
     assert.deepEqual(log(answered.state.values), ["inner yes"]);
-    assert.deepEqual(Object.keys(own.storage), []);
+    assert.deepEqual(Object.keys(graphSaver.storage), []);
   });
 
   it("hosts functional graphs", async () => {

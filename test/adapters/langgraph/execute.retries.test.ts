@@ -8,7 +8,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type Step, type StreamEvent, threadAfter } from "./executor.harness.ts";
 
 const Log = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
 });
 type Update = { log: string[] };
 
@@ -73,7 +73,7 @@ interface Ended {
 async function end(executor: Executor, job: Job): Promise<Ended> {
   calls = [];
   const { events, state } = await run(executor, job);
-  const questions = state.tasks.flatMap((task) => task.interrupts.map((one) => one.value));
+  const questions = state.tasks.flatMap((task) => task.interrupts.map((interrupt) => interrupt.value));
   return { values: state.values, next: state.next, questions, events };
 }
 
@@ -110,9 +110,9 @@ async function dies(
     const { checkpoints } = await threadAfter(thread, steps.slice(0, count));
     const resumed = steps.slice(stored, count).some((step) => "put" in step && step.put.ns === "");
     const again = await end(executor, { ...job, checkpoints, attempt: 2, resumed });
-    const { events: _events, ...rest } = again;
-    const { events: _whole, ...wanted } = whole;
-    assert.deepEqual(rest, wanted, `after ${count - stored} writes`);
+    const { events: _events, ...againResult } = again;
+    const { events: _whole, ...expected } = whole;
+    assert.deepEqual(againResult, expected, `after ${count - stored} writes`);
     for (const name of resumed ? finished(steps.slice(0, count)) : []) {
       assert.ok(!calls.includes(name), `${name} was called again after ${count - stored} writes`);
     }
@@ -125,8 +125,8 @@ describe("a later attempt of a LangGraph run", () => {
     it(`goes on from what the earlier one has stored (${durability})`, async () => {
       const { values } = await dies(wide(), [], { input: { log: ["in"] }, durability });
       assert.deepEqual(values, { log: ["in", "a", "b", "c", "d"] });
-      const more = await dies(wide(), [{ input: {} }], { input: { log: ["more"] }, durability });
-      assert.deepEqual((more.values as JsonObject).log, ["a", "b", "c", "d", "more", "a", "b", "c", "d"]);
+      const nextDeath = await dies(wide(), [{ input: {} }], { input: { log: ["more"] }, durability });
+      assert.deepEqual((nextDeath.values as JsonObject).log, ["a", "b", "c", "d", "more", "a", "b", "c", "d"]);
     });
 
     it(`goes on from a fork, and does not fork again (${durability})`, async () => {

@@ -35,7 +35,7 @@ describe("langgraph: runs that leave nothing", () => {
       const { state } = await run({ ...bare, input: { log: ["in"] } });
       assert.deepEqual([state.next, state.values], [[node], { log: ["in"] }]);
       assert.deepEqual(
-        state.tasks.map((task) => task.interrupts.map((one) => one.value)),
+        state.tasks.map((task) => task.interrupts.map((interrupt) => interrupt.value)),
         [[value]],
       );
       assert.ok(!("checkpoint" in state));
@@ -53,10 +53,10 @@ describe("langgraph: runs that leave nothing", () => {
       .addEdge(START, "child")
       .addConditionalEdges("child", ({ log }) => (log.length < 4 ? "child" : END))
       .compile();
-    const kept = await host(graph).run({ input: {} });
+    const result = await host(graph).run({ input: {} });
     const { run, thread } = host(graph);
     const { state } = await run({ ...bare, input: {} });
-    assert.deepEqual(state.values, kept.state.values);
+    assert.deepEqual(state.values, result.state.values);
     // The second time it has its own first log and, from its input, the same again.
     assert.deepEqual(log(state.values), ["inner 0", "inner 0", "inner 0", "inner 2"]);
     assert.deepEqual(thread.checkpoints.puts, []);

@@ -20,7 +20,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type Thread } from "./executor.harness.ts";
 
 const Log = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
 });
 type Graph = Parameters<typeof langgraph>[0][string];
 
@@ -53,10 +53,10 @@ async function stopped(make: (scene: Scene) => Graph, changes: JobChanges = {}):
   const executor = langgraph({ graph: make(scene) });
   const thread = aThread();
   await assert.rejects(run(executor, aJob(thread, "graph", { input: {}, ...changes }), abort.signal), /cancelled/);
-  const seen = [...calls];
+  const callsBefore = [...calls];
   const { length } = thread.checkpoints.steps;
   await new Promise<void>((resolve) => setTimeout(resolve, 20));
-  assert.deepEqual(calls, seen, "something went on after the end");
+  assert.deepEqual(calls, callsBefore, "something went on after the end");
   assert.equal(thread.checkpoints.steps.length, length, "something was written after the end");
   const states = executor.state?.("graph") as GraphState;
   const state = await states.get({ thread_id: thread.thread_id, ns: "" }, thread.checkpoints, { subgraphs: false });
@@ -65,7 +65,7 @@ async function stopped(make: (scene: Scene) => Graph, changes: JobChanges = {}):
     state?.tasks.filter(({ error }) => error !== null),
     [],
   );
-  return { calls: seen, thread, state, run: (given) => run(executor, aJob(thread, "graph", given)) };
+  return { calls: callsBefore, thread, state, run: (changes) => run(executor, aJob(thread, "graph", changes)) };
 }
 
 const log = (values: Json | undefined): Json => (values as JsonObject | undefined)?.log as Json;
@@ -251,12 +251,12 @@ describe("a LangGraph run that is stopped", () => {
 });
 
 describe("a tool call that a stop left unanswered", () => {
-  const seen: string[][] = [];
+  const receivedTexts: string[][] = [];
   let stops = true;
   const agent = ({ stop }: Scene): Graph =>
     new StateGraph(MessagesAnnotation)
       .addNode("model", ({ messages }) => {
-        seen.push(messages.map((message) => message.getType()));
+        receivedTexts.push(messages.map((message) => message.getType()));
         const last = messages.at(-1);
         const done = last && ToolMessage.isInstance(last);
         const call = { name: "book", args: {}, id: "call", type: "tool_call" } as const;
@@ -289,18 +289,21 @@ describe("a tool call that a stop left unanswered", () => {
     stops = true;
     const { run } = await stopped(agent, { input });
     stops = false;
-    seen.length = 0;
+    receivedTexts.length = 0;
     await run({ input: { messages: [{ role: "user", content: "never mind" }] }, interrupt_before: ["tools"] });
-    assert.deepEqual(seen, [["human", "ai", "human"]]);
+    assert.deepEqual(receivedTexts, [["human", "ai", "human"]]);
 
     stops = true;
-    const other = await stopped(agent, { input });
+    const otherStop = await stopped(agent, { input });
     stops = false;
-    seen.length = 0;
+    receivedTexts.length = 0;
     const answer = { type: "tool", content: "cancelled by the user", tool_call_id: "call" };
-    await other.run({ input: { messages: [answer, { role: "user", content: "never mind" }] }, interrupt_before: "*" });
-    const { state: answered } = await other.run({ interrupt_before: ["tools"] });
-    assert.deepEqual(seen, [["human", "ai", "tool", "human"]]);
+    await otherStop.run({
+      input: { messages: [answer, { role: "user", content: "never mind" }] },
+      interrupt_before: "*",
+    });
+    const { state: answered } = await otherStop.run({ interrupt_before: ["tools"] });
+    assert.deepEqual(receivedTexts, [["human", "ai", "tool", "human"]]);
     assert.deepEqual(types(answered.values), ["human", "ai", "tool", "human", "ai"]);
   });
 });

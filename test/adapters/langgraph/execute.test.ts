@@ -5,7 +5,7 @@ import { END, type LangGraphRunnableConfig, MessagesAnnotation, START, StateGrap
 import { systemEnvironment } from "../../../lib/environment.ts";
 import { LeaseLost } from "../../../lib/errors.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { chat, dataOf, host, Log, log, steps } from "./execute.harness.ts";
+import { chat, getEventData, host, Log, log, steps } from "./execute.harness.ts";
 import { aJob, run } from "./executor.harness.ts";
 
 describe("langgraph: streams", () => {
@@ -22,8 +22,8 @@ describe("langgraph: streams", () => {
 
   it("shows values and updates of each step", async () => {
     const { events } = await host(steps().compile()).run({ input: { log: ["in"] }, modes: ["values", "updates"] });
-    assert.deepEqual(dataOf(events, "values").map(log), [["in"], ["in", "one"], ["in", "one", "two"]]);
-    assert.deepEqual(dataOf(events, "updates"), [{ one: { log: ["one"] } }, { two: { log: ["two"] } }]);
+    assert.deepEqual(getEventData(events, "values").map(log), [["in"], ["in", "one"], ["in", "one", "two"]]);
+    assert.deepEqual(getEventData(events, "updates"), [{ one: { log: ["one"] } }, { two: { log: ["two"] } }]);
   });
 
   it("shows tasks, checkpoints, debug and custom events", async () => {
@@ -35,11 +35,11 @@ describe("langgraph: streams", () => {
       .addEdge(START, "one")
       .compile();
     const { events } = await host(graph).run({ input: {}, modes: ["tasks", "checkpoints", "debug", "custom"] });
-    const [started, finished] = dataOf(events, "tasks") as JsonObject[];
+    const [started, finished] = getEventData(events, "tasks") as JsonObject[];
     assert.equal(started?.name, "one");
     assert.deepEqual(started?.input, { log: [] });
     assert.deepEqual([finished?.id, finished?.result], [started?.id, { log: ["one"] }]);
-    const checkpoints = dataOf(events, "checkpoints") as JsonObject[];
+    const checkpoints = getEventData(events, "checkpoints") as JsonObject[];
     assert.deepEqual(
       checkpoints.map(({ next }) => next),
       [["__start__"], ["one"], []],
@@ -48,10 +48,10 @@ describe("langgraph: streams", () => {
     assert.deepEqual(second.parent_checkpoint, first.checkpoint);
     assert.equal((first.metadata as JsonObject).source, "input");
     assert.deepEqual(
-      dataOf(events, "debug").map((item) => (item as JsonObject).type),
+      getEventData(events, "debug").map((item) => (item as JsonObject).type),
       ["checkpoint", "checkpoint", "task", "task_result", "checkpoint"],
     );
-    assert.deepEqual(dataOf(events, "custom"), [{ progress: 1 }]);
+    assert.deepEqual(getEventData(events, "custom"), [{ progress: 1 }]);
     assert.ok(!JSON.stringify(events).includes("__pregel_checkpointer"));
   });
 
@@ -92,7 +92,7 @@ describe("langgraph: streams", () => {
       input: { messages: [{ role: "user", content: "hi" }] },
       modes: ["messages-tuple"],
     });
-    const chunks = dataOf(events, "messages-tuple") as [JsonObject, JsonObject][];
+    const chunks = getEventData(events, "messages-tuple") as [JsonObject, JsonObject][];
     const answer = (state.values as { messages: JsonObject[] }).messages[1];
     assert.equal(chunks.map(([chunk]) => chunk.content).join(""), "Hello");
     assert.deepEqual(new Set(chunks.map(([chunk]) => chunk.type)), new Set(["AIMessageChunk"]));
@@ -117,13 +117,13 @@ describe("langgraph: streams", () => {
       .addEdge(START, "two")
       .compile();
     const { events, state } = await host(graph).run({ input: { messages: [] }, modes: ["messages-tuple"] });
-    const shown = dataOf(events, "messages-tuple").map((tuple) => (tuple as JsonObject[])[0]);
-    const kept = (state.values as { messages: JsonObject[] }).messages;
+    const emittedMessages = getEventData(events, "messages-tuple").map((tuple) => (tuple as JsonObject[])[0]);
+    const storedMessages = (state.values as { messages: JsonObject[] }).messages;
     assert.deepEqual(
-      kept.map(({ content }) => content),
+      storedMessages.map(({ content }) => content),
       ["a", "b"],
     );
-    assert.deepEqual(shown, kept);
+    assert.deepEqual(emittedMessages, storedMessages);
   });
 
   it("runs the graph once where events and other modes are asked for together", async () => {
@@ -137,9 +137,12 @@ describe("langgraph: streams", () => {
       .compile();
     const { events, state } = await host(graph).run({ input: { log: ["in"] }, modes: ["events", "values", "updates"] });
     assert.equal(calls, 1);
-    assert.deepEqual(dataOf(events, "values").map(log), [["in"], ["in", "counted"]]);
-    assert.deepEqual(dataOf(events, "updates"), [{ count: { log: ["counted"] } }]);
-    const kinds = dataOf(events, "events").map((event) => [(event as JsonObject).event, (event as JsonObject).name]);
+    assert.deepEqual(getEventData(events, "values").map(log), [["in"], ["in", "counted"]]);
+    assert.deepEqual(getEventData(events, "updates"), [{ count: { log: ["counted"] } }]);
+    const kinds = getEventData(events, "events").map((event) => [
+      (event as JsonObject).event,
+      (event as JsonObject).name,
+    ]);
     assert.deepEqual(kinds[0], ["on_chain_start", "LangGraph"]);
     assert.deepEqual(kinds.at(-1), ["on_chain_end", "LangGraph"]);
     assert.ok(kinds.some(([event, name]) => event === "on_chain_end" && name === "count"));
@@ -152,9 +155,9 @@ describe("langgraph: streams", () => {
       .addEdge(START, "inner")
       .compile();
     const graph = new StateGraph(Log).addNode("child", child).addEdge(START, "child").compile();
-    const shown = await host(graph).run({ input: {}, modes: ["updates"], subgraphs: true });
-    const [inner, outer] = shown.events;
-    assert.equal(shown.events.length, 2);
+    const result = await host(graph).run({ input: {}, modes: ["updates"], subgraphs: true });
+    const [inner, outer] = result.events;
+    assert.equal(result.events.length, 2);
     assert.match(inner?.namespace?.join("|") ?? "", /^child:[0-9a-f-]{36}$/);
     assert.deepEqual(inner?.data, { inner: { log: ["inner"] } });
     assert.deepEqual(outer?.namespace, []);

@@ -29,15 +29,15 @@ export class MemoryCheckpoints implements CheckpointHandle {
   readonly steps: Step[] = [];
   /** Thrown by the next writes. */
   fails: Error | undefined;
-  private readonly rows: (NewCheckpoint & { created_at: number })[] = [];
-  private readonly values = new Map<string, NewCheckpoint["values"][number]>();
-  private readonly pending = new Map<string, Map<string, PendingWrite & { task_id: string }>>();
+  readonly #rows: (NewCheckpoint & { created_at: number })[] = [];
+  readonly #values = new Map<string, NewCheckpoint["values"][number]>();
+  readonly #pending = new Map<string, Map<string, PendingWrite & { task_id: string }>>();
 
   async get(at: { ns: string; checkpoint_id?: string }): Promise<StoredCheckpoint | null> {
-    const row = this.rows.findLast(
+    const row = this.#rows.findLast(
       ({ ns, checkpoint_id }) => ns === at.ns && (at.checkpoint_id === undefined || checkpoint_id === at.checkpoint_id),
     );
-    return row ? this.stored(row) : null;
+    return row ? this.#toStored(row) : null;
   }
 
   async *list(at: {
@@ -46,13 +46,13 @@ export class MemoryCheckpoints implements CheckpointHandle {
     limit?: number;
     metadata?: Record<string, Json>;
   }): AsyncGenerator<StoredCheckpoint> {
-    let left = at.limit ?? Number.POSITIVE_INFINITY;
-    for (const row of this.rows.toReversed()) {
+    let remaining = at.limit ?? Number.POSITIVE_INFINITY;
+    for (const row of this.#rows.toReversed()) {
       if (at.ns !== undefined && row.ns !== at.ns) continue;
       if (at.before !== undefined && row.checkpoint_id >= at.before) continue;
       if (at.metadata && !contains(row.metadata, at.metadata)) continue;
-      if (left-- <= 0) return;
-      yield this.stored(row);
+      if (remaining-- <= 0) return;
+      yield this.#toStored(row);
     }
   }
 
@@ -60,13 +60,13 @@ export class MemoryCheckpoints implements CheckpointHandle {
     if (this.fails) throw this.fails;
     this.puts.push(checkpoint);
     this.steps.push({ put: checkpoint });
-    this.rows.push({ ...checkpoint, created_at: 0 });
+    this.#rows.push({ ...checkpoint, created_at: 0 });
     for (const value of checkpoint.values) {
       const key = JSON.stringify([checkpoint.ns, value.channel, value.version]);
-      const known = this.values.get(key);
-      if (known && known.data !== value.data)
+      const storedValue = this.#values.get(key);
+      if (storedValue && storedValue.data !== value.data)
         throw new Error(`Two values of ${value.channel} share version ${value.version}`);
-      this.values.set(key, value);
+      this.#values.set(key, value);
     }
   }
 
@@ -78,18 +78,18 @@ export class MemoryCheckpoints implements CheckpointHandle {
     if (this.fails) throw this.fails;
     this.steps.push({ at, task_id, writes });
     const key = JSON.stringify([at.ns, at.checkpoint_id]);
-    const pending = this.pending.get(key) ?? new Map<string, PendingWrite & { task_id: string }>();
-    this.pending.set(key, pending);
+    const pending = this.#pending.get(key) ?? new Map<string, PendingWrite & { task_id: string }>();
+    this.#pending.set(key, pending);
     for (const write of writes) pending.set(JSON.stringify([task_id, write.idx]), { ...write, task_id });
   }
 
-  private stored(row: NewCheckpoint & { created_at: number }): StoredCheckpoint {
-    const pending = this.pending.get(JSON.stringify([row.ns, row.checkpoint_id]));
+  #toStored(row: NewCheckpoint & { created_at: number }): StoredCheckpoint {
+    const pending = this.#pending.get(JSON.stringify([row.ns, row.checkpoint_id]));
     return {
       ...row,
       run_id: null,
       values: Object.entries(row.versions).flatMap(([channel, version]) => {
-        const value = this.values.get(JSON.stringify([row.ns, channel, version]));
+        const value = this.#values.get(JSON.stringify([row.ns, channel, version]));
         return value ? [value] : [];
       }),
       writes: [...(pending?.values() ?? [])].sort((a, b) =>
@@ -121,7 +121,7 @@ export async function threadAfter({ thread_id }: Thread, steps: readonly Step[])
 export type JobChanges = Partial<Omit<Job, "modes">> & { readonly modes?: readonly StreamMode[] };
 
 export function aJob(thread: Thread, graph_id: string, changes: JobChanges = {}): Job {
-  const { modes = [], ...rest } = changes;
+  const { modes = [], ...jobChanges } = changes;
   const ids = { run_id: crypto.randomUUID(), thread_id: thread.thread_id, assistant_id: crypto.randomUUID(), graph_id };
   return {
     ...ids,
@@ -141,7 +141,7 @@ export function aJob(thread: Thread, graph_id: string, changes: JobChanges = {})
     interrupt_after: [],
     durability: "async",
     checkpoints: thread.checkpoints,
-    ...rest,
+    ...jobChanges,
     modes: new Set(modes),
   };
 }

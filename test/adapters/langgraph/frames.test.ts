@@ -20,7 +20,7 @@ import { testService } from "../../suite/kit.ts";
 import { aJob, aThread, type JobChanges, run, type StreamEvent } from "./executor.harness.ts";
 
 const Log = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
 });
 type Body = (state: typeof Log.State, config: LangGraphRunnableConfig) => unknown;
 
@@ -58,19 +58,19 @@ type Graph = Parameters<typeof langgraph>[0][string];
 function host(graph: Graph) {
   const executor = langgraph({ graph });
   const thread = aThread();
-  return async (changes: JobChanges): Promise<{ shown: StreamEvent[]; error?: unknown }> => {
-    const shown: StreamEvent[] = [];
+  return async (changes: JobChanges): Promise<{ frames: StreamEvent[]; error?: unknown }> => {
+    const frames: StreamEvent[] = [];
     try {
       for await (const event of executor.execute(
         aJob(thread, "graph", changes),
         new AbortController().signal,
         systemEnvironment(),
       )) {
-        if (event.type === "stream") shown.push(event);
+        if (event.type === "stream") frames.push(event);
       }
-      return { shown };
+      return { frames };
     } catch (error) {
-      return { shown, error };
+      return { frames, error };
     }
   };
 }
@@ -87,14 +87,14 @@ function namer(): (namespace: readonly string[] | undefined) => string {
 }
 
 /** The frames of mode `lifecycle` as text, after checking what holds of all of them. */
-function lives(shown: readonly StreamEvent[]): string[] {
+function lives(events: readonly StreamEvent[]): string[] {
   const name = namer();
-  const frames = shown.filter(({ mode }) => mode === "lifecycle");
+  const frames = events.filter(({ mode }) => mode === "lifecycle");
   return frames.map(({ namespace, data }) => {
-    const { event, namespace: named, ...rest } = data as JsonObject;
+    const { event, namespace: named, ...eventData } = data as JsonObject;
     assert.deepEqual(named, namespace);
-    const more = Object.keys(rest).length > 0 ? ` ${JSON.stringify(rest)}` : "";
-    return `${name(namespace)} ${event}${more}`;
+    const suffix = Object.keys(eventData).length > 0 ? ` ${JSON.stringify(eventData)}` : "";
+    return `${name(namespace)} ${event}${suffix}`;
   });
 }
 
@@ -102,21 +102,21 @@ const modes = ["lifecycle"] as const;
 
 describe("langgraph: lifecycle", () => {
   it("shows each subgraph's start and end, though nothing else of subgraphs", async () => {
-    const { shown } = await host(beside(beside(child(says("deep")))))({ input: {}, modes });
-    assert.deepEqual(lives(shown), ["n0:A started", "n0:A|n0:B started", "n0:A|n0:B completed", "n0:A completed"]);
-    assert.equal(shown.length, 4);
-    const alone = lives(shown);
-    const { shown: mixed } = await host(beside(beside(child(says("deep")))))({
+    const { frames } = await host(beside(beside(child(says("deep")))))({ input: {}, modes });
+    assert.deepEqual(lives(frames), ["n0:A started", "n0:A|n0:B started", "n0:A|n0:B completed", "n0:A completed"]);
+    assert.equal(frames.length, 4);
+    const alone = lives(frames);
+    const { frames: mixed } = await host(beside(beside(child(says("deep")))))({
       input: {},
       modes: [...modes, "events"],
     });
     assert.deepEqual(lives(mixed), alone);
-    assert.deepEqual(lives((await host(beside(says("flat")))({ input: {}, modes })).shown), []);
+    assert.deepEqual(lives((await host(beside(says("flat")))({ input: {}, modes })).frames), []);
   });
 
   for (const subgraphs of [false, true]) {
     it(`changes nothing else that is shown, subgraphs ${subgraphs ? "shown" : "hidden"}`, async () => {
-      const asked = [
+      const requestedModes = [
         "values",
         "updates",
         "messages-tuple",
@@ -132,10 +132,10 @@ describe("langgraph: lifecycle", () => {
         return { log: [String(reply.content)] };
       });
       const graph = beside(inner);
-      const kinds = async (more: JobChanges["modes"] = []): Promise<string[]> => {
+      const kinds = async (extraModes: JobChanges["modes"] = []): Promise<string[]> => {
         const name = namer();
-        const { shown } = await host(graph)({ input: {}, modes: [...asked, ...more], subgraphs });
-        return shown
+        const { frames } = await host(graph)({ input: {}, modes: [...requestedModes, ...extraModes], subgraphs });
+        return frames
           .filter(({ mode }) => mode !== "lifecycle")
           .map((event) => `${event.mode} ${name(event.namespace)}`);
       };
@@ -143,9 +143,9 @@ describe("langgraph: lifecycle", () => {
       assert.ok(usual.some((kind) => kind.startsWith("custom")) && usual.some((kind) => kind.startsWith("messages-")));
       assert.deepEqual(await kinds(["lifecycle"]), usual);
 
-      const events = async (more: JobChanges["modes"] = []): Promise<Json[]> => {
-        const { shown } = await host(graph)({ input: {}, modes: ["events", "values", ...more], subgraphs });
-        const all = shown.filter(({ mode }) => mode === "events").map(({ data }) => data as JsonObject);
+      const events = async (extraModes: JobChanges["modes"] = []): Promise<Json[]> => {
+        const { frames } = await host(graph)({ input: {}, modes: ["events", "values", ...extraModes], subgraphs });
+        const all = frames.filter(({ mode }) => mode === "events").map(({ data }) => data as JsonObject);
         return all
           .map(({ event, name }) => [event, name] as Json)
           .filter((kind) => (kind as Json[])[1] !== "__start__");
@@ -155,10 +155,10 @@ describe("langgraph: lifecycle", () => {
   }
 
   it("says which have failed, and why the run did", async () => {
-    const { shown, error } = await host(beside(beside(child(throws))))({ input: {}, modes });
+    const { frames, error } = await host(beside(beside(child(throws))))({ input: {}, modes });
     assert.equal((error as Error).message, "boom");
     const why = '{"error":"boom"}';
-    assert.deepEqual(lives(shown), [
+    assert.deepEqual(lives(frames), [
       "n0:A started",
       "n0:A|n0:B started",
       `n0:A|n0:B failed ${why}`,
@@ -173,8 +173,8 @@ describe("langgraph: lifecycle", () => {
     const both = await host(beside(child(throws), child(late)))({ input: {}, modes });
     slow.resolve();
     // The other one is broken off, and says so or nothing.
-    const [others, last] = [lives(both.shown).slice(0, 3), lives(both.shown).slice(3)];
-    assert.deepEqual(others, ["n0:A started", "n1:B started", `n0:A failed ${why}`]);
+    const [earlier, last] = [lives(both.frames).slice(0, 3), lives(both.frames).slice(3)];
+    assert.deepEqual(earlier, ["n0:A started", "n1:B started", `n0:A failed ${why}`]);
     assert.deepEqual([last.length, last[0]?.startsWith("n1:B failed")], [1, true]);
 
     // LangGraph streams the end of the first, and drops that with the error.
@@ -184,9 +184,9 @@ describe("langgraph: lifecycle", () => {
       .addEdge(START, "good")
       .addEdge("good", "bad");
     for (const durability of ["sync", "async", "exit"] as const) {
-      const { shown, error } = await host(then)({ input: {}, modes, durability });
+      const { frames, error } = await host(then)({ input: {}, modes, durability });
       assert.equal((error as Error).message, "boom");
-      assert.deepEqual(lives(shown), ["good:A started", "good:A completed"]);
+      assert.deepEqual(lives(frames), ["good:A started", "good:A completed"]);
     }
   });
 
@@ -196,9 +196,9 @@ describe("langgraph: lifecycle", () => {
       await assert.rejects(inside.invoke({ log: [] }, config as never), /boom/);
       return { log: ["caught"] };
     };
-    const { shown, error } = await host(beside(catches))({ input: {}, modes });
+    const { frames, error } = await host(beside(catches))({ input: {}, modes });
     assert.equal(error, undefined);
-    assert.deepEqual(lives(shown), [
+    assert.deepEqual(lives(frames), [
       "n0:A started",
       "n0:A|n0:B started",
       'n0:A|n0:B failed {"error":"boom"}',
@@ -212,22 +212,22 @@ describe("langgraph: lifecycle", () => {
       child(says("fine")),
     );
     const go = host(graph);
-    assert.deepEqual(lives((await go({ input: {}, modes })).shown).toSorted(), [
+    assert.deepEqual(lives((await go({ input: {}, modes })).frames).toSorted(), [
       "n0:A interrupted",
       "n0:A started",
       "n1:B completed",
       "n1:B started",
     ]);
     const answered = await go({ command: { resume: "a" }, modes });
-    assert.deepEqual(lives(answered.shown), ["n0:A started", "n0:A completed"]);
+    assert.deepEqual(lives(answered.frames), ["n0:A started", "n0:A completed"]);
   });
 
   it("ends at a breakpoint inside as interrupted", async () => {
     const go = host(beside(child(says("x"), { interruptBefore: ["inner"] })));
     const stopped = await go({ input: {}, modes: ["lifecycle", "values"] });
-    assert.deepEqual(lives(stopped.shown), ["n0:A started", "n0:A interrupted"]);
-    assert.deepEqual(stopped.shown.filter(({ mode }) => mode === "values").at(-1)?.data, { __interrupt__: [] });
-    assert.deepEqual(lives((await go({ modes })).shown), ["n0:A started", "n0:A completed"]);
+    assert.deepEqual(lives(stopped.frames), ["n0:A started", "n0:A interrupted"]);
+    assert.deepEqual(stopped.frames.filter(({ mode }) => mode === "values").at(-1)?.data, { __interrupt__: [] });
+    assert.deepEqual(lives((await go({ modes })).frames), ["n0:A started", "n0:A completed"]);
   });
 
   it("tells the graphs that one node calls apart, and names the tool call that they answer", async () => {
@@ -236,7 +236,7 @@ describe("langgraph: lifecycle", () => {
       for (const _ of [1, 2]) await inside.invoke({ log: [] }, config as never);
       return {};
     };
-    assert.deepEqual(lives((await host(beside(twice))({ input: {}, modes })).shown), [
+    assert.deepEqual(lives((await host(beside(twice))({ input: {}, modes })).frames), [
       "n0:A started",
       "n0:A|1 started",
       "n0:A|1 completed",
@@ -251,9 +251,9 @@ describe("langgraph: lifecycle", () => {
         new Send("tools", { ...state, lg_tool_call: { name: "ask", args: {}, id: "call-1", type: "tool_call" } }),
         new Send("tools", { ...state, lg_tool_call: "not a call" }),
       ]);
-    const { shown } = await host(calls)({ input: {}, modes });
+    const { frames } = await host(calls)({ input: {}, modes });
     const call = '{"tool_call_id":"call-1"}';
-    assert.deepEqual(lives(shown).toSorted(), [
+    assert.deepEqual(lives(frames).toSorted(), [
       `tools:A completed ${call}`,
       `tools:A started ${call}`,
       "tools:B completed",
@@ -264,14 +264,14 @@ describe("langgraph: lifecycle", () => {
   it("starts a graph that keeps its state again each time", async () => {
     const Count = Annotation.Root({ left: Annotation<number> });
     const keeps = new StateGraph(Count)
-      .addNode("inner", ({ left }) => ({ left: left - 1 }))
+      .addNode("inner", ({ left: current }) => ({ left: current - 1 }))
       .addEdge(START, "inner")
       .compile({ checkpointer: true });
     const loop = new StateGraph(Count)
       .addNode("keeps", keeps)
       .addEdge(START, "keeps")
-      .addConditionalEdges("keeps", ({ left }) => (left > 0 ? "keeps" : "__end__"));
-    assert.deepEqual(lives((await host(loop)({ input: { left: 2 }, modes })).shown), [
+      .addConditionalEdges("keeps", ({ left: current }) => (current > 0 ? "keeps" : "__end__"));
+    assert.deepEqual(lives((await host(loop)({ input: { left: 2 }, modes })).frames), [
       "keeps started",
       "keeps completed",
       "keeps started",
@@ -282,12 +282,12 @@ describe("langgraph: lifecycle", () => {
 
 describe("langgraph: messages that are whole", () => {
   const model = (name: string): ((state: { messages: BaseMessage[] }) => Promise<{ messages: BaseMessage[] }>) => {
-    const said = new FakeListChatModel({ responses: [name] });
-    return async ({ messages }) => ({ messages: [await said.invoke(messages)] });
+    const saidModel = new FakeListChatModel({ responses: [name] });
+    return async ({ messages }) => ({ messages: [await saidModel.invoke(messages)] });
   };
 
   /** What a service shows of mode `messages`: the kind and the namespace of each frame, with the text of those that are whole. */
-  async function framesOf(graph: Graph, subgraphs = false): Promise<string[]> {
+  async function readFrames(graph: Graph, subgraphs = false): Promise<string[]> {
     await using at = await testService({ executor: langgraph({ graph }) });
     const { frames } = await at.service.runs.stream(null, {
       assistant_id: "graph",
@@ -296,15 +296,15 @@ describe("langgraph: messages that are whole", () => {
       stream_subgraphs: subgraphs,
     });
     const name = namer();
-    const seen: string[] = [];
+    const texts: string[] = [];
     for await (const { event, data } of frames) {
       const [kind = "", ...namespace] = event.split("|");
       const text =
         kind === "messages/complete" ? ` ${(JSON.parse(data as unknown as string) as JsonObject[])[0]?.content}` : "";
       const line = `${[kind, ...(namespace.length > 0 ? [name(namespace)] : [])].join("|")}${text}`;
-      if (seen.at(-1) !== line) seen.push(line);
+      if (texts.at(-1) !== line) texts.push(line);
     }
-    return seen;
+    return texts;
   }
 
   it("are complete before the next one begins", async () => {
@@ -313,7 +313,7 @@ describe("langgraph: messages that are whole", () => {
       .addNode("second", model("two"))
       .addEdge(START, "first")
       .addEdge("first", "second");
-    assert.deepEqual(await framesOf(graph), [
+    assert.deepEqual(await readFrames(graph), [
       "metadata",
       "messages/metadata",
       "messages/partial",
@@ -333,14 +333,14 @@ describe("langgraph: messages that are whole", () => {
       .addEdge(START, "mid")
       .addEdge("mid", "last");
     const outside = ["messages/metadata", "messages/partial", "messages/complete out", "end"];
-    assert.deepEqual(await framesOf(graph, true), [
+    assert.deepEqual(await readFrames(graph, true), [
       "metadata",
       "messages/metadata|mid:A",
       "messages/partial|mid:A",
       "messages/complete|mid:A in",
       ...outside,
     ]);
-    assert.deepEqual(await framesOf(graph), [
+    assert.deepEqual(await readFrames(graph), [
       "metadata",
       "messages/metadata",
       "messages/partial",
@@ -357,7 +357,7 @@ describe("langgraph: messages that are whole", () => {
       })
       .addEdge(START, "model")
       .addEdge("model", "fails");
-    assert.deepEqual(await framesOf(graph), [
+    assert.deepEqual(await readFrames(graph), [
       "metadata",
       "messages/metadata",
       "messages/partial",
@@ -370,27 +370,27 @@ describe("langgraph: messages that are whole", () => {
   it("are complete as soon as their node is done, while another goes on, whatever channel holds them", async () => {
     const State = Annotation.Root({ ...MessagesAnnotation.spec, note: Annotation<AIMessage> });
     const noted = Promise.withResolvers<void>();
-    const said = new FakeListChatModel({ responses: ["aside"] });
+    const asideModel = new FakeListChatModel({ responses: ["aside"] });
     const graph = new StateGraph(State)
-      .addNode("quick", async (_state, config) => ({ note: (await said.invoke("x", config)) as AIMessage }))
+      .addNode("quick", async (_state, config) => ({ note: (await asideModel.invoke("x", config)) as AIMessage }))
       .addNode("slow", async () => {
         await Promise.race([noted.promise, new Promise<void>((resolve) => setTimeout(resolve, 2000))]);
         return { messages: [new AIMessage("slow")] };
       })
       .addEdge(START, "quick")
       .addEdge(START, "slow");
-    const shown: string[] = [];
+    const frames: string[] = [];
     const job = aJob(aThread(), "graph", { input: { messages: [] }, modes: ["messages-tuple"] });
     for await (const event of langgraph({ graph }).execute(job, new AbortController().signal, systemEnvironment())) {
       if (event.type !== "stream") continue;
-      shown.push(event.mode);
+      frames.push(event.mode);
       if (event.mode === "messages") {
         assert.equal((event.data as JsonObject[])[0]?.content, "aside");
         noted.resolve();
       }
     }
-    assert.deepEqual([...new Set(shown)], ["messages-tuple", "messages"]);
-    assert.equal(shown.at(-1), "messages-tuple");
+    assert.deepEqual([...new Set(frames)], ["messages-tuple", "messages"]);
+    assert.equal(frames.at(-1), "messages-tuple");
   });
 });
 
@@ -404,7 +404,9 @@ describe("langgraph: events", () => {
     const job = aJob(aThread(), "graph", { input: {}, modes: ["events"] });
     const { events } = await run(langgraph({ graph: beside(inside) }), job);
     const all = events.map(({ data }) => data as JsonObject & { event: string; run_id: string; parent_ids: string[] });
-    const started = new Map(all.filter(({ event }) => event.endsWith("_start")).map((one) => [one.run_id, one.name]));
+    const started = new Map(
+      all.filter(({ event }) => event.endsWith("_start")).map((started) => [started.run_id, started.name]),
+    );
     assert.ok(all.every(({ parent_ids }) => Array.isArray(parent_ids)));
     for (const { event, run_id, parent_ids } of all) {
       assert.deepEqual(parent_ids.slice(0, 1), run_id === job.run_id ? [] : [job.run_id], event);

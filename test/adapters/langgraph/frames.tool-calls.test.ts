@@ -41,7 +41,7 @@ class Piecewise extends BaseChatModel {
   }
 }
 
-async function framesOf(mode: StreamMode): Promise<readonly { event: string; data: JsonObject[] }[]> {
+async function readFrames(mode: StreamMode): Promise<readonly { event: string; data: JsonObject[] }[]> {
   const graph = new StateGraph(MessagesAnnotation)
     .addNode("model", async ({ messages }) => ({ messages: [await new Piecewise({}).invoke(messages)] }))
     .addEdge(START, "model")
@@ -55,16 +55,16 @@ async function framesOf(mode: StreamMode): Promise<readonly { event: string; dat
 
 describe("langgraph: tool calls in pieces", () => {
   it("are put together in mode messages", async () => {
-    const frames = await framesOf("messages");
+    const frames = await readFrames("messages");
     const calls = (kind: string): unknown[] =>
       frames.filter(({ event }) => event === `messages/${kind}`).map(({ data }) => data[0]?.tool_calls);
-    const begun = [{ ...CALL, args: {} }];
-    assert.deepEqual(calls("partial"), [begun, begun, [CALL]]);
+    const startedCalls = [{ ...CALL, args: {} }];
+    assert.deepEqual(calls("partial"), [startedCalls, startedCalls, [CALL]]);
     assert.deepEqual(calls("complete"), [[CALL]]);
   });
 
   it("come as they are in mode messages-tuple", async () => {
-    const frames = await framesOf("messages-tuple");
+    const frames = await readFrames("messages-tuple");
     const pieces = frames.flatMap(({ event, data }) =>
       event === "messages" ? ((data[0]?.tool_call_chunks ?? []) as JsonObject[]) : [],
     );
@@ -75,10 +75,12 @@ describe("langgraph: tool calls in pieces", () => {
   });
 
   it("come as they are in mode events, and whole at the end", async () => {
-    const frames = await framesOf("events");
-    const told = frames.filter(({ event }) => event === "events").map(({ data }) => data as unknown as JsonObject);
+    const frames = await readFrames("events");
+    const toolEvents = frames
+      .filter(({ event }) => event === "events")
+      .map(({ data }) => data as unknown as JsonObject);
     const of = (event: string): JsonObject[] =>
-      told.filter((one) => one.event === event).map((one) => one.data as JsonObject);
+      toolEvents.filter((toolEvent) => toolEvent.event === event).map((toolEvent) => toolEvent.data as JsonObject);
     const pieces = of("on_chat_model_stream").map(
       ({ chunk }) => (chunk as JsonObject).tool_call_chunks as JsonObject[],
     );

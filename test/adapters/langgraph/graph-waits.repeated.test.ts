@@ -26,7 +26,7 @@ const untilWaiting = (kit: TestService, thread_id: string, run_id: string, name:
     const { waiting_for = [], status } = await kit.service.runs.get(thread_id, run_id);
     assert.ok(["pending", "running"].includes(status), status);
     const { steps } = await kit.service.runs.steps(thread_id, run_id);
-    return steps.length === n && waiting_for.map((one) => one.name).join() === name;
+    return steps.length === n && waiting_for.map((wait) => wait.name).join() === name;
   });
 
 /** Waits three times for the same event and twice for one whose address it hands out: with LangGraph 1.4.17 all have one interrupt id. */
@@ -43,11 +43,12 @@ const repeating = (opened: string[]) =>
     .compile();
 
 describe("a node that waits several times", () => {
-  for (const place of ["of a graph", "of a subgraph"]) {
-    it(`${place} gets each event once, in its order`, async () => {
+  for (const location of ["of a graph", "of a subgraph"]) {
+    it(`${location} gets each event once, in its order`, async () => {
       const opened: string[] = [];
       const node = repeating(opened);
-      const agent = place === "of a graph" ? node : new StateGraph(Log).addNode("inner", node).addEdge(START, "inner");
+      const agent =
+        location === "of a graph" ? node : new StateGraph(Log).addNode("inner", node).addEdge(START, "inner");
       await using kit = await testService({
         executor: langgraph({ agent: agent instanceof StateGraph ? agent.compile() : agent }),
         public_base_url: "http://greenroom.test",
@@ -55,14 +56,14 @@ describe("a node that waits several times", () => {
       const { runs, threads } = kit.service;
       const { thread_id } = await threads.create();
       const { run_id } = await runs.create(thread_id, { assistant_id: "agent", input: {} });
-      const sent: [name: string, value: Json][] = [
+      const events: [name: string, value: Json][] = [
         ["go", 1],
         ["go", { n: 2 }],
         ["go", false],
         ["a", "A"],
         ["b", "B"],
       ];
-      for (const [at, [name, value]] of sent.entries()) {
+      for (const [at, [name, value]] of events.entries()) {
         await untilWaiting(kit, thread_id, run_id, name, at + 1);
         await threads.send(thread_id, name, value);
       }
@@ -70,7 +71,7 @@ describe("a node that waits several times", () => {
       assert.deepEqual(await readLog(kit, thread_id), [1, { n: 2 }, false, "A", "B"]);
       // LangGraph 1.4.17 repeats the tasks of a subgraph's node when it continues. Each wait keeps its key.
       assert.equal(new Set(opened).size, 2);
-      if (place === "of a graph") assert.equal(opened.length, 2);
+      if (location === "of a graph") assert.equal(opened.length, 2);
     });
   }
 

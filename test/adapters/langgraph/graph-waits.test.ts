@@ -42,7 +42,7 @@ const both = (waits: () => Promise<Json>) =>
     .addEdge(START, "asks")
     .addEdge(START, "waits");
 
-let called = 0;
+let callCount = 0;
 const urls: string[] = [];
 const shipping = new StateGraph(MessagesAnnotation)
   .addNode(
@@ -54,7 +54,7 @@ const shipping = new StateGraph(MessagesAnnotation)
             timeout: "30d",
             schema: { type: "object", required: ["code"] },
             begin: ({ url }) => {
-              called++;
+              callCount++;
               urls.push(url);
             },
           });
@@ -76,7 +76,7 @@ const isWaiting = (kit: TestService, thread_id: string, run_id: string) => async
 };
 const isOver = (kit: TestService, thread_id: string, run_id: string) => async (): Promise<boolean> =>
   !["pending", "running"].includes((await kit.service.runs.get(thread_id, run_id)).status);
-const logOf = async (kit: TestService, thread_id: string): Promise<Json[]> =>
+const readLog = async (kit: TestService, thread_id: string): Promise<Json[]> =>
   ((await kit.service.threads.state(thread_id)).values as { log: Json[] }).log;
 
 describe("a node that sleeps", () => {
@@ -96,8 +96,8 @@ describe("a node that sleeps", () => {
     assert.equal(run.status, "pending");
     assert.deepEqual(
       run.waiting_for,
-      [{ kind: "sleep", name: "nap", until: "2026-01-03T00:00:00.000Z" }].map((one) => ({
-        ...one,
+      [{ kind: "sleep", name: "nap", until: "2026-01-03T00:00:00.000Z" }].map((wait) => ({
+        ...wait,
         until: run.waiting_for?.[0]?.until,
       })),
     );
@@ -115,7 +115,7 @@ describe("a node that sleeps", () => {
     await clock.advance("1d");
     for (let i = 0; i < 20 && !(await isOver(kit, thread_id, run_id)()); i++) await clock.advance(1000);
     assert.equal((await runs.get(thread_id, run_id)).status, "success");
-    assert.deepEqual(await logOf(kit, thread_id), ["slept"]);
+    assert.deepEqual(await readLog(kit, thread_id), ["slept"]);
     const { steps } = await runs.steps(thread_id, run_id);
     assert.deepEqual(
       steps.map(({ kind, name, status }) => [kind, name, status]),
@@ -162,7 +162,7 @@ describe("a tool that waits", () => {
     await until(isOver(kit, thread_id, run_id));
     const { values } = await kit.service.threads.state(thread_id);
     assert.equal((values as { messages: { content: string }[] }).messages.at(-1)?.content, "Shipped as P1");
-    assert.equal(called, 1);
+    assert.equal(callCount, 1);
     assert.equal((await post({ code: "P1" })).status, 200);
   });
 });
@@ -175,9 +175,9 @@ describe("a wait beside an interrupt", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const first = await (await runs.wait(thread_id, { assistant_id: "agent", input: {} })).result;
-    const { __interrupt__: asked } = first as unknown as { __interrupt__: { value: Json }[] };
+    const { __interrupt__: interrupts } = first as unknown as { __interrupt__: { value: Json }[] };
     assert.deepEqual(
-      asked.map(({ value }) => value),
+      interrupts.map(({ value }) => value),
       ["Really?"],
     );
     const thread = await threads.get(thread_id);
@@ -185,14 +185,14 @@ describe("a wait beside an interrupt", () => {
     assert.deepEqual(
       Object.values(thread.interrupts)
         .flat()
-        .map((one) => (one as { value: Json }).value),
+        .map((entry) => (entry as { value: Json }).value),
       ["Really?"],
     );
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", command: { resume: "yes" } });
     await until(isWaiting(kit, thread_id, run_id));
     await threads.send(thread_id, "go", { n: 1 });
     await until(isOver(kit, thread_id, run_id));
-    assert.deepEqual(await logOf(kit, thread_id), ["answer yes", { n: 1 }]);
+    assert.deepEqual(await readLog(kit, thread_id), ["answer yes", { n: 1 }]);
   });
 
   it("is answered in a run of its own while the interrupt stays open, and its time counts from the first appearance", async () => {
@@ -215,7 +215,7 @@ describe("a wait beside an interrupt", () => {
       ["Really?"],
     );
     await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: "yes" } })).result;
-    assert.deepEqual(await logOf(kit, thread_id), ["answer yes", "slept"]);
+    assert.deepEqual(await readLog(kit, thread_id), ["answer yes", "slept"]);
   });
 });
 
@@ -240,10 +240,10 @@ describe("a subgraph that waits", () => {
     const events = threads.events(thread_id, {
       channels: ["values", "updates", "tasks", "checkpoints", "lifecycle", "input"],
     });
-    const seen: ProtocolEvent[] = [];
+    const received: ProtocolEvent[] = [];
     const reading = (async () => {
       for await (const event of events) {
-        seen.push(event);
+        received.push(event);
         const { namespace, data } = event.params;
         if (namespace.length === 0 && (data as { event?: string } | null)?.event === "completed") break;
       }
@@ -266,18 +266,18 @@ describe("a subgraph that waits", () => {
     assert.equal((await threads.get(thread_id)).status, "busy");
     await threads.send(thread_id, "inner", "came");
     await until(isOver(kit, thread_id, run_id));
-    assert.deepEqual(await logOf(kit, thread_id), ["beside", "came", "last"]);
+    assert.deepEqual(await readLog(kit, thread_id), ["beside", "came", "last"]);
     const frames: unknown[] = [];
     for await (const frame of (await runs.joinStream(thread_id, run_id, { after: -1 })).frames) frames.push(frame);
     await reading;
-    for (const [name, shown] of [
+    for (const [name, expected] of [
       ["frames", frames],
-      ["events", seen],
+      ["events", received],
       ["history", await threads.history(thread_id)],
     ])
-      assert.ok(!JSON.stringify(shown).includes("greenroom_step"), `${name}: ${JSON.stringify(shown)}`);
-    assert.ok(!seen.some(({ method }) => method.startsWith("input")), "input.requested");
-    const root = seen.filter(({ method, params }) => method === "lifecycle" && params.namespace.length === 0);
+      assert.ok(!JSON.stringify(expected).includes("greenroom_step"), `${name}: ${JSON.stringify(expected)}`);
+    assert.ok(!received.some(({ method }) => method.startsWith("input")), "input.requested");
+    const root = received.filter(({ method, params }) => method === "lifecycle" && params.namespace.length === 0);
     assert.deepEqual(
       root.map(({ params }) => (params.data as { event: string }).event),
       ["running", "completed"],
@@ -321,8 +321,8 @@ describe("a run of a graph that sleeps", () => {
     const { runs, threads, thread_id, run_id } = await begin(it);
     const copy = await threads.copy(thread_id);
     assert.deepEqual([copy.status, copy.interrupts, await runs.list(copy.thread_id)], ["idle", {}, []]);
-    const own = await runs.create(copy.thread_id, { assistant_id: "agent", input: {} });
-    await until(isWaiting(it, copy.thread_id, own.run_id));
+    const copyRun = await runs.create(copy.thread_id, { assistant_id: "agent", input: {} });
+    await until(isWaiting(it, copy.thread_id, copyRun.run_id));
     assert.equal(await isWaiting(it, thread_id, run_id)(), true);
   });
 
@@ -370,7 +370,7 @@ describe("a node beside others", () => {
     await clock.advance("1d");
     for (let i = 0; i < 20 && !(await isOver(kit, thread_id, run_id)()); i++) await clock.advance(1000);
     assert.equal((await runs.get(thread_id, run_id)).status, "success");
-    assert.deepEqual([...(await logOf(kit, thread_id))].sort(), ["slept", "timed out", "went"]);
+    assert.deepEqual([...(await readLog(kit, thread_id))].sort(), ["slept", "timed out", "went"]);
     const { steps } = await runs.steps(thread_id, run_id);
     assert.deepEqual(steps.map(({ name, status }) => `${name} ${status}`).sort(), ["nap done", "never timed_out"]);
   });

@@ -22,11 +22,11 @@ function make({ configurable }: FactoryConfig): object {
     .compile();
 }
 
-const service = (seen: FactoryConfig[] = []): Promise<TestService> =>
+const service = (configs: FactoryConfig[] = []): Promise<TestService> =>
   testService({
     executor: langgraph({
       made: (config) => {
-        seen.push(config);
+        configs.push(config);
         return make(config) as never;
       },
     }),
@@ -63,7 +63,7 @@ describe("an agent of LangChain, which has its graph as a member", () => {
 });
 
 describe("a function that makes a graph", () => {
-  for (const [where, said] of [
+  for (const [where, message] of [
     ["config.configurable", { config: { configurable: { nodeName: "ask" } } }],
     ["context", { context: { nodeName: "ask" } }],
   ] as const) {
@@ -71,7 +71,7 @@ describe("a function that makes a graph", () => {
       await using kit = await service();
       const { runs, threads } = kit.service;
       const { thread_id } = await threads.create();
-      await (await runs.wait(thread_id, { assistant_id: "made", input: { said: "" }, ...said })).result;
+      await (await runs.wait(thread_id, { assistant_id: "made", input: { said: "" }, ...message })).result;
       assert.deepEqual(await names(kit, thread_id), at("ask"));
       assert.deepEqual(Object.keys((await threads.get(thread_id)).interrupts).length, 1);
       await threads.updateState(thread_id, { values: { said: "by hand" }, as_node: "ask" });
@@ -95,8 +95,8 @@ describe("a function that makes a graph", () => {
   });
 
   it("is given what the assistant says: of a copied thread too, and where its graph is described", async () => {
-    const seen: FactoryConfig[] = [];
-    await using kit = await service(seen);
+    const configs: FactoryConfig[] = [];
+    await using kit = await service(configs);
     const { assistants, runs, threads } = kit.service;
     const { assistant_id } = await assistants.create({
       graph_id: "made",
@@ -110,11 +110,11 @@ describe("a function that makes a graph", () => {
     assert.deepEqual(await names(kit, copy.thread_id), at("ask"));
     const drawn = await assistants.graph(assistant_id);
     assert.ok(drawn.nodes.some(({ id }) => id === "ask"));
-    seen.length = 0;
+    configs.length = 0;
     await assistants.schemas(assistant_id);
     await assistants.subgraphs(assistant_id);
     assert.deepEqual(
-      seen.map(({ configurable, context }) => [configurable.nodeName, configurable.tone, context.tone]),
+      configs.map(({ configurable, context }) => [configurable.nodeName, configurable.tone, context.tone]),
       [
         ["ask", "kind", "kind"],
         ["ask", "kind", "kind"],
@@ -126,11 +126,11 @@ describe("a function that makes a graph", () => {
   });
 
   it("is told who made the run, as the run is", async () => {
-    const seen: FactoryConfig[] = [];
+    const configs: FactoryConfig[] = [];
     await using kit = await testService({
       executor: langgraph({
         made: (config) => {
-          seen.push(config);
+          configs.push(config);
           return make(config) as never;
         },
       }),
@@ -141,10 +141,10 @@ describe("a function that makes a graph", () => {
     const { thread_id } = (await (await send("/threads", {})).json()) as { thread_id: string };
     const config = { configurable: { nodeName: "ask", api_key: "mine" } };
     await (await send(`/threads/${thread_id}/runs/wait`, { assistant_id: "made", input: {}, config })).text();
-    const run = seen[0] as FactoryConfig;
-    seen.length = 0;
+    const run = configs[0] as FactoryConfig;
+    configs.length = 0;
     await (await send(`/threads/${thread_id}/state`)).text();
-    assert.deepEqual(seen[0], JSON.parse(JSON.stringify(run)));
+    assert.deepEqual(configs[0], JSON.parse(JSON.stringify(run)));
     assert.equal(run.configurable.langgraph_auth_user_id, "ann");
   });
 
@@ -155,13 +155,13 @@ describe("a function that makes a graph", () => {
       const executor = fromFunctions({ plain: { ...about, agent: async () => "hi" } });
       return testService({ storage: nodeSqlite(folder.file("service.db")), executor });
     };
-    const told: unknown[] = [];
+    const inputs: unknown[] = [];
     for (const description of [undefined, "Answers", "Answers", "Greets", undefined]) {
       await using kit = await open(description);
       const assistant = await kit.service.assistants.get("plain");
-      told.push([assistant.description, assistant.version]);
+      inputs.push([assistant.description, assistant.version]);
     }
-    assert.deepEqual(told, [
+    assert.deepEqual(inputs, [
       [null, 1],
       ["Answers", 2],
       ["Answers", 2],

@@ -45,7 +45,7 @@ interface Saver {
 
 /** Another version of LangGraph: it has documented members alone. Its graph runs one node after the other. */
 function otherVersion(nodes: Readonly<Record<string, Work>>): never {
-  const other = {
+  const otherGraph = {
     lg_is_pregel: true,
     channels: {},
     nodes: Object.fromEntries(
@@ -80,7 +80,7 @@ function otherVersion(nodes: Readonly<Record<string, Work>>): never {
       return { values: tuple?.checkpoint.channel_values ?? {}, next: [], tasks: [], config };
     },
   };
-  return other as never;
+  return otherGraph as never;
 }
 
 describe("langgraph-internals.ts", () => {
@@ -242,10 +242,10 @@ describe("a LangGraph without its undocumented members", () => {
 
   it("gets the packets of a command with its input", () => {
     const valid: string[] = [];
-    const other = {} as Graph;
+    const otherGraph = {} as Graph;
     assert.equal(
-      withValidInput(other, {}, () => valid.push("at once")),
-      other,
+      withValidInput(otherGraph, {}, () => valid.push("at once")),
+      otherGraph,
     );
     assert.deepEqual(valid, ["at once"]);
   });

@@ -68,9 +68,9 @@ describe("a LangGraph graph in a service", () => {
         const { result } = await runs.wait(thread_id, { assistant_id, ...request });
         return ((await result) as { __interrupt__?: [] }).__interrupt__ ?? [];
       };
-      const [first, ...others] = await open({ input: { log: [] } });
+      const [first, ...laterThreads] = await open({ input: { log: [] } });
       const waiting = await open({ command: { resume: { [String(first?.id)]: "yes" } } });
-      const values = [first?.value.replace("1", "2"), ...others.map(({ value }) => value)];
+      const values = [first?.value.replace("1", "2"), ...laterThreads.map(({ value }) => value)];
       assert.deepEqual(waiting.map(({ value }) => value).sort(), values.sort());
       const { status, interrupts } = await threads.get(thread_id);
       assert.deepEqual([status, Object.values(interrupts).flat().length], ["interrupted", next.length]);
@@ -91,9 +91,16 @@ describe("a LangGraph graph in a service", () => {
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
     const user = { identity: "ann", permissions: [], display_name: "Ann", is_authenticated: true };
-    const kept = { user_id: "u1", model_name: "m", temperature: 0.5, verbose: false, run_attempt: 9 };
+    const expectedConfig = { user_id: "u1", model_name: "m", temperature: 0.5, verbose: false, run_attempt: 9 };
     const configurable = {
-      ...{ ...kept, graph_id: "forged", model_api_key: "s", githubToken: "s", db_password: "s", authorization: "s" },
+      ...{
+        ...expectedConfig,
+        graph_id: "forged",
+        model_api_key: "s",
+        githubToken: "s",
+        db_password: "s",
+        authorization: "s",
+      },
       ...{ langgraph_auth_user_id: "forged", session_jwt: "s", __internal: "s", tools: ["s"], nothing: null },
       prompt: "s".repeat(1_001),
     };
@@ -109,7 +116,7 @@ describe("a LangGraph graph in a service", () => {
       const history = await threads.history(thread_id);
       assert.ok(history.length > 1, assistant_id);
       for (const { metadata } of history) {
-        const { source, step, ...others } = metadata as JsonObject;
+        const { source, step, ...userMetadata } = metadata as JsonObject;
         const {
           run_id: _run,
           assistant_id: _assistant,
@@ -117,13 +124,13 @@ describe("a LangGraph graph in a service", () => {
           graph_id,
           parents,
           created_by: _by,
-          ...own
-        } = others;
+          ...ownMetadata
+        } = userMetadata;
         assert.deepEqual(
           [typeof source, typeof step, of, graph_id, parents],
           ["string", "number", thread_id, assistant_id, {}],
         );
-        assert.deepEqual(own, { ...kept, model_name: "of the run" }, assistant_id);
+        assert.deepEqual(ownMetadata, { ...expectedConfig, model_name: "of the run" }, assistant_id);
       }
     }
   });
@@ -141,22 +148,22 @@ describe("a LangGraph graph in a service", () => {
     const { thread_id } = await threads.create();
     await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
     const { interrupts } = await threads.state(thread_id);
-    const idOf = (name: string): string => String(interrupts.find(({ value }) => value === name)?.id);
-    const sent: JsonObject = {
-      [idOf("first")]: { status: "resolved", payload: { approved: true } },
-      [idOf("second")]: { status: "cancelled" },
+    const getInterruptId = (name: string): string => String(interrupts.find(({ value }) => value === name)?.id);
+    const resumeMap: JsonObject = {
+      [getInterruptId("first")]: { status: "resolved", payload: { approved: true } },
+      [getInterruptId("second")]: { status: "cancelled" },
     };
-    const command = { resume: { __agui_resume_map__: sent } };
+    const command = { resume: { __agui_resume_map__: resumeMap } };
     const { result } = await runs.wait(thread_id, { assistant_id: "graph", command });
     const { log } = (await result) as { log: string[] };
     assert.deepEqual(log, [
       'first {"approved":true}',
-      `second {"__agui_cancelled__":true,"interrupt_id":"${idOf("second")}"}`,
+      `second {"__agui_cancelled__":true,"interrupt_id":"${getInterruptId("second")}"}`,
     ]);
     // A graph that asks once, and gives several ids of its own, reads the map itself.
     await (await runs.wait(thread_id, { assistant_id: "graph", input: { log: [] } })).result;
-    const own = { resume: { __agui_resume_map__: { mine: { status: "resolved", payload: 1 } } } };
-    await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: own }), { code: "invalid" });
+    const resumeCommand = { resume: { __agui_resume_map__: { mine: { status: "resolved", payload: 1 } } } };
+    await assert.rejects(runs.wait(thread_id, { assistant_id: "graph", command: resumeCommand }), { code: "invalid" });
   });
 
   it("gives its threads titles: the first message, as the graph stores it or as its whole value", async () => {
@@ -224,21 +231,24 @@ describe("a LangGraph graph in a service", () => {
       await using after = await open();
       const { runs, threads } = after.service;
       const { frames } = await runs.joinStream(thread_id, run.run_id, { after: 0 });
-      const seen: { id: unknown; event: string; data: JsonObject }[] = [];
-      for await (const { id, event, data } of frames) seen.push({ id, event, data: JSON.parse(data) as JsonObject });
+      const receivedFrames: { id: unknown; event: string; data: JsonObject }[] = [];
+      for await (const { id, event, data } of frames)
+        receivedFrames.push({ id, event, data: JSON.parse(data) as JsonObject });
       assert.deepEqual(calls, ["slow"]);
       assert.deepEqual(
-        seen.map(({ id }) => id),
-        seen.map((_, n) => n + 1),
+        receivedFrames.map(({ id }) => id),
+        receivedFrames.map((_, n) => n + 1),
       );
-      const [begun, resumed] = seen.filter(({ event }) => event === "metadata").map(({ data }) => data);
-      assert.deepEqual([begun?.attempt, resumed?.attempt], [1, 1]);
-      const at = seen.findIndex(({ data }) => data === resumed);
+      const [startMetadata, resumed] = receivedFrames
+        .filter(({ event }) => event === "metadata")
+        .map(({ data }) => data);
+      assert.deepEqual([startMetadata?.attempt, resumed?.attempt], [1, 1]);
+      const at = receivedFrames.findIndex(({ data }) => data === resumed);
       assert.equal(resumed?.resumed_after, at);
-      const logs = (list: typeof seen): unknown[] =>
+      const logs = (list: typeof receivedFrames): unknown[] =>
         list.filter(({ event }) => event === "values").map(({ data }) => data.log);
-      assert.deepEqual(logs(seen.slice(0, at)), [["in"], ["in", "first"]]);
-      assert.deepEqual(logs(seen.slice(at)), [
+      assert.deepEqual(logs(receivedFrames.slice(0, at)), [["in"], ["in", "first"]]);
+      assert.deepEqual(logs(receivedFrames.slice(at)), [
         ["in", "first"],
         ["in", "first", "quick", "slow"],
       ]);

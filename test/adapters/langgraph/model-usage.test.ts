@@ -33,11 +33,11 @@ const used = (input_tokens: number, output_tokens: number): UsageMetadata => ({
 
 /** Answers with a fixed message, whole or in three chunks of which the last one has the usage. */
 class Fake extends BaseChatModel {
-  private readonly answer: Partial<AIMessage>;
+  readonly #answer: Partial<AIMessage>;
 
   constructor(answer: Partial<AIMessage>) {
     super({});
-    this.answer = { content: "one two", ...answer };
+    this.#answer = { content: "one two", ...answer };
   }
 
   _llmType(): string {
@@ -45,7 +45,7 @@ class Fake extends BaseChatModel {
   }
 
   async _generate(): Promise<ChatResult> {
-    return { generations: [{ text: "one two", message: new AIMessage(this.answer as AIMessage) }] };
+    return { generations: [{ text: "one two", message: new AIMessage(this.#answer as AIMessage) }] };
   }
 
   override async *_streamResponseChunks(
@@ -53,7 +53,7 @@ class Fake extends BaseChatModel {
     _options: this["ParsedCallOptions"],
     manager?: CallbackManagerForLLMRun,
   ): AsyncGenerator<ChatGenerationChunk> {
-    const last = { ...this.answer, content: "" } as AIMessage;
+    const last = { ...this.#answer, content: "" } as AIMessage;
     const chunks = [{ content: "one " }, { content: "two" }, last].map((fields) => new AIMessageChunk(fields));
     for (const message of chunks) {
       yield new ChatGenerationChunk({ text: message.content as string, message });
@@ -65,8 +65,8 @@ class Fake extends BaseChatModel {
 const model = (tokens_in: number, tokens_out: number): Fake =>
   new Fake({ usage_metadata: used(tokens_in, tokens_out) });
 const ask =
-  (asked: Fake) =>
-  async ({ messages }: { messages: BaseMessage[] }) => ({ messages: [await asked.invoke(messages)] });
+  (model: Fake) =>
+  async ({ messages }: { messages: BaseMessage[] }) => ({ messages: [await model.invoke(messages)] });
 
 /** A graph of one subgraph with one node, and a second node. */
 const nested = () => {
@@ -90,8 +90,8 @@ async function hosted(graph: Graph, prices = {}) {
       await kit[Symbol.asyncDispose]();
     },
     /** Runs the graph, and returns what the run has used. */
-    async spent(input: unknown, more: JsonObject = {}): Promise<unknown> {
-      const request = { assistant_id: "graph", input: input as JsonObject, ...more };
+    async spent(input: unknown, runOptions: JsonObject = {}): Promise<unknown> {
+      const request = { assistant_id: "graph", input: input as JsonObject, ...runOptions };
       const { run, frames } = await runs.stream(thread_id, request);
       for await (const _ of frames);
       return await usage.traceUsage(run.run_id);
@@ -111,10 +111,10 @@ describe("the tokens of a LangGraph run", () => {
     it(`are counted once, of subgraphs too, with the modes ${modes.join(", ")}`, async () => {
       for (const stream_subgraphs of [false, true]) {
         await using host = await hosted(nested());
-        const more = { stream_mode: modes, stream_subgraphs };
-        assert.deepEqual(await host.spent(HELLO, more), { tokens_in: 103, tokens_out: 14, cost_usd: 0 });
+        const runOptions = { stream_mode: modes, stream_subgraphs };
+        assert.deepEqual(await host.spent(HELLO, runOptions), { tokens_in: 103, tokens_out: 14, cost_usd: 0 });
         // The messages of the first run are in the state now.
-        assert.deepEqual(await host.spent(HELLO, more), { tokens_in: 103, tokens_out: 14, cost_usd: 0 });
+        assert.deepEqual(await host.spent(HELLO, runOptions), { tokens_in: 103, tokens_out: 14, cost_usd: 0 });
       }
     });
   }
@@ -264,7 +264,7 @@ describe("the tokens of a LangGraph run", () => {
   });
 
   it("have the cost that the model gives, or that of the configured price of its name", async () => {
-    const told = { ...used(10, 20), input_cost: 0.25, output_cost: 0.5 } as UsageMetadata;
+    const usage = { ...used(10, 20), input_cost: 0.25, output_cost: 0.5 } as UsageMetadata;
     const response_metadata = { model_name: "fake-1" };
     const graph = (usage_metadata: UsageMetadata) =>
       new StateGraph(MessagesAnnotation)
@@ -272,14 +272,14 @@ describe("the tokens of a LangGraph run", () => {
         .addEdge(START, "asks")
         .compile();
     const prices = { "fake-1": { tokens_in: 1_000_000, tokens_out: 2_000_000 } };
-    const costs = async (given: UsageMetadata, from: object, mode: string): Promise<unknown> => {
-      await using host = await hosted(graph(given), from);
+    const costs = async (usageMetadata: UsageMetadata, from: object, mode: string): Promise<unknown> => {
+      await using host = await hosted(graph(usageMetadata), from);
       const { cost_usd } = (await host.spent(HELLO, { stream_mode: [mode] })) as { readonly cost_usd: number };
       return cost_usd;
     };
     // LangChain drops costs where it puts chunks together.
-    assert.equal(await costs(told, prices, "values"), 0.75);
-    assert.equal(await costs({ ...told, total_cost: 3 } as UsageMetadata, prices, "values"), 3);
+    assert.equal(await costs(usage, prices, "values"), 0.75);
+    assert.equal(await costs({ ...usage, total_cost: 3 } as UsageMetadata, prices, "values"), 3);
     for (const mode of ["values", "messages"]) {
       assert.equal(await costs(used(10, 20), prices, mode), 50);
       assert.equal(await costs(used(10, 20), { "fake-2": prices["fake-1"] }, mode), 0);

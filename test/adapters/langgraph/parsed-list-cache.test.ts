@@ -48,7 +48,7 @@ describe("the history of a graph", () => {
 
 describe("shared reads", () => {
   const serde = new Serde(messageClasses as never);
-  const listOf = (...texts: string[]): Payload =>
+  const toPayload = (...texts: string[]): Payload =>
     serde.write(
       texts.map((text, at) => new AIMessage({ id: `m${at}`, content: text + long })),
       "it",
@@ -67,25 +67,25 @@ describe("shared reads", () => {
 
   it("take the beginning of a list from the one that was read before", () => {
     const { shared, reads } = counting();
-    const whole = shared.read(listOf("a", "b", "c", "d")) as AIMessage[];
-    const part = shared.read(listOf("a", "b")) as AIMessage[];
+    const whole = shared.read(toPayload("a", "b", "c", "d")) as AIMessage[];
+    const part = shared.read(toPayload("a", "b")) as AIMessage[];
     assert.deepEqual([part.length, part[0] === whole[0], part[1] === whole[1], reads()], [2, true, true, 1]);
     // Who changes a list changes it for nobody else.
     part.pop();
     whole.length = 0;
-    assert.equal((shared.read(listOf("a", "b", "c")) as unknown[]).length, 3);
-    assert.deepEqual(shared.serialize(part[0]), shared.serialize((shared.read(listOf("a", "b")) as unknown[])[0]));
+    assert.equal((shared.read(toPayload("a", "b", "c")) as unknown[]).length, 3);
+    assert.deepEqual(shared.serialize(part[0]), shared.serialize((shared.read(toPayload("a", "b")) as unknown[])[0]));
     assert.equal(reads(), 1);
   });
 
   it("read what only looks like a beginning", () => {
     const { shared, reads } = counting();
-    shared.read(listOf("a", "b", "c"));
-    const other = shared.read(listOf("a", "x")) as AIMessage[];
-    assert.equal(other[1]?.content, `x${long}`);
-    const { data } = listOf("a", "b");
+    shared.read(toPayload("a", "b", "c"));
+    const otherMessages = shared.read(toPayload("a", "x")) as AIMessage[];
+    assert.equal(otherMessages[1]?.content, `x${long}`);
+    const { data } = toPayload("a", "b");
     const spaced = { type: "json", data: JSON.stringify(JSON.parse(data as string), null, 1) };
-    assert.deepEqual(shared.read(spaced), serde.read(listOf("a", "b")));
+    assert.deepEqual(shared.read(spaced), serde.read(toPayload("a", "b")));
     const [first] = shared.read({ type: "json", data: `["${"é\\n".repeat(600)}","b"]` }) as string[];
     assert.equal(first?.length, 1200);
     assert.equal(reads(), 4);

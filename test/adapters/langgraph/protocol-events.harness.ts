@@ -48,7 +48,7 @@ export function host(graph: Graph) {
   };
 }
 
-export const dataOf = (event?: ProtocolEvent): JsonObject => (event?.data ?? {}) as JsonObject;
+export const getEventData = (event?: ProtocolEvent): JsonObject => (event?.data ?? {}) as JsonObject;
 
 /** Names of tasks in the order they are met: their ids are a matter of chance. */
 export function namer(): (namespace: readonly string[]) => string {
@@ -68,8 +68,8 @@ export function lines(events: readonly ProtocolEvent[], methods?: readonly strin
     const at = `${method} [${name(namespace)}]${node === undefined ? "" : ` ${node}`}`;
     return { method, line: `${at} ${about(method, data as JsonObject)}`.trimEnd() };
   });
-  const wanted = all.filter(({ method }) => methods?.includes(method) ?? true).map(({ line }) => line);
-  return wanted.filter((line, at) => !line.includes("delta") || line !== wanted[at - 1]);
+  const selected = all.filter(({ method }) => methods?.includes(method) ?? true).map(({ line }) => line);
+  return selected.filter((line, at) => !line.includes("delta") || line !== selected[at - 1]);
 }
 
 export function about(method: string, data: JsonObject): string {
@@ -86,8 +86,8 @@ export function about(method: string, data: JsonObject): string {
     case "updates":
       return Object.keys(data.values as JsonObject).join(" ");
     case "lifecycle": {
-      const { event, ...more } = data;
-      return `${event} ${JSON.stringify(more)}`;
+      const { event, ...eventData } = data;
+      return `${event} ${JSON.stringify(eventData)}`;
     }
     case "messages": {
       const { event, index, content, id, reason } = data;
@@ -105,15 +105,15 @@ export function about(method: string, data: JsonObject): string {
 
 /** A model that streams these chunks, and then fails if there is an error. */
 export class Streams extends BaseChatModel {
-  private readonly pieces: readonly AIMessageChunk[];
-  private readonly error: Error | undefined;
-  private readonly onPiece: (() => unknown) | undefined;
+  readonly #pieces: readonly AIMessageChunk[];
+  readonly #error: Error | undefined;
+  readonly #onPiece: (() => unknown) | undefined;
 
   constructor(pieces: readonly (AIMessageChunk | string)[], error?: Error, onPiece?: () => unknown) {
     super({ maxRetries: 0 });
-    this.pieces = pieces.map((piece) => (typeof piece === "string" ? new AIMessageChunk({ content: piece }) : piece));
-    this.error = error;
-    this.onPiece = onPiece;
+    this.#pieces = pieces.map((piece) => (typeof piece === "string" ? new AIMessageChunk({ content: piece }) : piece));
+    this.#error = error;
+    this.#onPiece = onPiece;
   }
 
   override _llmType(): string {
@@ -125,15 +125,15 @@ export class Streams extends BaseChatModel {
     _options: this["ParsedCallOptions"],
     runManager?: Parameters<BaseChatModel["_streamResponseChunks"]>[2],
   ): AsyncGenerator<ChatGenerationChunk> {
-    for (const message of this.pieces) {
+    for (const message of this.#pieces) {
       const chunk = new ChatGenerationChunk({ text: message.text, message });
       yield chunk;
       await runManager?.handleLLMNewToken(message.text, undefined, undefined, undefined, undefined, { chunk });
-      await this.onPiece?.();
+      await this.#onPiece?.();
       // LangGraph drops what is not read yet when it fails.
       await new Promise((resolve) => setTimeout(resolve));
     }
-    if (this.error) throw this.error;
+    if (this.#error) throw this.#error;
   }
 
   override async _generate(messages: BaseMessage[], options: this["ParsedCallOptions"]): Promise<ChatResult> {
@@ -144,7 +144,7 @@ export class Streams extends BaseChatModel {
 }
 
 export const Log = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
 });
 
 export type State = typeof MessagesAnnotation.State;

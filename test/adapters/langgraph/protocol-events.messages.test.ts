@@ -6,7 +6,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 import {
   beside,
   calls,
-  dataOf,
+  getEventData,
   hello,
   host,
   lines,
@@ -24,9 +24,9 @@ describe("langgraph: protocol events of messages", () => {
     });
 
   it("that reason, speak and call tools", async () => {
-    const call = (args: string, more = {}): object => ({
+    const call = (args: string, fields = {}): object => ({
       content: "",
-      tool_call_chunks: [{ index: 2, args, type: "tool_call_chunk", ...more }],
+      tool_call_chunks: [{ index: 2, args, type: "tool_call_chunk", ...fields }],
     });
     const graph = beside({
       agent: calls(
@@ -54,7 +54,7 @@ describe("langgraph: protocol events of messages", () => {
       { type: "text", text: "Wait" },
       { type: "tool_call", id: "c1", name: "search", args: { q: "a" } },
     ]);
-    const [first, last] = [messages[0], messages.at(-1)].map(dataOf);
+    const [first, last] = [messages[0], messages.at(-1)].map(getEventData);
     assert.deepEqual([first?.id, first?.role, first?.run_id], ["msg_1", "ai", "msg_1"]);
     assert.deepEqual(
       [last?.event, last?.reason, (last?.usage as JsonObject | undefined)?.total_tokens],
@@ -70,9 +70,9 @@ describe("langgraph: protocol events of messages", () => {
       ["a", "Aa"],
       ["b", "Bb"],
     ]) {
-      const own = events.filter((event) => event.method === "messages" && event.node === node);
+      const nodeEvents = events.filter((event) => event.method === "messages" && event.node === node);
       assert.deepEqual(
-        own.map(({ data }) => (data as JsonObject).event),
+        nodeEvents.map(({ data }) => (data as JsonObject).event),
         [
           "message-start",
           "content-block-start",
@@ -82,8 +82,8 @@ describe("langgraph: protocol events of messages", () => {
           "message-finish",
         ],
       );
-      assert.deepEqual(finished(own), [{ type: "text", text }]);
-      assert.equal(new Set(own.map(({ namespace }) => namespace.join("|"))).size, 1);
+      assert.deepEqual(finished(nodeEvents), [{ type: "text", text }]);
+      assert.equal(new Set(nodeEvents.map(({ namespace }) => namespace.join("|"))).size, 1);
     }
   });
 
@@ -97,7 +97,7 @@ describe("langgraph: protocol events of messages", () => {
     assert.deepEqual(
       [...runs.values()]
         .flatMap(finished)
-        .toSorted((one, other) => JSON.stringify(one).localeCompare(JSON.stringify(other))),
+        .toSorted((first, second) => JSON.stringify(first).localeCompare(JSON.stringify(second))),
       [
         { type: "text", text: "xx" },
         { type: "text", text: "yy" },
@@ -146,7 +146,7 @@ describe("langgraph: protocol events of messages", () => {
       'lifecycle [outer:A|inner:B] failed {"graph_name":"inner","error":"boom"}',
       'lifecycle [outer:A] failed {"graph_name":"outer","error":"boom"}',
     ]);
-    assert.equal(dataOf(events.find(({ data }) => (data as JsonObject).event === "error")).message, "boom");
+    assert.equal(getEventData(events.find(({ data }) => (data as JsonObject).event === "error")).message, "boom");
   });
 
   it("that are broken off by a stop show nothing more", async () => {

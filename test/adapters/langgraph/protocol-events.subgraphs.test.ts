@@ -36,14 +36,14 @@ describe("langgraph: protocol events of subgraphs", () => {
       .addNode("map", () => ({}))
       .addNode("work", inside as never)
       .addEdge(START, "map")
-      .addConditionalEdges("map", () => ["x", "y"].map((one) => new Send("work", { log: [one] })));
+      .addConditionalEdges("map", () => ["x", "y"].map((branch) => new Send("work", { log: [branch] })));
     const { events } = await host(graph)({ input: {} });
     const lives = events.filter(({ method }) => method === "lifecycle");
     const byTask = Map.groupBy(lives, ({ namespace }) => namespace.join("|"));
     assert.equal(byTask.size, 2);
-    for (const own of byTask.values()) {
+    for (const taskEvents of byTask.values()) {
       assert.deepEqual(
-        own.map(({ data }) => data),
+        taskEvents.map(({ data }) => data),
         [
           { event: "started", graph_name: "work" },
           { event: "completed", graph_name: "work" },

@@ -12,7 +12,7 @@ import type { JobChanges } from "./executor.harness.ts";
 import {
   beside,
   calls,
-  dataOf,
+  getEventData,
   hello,
   host,
   Log,
@@ -146,23 +146,23 @@ describe("langgraph: protocol events of a whole run", () => {
     for (const [at, { method, namespace, checkpoint_id, data }] of events.entries()) {
       if (method !== "values") continue;
       assert.deepEqual([events[at - 1]?.method, events[at - 1]?.namespace], ["checkpoints", namespace]);
-      assert.equal(checkpoint_id, dataOf(events[at - 1]).id);
+      assert.equal(checkpoint_id, getEventData(events[at - 1]).id);
       for (const message of (data as { messages: JsonObject[] }).messages) {
         assert.ok(typeof message.id === "string" && !("lc" in message) && "content" in message);
       }
     }
-    const final = (dataOf(of("values").at(-1)) as { messages: JsonObject[] }).messages.map(({ id }) => id);
+    const final = (getEventData(of("values").at(-1)) as { messages: JsonObject[] }).messages.map(({ id }) => id);
     const starts = of("messages").filter(({ data }) => (data as JsonObject).event === "message-start");
     assert.deepEqual(
       starts.map(({ data }) => (data as JsonObject).id),
       [final[1], final[3]],
     );
     const [finished] = of("tools").slice(-1);
-    assert.deepEqual((dataOf(finished).output as JsonObject).tool_call_id, "call_1");
-    const { interrupt_id, payload, value } = dataOf(of("input.requested")[0]);
+    assert.deepEqual((getEventData(finished).output as JsonObject).tool_call_id, "call_1");
+    const { interrupt_id, payload, value } = getEventData(of("input.requested")[0]);
     assert.match(String(interrupt_id), /^[0-9a-f]{32}$/);
     assert.deepEqual([payload, value], [{ question: "ok?" }, { question: "ok?" }]);
-    assert.deepEqual(dataOf(of("updates")[0]).node, "plan");
+    assert.deepEqual(getEventData(of("updates")[0]).node, "plan");
   });
 
   it("name no checkpoints that are not stored", async () => {
@@ -188,20 +188,20 @@ describe("langgraph: protocol events of a whole run", () => {
     assert.deepEqual((await host(journey())({ input: hello, events: "none" })).events, []);
   });
 
-  const asked: readonly (readonly StreamMode[])[] = [
+  const modeLists: readonly (readonly StreamMode[])[] = [
     ["values", "updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools", "lifecycle"],
     ["values"],
     ["checkpoints"],
     ["debug"],
     ["events", "values", "messages-tuple"],
   ];
-  for (const modes of asked) {
+  for (const modes of modeLists) {
     it(`change nothing of the frames of ${modes.join(", ")}`, async () => {
       for (const subgraphs of [false, true]) {
         const frames = async (events: Job["events"]): Promise<string[]> => {
           const name = namer();
-          const shown = await host(journey())({ input: hello, modes, subgraphs, events });
-          return shown.frames.map((frame) => {
+          const result = await host(journey())({ input: hello, modes, subgraphs, events });
+          return result.frames.map((frame) => {
             if (frame.type !== "stream") return JSON.stringify(Object.keys(frame));
             const keys = isObject(frame.data)
               ? Object.entries(frame.data).map(([key, value]) => (key === "event" || key === "type" ? value : key))
@@ -225,19 +225,19 @@ describe("langgraph: protocol events of a whole run", () => {
 describe("langgraph: protocol events of questions, tools and others", () => {
   it("of a node that asks twice come one by one", async () => {
     const go = host(beside({ ask: () => ({ log: [interrupt("one"), interrupt("two")] }) }, Log));
-    const asked = async (changes: JobChanges): Promise<string[]> =>
+    const readLines = async (changes: JobChanges): Promise<string[]> =>
       lines((await go(changes)).events, ["input.requested"]);
-    assert.deepEqual(await asked({ input: {} }), ['input.requested [] {"payload":"one"}']);
-    assert.deepEqual(await asked({ command: { resume: "a" } }), ['input.requested [] {"payload":"two"}']);
-    assert.deepEqual(await asked({ command: { resume: "b" } }), []);
+    assert.deepEqual(await readLines({ input: {} }), ['input.requested [] {"payload":"one"}']);
+    assert.deepEqual(await readLines({ command: { resume: "a" } }), ['input.requested [] {"payload":"two"}']);
+    assert.deepEqual(await readLines({ command: { resume: "b" } }), []);
   });
 
   it("of nodes that ask side by side have different ids", async () => {
     const graph = beside({ a: () => ({ log: [interrupt("qa")] }), b: () => ({ log: [interrupt("qb")] }) }, Log);
     const { events } = await host(graph)({ input: {} });
-    const asked = events.filter(({ method }) => method === "input.requested").map(({ data }) => data as JsonObject);
-    assert.deepEqual(asked.map(({ payload }) => payload).toSorted(), ["qa", "qb"]);
-    assert.equal(new Set(asked.map(({ interrupt_id }) => interrupt_id)).size, 2);
+    const requests = events.filter(({ method }) => method === "input.requested").map(({ data }) => data as JsonObject);
+    assert.deepEqual(requests.map(({ payload }) => payload).toSorted(), ["qa", "qb"]);
+    assert.equal(new Set(requests.map(({ interrupt_id }) => interrupt_id)).size, 2);
   });
 
   it("of breakpoints are none", async () => {
@@ -265,8 +265,8 @@ describe("langgraph: protocol events of questions, tools and others", () => {
       .addEdge(START, "plan")
       .addEdge("plan", "tools");
     const { events } = await host(graph)({ input: hello });
-    const shown = lines(events, ["tools"]);
-    assert.deepEqual(shown.toSorted(), [
+    const result = lines(events, ["tools"]);
+    assert.deepEqual(result.toSorted(), [
       "tools [tools:B] tool-error c2 boom",
       "tools [tools:B] tool-finished c1",
       'tools [tools:B] tool-started c1 search {"q":"a"}',
@@ -285,7 +285,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     const { events } = await host(beside({ agent: inside }))({ input: hello });
     for (const { namespace } of events.filter(({ method }) => method === "tools")) {
       assert.deepEqual(
-        namespace.map((one) => one.split(":")[0]),
+        namespace.map((segment) => segment.split(":")[0]),
         ["agent", "tools"],
       );
     }
@@ -316,13 +316,13 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     const { events, frames } = await go({ command: { goto: ["__end__"], update: { log: ["x"] } } });
     assert.deepEqual(lines(events), ["checkpoints [] step 1 update", "values [] log 1"]);
     const state = frames.at(-1) as Extract<ExecutorEvent, { type: "state" }>;
-    assert.equal(dataOf(events[0]).id, state.checkpoint?.checkpoint_id);
+    assert.equal(getEventData(events[0]).id, state.checkpoint?.checkpoint_id);
   });
 
   it("refuse answers to questions that are not open, where asked to", async () => {
     const go = host(beside({ ask: () => ({ log: [interrupt("q")] }) }, Log));
     const { events: first } = await go({ input: {} });
-    const pending = dataOf(first.find(({ method }) => method === "input.requested")).interrupt_id;
+    const pending = getEventData(first.find(({ method }) => method === "input.requested")).interrupt_id;
     const id = "0".repeat(32);
     const { events, error } = await go({ command: { resume: { [id]: 1 } }, strict_resume: true });
     assert.deepEqual(events, []);
@@ -332,7 +332,7 @@ describe("langgraph: protocol events of questions, tools and others", () => {
   });
 
   it("of transformers are named, and see what the graph shows", async () => {
-    const seen: string[] = [];
+    const texts: string[] = [];
     const transformer = () => {
       const notes = StreamChannel.remote<string>("notes");
       const total = Promise.withResolvers<number>();
@@ -340,14 +340,14 @@ describe("langgraph: protocol events of questions, tools and others", () => {
       return {
         init: () => ({ notes, total: total.promise, never, inside: StreamChannel.local() }),
         process({ method, params }: { readonly method: string; readonly params: { readonly data: unknown } }) {
-          seen.push(method);
+          texts.push(method);
           if (method === "values") {
             const { messages } = params.data as { messages: BaseMessage[] };
             notes.push(`${messages.length} ${messages.at(-1)?.getType()}`);
           }
           return method !== "tasks";
         },
-        finalize: () => total.resolve(seen.length),
+        finalize: () => total.resolve(texts.length),
       };
     };
     const graph = new StateGraph(MessagesAnnotation).addNode("agent", calls("Hi")).addEdge(START, "agent");
@@ -358,8 +358,8 @@ describe("langgraph: protocol events of questions, tools and others", () => {
       "values [] messages 1",
       'custom [] {"name":"notes","payload":"2 ai"}',
       "values [] messages 2",
-      `custom [] {"name":"total","payload":${seen.length}}`,
+      `custom [] {"name":"total","payload":${texts.length}}`,
     ]);
-    assert.deepEqual(new Set(seen), new Set(["checkpoints", "values", "tasks", "lifecycle", "messages", "updates"]));
+    assert.deepEqual(new Set(texts), new Set(["checkpoints", "values", "tasks", "lifecycle", "messages", "updates"]));
   });
 });

@@ -39,7 +39,7 @@ function payers() {
   const plain: AgentFunction = async function* ({ command, state, interrupt }) {
     calls++;
     const paid = (state.paid as number[] | undefined) ?? [];
-    const [amount, next] = AMOUNTS.filter((one) => !paid.includes(one));
+    const [amount, next] = AMOUNTS.filter((candidate) => !paid.includes(candidate));
     if (amount === undefined) return;
     if (command?.resume === undefined) yield interrupt({ amount });
     await pay(amount, command?.resume);
@@ -84,8 +84,8 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
   const kit = await testService({ ...options, executor: agents.executor });
   const send = async (method: string, path: string, body?: unknown, key?: string): Promise<Sent> => {
     const headers = { "content-type": "application/json", ...(key ? { "idempotency-key": key } : {}) };
-    const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-    const response = await kit.fetch(`http://greenroom${path}`, { method, headers, ...sent });
+    const requestBody = body === undefined ? {} : { body: JSON.stringify(body) };
+    const response = await kit.fetch(`http://greenroom${path}`, { method, headers, ...requestBody });
     const text = await response.text();
     return { status: response.status, body: text === "" ? {} : (JSON.parse(text) as JsonObject) };
   };
@@ -107,8 +107,8 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
   };
   return {
     ...{ kit, agents, send, waiting, open, settled },
-    resume: (thread_id: string, assistant_id: string, resume: Json, more: object = {}, key?: string) =>
-      send("POST", `/threads/${thread_id}/runs`, { assistant_id, command: { resume }, ...more }, key),
+    resume: (thread_id: string, assistant_id: string, resume: Json, extraFields: object = {}, key?: string) =>
+      send("POST", `/threads/${thread_id}/runs`, { assistant_id, command: { resume }, ...extraFields }, key),
     [Symbol.asyncDispose]: async () => {
       agents.open();
       await kit[Symbol.asyncDispose]();
@@ -116,7 +116,7 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
   };
 }
 
-const amountsOf = (interrupts: readonly JsonObject[]): Json[] =>
+const readAmounts = (interrupts: readonly JsonObject[]): Json[] =>
   interrupts.map(({ value }) => (value as JsonObject).amount as Json);
 
 describe("two concurrent answers", () => {
@@ -142,7 +142,7 @@ describe("two concurrent answers", () => {
             assert.equal(lost.body.run_id, won.body.run_id);
             assert.equal(at.agents.consumed.length, 1);
             assert.equal(at.agents.consumed[0]?.[0], 10);
-            assert.deepEqual(amountsOf(await at.open(thread_id)), [9_999]);
+            assert.deepEqual(readAmounts(await at.open(thread_id)), [9_999]);
           }
         });
       }
@@ -190,8 +190,8 @@ describe("two concurrent answers", () => {
         await at.settled(thread_id);
         const { result } = await at.kit.service.runs.join(thread_id, late.body.run_id as string);
         const { __error__: error } = (await result) as { __error__: JsonObject };
-        const { message: _message, pending_ids, ...rest } = error;
-        assert.deepEqual(rest, {
+        const { message: _message, pending_ids, ...errorBody } = error;
+        assert.deepEqual(errorBody, {
           error: "UnknownInterruptError",
           code: "interrupt_gone",
           reason: "not_pending",
@@ -199,7 +199,7 @@ describe("two concurrent answers", () => {
         });
         assert.deepEqual(
           pending_ids,
-          (await at.open(thread_id)).map((one) => one.id),
+          (await at.open(thread_id)).map((interrupt) => interrupt.id),
         );
         assert.deepEqual(at.agents.consumed, []);
         const { status } = (await at.send("GET", `/threads/${thread_id}`)).body;

@@ -59,24 +59,25 @@ function agents() {
 }
 
 async function world(options: Partial<TestServiceOptions> = {}) {
-  const own = agents();
-  const kit = await testService({ executor: own.executor, ...options });
+  const agentSet = agents();
+  const kit = await testService({ executor: agentSet.executor, ...options });
   const send = async (method: string, path: string, body?: unknown) => {
     const headers = { "content-type": "application/json" };
-    const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-    const response = await kit.fetch(`http://greenroom${path}`, { method, headers, ...sent });
+    const requestBody = body === undefined ? {} : { body: JSON.stringify(body) };
+    const response = await kit.fetch(`http://greenroom${path}`, { method, headers, ...requestBody });
     return { status: response.status, body: (await response.json()) as JsonObject };
   };
   const at = {
-    ...{ kit, send, ...own },
-    async thread(assistant_id?: string, more: object = {}): Promise<string> {
+    ...{ kit, send, ...agentSet },
+    async thread(assistant_id?: string, extraFields: object = {}): Promise<string> {
       const thread_id = (await send("POST", "/threads", {})).body.thread_id as string;
-      if (assistant_id) await send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id, input: {}, ...more });
+      if (assistant_id)
+        await send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id, input: {}, ...extraFields });
       return thread_id;
     },
-    wait: (thread_id: string, assistant_id: string, resume: Json, more: object = {}) =>
-      send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id, command: { resume }, ...more }),
-    async rest(thread_id: string): Promise<{ status: Json; open: JsonObject[]; log: Json }> {
+    wait: (thread_id: string, assistant_id: string, resume: Json, extraFields: object = {}) =>
+      send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id, command: { resume }, ...extraFields }),
+    async settledThread(thread_id: string): Promise<{ status: Json; open: JsonObject[]; log: Json }> {
       const { status, interrupts, values } = (await send("GET", `/threads/${thread_id}`)).body;
       const open = Object.values(interrupts as JsonObject).flat() as JsonObject[];
       return { status: status as Json, open, log: ((values as JsonObject | null)?.log ?? []) as Json };
@@ -86,7 +87,7 @@ async function world(options: Partial<TestServiceOptions> = {}) {
   return at;
 }
 
-const codeOf = ({ status, body }: { status: number; body: JsonObject }): Json => [status, body.code as Json];
+const toStatusAndCode = ({ status, body }: { status: number; body: JsonObject }): Json => [status, body.code as Json];
 
 describe("a resume with nothing open", () => {
   it("is refused, and creates no thread", async () => {
@@ -94,15 +95,18 @@ describe("a resume with nothing open", () => {
     for (const assistant_id of ["graph", "plain"]) {
       const thread_id = await at.thread();
       for (const resume of ["yes", null, { [NOBODY]: "yes" }]) {
-        assert.deepEqual(codeOf(await at.wait(thread_id, assistant_id, resume)), [409, "no_open_interrupt"]);
+        assert.deepEqual(toStatusAndCode(await at.wait(thread_id, assistant_id, resume)), [409, "no_open_interrupt"]);
       }
       const unknown = crypto.randomUUID();
       const created = await at.wait(unknown, assistant_id, "yes", { if_not_exists: "create" });
-      assert.deepEqual(codeOf(created), [409, "no_open_interrupt"]);
+      assert.deepEqual(toStatusAndCode(created), [409, "no_open_interrupt"]);
       assert.equal((await at.send("GET", `/threads/${unknown}`)).status, 404);
       const waiting = await at.thread(assistant_id);
-      assert.deepEqual(codeOf(await at.wait(waiting, assistant_id, { [NOBODY]: "yes" })), [409, "no_open_interrupt"]);
-      assert.equal((await at.rest(waiting)).open.length, 1);
+      assert.deepEqual(toStatusAndCode(await at.wait(waiting, assistant_id, { [NOBODY]: "yes" })), [
+        409,
+        "no_open_interrupt",
+      ]);
+      assert.equal((await at.settledThread(waiting)).open.length, 1);
     }
     assert.deepEqual(at.calls, []);
   });
@@ -133,12 +137,12 @@ describe("a resume with nothing open", () => {
       const first = await at.send("POST", `/threads/${thread_id}/runs`, later);
       assert.equal(first.status, 200);
       const second = await at.wait(thread_id, assistant_id, "on");
-      assert.deepEqual(codeOf(second), [409, "interrupt_already_answered"]);
+      assert.deepEqual(toStatusAndCode(second), [409, "interrupt_already_answered"]);
       assert.equal(second.body.run_id, first.body.run_id);
       await at.kit.service.runs.delete(thread_id, first.body.run_id as string);
       const { body } = await at.wait(thread_id, assistant_id, "on");
       assert.deepEqual(body.log ?? null, assistant_id === "graph" ? ["graph: yes", "report: sent"] : null);
-      assert.equal((await at.rest(thread_id)).status, assistant_id === "graph" ? "idle" : "interrupted");
+      assert.equal((await at.settledThread(thread_id)).status, assistant_id === "graph" ? "idle" : "interrupted");
     }
   });
 });
@@ -167,13 +171,13 @@ describe("rollback", () => {
       const answer = (resume: string, multitask_strategy: string) =>
         at.send("POST", `/threads/${thread_id}/runs`, { assistant_id: name, command: { resume }, multitask_strategy });
       const first = await answer("no", "enqueue");
-      assert.deepEqual(codeOf(await answer("yes", "interrupt")), [409, "interrupt_already_answered"]);
+      assert.deepEqual(toStatusAndCode(await answer("yes", "interrupt")), [409, "interrupt_already_answered"]);
       const second = await answer("yes", "rollback");
       assert.equal(second.status, 200);
       gate.resolve();
       const { result } = await at.kit.service.runs.join(thread_id, second.body.run_id as string);
       await result;
-      assert.deepEqual((await at.rest(thread_id)).log, ["yes"]);
+      assert.deepEqual((await at.settledThread(thread_id)).log, ["yes"]);
       assert.equal((await at.send("GET", `/threads/${thread_id}/runs/${first.body.run_id}`)).status, 404);
     }
   });
@@ -184,14 +188,14 @@ describe("an answer whose task fails", () => {
     await using at = await world();
     for (const name of ["graph", "plain"]) {
       const thread_id = await at.thread(name);
-      const before = await at.rest(thread_id);
+      const before = await at.settledThread(thread_id);
       at.fails.add(name);
       for (let attempt = 0; attempt < 2; attempt++) {
         const { body } = await at.wait(thread_id, name, `no ${attempt}`);
         assert.equal((body.__error__ as JsonObject).error, "RangeError");
         const [run] = await at.kit.service.runs.list(thread_id);
         assert.equal(run?.status, "error");
-        const { status, open } = await at.rest(thread_id);
+        const { status, open } = await at.settledThread(thread_id);
         assert.deepEqual([status, open], ["interrupted", before.open]);
         const state = (await at.send("GET", `/threads/${thread_id}/state`)).body;
         assert.deepEqual(
@@ -206,7 +210,7 @@ describe("an answer whose task fails", () => {
       at.fails.clear();
       at.calls.length = 0;
       await at.wait(thread_id, name, "yes");
-      const { status, open, log } = await at.rest(thread_id);
+      const { status, open, log } = await at.settledThread(thread_id);
       assert.deepEqual([status, open, (log as Json[])[0]], ["idle", [], `${name}: yes`]);
       assert.deepEqual(at.calls[0], `${name} yes`);
     }
@@ -217,23 +221,23 @@ describe("an answer whose task fails", () => {
     const thread_id = await at.thread("graph");
     at.fails.add("report");
     await at.wait(thread_id, "graph", "yes");
-    const { status, open } = await at.rest(thread_id);
+    const { status, open } = await at.settledThread(thread_id);
     assert.deepEqual([status, open], ["error", []]);
-    assert.deepEqual(codeOf(await at.wait(thread_id, "graph", "again")), [409, "no_open_interrupt"]);
+    assert.deepEqual(toStatusAndCode(await at.wait(thread_id, "graph", "again")), [409, "no_open_interrupt"]);
     at.fails.clear();
     await at.send("POST", `/threads/${thread_id}/runs/wait`, { assistant_id: "graph", input: null });
-    assert.deepEqual((await at.rest(thread_id)).log, ["graph: yes", "report: sent"]);
+    assert.deepEqual((await at.settledThread(thread_id)).log, ["graph: yes", "report: sent"]);
 
     const two = await at.thread("both");
-    const ids = Object.fromEntries((await at.rest(two)).open.map(({ id, value }) => [value, id as string]));
+    const ids = Object.fromEntries((await at.settledThread(two)).open.map(({ id, value }) => [value, id as string]));
     at.fails.add("right");
     await at.wait(two, "both", { [ids["left?"] as string]: "L", [ids["right?"] as string]: "R" });
-    const rest = await at.rest(two);
-    assert.deepEqual([rest.status, rest.open.map(({ value }) => value)], ["interrupted", ["right?"]]);
+    const settledThread = await at.settledThread(two);
+    assert.deepEqual([settledThread.status, settledThread.open.map(({ value }) => value)], ["interrupted", ["right?"]]);
     at.fails.clear();
     at.calls.length = 0;
     await at.wait(two, "both", "R2");
-    assert.deepEqual([(await at.rest(two)).log, at.calls], [["left: L", "right: R2"], ["right R2"]]);
+    assert.deepEqual([(await at.settledThread(two)).log, at.calls], [["left: L", "right: R2"], ["right R2"]]);
   });
 
   it("is removed by a time limit and a cancel, too", async () => {
@@ -261,7 +265,7 @@ describe("an answer whose task fails", () => {
       await using at = await world({ executor });
       for (const name of ["graph", "plain"]) {
         const thread_id = await at.thread(name);
-        const before = await at.rest(thread_id);
+        const before = await at.settledThread(thread_id);
         const { run_id } = (
           await at.send("POST", `/threads/${thread_id}/runs`, { assistant_id: name, command: { resume: "stuck" } })
         ).body;
@@ -271,10 +275,10 @@ describe("an answer whose task fails", () => {
           await runs.cancel(thread_id, run_id as string, { wait: true });
         } else await (await runs.join(thread_id, run_id as string)).result;
         assert.equal((await runs.get(thread_id, run_id as string)).status, ends);
-        const { status, open } = await at.rest(thread_id);
+        const { status, open } = await at.settledThread(thread_id);
         assert.deepEqual([status, open], ["interrupted", before.open]);
         await at.wait(thread_id, name, "yes");
-        assert.deepEqual((await at.rest(thread_id)).log, ["yes"]);
+        assert.deepEqual((await at.settledThread(thread_id)).log, ["yes"]);
       }
     }
   });
@@ -284,7 +288,7 @@ describe("decisions", () => {
   it("are counted before the run is accepted", async () => {
     await using at = await world();
     const thread_id = await at.thread("approvals");
-    const [{ id }] = (await at.rest(thread_id)).open as [JsonObject];
+    const [{ id }] = (await at.settledThread(thread_id)).open as [JsonObject];
     const decisions = [{ type: "approve" }];
     for (const resume of [{ decisions }, { [id as string]: { decisions: [] } }]) {
       const { status, body } = await at.wait(thread_id, "approvals", resume);
@@ -293,7 +297,7 @@ describe("decisions", () => {
     }
     const fits = { decisions: [...decisions, { type: "reject" }] };
     assert.equal((await at.wait(thread_id, "approvals", fits)).status, 200);
-    assert.deepEqual((await at.rest(thread_id)).log, [JSON.stringify(fits)]);
+    assert.deepEqual((await at.settledThread(thread_id)).log, [JSON.stringify(fits)]);
   });
 });
 
@@ -302,31 +306,31 @@ describe("answers by id", () => {
     await using at = await world();
     for (const name of ["by_id", "named"]) {
       const thread_id = await at.thread(name);
-      const [{ id }] = (await at.rest(thread_id)).open as [JsonObject];
+      const [{ id }] = (await at.settledThread(thread_id)).open as [JsonObject];
       const plain = await at.wait(thread_id, name, "yes");
       assert.deepEqual([plain.status, String(plain.body.detail).includes(String(id))], [422, true]);
-      const sent = { id: 1, method: "run.start", params: { assistant_id: name, input: "yes" } };
-      const started = await at.send("POST", `/threads/${thread_id}/commands`, sent);
+      const command = { id: 1, method: "run.start", params: { assistant_id: name, input: "yes" } };
+      const started = await at.send("POST", `/threads/${thread_id}/commands`, command);
       assert.deepEqual([started.body.type, started.body.error], ["error", "invalid_argument"]);
       assert.match(String(started.body.message), new RegExp(String(id)));
       assert.equal((await at.wait(thread_id, name, { [id as string]: "yes" })).status, 200);
-      assert.equal((await at.rest(thread_id)).status, "idle");
+      assert.equal((await at.settledThread(thread_id)).status, "idle");
     }
   });
 
   it("may say how many answers the task had consumed, for ids that repeat", async () => {
     await using at = await world();
     const thread_id = await at.thread("twice");
-    const [first] = (await at.rest(thread_id)).open as [JsonObject];
+    const [first] = (await at.settledThread(thread_id)).open as [JsonObject];
     assert.equal(first.answered, undefined);
     const answer = (id: Json | undefined, count: number, value: string) =>
       at.send("POST", `/threads/${thread_id}/runs/wait`, {
         assistant_id: "twice",
         command: { resume: { [String(id)]: value }, expected_answers: { [String(id)]: count } },
       });
-    assert.deepEqual(codeOf(await answer(first.id, 1, "early")), [409, "no_open_interrupt"]);
+    assert.deepEqual(toStatusAndCode(await answer(first.id, 1, "early")), [409, "no_open_interrupt"]);
     assert.equal((await answer(first.id, 0, "one")).status, 200);
-    const [second] = (await at.rest(thread_id)).open as [JsonObject];
+    const [second] = (await at.settledThread(thread_id)).open as [JsonObject];
     assert.deepEqual([second.value, second.answered], ["second?", 1]);
     // The guide says where ids repeat.
     const [major = 0, minor = 0] = String((await at.kit.service.info()).langgraph_js_version)
@@ -336,9 +340,9 @@ describe("answers by id", () => {
     const state = (await at.send("GET", `/threads/${thread_id}/state`)).body;
     assert.equal((state.interrupts as JsonObject[])[0]?.answered, 1);
     // Another tab shows the first question.
-    assert.deepEqual(codeOf(await answer(first.id, 0, "stale")), [409, "no_open_interrupt"]);
+    assert.deepEqual(toStatusAndCode(await answer(first.id, 0, "stale")), [409, "no_open_interrupt"]);
     assert.equal((await answer(second.id, 1, "two")).status, 200);
-    assert.deepEqual((await at.rest(thread_id)).log, ["one two"]);
+    assert.deepEqual((await at.settledThread(thread_id)).log, ["one two"]);
     const bad = { assistant_id: "twice", command: { resume: 1, expected_answers: { a: -1 } } };
     assert.equal((await at.send("POST", `/threads/${thread_id}/runs/wait`, bad)).status, 422);
   });
@@ -349,7 +353,7 @@ describe("a copy of a waiting thread", () => {
     await using at = await world();
     for (const name of ["graph", "plain"]) {
       const thread_id = await at.thread(name);
-      const before = await at.rest(thread_id);
+      const before = await at.settledThread(thread_id);
       const copy = (await at.send("POST", `/threads/${thread_id}/copy`)).body;
       assert.deepEqual(
         [copy.status, Object.values(copy.interrupts as JsonObject).flat()],
@@ -358,10 +362,10 @@ describe("a copy of a waiting thread", () => {
       const { items } = await at.kit.service.threads.inbox();
       assert.ok(items.some((item) => item.thread_id === copy.thread_id));
       await at.wait(copy.thread_id as string, name, "copied");
-      assert.equal((await at.rest(copy.thread_id as string)).status, "idle");
-      assert.deepEqual((await at.rest(thread_id)).open, before.open);
+      assert.equal((await at.settledThread(copy.thread_id as string)).status, "idle");
+      assert.deepEqual((await at.settledThread(thread_id)).open, before.open);
       await at.wait(thread_id, name, "own");
-      assert.deepEqual(((await at.rest(thread_id)).log as Json[])[0], `${name}: own`);
+      assert.deepEqual(((await at.settledThread(thread_id)).log as Json[])[0], `${name}: own`);
     }
   });
 });
@@ -393,12 +397,15 @@ describe("a process that is killed after an answer was consumed", () => {
       const store = faulty(storage);
       const [first, second] = [store.share(), store.share()];
       const worker = { lease_ms: 1_000 };
-      await using one = await world({ executor, storage: first.storage, worker });
-      const thread_id = await one.thread(name);
-      const { open } = await one.rest(thread_id);
+      await using restarted = await world({ executor, storage: first.storage, worker });
+      const thread_id = await restarted.thread(name);
+      const { open } = await restarted.settledThread(thread_id);
       const resume = name === "plain" ? "yes" : Object.fromEntries(open.map(({ id }) => [id, "yes"]));
-      const sent = await one.send("POST", `/threads/${thread_id}/runs`, { assistant_id: name, command: { resume } });
-      const run_id = sent.body.run_id as string;
+      const response = await restarted.send("POST", `/threads/${thread_id}/runs`, {
+        assistant_id: name,
+        command: { resume },
+      });
+      const run_id = response.body.run_id as string;
       // One answer is stored as consumed.
       for (;;) {
         const stored = await storage.getCheckpoint(scope, thread_id, { ns: "", run_id });
@@ -414,7 +421,7 @@ describe("a process that is killed after an answer was consumed", () => {
       await (await two.kit.service.runs.join(thread_id, run_id)).result;
       blocked.resolve();
       assert.equal((await two.kit.service.runs.get(thread_id, run_id)).status, "success");
-      const { log, status } = await two.rest(thread_id);
+      const { log, status } = await two.settledThread(thread_id);
       assert.deepEqual([status, log], ["idle", name === "plain" ? ["plain yes"] : ["left yes", "right yes"]]);
     }
     await storage.close();

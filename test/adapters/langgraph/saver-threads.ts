@@ -27,9 +27,9 @@ export async function storedThreads(): Promise<StoredThreads> {
   );
   const jobs = new Map<string, Promise<JobCheckpoints>>();
   const job = (thread_id: string): Promise<JobCheckpoints> => {
-    const known = jobs.get(thread_id) ?? openJob(storage, assistant, thread_id);
-    jobs.set(thread_id, known);
-    return known;
+    const openedJob = jobs.get(thread_id) ?? openJob(storage, assistant, thread_id);
+    jobs.set(thread_id, openedJob);
+    return openedJob;
   };
   return {
     get(thread_id): CheckpointHandle {

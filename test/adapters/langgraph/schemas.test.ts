@@ -46,8 +46,8 @@ describe("the schemas of a graph", () => {
       fails: Annotation<unknown>,
     });
     const { state_schema, input_schema, output_schema, config_schema, context_schema } = await schemas(State);
-    const { asked, ...rest } = properties(state_schema);
-    assert.deepEqual(rest, { messages: MESSAGES, log: MESSAGES, count: { default: 2 }, fails: {} });
+    const { asked, ...otherProperties } = properties(state_schema);
+    assert.deepEqual(otherProperties, { messages: MESSAGES, log: MESSAGES, count: { default: 2 }, fails: {} });
     assert.equal(((asked as JsonObject).default as JsonObject).content, "hi");
     assert.equal(state_schema?.type, "object");
     assert.deepEqual([input_schema, output_schema], [state_schema, state_schema]);
@@ -93,11 +93,11 @@ describe("the schemas of a graph", () => {
       day: z.date().optional(),
     });
     const { state_schema, input_schema, output_schema } = await schemas(State);
-    const shown = properties(state_schema);
-    assert.equal((shown.messages as JsonObject).langgraph_type, "messages");
-    assert.deepEqual(shown.log, { type: "array", items: {}, langgraph_type: "messages" });
-    assert.deepEqual(shown.total, { type: "number", default: 3, description: "the sum", title: "Total" });
-    assert.deepEqual(shown.day, {});
+    const stateProperties = properties(state_schema);
+    assert.equal((stateProperties.messages as JsonObject).langgraph_type, "messages");
+    assert.deepEqual(stateProperties.log, { type: "array", items: {}, langgraph_type: "messages" });
+    assert.deepEqual(stateProperties.total, { type: "number", default: 3, description: "the sum", title: "Total" });
+    assert.deepEqual(stateProperties.day, {});
     assert.deepEqual(output_schema, state_schema);
     assert.equal((properties(input_schema).total as JsonObject).type, "string");
     assert.equal(input_schema?.required, undefined);
@@ -129,11 +129,11 @@ describe("the schemas of a graph", () => {
       }),
     } as never);
     const { state_schema, input_schema } = await schemas(State);
-    const shown = properties(state_schema);
-    assert.deepEqual(Object.keys(shown).sort(), ["day", "kept", "messages", "old", "said", "sum"]);
-    assert.equal((shown.messages as JsonObject).langgraph_type, "messages");
+    const stateProperties = properties(state_schema);
+    assert.deepEqual(Object.keys(stateProperties).sort(), ["day", "kept", "messages", "old", "said", "sum"]);
+    assert.equal((stateProperties.messages as JsonObject).langgraph_type, "messages");
     assert.deepEqual(
-      [shown.said, shown.old, shown.sum].map((one) => (one as JsonObject).type),
+      [stateProperties.said, stateProperties.old, stateProperties.sum].map((property) => (property as JsonObject).type),
       ["string", "string", "number"],
     );
     assert.equal((properties(input_schema).sum as JsonObject).type, "string");
@@ -152,8 +152,8 @@ describe("the schemas of a graph", () => {
       .addNode("child", child as never)
       .addEdge(START, "child")
       .compile();
-    const found = await states(graph).subgraphs("graph", null, false);
-    assert.deepEqual(properties(found.child?.state_schema ?? null), { log: {} });
-    assert.deepEqual(Object.keys(found), ["child"]);
+    const subgraphs = await states(graph).subgraphs("graph", null, false);
+    assert.deepEqual(properties(subgraphs.child?.state_schema ?? null), { log: {} });
+    assert.deepEqual(Object.keys(subgraphs), ["child"]);
   });
 });

@@ -8,7 +8,7 @@ import { serviceInternals } from "../../../lib/service.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
 
 const State = Annotation.Root({
-  log: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  log: Annotation<string[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   way: Annotation<string>,
   first: Annotation<string>,
   second: Annotation<string>,
@@ -37,7 +37,9 @@ const packets = new StateGraph(State)
   .addNode("word", ({ way }) => ({ log: [`word ${way}`] }))
   .addNode("jump", () => new Command({ goto: "word", update: { log: ["jump"] } }), { ends: ["word"] })
   .addEdge(START, "split")
-  .addConditionalEdges("split", ({ way = "" }) => way.split(" ").map((one) => new Send("word", { way: one })), ["word"])
+  .addConditionalEdges("split", ({ way = "" }) => way.split(" ").map((word) => new Send("word", { way: word })), [
+    "word",
+  ])
   .addConditionalEdges("word", ({ way }) => (way === "jump" ? "jump" : END), ["jump", END])
   .compile();
 
@@ -96,7 +98,7 @@ async function world(graph_id: string, environment: JsonObject | object = {}): P
   };
 }
 
-const logOf = ({ values }: Pick<ThreadState, "values">): Json => (values as JsonObject).log ?? null;
+const readLog = ({ values }: Pick<ThreadState, "values">): Json => (values as JsonObject).log ?? null;
 const refused = (text: RegExp) => (error: { code?: string; message: string }) => {
   assert.deepEqual([error.code, text.test(error.message)], ["invalid", true], error.message);
   return true;
@@ -106,13 +108,13 @@ describe("a LangGraph state", () => {
   it("goes on after the node that the update stands for", async () => {
     for (const graph of ["line", "made"]) {
       await using at = await world(graph);
-      for (const [place, node] of steps.entries()) {
+      for (const [index, node] of steps.entries()) {
         const state = await at.update({
           values: { messages: [{ role: "user", content: node, id: node }] },
           as_node: node,
         });
-        assert.deepEqual(state.next, steps.slice(place + 1, place + 2));
-        assert.equal(state.metadata?.step, place);
+        assert.deepEqual(state.next, steps.slice(index + 1, index + 2));
+        assert.equal(state.metadata?.step, index);
       }
       const back = await at.update({ values: { messages: [] }, as_node: "one" });
       assert.deepEqual(back.next, ["two"]);
@@ -137,7 +139,10 @@ describe("a LangGraph state", () => {
     );
     await assert.rejects(at.update({ values: { log: 5 as never }, as_node: "near" }), refused(/graph refuses/));
     assert.deepEqual(await at.state(), before);
-    assert.deepEqual(logOf(await at.update({ values: [{ log: ["a"] }, { log: ["b"] }], as_node: "near" })), ["a", "b"]);
+    assert.deepEqual(readLog(await at.update({ values: [{ log: ["a"] }, { log: ["b"] }], as_node: "near" })), [
+      "a",
+      "b",
+    ]);
   });
 
   it("begins with steps of several updates, packets and commands", async () => {
@@ -158,38 +163,40 @@ describe("a LangGraph state", () => {
     });
     const history = await threads.history(opened.thread_id);
     assert.deepEqual(
-      history.map((state) => [state.next, logOf(state)]),
+      history.map((state) => [state.next, readLog(state)]),
       [
         [[], ["split", "a", "b"]],
         [["word", "word"], ["split"]],
         [["split"], []],
       ],
     );
-    const gone = async (command: object): Promise<ThreadState> => {
+    const applyCommand = async (command: object): Promise<ThreadState> => {
       const supersteps = [{ updates: [{ as_node: "jump", command }] }];
       const { thread_id } = await threads.create({ metadata: { graph_id: "packets" }, supersteps });
       return await threads.state(thread_id);
     };
-    assert.deepEqual((await gone({ goto: "word" })).next, ["word"]);
-    const sent = await gone({ goto: { node: "word", input: { way: "x" } }, update: { log: ["sent"] } });
-    assert.deepEqual([sent.next, logOf(sent)], [["word"], ["sent"]]);
-    await assert.rejects(gone({ goto: "nobody" }), refused(/nobody/));
-    await assert.rejects(gone({ goto: [{ node: "nobody", input: 1 }] }), refused(/nobody/));
+    assert.deepEqual((await applyCommand({ goto: "word" })).next, ["word"]);
+    const sentState = await applyCommand({ goto: { node: "word", input: { way: "x" } }, update: { log: ["sent"] } });
+    assert.deepEqual([sentState.next, readLog(sentState)], [["word"], ["sent"]]);
+    await assert.rejects(applyCommand({ goto: "nobody" }), refused(/nobody/));
+    await assert.rejects(applyCommand({ goto: [{ node: "nobody", input: 1 }] }), refused(/nobody/));
   });
 
   it("keeps what finished tasks of an interrupted step have done", async () => {
     await using at = await world("parallel");
     await at.run({ input: {} });
-    const [one, two] = (await at.state()).interrupts.toSorted((a, b) => String(a.value).localeCompare(String(b.value)));
-    assert.ok(one && two);
-    const half = await at.run({ command: { resume: { [one.id]: "1" } } });
+    const [first, second] = (await at.state()).interrupts.toSorted((a, b) =>
+      String(a.value).localeCompare(String(b.value)),
+    );
+    assert.ok(first && second);
+    const half = await at.run({ command: { resume: { [first.id]: "1" } } });
     assert.deepEqual(
       (half.__interrupt__ as JsonObject[]).map(({ id }) => id),
-      [two.id],
+      [second.id],
     );
     await at.update({ values: { log: ["note"] }, as_node: "right" });
     const state = await at.state();
-    assert.deepEqual([(state.values as JsonObject).first, logOf(state)], ["1", ["left", "note"]]);
+    assert.deepEqual([(state.values as JsonObject).first, readLog(state)], ["1", ["left", "note"]]);
     // LangGraph takes the edges of the node that the update stands for, and no others.
     assert.deepEqual([state.next, state.interrupts], [[], []]);
     const values = await at.run({ input: {} });
@@ -202,9 +209,9 @@ describe("a LangGraph state", () => {
     const asking = await at.state();
     const end = { goto: "__end__", update: [["log", ["left it"]]] } as never;
     assert.deepEqual(await at.run({ command: end }), { log: ["left it"] });
-    const left = await at.state();
-    assert.deepEqual([left.next, left.tasks, logOf(left)], [[], [], ["left it"]]);
-    assert.equal(left.parent_checkpoint?.checkpoint_id, asking.checkpoint?.checkpoint_id);
+    const current = await at.state();
+    assert.deepEqual([current.next, current.tasks, readLog(current)], [[], [], ["left it"]]);
+    assert.equal(current.parent_checkpoint?.checkpoint_id, asking.checkpoint?.checkpoint_id);
     await at.run({ input: {} });
     const checkpoint = { checkpoint_id: asking.checkpoint?.checkpoint_id ?? null };
     assert.deepEqual(await at.run({ command: { goto: ["__end__"] }, checkpoint }), { log: ["left it"] });
@@ -224,7 +231,7 @@ describe("a LangGraph state", () => {
     assert.match(checkpoint_ns, /^middle:[^|]+\|deepest:/);
     const changed = await at.update({ values: { log: ["deep"] }, checkpoint: { checkpoint_ns, checkpoint_id } });
     assert.deepEqual(
-      [changed.next, logOf(changed), changed.checkpoint?.checkpoint_ns],
+      [changed.next, readLog(changed), changed.checkpoint?.checkpoint_ns],
       [["ask"], ["deep"], checkpoint_ns],
     );
     assert.ok(String(changed.checkpoint?.checkpoint_id) > checkpoint_id);
@@ -248,8 +255,8 @@ describe("a LangGraph state", () => {
       { as_node: "__copy__" },
     ]) {
       const { metadata } = await at.update(change);
-      const { source, step, parents, ...rest } = metadata as JsonObject;
-      assert.deepEqual(rest, { graph_id, assistant_id, thread_id: at.thread_id });
+      const { source, step, parents, ...otherMetadata } = metadata as JsonObject;
+      assert.deepEqual(otherMetadata, { graph_id, assistant_id, thread_id: at.thread_id });
       assert.deepEqual([typeof step, parents], ["number", {}]);
       assert.equal(source, change.as_node === "__copy__" ? "fork" : "update");
     }
@@ -275,7 +282,7 @@ describe("a LangGraph state", () => {
       assert.equal(next.parent_checkpoint?.checkpoint_id, newest);
     }
     const history = await threads.history(at.thread_id);
-    const ids = history.map((one) => String(one.checkpoint?.checkpoint_id));
+    const ids = history.map((state) => String(state.checkpoint?.checkpoint_id));
     assert.deepEqual(ids, ids.toSorted().toReversed());
     assert.equal(ids.at(-1), first.checkpoint?.checkpoint_id);
   });
@@ -288,9 +295,9 @@ describe("a LangGraph state", () => {
     const Talk = Annotation.Root({
       messages: Annotation<BaseMessage[]>({
         default: () => [],
-        reducer(left, right) {
-          mark(left[1], "reducer");
-          return right.length > 0 ? [...left, ...right.map(coerceMessageLikeToMessage)] : left;
+        reducer(current, update) {
+          mark(current[1], "reducer");
+          return update.length > 0 ? [...current, ...update.map(coerceMessageLikeToMessage)] : current;
         },
       }),
     });

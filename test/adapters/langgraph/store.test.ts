@@ -24,7 +24,7 @@ const Out = Annotation.Root({ out: Annotation<Json> });
 type Use = (store: BaseStore, config: LangGraphRunnableConfig) => Promise<Json>;
 
 /** A graph of one node that uses its store. */
-const graphOf = (use: Use, store?: BaseStore) =>
+const createGraph = (use: Use, store?: BaseStore) =>
   new StateGraph(Out)
     .addNode("node", async (_state, config: LangGraphRunnableConfig) => ({
       out: await use(config.store as BaseStore, config),
@@ -32,8 +32,8 @@ const graphOf = (use: Use, store?: BaseStore) =>
     .addEdge(START, "node")
     .compile(store ? { store } : {});
 
-const serve = (graph: Parameters<typeof langgraph>[0][string], more: object = {}): Promise<TestService> =>
-  testService({ executor: langgraph({ graph }), ...more });
+const serve = (graph: Parameters<typeof langgraph>[0][string], extraOptions: object = {}): Promise<TestService> =>
+  testService({ executor: langgraph({ graph }), ...extraOptions });
 
 async function out({ service }: TestService, input: JsonObject = {}): Promise<Json> {
   const { result } = await service.runs.wait(null, { assistant_id: "graph", input });
@@ -44,18 +44,18 @@ const json = (value: unknown): Json => JSON.parse(JSON.stringify(value)) as Json
 
 describe("the store of a LangGraph graph", () => {
   it("is the service's, in all its calls", async () => {
-    const graph = graphOf(async (store) => {
+    const graph = createGraph(async (store) => {
       await store.put(["users", "ann"], "likes", { food: "pizza", n: 1 });
       await store.put(["users", "ann"], "seen", { n: 2 });
       await store.put(["users", "bob"], "likes", { food: "soup", n: 3 });
       await store.delete(["users", "ann"], "seen");
       const item = await store.get(["users", "ann"], "likes");
       assert.ok(item?.createdAt instanceof Date && item.updatedAt instanceof Date);
-      const found = await store.search(["users"], { filter: { n: { $gt: 1 } } });
+      const matches = await store.search(["users"], { filter: { n: { $gt: 1 } } });
       return json({
         item: [item.namespace, item.key, item.value],
         none: await store.get(["users", "ann"], "seen"),
-        found: found.map(({ namespace, key }) => [...namespace, key]),
+        found: matches.map(({ namespace, key }) => [...namespace, key]),
         page: (await store.search(["users"], { limit: 1, offset: 1 })).length,
         namespaces: await store.listNamespaces({ prefix: ["users"], maxDepth: 1 }),
         suffix: await store.listNamespaces({ suffix: ["bob"] }),
@@ -76,7 +76,7 @@ describe("the store of a LangGraph graph", () => {
   });
 
   it("remembers from one thread to the next", async () => {
-    const graph = graphOf(async (store) => {
+    const graph = createGraph(async (store) => {
       const count = ((await store.get(["runs"], "count"))?.value.count ?? 0) as number;
       await store.put(["runs"], "count", { count: count + 1 });
       return count;
@@ -108,7 +108,7 @@ describe("the store of a LangGraph graph", () => {
       })
       .addEdge(START, "deep")
       .compile();
-    const called = new StateGraph(MessagesAnnotation)
+    const calledGraph = new StateGraph(MessagesAnnotation)
       .addNode("deeper", async (_state, config: LangGraphRunnableConfig) => {
         await note(config.store, "called subgraph");
         return {};
@@ -117,7 +117,7 @@ describe("the store of a LangGraph graph", () => {
       .compile();
     const graph = new StateGraph(MessagesAnnotation)
       .addNode("ask", async (state, config) => {
-        await called.invoke(state, config);
+        await calledGraph.invoke(state, config);
         const calls = [{ id: "c1", name: "remember", args: { what: "tool" } }];
         return { messages: [new AIMessage({ content: "", tool_calls: calls })] };
       })
@@ -151,8 +151,8 @@ describe("the store of a LangGraph graph", () => {
 
   it("has no queue before it, in nodes, subgraphs, edges and tasks: no run waits for a timer", async () => {
     const queued: string[] = [];
-    const look = (place: string, store: unknown): void => {
-      if (!(store instanceof JobStore)) queued.push(place);
+    const look = (location: string, store: unknown): void => {
+      if (!(store instanceof JobStore)) queued.push(location);
     };
     const inner = new StateGraph(Out)
       .addNode("deep", (_state, config: LangGraphRunnableConfig) => {
@@ -196,26 +196,26 @@ describe("the store of a LangGraph graph", () => {
   });
 
   it("stays the graph's own where it was compiled with one", async () => {
-    const own = new InMemoryStore();
-    const graph = graphOf(async (store) => {
+    const graphStore = new InMemoryStore();
+    const graph = createGraph(async (store) => {
       await store.put(["mine"], "k", { kept: true });
       return true;
-    }, own);
+    }, graphStore);
     await using kit = await serve(graph);
     assert.equal(await out(kit), true);
-    assert.deepEqual((await own.get(["mine"], "k"))?.value, { kept: true });
+    assert.deepEqual((await graphStore.get(["mine"], "k"))?.value, { kept: true });
     assert.equal(await kit.service.store.get(["mine"], "k"), null);
   });
 
   it("is not left in the host's graph, whose own runs have none", async () => {
-    const graph = graphOf(async (store) => store !== undefined);
+    const graph = createGraph(async (store) => store !== undefined);
     await using kit = await serve(graph);
     assert.equal(await out(kit), true);
     assert.equal((await graph.invoke({ out: null })).out, false);
   });
 
   it("searches by meaning, by the fields of the item", async () => {
-    const graph = graphOf(async (store) => {
+    const graph = createGraph(async (store) => {
       await store.put(["a"], "cat", { text: "cat", note: "dog" }, ["text"]);
       await store.put(["a"], "dog", { text: "dog", note: "cat" }, ["text"]);
       await store.put(["a"], "off", { text: "cat" }, false);
@@ -230,7 +230,7 @@ describe("the store of a LangGraph graph", () => {
   });
 
   it("refuses what may not be put, with the reason as the node's error", async () => {
-    const graph = graphOf(async (store) => {
+    const graph = createGraph(async (store) => {
       const reasons: string[] = [];
       const puts: [string[], string, Record<string, unknown>][] = [
         [["langgraph"], "k", {}],
@@ -255,7 +255,7 @@ describe("the store of a LangGraph graph", () => {
   });
 
   it("gives as many as are asked for", async () => {
-    const graph = graphOf(async (store) => {
+    const graph = createGraph(async (store) => {
       const items = Array.from({ length: 1100 }, (_, n) => ({ namespace: [`n${n}`], key: "k", value: { n } }));
       await store.batch(items);
       const counts = [
@@ -289,7 +289,7 @@ describe("a batch of store operations", () => {
       { matchConditions: [{ matchType: "prefix", path: ["*"] }], maxDepth: 1, limit: 10, offset: 0 },
     ] as Operation[]);
     const values = results.map((result) => {
-      if (Array.isArray(result)) return result.map((one: { value?: unknown }) => one.value ?? one);
+      if (Array.isArray(result)) return result.map((entry: { value?: unknown }) => entry.value ?? entry);
       return (result as { value?: unknown } | undefined)?.value;
     });
     assert.deepEqual(values, [undefined, { n: 1 }, undefined, [{ n: 1 }], undefined, [["a"]]]);

@@ -79,8 +79,8 @@ async function standsBefore(url: string): Promise<{ readonly url: string; silenc
 /** What holds wherever the database is; `fresh` tells where an empty one is. */
 function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, "file" | "exclusive">): void {
   const use: Subject["use"] = async (test, options) => {
-    const place = await fresh();
-    await withDriver({ ...place, ...options }, (driver) => test(driver, () => rivalOf(place.url)));
+    const address = await fresh();
+    await withDriver({ ...address, ...options }, (driver) => test(driver, () => createRival(address.url)));
   };
   driverSuite({ use, binds: true, ...traits });
 
@@ -102,7 +102,7 @@ function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, 
 }
 
 /** Libsql's too: two SQLite libraries in one process do not see each other's locks. */
-async function rivalOf(url: string): Promise<Rival> {
+async function createRival(url: string): Promise<Rival> {
   const client = createClient({ url });
   const transaction = await client.transaction("write");
   await transaction.execute("insert into item (item_id) values (1)");
@@ -119,9 +119,9 @@ describe("libSQL in memory", () => {
 
   it("keeps each database to itself", () =>
     withDriver(":memory:", async () => {
-      const other = libsqlDriver({ url: ":memory:" });
-      await assert.rejects(other.read(allItems), /no such table/);
-      await other.close();
+      const otherDriver = libsqlDriver({ url: ":memory:" });
+      await assert.rejects(otherDriver.read(allItems), /no such table/);
+      await otherDriver.close();
     }));
 });
 
@@ -254,13 +254,13 @@ function remoteTests(program: string): void {
       it("waits for another client's transaction", async () => {
         await empty(server.url);
         await withDriver(url(), async (driver) => {
-          const other = createClient({ url: server.url });
-          const transaction = await other.transaction("write");
+          const otherClient = createClient({ url: server.url });
+          const transaction = await otherClient.transaction("write");
           await transaction.execute("insert into item (item_id) values (1)");
           const waiting = driver.batch([insert(2), allItems]);
           await transaction.commit();
           assert.deepEqual(ids((await waiting)[1] as SqlRow[]), [1, 2]);
-          other.close();
+          otherClient.close();
         });
       });
 
@@ -270,9 +270,9 @@ function remoteTests(program: string): void {
         await withDriver(between.url.replace("http", scheme), async (driver) => {
           between.silence();
           const lost = failure(() => driver.batch([insert(1)]));
-          const other = libsqlDriver(server.url);
-          while (ids(await other.read(allItems)).length === 0);
-          await other.close();
+          const otherDriver = libsqlDriver(server.url);
+          while (ids(await otherDriver.read(allItems)).length === 0);
+          await otherDriver.close();
           await between.close();
           const unanswered = await lost;
           assert.ok(unanswered instanceof DatabaseUnavailable && unanswered.unknown, String(unanswered));
@@ -311,15 +311,15 @@ function remoteTests(program: string): void {
       await empty(server.url);
       let now = 0;
       await withDriver({ ...replica(), now: () => now, sync_interval_ms: 500 }, async (driver) => {
-        const other = libsqlDriver(server.url);
+        const otherDriver = libsqlDriver(server.url);
         await driver.batch([insert(1)]);
         assert.deepEqual(ids(await driver.read(allItems)), [1]);
-        await other.batch([insert(2)]);
+        await otherDriver.batch([insert(2)]);
         now = 499;
         assert.deepEqual(ids(await driver.read(allItems)), [1]);
         now = 500;
         assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
-        await other.batch([insert(3)]);
+        await otherDriver.batch([insert(3)]);
         assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
         driver.refresh?.();
         assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 3]);
@@ -329,7 +329,7 @@ function remoteTests(program: string): void {
           [1, 2, 3, 4],
           [1, 2, 3, 4],
         ]);
-        await other.close();
+        await otherDriver.close();
       });
     });
 

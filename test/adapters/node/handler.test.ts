@@ -54,8 +54,8 @@ describe(`greenroom/node on ${runtime}`, () => {
     assert.equal(server.url, `http://127.0.0.1:${server.port}`);
     const answer = await fetch(`${server.url}/a?b=c`, { method: "POST", body: "text" });
     assert.deepEqual(await answer.json(), { method: "POST", path: "/a?b=c", body: "text" });
-    const taken = await serve(echo, { port: server.port }).catch((error: { code?: string }) => error.code);
-    assert.equal(taken, "EADDRINUSE");
+    const errorCode = await serve(echo, { port: server.port }).catch((error: { code?: string }) => error.code);
+    assert.equal(errorCode, "EADDRINUSE");
     await server.close();
     await assert.rejects(fetch(server.url));
   });
@@ -105,31 +105,31 @@ describe(`greenroom/node on ${runtime}`, () => {
   if (runtime === "node") {
     it("keeps a connection whose unread request came through, and ends one whose did not", async (t) => {
       t.mock.timers.enable({ apis: ["setTimeout"] });
-      const [arrived, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const [arrived, handlerStarted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       const server = await serve(
         async (request) => {
           if (request.method === "POST") return new Response("refused", { status: 401 });
           arrived.resolve();
-          await begun.promise;
+          await handlerStarted.promise;
           return new Response("served");
         },
         { port: 0 },
       );
       await using _closed = { [Symbol.asyncDispose]: () => server.close() };
       const unread = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n";
-      using kept = dial(server.port);
-      kept.send(unread);
-      await kept.until(/refused/);
-      kept.send("x".repeat(200_000));
-      kept.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+      using connection = dial(server.port);
+      connection.send(unread);
+      await connection.until(/refused/);
+      connection.send("x".repeat(200_000));
+      connection.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n");
       using ended = dial(server.port);
       ended.send(unread);
       await ended.until(/refused/);
       await arrived.promise;
       t.mock.timers.tick(10_000);
       await assert.rejects(ended.until(/never/), /closed before/);
-      begun.resolve();
-      await kept.until(/served/);
+      handlerStarted.resolve();
+      await connection.until(/served/);
     });
   }
 });

@@ -128,7 +128,7 @@ describe("serve", () => {
 
   it("sends each piece of a streamed answer when it exists", async () => {
     let go: () => void = () => {};
-    const asked = new Promise<void>((resolve) => {
+    const requestReceived = new Promise<void>((resolve) => {
       go = resolve;
     });
     await using server = await serving(
@@ -137,7 +137,7 @@ describe("serve", () => {
           new ReadableStream({
             async start(controller) {
               controller.enqueue(encode("first"));
-              await asked;
+              await requestReceived;
               controller.enqueue(encode("second"));
               controller.close();
             },
@@ -153,7 +153,7 @@ describe("serve", () => {
 
   it("cancels the answer's body when the client goes away", async () => {
     let cancelled: () => void = () => {};
-    const seen = new Promise<void>((resolve) => {
+    const requestReceived = new Promise<void>((resolve) => {
       cancelled = resolve;
     });
     await using server = await serving(
@@ -169,14 +169,14 @@ describe("serve", () => {
     const reader = (await fetch(server.url, { signal: leaving.signal })).body?.getReader();
     await reader?.read();
     leaving.abort();
-    await seen;
+    await requestReceived;
   });
 
   it("does not pull what the client does not read", async () => {
     let pulled = 0;
     const piece = new Uint8Array(1 << 20);
     let cancelled: () => void = () => {};
-    const seen = new Promise<void>((resolve) => {
+    const requestReceived = new Promise<void>((resolve) => {
       cancelled = resolve;
     });
     await using server = await serving(
@@ -208,7 +208,7 @@ describe("serve", () => {
     }
     assert.ok(pulled < 100, `${pulled} MiB were pulled`);
     socket.destroy();
-    await seen;
+    await requestReceived;
   });
 
   // Bun ends such a connection after its idle time-out, Deno when the client goes away.

@@ -38,10 +38,10 @@ describe("an open body over a socket", () => {
 
   it("is left once when its client goes, before the first chunk and after it", async () => {
     await served(async (service, url) => {
-      const gone = new AbortController();
-      const wait = fetch(`${url}/wait`, { ...request, signal: gone.signal }).then((answer) => answer.text());
+      const disconnect = new AbortController();
+      const wait = fetch(`${url}/wait`, { ...request, signal: disconnect.signal }).then((answer) => answer.text());
       await until(() => service.timers() > 0);
-      gone.abort();
+      disconnect.abort();
       await assert.rejects(wait);
       await until(() => service.leaves() > 0);
       assert.deepEqual([service.timers(), service.leaves()], [0, 1]);
@@ -70,8 +70,8 @@ describe("an open body over a socket", () => {
 
   it("is sent once where somebody has read a copy", async () => {
     let copy = Promise.resolve("");
-    const around = (handler: Fetch) => async (sent: Request, host?: object) => {
-      const answer = await handler(sent, host);
+    const around = (handler: Fetch) => async (incoming: Request, host?: object) => {
+      const answer = await handler(incoming, host);
       copy = answer.clone().text();
       return answer;
     };

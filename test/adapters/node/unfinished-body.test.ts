@@ -28,9 +28,9 @@ async function trickle(handler: Handler, path: string, head = "content-length: 1
 
 describe("a request whose body never ends", { timeout: 60_000 }, () => {
   it("is answered with 408, and its connection closes", async () => {
-    const made = fake({ http: { body_timeout_ms: 200 } });
-    const answer = trickle(made.handler, "/threads");
-    const timer = setInterval(() => made.elapse(200), 50);
+    const service = fake({ http: { body_timeout_ms: 200 } });
+    const answer = trickle(service.handler, "/threads");
+    const timer = setInterval(() => service.elapse(200), 50);
     assert.match(await answer, /^HTTP\/1\.1 408 [\s\S]*did not arrive within 200 ms/);
     clearInterval(timer);
   });
@@ -41,9 +41,9 @@ describe("a request whose body never ends", { timeout: 60_000 }, () => {
   });
 
   it("closes its connection when the body was too large", async () => {
-    const made = fake({ http: { max_body_bytes: 100 } });
+    const service = fake({ http: { max_body_bytes: 100 } });
     const first = `65\r\n${"x".repeat(101)}\r\n`;
-    assert.match(await trickle(made.handler, "/threads", "transfer-encoding: chunked", first), /^HTTP\/1\.1 413 /);
+    assert.match(await trickle(service.handler, "/threads", "transfer-encoding: chunked", first), /^HTTP\/1\.1 413 /);
   });
 
   it("does not delay an answer whose body has arrived, and keeps its connection", async () => {
@@ -67,8 +67,8 @@ describe("a WebSocket message", () => {
   // Deno buffers up to 64 MiB and has no option for it.
   if (runtime !== "bun") return;
   it("is refused by Bun when it is longer than max_message_bytes", async () => {
-    const made = fake();
-    const server = await serve(made.handler, { port: 0, max_message_bytes: 2_000 });
+    const service = fake();
+    const server = await serve(service.handler, { port: 0, max_message_bytes: 2_000 });
     const path = "/threads/11111111-1111-4111-8111-111111111111/stream/events";
     const socket = new WebSocket(`ws://127.0.0.1:${server.port}${path}`);
     await new Promise((resolve) => socket.addEventListener("open", resolve));

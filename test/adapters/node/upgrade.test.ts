@@ -28,7 +28,7 @@ interface Client {
 
 async function world(options: FakeOptions = {}): Promise<World> {
   const events = new MemoryEvents();
-  const made = fake({
+  const service = fake({
     ...options,
     answers: {
       "protocol.subscribe": (thread_id, filter) => events.subscribe({}, thread_id as string, filter as never),
@@ -37,10 +37,10 @@ async function world(options: FakeOptions = {}): Promise<World> {
       "protocol.command": (_thread_id, command) => ({ type: "success", ...(command as object), result: {} }),
     },
   });
-  const server = await serve(made.handler, { port: 0 });
+  const server = await serve(service.handler, { port: 0 });
   const sockets: WebSocket[] = [];
   return {
-    ...{ events, port: server.port, fake: made },
+    ...{ events, port: server.port, fake: service },
     async open() {
       const socket = new WebSocket(`ws://127.0.0.1:${server.port}${PATH}`);
       sockets.push(socket);
@@ -70,10 +70,10 @@ const raw = (port: number, lines: readonly string[], body = ""): Promise<string>
     });
     socket.on("data", (bytes) => {
       answer += bytes;
-      const [head = "", rest = ""] = answer.split("\r\n\r\n");
+      const [head = "", remainder = ""] = answer.split("\r\n\r\n");
       const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? Number.NaN);
       const isWhole =
-        rest.length >= length || (/\nTransfer-Encoding: chunked/i.test(head) && answer.endsWith("0\r\n\r\n"));
+        remainder.length >= length || (/\nTransfer-Encoding: chunked/i.test(head) && answer.endsWith("0\r\n\r\n"));
       if (head.startsWith("HTTP/1.1 101") || isWhole) socket.destroy();
     });
     socket.on("error", () => {});
@@ -111,11 +111,11 @@ describe("WebSockets", () => {
 
   it("end with 1001 when the service stops, and with the code of a limit", async () => {
     await using at = await world({ http: { max_body_bytes: 1_000 } });
-    const [one, other] = [await at.open(), await at.open()];
-    one.socket.send("x".repeat(1_001));
-    assert.equal((await one.closed).code, 1009);
+    const [first, second] = [await at.open(), await at.open()];
+    first.socket.send("x".repeat(1_001));
+    assert.equal((await first.closed).code, 1009);
     at.events.end();
-    assert.equal((await other.closed).code, 1001);
+    assert.equal((await second.closed).code, 1001);
   });
 
   it("close with the status of a new request when their permission is lost, and answer no command from then on", async () => {
@@ -153,13 +153,13 @@ describe("WebSockets", () => {
     assert.match(foreign, /"message":"Origin https:\/\/evil\.example may not call this server/);
     assert.match(await raw(at.port, HANDSHAKE), /^HTTP\/1\.1 101 /);
     assert.match(await raw(at.port, [...HANDSHAKE, `origin: http://127.0.0.1:${at.port}`]), /^HTTP\/1\.1 101 /);
-    const other = HANDSHAKE.map((line) => line.replace("/stream/events", "/state"));
-    assert.match(await raw(at.port, other), /^HTTP\/1\.1 200 /);
+    const otherHandshake = HANDSHAKE.map((line) => line.replace("/stream/events", "/state"));
+    assert.match(await raw(at.port, otherHandshake), /^HTTP\/1\.1 200 /);
     assert.match(await raw(at.port, [HANDSHAKE[0] as string]), /^HTTP\/1\.1 426 /);
   });
 
   it("are not opened where the answer is a stream, whose failure ends the connection alone", async () => {
-    const left = Promise.withResolvers<void>();
+    const disconnected = Promise.withResolvers<void>();
     const bodies: ReadableStreamDefaultController<Uint8Array>[] = [];
     const handler = (): Response =>
       new Response(
@@ -168,7 +168,7 @@ describe("WebSockets", () => {
             bodies.push(controller);
             controller.enqueue(new TextEncoder().encode("one"));
           },
-          cancel: () => left.resolve(),
+          cancel: () => disconnected.resolve(),
         }),
       );
     const server = await serve(handler, { port: 0 });
@@ -189,7 +189,7 @@ describe("WebSockets", () => {
     bodies[0]?.error(new Error("The body has failed"));
     await failing.closed;
     (await open()).socket.destroy();
-    await left.promise;
+    await disconnected.promise;
     await server.close();
   });
 
@@ -213,8 +213,8 @@ describe("WebSockets", () => {
     const body = '{"metadata":{"a":1}}';
     const created = ["POST /threads HTTP/1.1", `content-length: ${body.length}`, ...offer];
     assert.match(await raw(at.port, created, body), /^HTTP\/1\.1 200 /);
-    const [call, sent] = at.fake.calls.find(([name]) => name === "threads.create") ?? [];
-    assert.deepEqual([call, sent], ["threads.create", { metadata: { a: 1 } }]);
+    const [call, createInput] = at.fake.calls.find(([name]) => name === "threads.create") ?? [];
+    assert.deepEqual([call, createInput], ["threads.create", { metadata: { a: 1 } }]);
     const warnings: Error[] = [];
     const onWarning = (warning: Error): void => void warnings.push(warning);
     process.on("warning", onWarning);

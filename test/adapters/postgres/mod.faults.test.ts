@@ -8,21 +8,21 @@ import { DatabaseUnavailable } from "../../../adapters/sql/driver.ts";
 import { ConfigError } from "../../../lib/errors.ts";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
 import { freePort } from "../../support/sqld.ts";
-import { allItems, dropTables, ids, insert, statement, tables, triesOf, withDriver } from "./postgres-suite.ts";
+import { allItems, dropTables, ids, insert, readTryCount, statement, tables, withDriver } from "./postgres-suite.ts";
 
 let server: TestPostgres;
 before(async () => {
-  server = await startPostgres({ fsync: false, own: true });
+  server = await startPostgres({ fsync: false, ownServer: true });
 });
 after(() => server.stop());
 
 const secret = "s3cr%40t-word";
 
 /** An empty database with the tables: the same again, which is cheaper. */
-let place: Promise<{ readonly url: string }> | undefined;
+let addressPromise: Promise<{ readonly url: string }> | undefined;
 const fresh = async (): Promise<{ readonly url: string }> => {
-  place ??= server.database();
-  const { url } = await place;
+  addressPromise ??= server.database();
+  const { url } = await addressPromise;
   await withDriver(url, async (driver) => {
     await driver.batch([...dropTables, ...tables]);
   });
@@ -113,7 +113,7 @@ describe("Postgres driver: a connection that is lost", () => {
         );
         await driver.batch([insert(1), kill, insert(2)], ["thread:a"]);
         assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
-        assert.equal(await triesOf(driver), 3);
+        assert.equal(await readTryCount(driver), 3);
       });
     });
 
@@ -128,7 +128,7 @@ describe("Postgres driver: a connection that is lost", () => {
       await withDriver({ url: between.url, prepare }, async (driver) => {
         await driver.batch(counted);
         assert.deepEqual(ids(await driver.read(allItems)), [1]);
-        assert.equal(await triesOf(driver), 3);
+        assert.equal(await readTryCount(driver), 3);
       });
       await between.close();
     });
@@ -145,7 +145,7 @@ describe("Postgres driver: a connection that is lost", () => {
         const [, , rows] = await driver.batch([...counted, statement("select item_id from item")]);
         assert.deepEqual(rows, [{ item_id: 1 }]);
         assert.deepEqual(ids(await driver.read(allItems)), [1]);
-        assert.equal(await triesOf(driver), 1);
+        assert.equal(await readTryCount(driver), 1);
       });
       await between.close();
     });
@@ -189,7 +189,7 @@ describe("Postgres driver: a connection that is lost", () => {
         await driver.batch([...counted, next], ["item"]);
         await late;
         assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
-        assert.equal(await triesOf(driver), prepare ? 1 : 2);
+        assert.equal(await readTryCount(driver), prepare ? 1 : 2);
       });
       await between.close();
       await rival.end();
@@ -223,8 +223,8 @@ describe("Postgres driver: a connection that is lost", () => {
           async query(text, values) {
             if (text.startsWith("insert") && waits < 1) {
               waits += 1;
-              const gone = "select count(*)::int as total from pg_stat_activity where pid = $1";
-              while ((await inner.query(gone, [pid])).rows[0].total > 0)
+              const countSessions = "select count(*)::int as total from pg_stat_activity where pid = $1";
+              while ((await inner.query(countSessions, [pid])).rows[0].total > 0)
                 await new Promise((done) => setTimeout(done, 5));
             }
             // Only the first try: the second must not be ended on a slow machine.
@@ -237,7 +237,7 @@ describe("Postgres driver: a connection that is lost", () => {
     await withDriver({ pool }, async (driver) => {
       await driver.batch(counted);
       assert.deepEqual(ids(await driver.read(allItems)), [1]);
-      assert.equal(await triesOf(driver), 2);
+      assert.equal(await readTryCount(driver), 2);
     });
     assert.equal(waits, 1);
     await inner.end();

@@ -17,9 +17,9 @@ import {
   ids,
   insert,
   postgresSuite,
+  readTryCount,
   statement,
   tables,
-  triesOf,
   withDriver,
 } from "./postgres-suite.ts";
 
@@ -44,18 +44,18 @@ async function use(
   test: (driver: SqlDriver, url: string) => Promise<void>,
   options: Partial<PostgresOptions> = {},
 ): Promise<void> {
-  place ??= server.database();
-  const { url } = await place;
+  addressPromise ??= server.database();
+  const { url } = await addressPromise;
   await emptied({ url, ...options } as PostgresOptions, (driver) => test(driver, url));
 }
 
-let place: Promise<{ readonly url: string }> | undefined;
+let addressPromise: Promise<{ readonly url: string }> | undefined;
 
 /** Runs the suite on one database. */
 function suite(withOptions: (url: string, work: (options: PostgresOptions) => Promise<void>) => Promise<void>): void {
   postgresSuite(async (test) => {
-    place ??= server.database();
-    await withOptions((await place).url, (options) => emptied(options, test));
+    addressPromise ??= server.database();
+    await withOptions((await addressPromise).url, (options) => emptied(options, test));
   });
 }
 
@@ -105,9 +105,9 @@ describe("Postgres by URL", () => {
   it("sends the statements of a batch at once", () =>
     use(async (driver) => {
       // Each is sent in a transaction that has failed already.
-      const rest = Array.from({ length: 50 }, (_, i) => insert(i));
-      await assert.rejects(driver.batch([statement("select nonsense"), ...rest]), /nonsense/);
-      await driver.batch(rest);
+      const laterInserts = Array.from({ length: 50 }, (_, i) => insert(i));
+      await assert.rejects(driver.batch([statement("select nonsense"), ...laterInserts]), /nonsense/);
+      await driver.batch(laterInserts);
       assert.equal((await driver.read(allItems)).length, 50);
     }));
 
@@ -124,7 +124,9 @@ describe("Postgres by URL", () => {
           settled.flatMap(({ status }, i) => (status === "rejected" ? [i] : [])),
           bad === undefined ? [] : [bad],
         );
-        return new Set(settled.flatMap((one) => (one.status === "fulfilled" ? [one.value[0]?.[0]?.tx] : []))).size;
+        return new Set(
+          settled.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value[0]?.[0]?.tx] : [])),
+        ).size;
       };
       await driver.batch([insert(0)]);
       assert.equal(await transactions(10), 1);
@@ -257,7 +259,7 @@ describe("Locks of Postgres batches", () => {
         };
         const order = async (): Promise<unknown[]> =>
           (await driver.read(statement("select body from item order by item_id"))).map((row) => row.body);
-        const held = batch("held", ["thread:a"], statement("select pg_advisory_xact_lock(42)"));
+        const heldBatch = batch("held", ["thread:a"], statement("select pg_advisory_xact_lock(42)"));
         await until(async () => (await waiting()) === 1);
         const same = batch("same", ["thread:b", "thread:a"]);
         await until(async () => (await waiting()) === 2);
@@ -268,7 +270,7 @@ describe("Locks of Postgres batches", () => {
         await until(async () => (await waiting()) === 4);
         assert.deepEqual(await order(), ["other"]);
         await rival.query("select pg_advisory_unlock(42)");
-        await Promise.all([held, same, whole, later]);
+        await Promise.all([heldBatch, same, whole, later]);
         const names = await order();
         assert.deepEqual(names.slice(0, 2), ["other", "held"]);
         assert.deepEqual(names.slice(2).sort(), ["later", "same", "whole"]);
@@ -276,17 +278,17 @@ describe("Locks of Postgres batches", () => {
     }));
 
   it("let a batch see what the one before it committed, whichever process that was", () =>
-    use(async (one, url) => {
+    use(async (driver, url) => {
       await withDriver(url, async (two) => {
         const next = statement("insert into item (item_id) select coalesce(max(item_id), 0) + 1 from item");
-        const drivers = [one, two];
+        const drivers = [driver, two];
         await Promise.all(
           Array.from({ length: 60 }, (_, i) =>
             drivers[i % 2]?.batch([statement("select nextval('tries')"), next], i % 5 ? ["thread:a"] : undefined),
           ),
         );
-        assert.deepEqual(ids(await one.read(allItems)).at(-1), 60);
-        assert.equal(await triesOf(one), 60);
+        assert.deepEqual(ids(await driver.read(allItems)).at(-1), 60);
+        assert.equal(await readTryCount(driver), 60);
       });
     }));
 
@@ -299,7 +301,7 @@ describe("Locks of Postgres batches", () => {
 });
 
 it("An empty Postgres database gets at once what it would have got step by step", async () => {
-  const made = async (statements: readonly string[]): Promise<readonly unknown[]> => {
+  const recordSchema = async (statements: readonly string[]): Promise<readonly unknown[]> => {
     const { url } = await server.database();
     const driver = postgresDriver({ url });
     const look = (sql: string) => driver.read({ sql, args: [] });
@@ -318,7 +320,7 @@ it("An empty Postgres database gets at once what it would have got step by step"
       await driver.close();
     }
   };
-  const steps = await made(stepByStep("postgres"));
+  const steps = await recordSchema(stepByStep("postgres"));
   assert.ok((steps[0] as unknown[]).length > 200);
-  assert.deepEqual(await made(atOnce("postgres")), steps);
+  assert.deepEqual(await recordSchema(atOnce("postgres")), steps);
 });

@@ -52,7 +52,7 @@ export function failing(state: string, tries: number): SqlStatement {
 }
 
 /** How often a batch with `failing` or `counted` was run, at the end of a test. */
-export async function triesOf(driver: SqlDriver): Promise<SqlValue | undefined> {
+export async function readTryCount(driver: SqlDriver): Promise<SqlValue | undefined> {
   const [row] = await driver.read(
     statement("select case when is_called then last_value else 0 end as total from tries"),
   );
@@ -115,7 +115,7 @@ export function postgresSuite(use: UsePostgres): void {
       Array.from({ length: 30 }, (_, i) => driver.batch([count, next], i % 2 ? ["a", "b"] : ["b", "c"])),
     );
     assert.deepEqual((await driver.read(allItems)).length, 30);
-    assert.equal(await triesOf(driver), 30);
+    assert.equal(await readTryCount(driver), 30);
   });
 
   test("takes any number of names, as often as they come", async (driver) => {
@@ -151,10 +151,10 @@ export function postgresSuite(use: UsePostgres): void {
         statement("insert into item (item_id, bytes) values (100, $1) returning bytes", value),
         statement("delete from item where item_id = 100"),
       ]);
-      const given = rows?.[0]?.bytes;
-      assert.ok(given instanceof Uint8Array);
-      assert.equal(given.constructor, Uint8Array);
-      assert.deepEqual([...given], [...value]);
+      const storedBytes = rows?.[0]?.bytes;
+      assert.ok(storedBytes instanceof Uint8Array);
+      assert.equal(storedBytes.constructor, Uint8Array);
+      assert.deepEqual([...storedBytes], [...value]);
     }
   });
 
@@ -195,9 +195,9 @@ export function postgresSuite(use: UsePostgres): void {
       assert.equal((await driver.read(allItems)).length, i + 1);
     }
     const bad = driver.batch([insert(50), statement("select nonsense")]);
-    const seen = driver.read(allItems);
+    const firstRead = driver.read(allItems);
     await assert.rejects(bad);
-    assert.equal((await seen).length, 20);
+    assert.equal((await firstRead).length, 20);
   });
 
   test("runs a batch again that met another transaction", async (driver) => {
@@ -205,16 +205,16 @@ export function postgresSuite(use: UsePostgres): void {
     for (const state of ["40001", "40P01", "23505"]) {
       tries += 3;
       await driver.batch([insert(tries), failing(state, tries)]);
-      assert.equal(await triesOf(driver), tries);
+      assert.equal(await readTryCount(driver), tries);
     }
     assert.deepEqual(ids(await driver.read(allItems)), [3, 6, 9]);
   });
 
   test("gives up after five tries with the server's own error", async (driver) => {
     await assert.rejects(driver.batch([insert(1), failing("23505", 99)]), /provoked/);
-    assert.equal(await triesOf(driver), 5);
+    assert.equal(await readTryCount(driver), 5);
     await assert.rejects(driver.batch([insert(1), failing("53100", 99)]), /provoked/);
-    assert.equal(await triesOf(driver), 6);
+    assert.equal(await readTryCount(driver), 6);
     assert.deepEqual(await driver.read(allItems), []);
   });
 

@@ -10,21 +10,21 @@ import { statement } from "./postgres-suite.ts";
 let server: TestPostgres;
 let url = "";
 before(async () => {
-  server = await startPostgres({ fsync: false, own: true });
+  server = await startPostgres({ fsync: false, ownServer: true });
   ({ url } = await server.database());
 });
 after(() => server.stop());
 
 /** Two drivers of one database, as two processes have them. */
 async function two(
-  test: (one: Ear, other: Ear) => Promise<void>,
+  test: (first: Ear, second: Ear) => Promise<void>,
   options: Partial<PostgresOptions> = {},
 ): Promise<void> {
   const drivers = [0, 1].map(() => postgresDriver({ url, ...options } as PostgresOptions));
   try {
-    const [one, other] = drivers.map(ear) as [Ear, Ear];
-    await Promise.all([one.ready(1), other.ready(1)]);
-    await test(one, other);
+    const [first, second] = drivers.map(ear) as [Ear, Ear];
+    await Promise.all([first.ready(1), second.ready(1)]);
+    await test(first, second);
   } finally {
     await Promise.all(drivers.map((driver) => driver.close()));
   }
@@ -77,28 +77,28 @@ function ear(driver: SqlDriver): Ear {
 
 describe("Signals of Postgres", () => {
   it("are heard by other processes, and by whoever published them", () =>
-    two(async (one, other) => {
+    two(async (first, second) => {
       const kinds: SignalKind[] = ["run", "thread", "work", "deliveries"];
-      for (const kind of kinds) one.signals.publish(kind, 'a:b, "c" 🎭 \'');
+      for (const kind of kinds) first.signals.publish(kind, 'a:b, "c" 🎭 \'');
       for (const kind of kinds) {
-        await Promise.all([one.hears(`${kind}:a:b, "c" 🎭 '`), other.hears(`${kind}:a:b, "c" 🎭 '`)]);
+        await Promise.all([first.hears(`${kind}:a:b, "c" 🎭 '`), second.hears(`${kind}:a:b, "c" 🎭 '`)]);
       }
     }));
 
   it("are one where they are equal, and all there where they are many", () =>
-    two(async (one, other) => {
-      for (let i = 0; i < 1_000; i += 1) one.signals.publish("run", "same");
+    two(async (first, second) => {
+      for (let i = 0; i < 1_000; i += 1) first.signals.publish("run", "same");
       const names = Array.from({ length: 2_000 }, (_, i) => `thread:${"🎭".repeat(10)}-${i}`);
-      for (const name of names) one.signals.publish("thread", name.slice(7));
-      one.signals.publish("run", "x".repeat(9_000));
-      one.signals.publish("work", "last");
-      await other.hears("work:last");
-      assert.equal(other.heard.filter((signal) => signal === "run:same").length, 1);
-      assert.deepEqual(new Set(other.heard), new Set(["run:same", "work:last", ...names]));
+      for (const name of names) first.signals.publish("thread", name.slice(7));
+      first.signals.publish("run", "x".repeat(9_000));
+      first.signals.publish("work", "last");
+      await second.hears("work:last");
+      assert.equal(second.heard.filter((signal) => signal === "run:same").length, 1);
+      assert.deepEqual(new Set(second.heard), new Set(["run:same", "work:last", ...names]));
     }));
 
   it("go out at most every 30 ms", async () => {
-    const sent: number[] = [];
+    const sentNumbers: number[] = [];
     let time = 0;
     const timers: { readonly at: number; readonly fn: () => void }[] = [];
     let listening = (): void => {};
@@ -106,7 +106,7 @@ describe("Signals of Postgres", () => {
       pool: { connect: () => Promise.reject(new Error("unused")) },
       listen: async () => ({
         async query(text) {
-          if (text.includes("pg_notify")) sent.push(time);
+          if (text.includes("pg_notify")) sentNumbers.push(time);
           if (text.startsWith("listen")) listening();
         },
         on() {},
@@ -115,7 +115,7 @@ describe("Signals of Postgres", () => {
       timer(ms, fn) {
         const timer = { at: time + ms, fn };
         timers.push(timer);
-        return () => void timers.splice(0, timers.length, ...timers.filter((other) => other !== timer));
+        return () => void timers.splice(0, timers.length, ...timers.filter((second) => second !== timer));
       },
     });
     const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
@@ -128,12 +128,12 @@ describe("Signals of Postgres", () => {
       driver.signals?.publish("run", "a");
       for (const timer of timers.splice(0)) (timer.at <= time ? timer.fn : () => timers.push(timer))();
     }
-    assert.ok(sent.length >= 6 && sent.length <= 8, `${sent}`);
+    assert.ok(sentNumbers.length >= 6 && sentNumbers.length <= 8, `${sentNumbers}`);
     await driver.close();
   });
 
   it("come back after their session was ended, and say that some may be lost", () =>
-    two(async (one, other) => {
+    two(async (first, second) => {
       for (let round = 2; round < 5; round += 1) {
         const client = new pg.Client({ connectionString: url });
         await client.connect();
@@ -141,21 +141,21 @@ describe("Signals of Postgres", () => {
           "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'greenroom' and datname = current_database()",
         );
         await client.end();
-        await Promise.all([one.ready(round), other.ready(round)]);
-        one.signals.publish("run", `after ${round}`);
-        await other.hears(`run:after ${round}`);
+        await Promise.all([first.ready(round), second.ready(round)]);
+        first.signals.publish("run", `after ${round}`);
+        await second.hears(`run:after ${round}`);
       }
-      assert.deepEqual(await one.driver.read(statement("select 1 as one")), [{ one: 1 }]);
+      assert.deepEqual(await first.driver.read(statement("select 1 as one")), [{ one: 1 }]);
     }));
 
   it("come back after the server was gone", () =>
-    two(async (one, other) => {
+    two(async (first, second) => {
       await server.halt("immediate");
-      one.signals.publish("run", "meanwhile");
+      first.signals.publish("run", "meanwhile");
       await server.resume();
-      await Promise.all([one.ready(2), other.ready(2)]);
-      one.signals.publish("run", "after");
-      await other.hears("run:after");
+      await Promise.all([first.ready(2), second.ready(2)]);
+      first.signals.publish("run", "after");
+      await second.hears("run:after");
     }));
 
   it("are not there where a host's pool has no session that listens", async () => {
@@ -188,36 +188,36 @@ describe("Signals of Postgres", () => {
   });
 
   it("reach every listener, one that throws too, and none after it has left or the driver is closed", () =>
-    two(async (one, other) => {
+    two(async (first, second) => {
       const late: string[] = [];
-      other.signals.subscribe({
+      second.signals.subscribe({
         onSignal() {
           throw new Error("broken");
         },
         onGap() {},
       });
-      const leave = other.signals.subscribe({ onSignal: (_kind, id) => void late.push(id), onGap() {} });
-      one.signals.publish("run", "first");
-      await other.hears("run:first");
+      const leave = second.signals.subscribe({ onSignal: (_kind, id) => void late.push(id), onGap() {} });
+      first.signals.publish("run", "first");
+      await second.hears("run:first");
       leave();
-      one.signals.publish("run", "second");
-      await other.hears("run:second");
+      first.signals.publish("run", "second");
+      await second.hears("run:second");
       assert.deepEqual(late, ["first"]);
-      one.signals.publish("run", "last words");
-      await one.driver.close();
-      one.signals.publish("run", "nothing more");
-      await other.hears("run:last words");
+      first.signals.publish("run", "last words");
+      await first.driver.close();
+      first.signals.publish("run", "nothing more");
+      await second.hears("run:last words");
     }));
 
   it("do not mind what others send on their channel", () =>
-    two(async (one) => {
+    two(async (first) => {
       const client = new pg.Client({ connectionString: url });
       await client.connect();
       for (const payload of ["", "run:a", "{}", "[1, null]", '["nonsense:a", "run"]', '["run:good"]']) {
         await client.query("select pg_notify('greenroom', $1)", [payload]);
       }
       await client.end();
-      await one.hears("run:good");
-      assert.deepEqual(one.heard, ["run:good"]);
+      await first.hears("run:good");
+      assert.deepEqual(first.heard, ["run:good"]);
     }));
 });

@@ -107,7 +107,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
         assert.ok(body instanceof Uint8Array);
         assert.deepEqual([...body], [...value]);
       } else assert.equal(body, value);
-      if (binds) assert.equal(rows[i]?.type, typeOf(value));
+      if (binds) assert.equal(rows[i]?.type, getTypeName(value));
     }
   });
 
@@ -155,9 +155,9 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       assert.equal((await driver.read(allItems)).length, i + 1);
     }
     const failing = driver.batch([insert(50), insert(0)]);
-    const seen = driver.read(allItems);
+    const firstRead = driver.read(allItems);
     await assert.rejects(failing);
-    assert.equal((await seen).length, 20);
+    assert.equal((await firstRead).length, 20);
   });
 
   test(exclusive ? "can be told to execute alone" : "leaves it to leases who executes", async (driver) => {
@@ -197,9 +197,9 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       });
       await use(
         async (driver, rival) => {
-          const other = await rival();
+          const otherDriver = await rival();
           onRetry = async () => {
-            if (retries === 3) await other.end("commit");
+            if (retries === 3) await otherDriver.end("commit");
           };
           await Promise.all([driver.batch([insert(2)]), driver.batch([insert(3)])]);
           assert.equal(retries, 3);
@@ -216,10 +216,10 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
       });
       await use(
         async (driver, rival) => {
-          const other = await rival();
+          const otherDriver = await rival();
           await assert.rejects(driver.batch([insert(1)]), /write lock/);
           assert.ok(waited >= 5_000 && waited < 5_100, `waited ${waited} ms`);
-          await other.end("rollback");
+          await otherDriver.end("rollback");
           await driver.batch([insert(2)]);
           assert.deepEqual(ids(await driver.read(allItems)), [2]);
         },
@@ -238,7 +238,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   });
 }
 
-function typeOf(value: SqlValue): string {
+function getTypeName(value: SqlValue): string {
   if (value === null) return "null";
   if (typeof value === "string") return "text";
   return typeof value === "number" ? (Number.isSafeInteger(value) ? "integer" : "real") : "blob";

@@ -19,14 +19,14 @@ const seed = Number(process.env.GREENROOM_TEST_SEED ?? 1);
 async function everything(storage: Storage): Promise<{ readonly threads: number; readonly text: string }> {
   const page = { limit: 100, offset: 0, sort_order: "asc" } as const;
   const threads = await storage.searchThreads(scope, { ...page, sort_by: "thread_id" });
-  const found: unknown[] = [threads, await storage.searchAssistants(scope, { ...page, sort_by: "name" })];
+  const rows: unknown[] = [threads, await storage.searchAssistants(scope, { ...page, sort_by: "name" })];
   for (let t = 0; t < THREADS; t += 1) {
     const thread_id = `t${t}`;
-    found.push(await storage.getThread(scope, thread_id), await storage.listRuns(scope, thread_id, page));
-    found.push(await storage.listCheckpoints(scope, thread_id, { limit: 100 }));
-    found.push(await storage.readFrames(scope, `r${t}`, 0));
+    rows.push(await storage.getThread(scope, thread_id), await storage.listRuns(scope, thread_id, page));
+    rows.push(await storage.listCheckpoints(scope, thread_id, { limit: 100 }));
+    rows.push(await storage.readFrames(scope, `r${t}`, 0));
   }
-  return { threads: threads.total, text: JSON.stringify(found) };
+  return { threads: threads.total, text: JSON.stringify(rows) };
 }
 
 for (const [name, open] of Object.entries(openers)) {
@@ -84,13 +84,13 @@ for (const [name, open] of Object.entries(openers)) {
         const path = join(folder, "a.db");
         const storage = sqlStorage(open(path));
         await fill(storage);
-        for (const [place, prepare] of [
+        for (const [location, prepare] of [
           ["empty.db", (file: string) => writeFile(file, "")],
           ["gone.db", async () => {}],
         ] as const) {
-          await prepare(join(folder, place));
-          await copyFile(`${path}-wal`, join(folder, `${place}-wal`));
-          await refuses(join(folder, place), /is (?:empty|missing), but .*-wal exists/);
+          await prepare(join(folder, location));
+          await copyFile(`${path}-wal`, join(folder, `${location}-wal`));
+          await refuses(join(folder, location), /is (?:empty|missing), but .*-wal exists/);
         }
         // Here the database and its log are both there, as a process that was killed leaves them.
         await copyFile(path, join(folder, "killed.db"));
@@ -181,7 +181,7 @@ for (const [name, open] of Object.entries(openers)) {
           const expected = await everything(first);
           await first.close();
           const { below } = dice(8);
-          const seen = { refused: 0, unreadable: 0, same: 0, different: 0 };
+          const counts = { refused: 0, unreadable: 0, same: 0, different: 0 };
           for (let i = 0; i < 300; i += 1) {
             const at = i < 100 ? i : Math.floor(((i - 100 + 0.5) * bytes.length) / 200);
             const bit = 1 << below(8);
@@ -190,18 +190,18 @@ for (const [name, open] of Object.entries(openers)) {
             const path = join(folder, `flip-${i}.db`);
             await writeFile(
               path,
-              bytes.map((byte, place) => (place === at ? byte ^ bit : byte)),
+              bytes.map((byte, index) => (index === at ? byte ^ bit : byte)),
             );
             const storage = await started(path).catch(() => undefined);
-            if (!storage) seen.refused += 1;
+            if (!storage) counts.refused += 1;
             else {
-              const found = await everything(storage).catch(() => undefined);
+              const contents = await everything(storage).catch(() => undefined);
               await storage.close();
-              if (!found) seen.unreadable += 1;
-              else if (found.text === expected.text) seen.same += 1;
+              if (!contents) counts.unreadable += 1;
+              else if (contents.text === expected.text) counts.same += 1;
               else {
-                seen.different += 1;
-                assert.equal(found.threads, THREADS, `bit flip at ${at}`);
+                counts.different += 1;
+                assert.equal(contents.threads, THREADS, `bit flip at ${at}`);
                 const database = new DatabaseSync(path);
                 // It knows nothing of the texts themselves, but for those that a constraint looks at. Two entries of a page for one
                 // row are found by a check of the whole file alone, not by the reads of a start.
@@ -216,7 +216,7 @@ for (const [name, open] of Object.entries(openers)) {
             }
             for (const end of ["", "-wal", "-shm"]) await rm(path + end, { force: true });
           }
-          assert.ok(seen.refused > (all ? 20 : 5), JSON.stringify(seen));
+          assert.ok(counts.refused > (all ? 20 : 5), JSON.stringify(counts));
         }));
     }
 

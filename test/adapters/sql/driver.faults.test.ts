@@ -73,8 +73,10 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
         let failed = 0;
         const group = async (): Promise<void> => {
           const batches = Array.from({ length: 5 }, () => {
-            const [one, two] = [++id, ++id];
-            return driver.batch([insert(one, 20_000), insert(two, 1)]).then(() => void answered.push(one, two));
+            const [firstId, secondId] = [++id, ++id];
+            return driver
+              .batch([insert(firstId, 20_000), insert(secondId, 1)])
+              .then(() => void answered.push(firstId, secondId));
           });
           for (const result of await Promise.allSettled(batches)) {
             if (result.status === "fulfilled") continue;
@@ -121,20 +123,20 @@ for (const [name, open] of Object.entries({ ...openers, ...(await sqliteOpeners(
           const metadata = { n, body: "x".repeat(100_000) };
           return storage.createThread(scope, { thread_id: `t${n}`, metadata, config: {}, stateless: false }, n);
         };
-        let made = 0;
+        let openedCount = 0;
         await assert.rejects(
           async () => {
-            for (; made < 100; made += 1) await add(made);
+            for (; openedCount < 100; openedCount += 1) await add(openedCount);
           },
           (error) => error instanceof ServiceError && error.code === "storage_full",
         );
-        assert.equal(await countThreads(storage, scope, {}), made);
+        assert.equal(await countThreads(storage, scope, {}), openedCount);
         assert.equal(storage.failure?.(), "The disk of the database is full");
         // What failed does not fit yet, though a small write may.
         await assert.rejects(storage.probe(1), { code: "storage_full" });
         assert.equal(storage.failure?.(), "The disk of the database is full");
         await disk.free(driver);
-        await add(made);
+        await add(openedCount);
         await storage.probe(1);
         assert.equal(storage.failure?.(), null);
         assert.deepEqual(await driver.read(statement("select id from write_probes")), [{ id: 0 }]);
@@ -172,34 +174,34 @@ describe("the embedded driver: I/O errors", () => {
     for (const effect of ["fails", "ends"] as const) {
       it(`at ${moment} which ${effect}${effect === "ends" ? " the transaction" : ""}: every batch fails or takes effect, alone`, () =>
         inFolder(async (folder) => {
-          let left = 0;
+          let remaining = 0;
           const driver = faultyDriver(join(folder, "a.db"), (sql) => {
-            if (!matches.test(sql) || left === 0) return undefined;
-            left -= 1;
+            if (!matches.test(sql) || remaining === 0) return undefined;
+            remaining -= 1;
             return effect;
           });
           await driver.batch([table]);
           for (const errors of [1, 2, 7]) {
-            left = errors;
+            remaining = errors;
             const [{ last }] = (await driver.read(statement("select coalesce(max(item_id), 0) as last from item"))) as [
               { last: number },
             ];
-            const wanted = Array.from({ length: 5 }, (_, i) => Number(last) + i + 1);
-            const batches = wanted.map((id) =>
+            const expectedIds = Array.from({ length: 5 }, (_, i) => Number(last) + i + 1);
+            const batches = expectedIds.map((id) =>
               driver.batch([statement("insert into item (item_id) values (?) -- here", id)]),
             );
             const settled = await Promise.allSettled(batches);
-            left = 0;
+            remaining = 0;
             for (const result of settled) {
               if (result.status === "rejected") assert.match(String(result.reason), /disk I\/O error/);
             }
             const there = new Set(ids(await driver.read(allItems)));
             assert.deepEqual(
-              wanted.map((id) => there.has(id)),
+              expectedIds.map((id) => there.has(id)),
               settled.map((result) => result.status === "fulfilled"),
             );
             await driver
-              .batch([statement("insert into item (item_id) values (?)", wanted.at(-1) as number)])
+              .batch([statement("insert into item (item_id) values (?)", expectedIds.at(-1) as number)])
               .catch(() => {});
           }
           await driver.close();

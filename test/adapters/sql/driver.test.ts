@@ -72,7 +72,7 @@ function hostOwned(db: Kysely<any>, options?: SqliteOptions): SqlDriver {
   };
 }
 
-async function rivalOf(path: string): Promise<Rival> {
+async function createRival(path: string): Promise<Rival> {
   const database = new DatabaseSync(path);
   database.exec("begin immediate");
   database.exec("insert into item (item_id) values (1)");
@@ -107,10 +107,10 @@ async function withFile(
 
 for (const subject of [...embedded, ...hosted]) {
   describe(`${subject.name}: any driver`, () => {
-    const own = embedded.includes(subject);
+    const isEmbedded = embedded.includes(subject);
     const use: DriverSubject["use"] = (test, options) =>
-      withFile(subject, (driver, path) => test(driver, () => rivalOf(path)), options);
-    driverSuite({ use, binds: own, file: true, exclusive: own });
+      withFile(subject, (driver, path) => test(driver, () => createRival(path)), options);
+    driverSuite({ use, binds: isEmbedded, file: true, exclusive: isEmbedded });
   });
 }
 
@@ -220,9 +220,9 @@ for (const subject of embedded) {
       withFile(subject, async (driver, path) => {
         void driver.batch([insert(1)]);
         await driver.close();
-        const other = new DatabaseSync(path);
-        assert.equal(other.prepare("select count(*) as total from item").get()?.total, 1);
-        other.close();
+        const otherDatabase = new DatabaseSync(path);
+        assert.equal(otherDatabase.prepare("select count(*) as total from item").get()?.total, 1);
+        otherDatabase.close();
       }));
 
     it("leaves one complete file when it closes", async () => {
@@ -251,12 +251,12 @@ for (const subject of embedded) {
     });
 
     it("keeps a :memory: database to itself", async () => {
-      const [one, two] = [await subject.open(":memory:"), await subject.open(":memory:")];
-      await one.batch([statement("create table item (item_id)"), statement("insert into item values (1)")]);
-      assert.deepEqual(await one.read(allItems), [{ item_id: 1 }]);
-      await assert.rejects(two.read(allItems), /no such table/);
-      await one.close();
-      await two.close();
+      const [first, second] = [await subject.open(":memory:"), await subject.open(":memory:")];
+      await first.batch([statement("create table item (item_id)"), statement("insert into item values (1)")]);
+      assert.deepEqual(await first.read(allItems), [{ item_id: 1 }]);
+      await assert.rejects(second.read(allItems), /no such table/);
+      await first.close();
+      await second.close();
     });
 
     it("refuses what is no database, and names it", async () => {
@@ -265,9 +265,9 @@ for (const subject of embedded) {
         const foreign = join(folder, "notes.txt");
         await writeFile(foreign, "not a database ".repeat(500));
         const damaged = join(folder, "damaged.db");
-        const made = new DatabaseSync(damaged);
-        made.exec("create table item (item_id)");
-        made.close();
+        const database = new DatabaseSync(damaged);
+        database.exec("create table item (item_id)");
+        database.close();
         const bytes = await readFile(damaged);
         await writeFile(damaged, bytes.fill(0xaa, 100, 4096));
         for (const path of [foreign, damaged]) {

@@ -41,8 +41,8 @@ export class Emptied {
       this.#tables = (await names(TABLES[dialect])).filter((name) => name !== "greenroom_versions");
     }
     // Most tests leave rows in few of them.
-    const left = this.#tables.length > 0 ? await names(filled(this.#tables)) : [];
-    if (left.length > 0) await this.#driver.batch(DELETING[dialect](left).map(plain));
+    const filledTables = this.#tables.length > 0 ? await names(filled(this.#tables)) : [];
+    if (filledTables.length > 0) await this.#driver.batch(DELETING[dialect](filledTables).map(plain));
     const storage = sqlStorage({ ...this.#driver, close: async () => {} });
     if (this.#tables.length === 0) return storage;
     // Each test migrates its storage first: what has nothing to do any more is left out once, not tested each time.

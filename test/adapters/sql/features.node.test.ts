@@ -9,20 +9,23 @@ import type { Storage } from "../../../lib/storage/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 
 /** `insert runs`, `update threads` and so on. */
-function nameOf({ sql }: SqlStatement): string {
+function getStatementName({ sql }: SqlStatement): string {
   const [, verb, table] =
     /^\s*(?:with\b[\s\S]*?)?\b(insert|update|delete)\s+(?:into\s+|from\s+)?"?(\w+)/.exec(sql) ?? [];
   return `${verb} ${table}`;
 }
 
 /** The statements of the two batches of a run: its creation and its end. */
-async function statementsOf(on: "thread" | "stateless", asked: Partial<RunCreate> = {}): Promise<readonly string[][]> {
+async function recordStatements(
+  on: "thread" | "stateless",
+  runOptions: Partial<RunCreate> = {},
+): Promise<readonly string[][]> {
   const driver = nodeSqliteDriver(":memory:");
   let batches: string[][] = [];
   const storage = sqlStorage({
     ...driver,
     async batch(statements, lock_keys) {
-      batches.push(statements.map(nameOf));
+      batches.push(statements.map(getStatementName));
       return await driver.batch(statements, lock_keys);
     },
   });
@@ -30,7 +33,7 @@ async function statementsOf(on: "thread" | "stateless", asked: Partial<RunCreate
     storage,
     agents: {
       async *echo({ spend }) {
-        if (asked.metadata?.["spends"]) spend({ tokens_in: 1 });
+        if (runOptions.metadata?.["spends"]) spend({ tokens_in: 1 });
         yield { done: true };
       },
     },
@@ -42,7 +45,7 @@ async function statementsOf(on: "thread" | "stateless", asked: Partial<RunCreate
   // The first run waits for the worker's lock.
   await (await runs.wait(null, { assistant_id: "echo", input: {} })).result;
   batches = [];
-  const { result } = await runs.wait(thread_id, { assistant_id: "echo", input: {}, ...asked });
+  const { result } = await runs.wait(thread_id, { assistant_id: "echo", input: {}, ...runOptions });
   await result;
   return batches.filter((names) => names.some((name) => / runs$/.test(name)));
 }
@@ -51,26 +54,26 @@ const TRACED = ["insert usage_hourly", "insert traces"];
 
 describe("the statements of a run", () => {
   it("without features are those of the core, and its trace", async () => {
-    const [created, ended, ...others] = await statementsOf("stateless");
-    assert.deepEqual(others, []);
+    const [created, ended, ...otherBatches] = await recordStatements("stateless");
+    assert.deepEqual(otherBatches, []);
     assert.deepEqual(created, ["insert threads", "insert runs", ...TRACED]);
     assert.deepEqual(ended, ["update threads", "update runs"]);
-    const [onThread, end, ...more] = await statementsOf("thread");
-    assert.deepEqual(more, []);
+    const [onThread, end, ...laterBatches] = await recordStatements("thread");
+    assert.deepEqual(laterBatches, []);
     assert.deepEqual(onThread, ["update threads", "delete labels", "insert labels", "insert runs", ...TRACED]);
     const saved = ["insert channel_values", "insert checkpoints", "insert thread_events"];
     assert.deepEqual(end, [...saved, "update threads", "update runs", "delete labels", "insert labels"]);
   });
 
   it("with a feature are as many more as the feature needs", async () => {
-    const [created = [], ended = []] = await statementsOf("stateless");
-    const [asking = [], told = []] = await statementsOf("stateless", { feedback_keys: ["good"] });
+    const [created = [], ended = []] = await recordStatements("stateless");
+    const [asking = [], tokenBatches = []] = await recordStatements("stateless", { feedback_keys: ["good"] });
     assert.deepEqual(asking, [...created.slice(0, 2), "insert feedback_tokens", ...created.slice(2)]);
-    assert.deepEqual(told, [ended[0], "update feedback_tokens", ended[1]]);
-    const [hooked, sent] = await statementsOf("stateless", { webhook: "https://hooks.example/" });
+    assert.deepEqual(tokenBatches, [ended[0], "update feedback_tokens", ended[1]]);
+    const [hooked, deliveryBatches] = await recordStatements("stateless", { webhook: "https://hooks.example/" });
     assert.deepEqual(hooked, created);
-    assert.deepEqual(sent, [ended[0], "insert webhook_deliveries", ended[1]]);
-    const [, spent] = await statementsOf("stateless", { metadata: { spends: true } });
+    assert.deepEqual(deliveryBatches, [ended[0], "insert webhook_deliveries", ended[1]]);
+    const [, spent] = await recordStatements("stateless", { metadata: { spends: true } });
     assert.deepEqual(spent, ["update traces", ...ended]);
   });
 });

@@ -8,7 +8,7 @@ import { testService } from "../../suite/kit.ts";
 
 const state = Annotation.Root({
   topic: Annotation<string>,
-  step: Annotation<number>({ reducer: (left, right) => left + right, default: () => 0 }),
+  step: Annotation<number>({ reducer: (current, update) => current + update, default: () => 0 }),
   list: Annotation<string[]>,
 });
 
@@ -108,21 +108,21 @@ describe("a filter on values", () => {
       });
 
       const all = (await ask("POST", "/threads/search", { limit: 1000 })) as { thread_id: string; values: Json }[];
-      const has = (values: Json, [key, wanted]: [string, Json]): boolean => {
+      const has = (values: Json, [key, expectedValue]: [string, Json]): boolean => {
         const value = (values as JsonObject | null)?.[key];
-        if (!Array.isArray(wanted)) return value === wanted;
-        return Array.isArray(value) && wanted.every((item) => value.includes(item));
+        if (!Array.isArray(expectedValue)) return value === expectedValue;
+        return Array.isArray(value) && expectedValue.every((item) => value.includes(item));
       };
       for (const values of FILTERS) {
-        const expected = all.filter((one) => Object.entries(values).every((entry) => has(one.values, entry)));
-        const found = (await ask("POST", "/threads/search", { values, limit: 1000 })) as { thread_id: string }[];
-        const shown = JSON.stringify(values).slice(0, 80);
+        const expected = all.filter((thread) => Object.entries(values).every((entry) => has(thread.values, entry)));
+        const matches = (await ask("POST", "/threads/search", { values, limit: 1000 })) as { thread_id: string }[];
+        const description = JSON.stringify(values).slice(0, 80);
         assert.deepEqual(
-          found.map((one) => one.thread_id),
-          expected.map((one) => one.thread_id),
-          shown,
+          matches.map((thread) => thread.thread_id),
+          expected.map((thread) => thread.thread_id),
+          description,
         );
-        assert.equal(await ask("POST", "/threads/count", { values }), expected.length, shown);
+        assert.equal(await ask("POST", "/threads/count", { values }), expected.length, description);
       }
       assert.ok(all.length > 20);
     } finally {

@@ -111,7 +111,7 @@ function inPlanted(body: (storage: Storage) => Promise<void>): Promise<void> {
   });
 }
 
-const versionsOf = async (driver: SqlDriver): Promise<unknown[]> =>
+const readVersions = async (driver: SqlDriver): Promise<unknown[]> =>
   (await driver.read({ sql: "select version from greenroom_versions order by version", args: [] })).map(
     ({ version }) => version,
   );
@@ -194,9 +194,9 @@ describe("a database that a step has changed", () => {
       assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "rollback", 9);
       assert.deepEqual(await storage.pruneThreads(here, { thread_ids: ["t"], strategy: "keep_latest" }, 10), ["t"]);
-      const kept = await storage.listCheckpoints(here, "t", { limit: 10 });
+      const checkpoints = await storage.listCheckpoints(here, "t", { limit: 10 });
       assert.deepEqual(
-        kept.map(({ checkpoint_id, parent_id, values }) => [checkpoint_id, parent_id, values[0]?.data]),
+        checkpoints.map(({ checkpoint_id, parent_id, values }) => [checkpoint_id, parent_id, values[0]?.data]),
         [["c2", null, "2"]],
       );
       const ttl = { strategy: "delete", ttl_ms: 5 } as const;
@@ -287,7 +287,7 @@ describe("a step", () => {
       const drivers = [nodeSqliteDriver(path), nodeSqliteDriver(path), nodeSqliteDriver(path)] as const;
       try {
         await Promise.all(drivers.map((driver) => migrateTo(driver, planted)));
-        for (const driver of drivers) assert.deepEqual(await versionsOf(driver), [...VERSIONS, NEWEST + 1]);
+        for (const driver of drivers) assert.deepEqual(await readVersions(driver), [...VERSIONS, NEWEST + 1]);
         const [row] = await drivers[2].read({ sql: "select count(*) as n from tags", args: [] });
         assert.equal(row?.n, 2);
       } finally {
@@ -308,11 +308,11 @@ describe("a step", () => {
       const storage = sqlStorage(driver);
       try {
         await assert.rejects(migrateTo(driver, failing), /no_such_table/);
-        assert.deepEqual(await versionsOf(driver), VERSIONS);
+        assert.deepEqual(await readVersions(driver), VERSIONS);
         await storage.migrate();
         assert.equal((await storage.listRuns(here, "t", { limit: 10, offset: 0 })).length, 2);
         await migrateTo(driver, planted);
-        assert.deepEqual(await versionsOf(driver), [...VERSIONS, NEWEST + 1]);
+        assert.deepEqual(await readVersions(driver), [...VERSIONS, NEWEST + 1]);
       } finally {
         await storage.close();
       }
@@ -339,10 +339,10 @@ describe("a step", () => {
         const driver = nodeSqliteDriver(killed);
         const storage = sqlStorage(driver);
         try {
-          assert.deepEqual(await versionsOf(driver), VERSIONS);
+          assert.deepEqual(await readVersions(driver), VERSIONS);
           await storage.migrate();
           await migrateTo(driver, planted);
-          assert.deepEqual(await versionsOf(driver), [...VERSIONS, NEWEST + 1]);
+          assert.deepEqual(await readVersions(driver), [...VERSIONS, NEWEST + 1]);
           assert.equal((await storage.listRuns(here, "t", { limit: 10, offset: 0 })).length, 2);
           const [row] = await driver.read({ sql: "select count(*) as n from tags", args: [] });
           assert.equal(row?.n, 2);
@@ -355,14 +355,14 @@ describe("a step", () => {
 
 // A change of `tables` without its step in `schema` fails here.
 it("an empty database gets at once what it would have got step by step", () => {
-  const made = (statements: readonly string[]): Map<string, string> => {
+  const createTables = (statements: readonly string[]): Map<string, string> => {
     const database = new DatabaseSync(":memory:");
     for (const statement of statements) database.exec(statement);
     const rows = database.prepare("select name, sql from sqlite_master where sql is not null").all();
     database.close();
     return new Map(rows.map(({ name, sql }) => [String(name), String(sql).replaceAll(/\s+/g, " ")]));
   };
-  const steps = made(stepByStep("sqlite"));
+  const steps = createTables(stepByStep("sqlite"));
   assert.ok(steps.size > 60);
-  assert.deepEqual(made(atOnce("sqlite")), steps);
+  assert.deepEqual(createTables(atOnce("sqlite")), steps);
 });

@@ -38,18 +38,18 @@ describe("the guide to storage adapters", () => {
 });
 
 /** Runs the test of the suite that has this name. */
-async function suiteTest(wanted: string, open: () => SqlDriver): Promise<void> {
+async function suiteTest(suiteName: string, open: () => SqlDriver): Promise<void> {
   const groups: string[] = [];
-  const found: (() => Promise<void>)[] = [];
+  const tests: (() => Promise<void>)[] = [];
   const describe = (name: string, body: () => void): void => {
     groups.push(name);
     body();
     groups.pop();
   };
   const it = (name: string, body: () => Promise<void>): void => {
-    if ([...groups, name].join(" > ") === wanted) found.push(body);
+    if ([...groups, name].join(" > ") === suiteName) tests.push(body);
   };
   storageSuite({ describe, it }, async () => sqlStorage(open()));
-  assert.equal(found.length, 1, `tests named ${wanted}`);
-  await found[0]?.();
+  assert.equal(tests.length, 1, `tests named ${suiteName}`);
+  await tests[0]?.();
 }

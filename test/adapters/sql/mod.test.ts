@@ -43,24 +43,24 @@ async function claimed(
 
 /** A storage that may work when `may` says so, on a database that holds what `left` leaves there. */
 async function takingOver(
-  left: (storage: Storage) => Promise<unknown>,
+  abandonLock: (storage: Storage) => Promise<unknown>,
   batches: (statements: readonly SqlStatement[], driver: SqlDriver) => ReturnType<SqlDriver["batch"]> = (
     statements,
     driver,
   ) => driver.batch(statements),
-): Promise<{ storage: Storage; right: { held: boolean; asked: number } } & AsyncDisposable> {
+): Promise<{ storage: Storage; right: { isHeld: boolean; requestCount: number } } & AsyncDisposable> {
   const driver = nodeSqliteDriver(":memory:");
-  const { acquireWorkerLock: _own, ...shared } = driver;
+  const { acquireWorkerLock: _acquireWorkerLock, ...shared } = driver;
   const predecessor = sqlStorage(shared);
   await predecessor.migrate();
-  await left(predecessor);
-  const right = { held: false, asked: 0 };
+  await abandonLock(predecessor);
+  const right = { isHeld: false, requestCount: 0 };
   const storage = sqlStorage({
     ...driver,
     batch: (statements) => batches(statements, driver),
     acquireWorkerLock: async () => {
-      right.asked++;
-      return right.held;
+      right.requestCount++;
+      return right.isHeld;
     },
   });
   return { storage, right, [Symbol.asyncDispose]: () => driver.close() };
@@ -97,7 +97,7 @@ describe("a process that takes over", () => {
         [true, true, true],
       ],
     );
-    right.held = true;
+    right.isHeld = true;
     assert.deepEqual(await Promise.all([storage.becomeWorker(now), storage.becomeWorker(now)]), [true, true]);
     assert.deepEqual(
       [await running(), await slots()],
@@ -114,26 +114,26 @@ describe("a process that takes over", () => {
     assert.equal((await claim(storage, "two"))?.run.run_id, "two running enqueue");
     assert.equal(await storage.becomeWorker(now + 2), true);
     assert.deepEqual(await running(), [2, 1], "what it has claimed itself stays");
-    assert.equal(right.asked, 4, "it asks the driver each time");
+    assert.equal(right.requestCount, 4, "it asks the driver each time");
   });
 
   it("ends what the dead one was sending, so that hosts wait for nobody; not what others send", async () => {
     const [scope] = scopes;
     const driver = nodeSqliteDriver(":memory:");
-    const held = { dead: true, standby: false, next: false };
-    const storageOf = (name: keyof typeof held): Storage =>
-      sqlStorage({ ...driver, acquireWorkerLock: async () => held[name] });
-    const [dead, standby, next] = [storageOf("dead"), storageOf("standby"), storageOf("next")];
+    const isHeld = { dead: true, standby: false, next: false };
+    const createStorage = (name: keyof typeof isHeld): Storage =>
+      sqlStorage({ ...driver, acquireWorkerLock: async () => isHeld[name] });
+    const [dead, standby, next] = [createStorage("dead"), createStorage("standby"), createStorage("next")];
     const claim = async (storage: Storage, token: string, at: number): Promise<string> => {
       const terms = { token, until: at + 60_000, now: at, limit: 10, per_host: 2 };
       return (await storage.claimDeliveries(scope, terms)).map(({ run }) => run.thread_id).join();
     };
-    const sent = (storage: Storage, token: string, thread_id: string): Promise<boolean> => {
+    const sendHeartbeat = (storage: Storage, token: string, thread_id: string): Promise<boolean> => {
       const attempt = { number: 1, at: now, status: 200, error: null, duration_ms: 1, address: null };
       const delivery_id = `one ${thread_id} enqueue`;
       return storage.finishDelivery(scope, token, { ...attempt, delivery_id }, { state: "delivered" });
     };
-    const told = async (host: string, ...threads: readonly string[]): Promise<void> => {
+    const expectNotified = async (host: string, ...threads: readonly string[]): Promise<void> => {
       for (const thread_id of threads) {
         const webhook = { url: `https://${host}/`, host, depth: 0 };
         const { run } = await claimed(dead, "one", thread_id, "enqueue", webhook);
@@ -142,21 +142,21 @@ describe("a process that takes over", () => {
       }
     };
     await dead.migrate();
-    await told("two.example:443", "p", "q", "r");
+    await expectNotified("two.example:443", "p", "q", "r");
     assert.equal(await claim(standby, "s", now), "p,q");
-    await told("one.example:443", "a", "b", "c");
+    await expectNotified("one.example:443", "a", "b", "c");
     assert.equal(await claim(dead, "early", now), "a,b", "before it is the one that executes");
-    assert.equal(await sent(dead, "early", "a"), true);
-    assert.equal(await sent(dead, "early", "b"), true);
-    await told("one.example:443", "d", "e");
+    assert.equal(await sendHeartbeat(dead, "early", "a"), true);
+    assert.equal(await sendHeartbeat(dead, "early", "b"), true);
+    await expectNotified("one.example:443", "d", "e");
     await dead.becomeWorker(now);
     assert.equal(await claim(dead, "d", now), "c,d");
     assert.equal(await claim(next, "n0", now + 1), "", "its hosts are busy");
-    held.next = true;
+    isHeld.next = true;
     await next.becomeWorker(now + 2);
     assert.equal(await claim(next, "n1", now + 3), "e");
-    assert.deepEqual([await sent(dead, "d", "c"), await sent(standby, "s", "p")], [false, true]);
-    assert.equal(await sent(next, "n1", "e"), true);
+    assert.deepEqual([await sendHeartbeat(dead, "d", "c"), await sendHeartbeat(standby, "s", "p")], [false, true]);
+    assert.equal(await sendHeartbeat(next, "n1", "e"), true);
     assert.equal(await claim(next, "n2", now + 4), "r");
     assert.equal(await claim(next, "n3", now + 60_000), "q,c,d");
     await driver.close();
@@ -165,13 +165,13 @@ describe("a process that takes over", () => {
   it("does so again when it lost the right in between", async () => {
     await using world = await takingOver((before) => claimed(before, "one", "t"));
     const { storage, right } = world;
-    right.held = true;
+    right.isHeld = true;
     await storage.becomeWorker(now);
     await claim(storage, "one");
-    right.held = false;
+    right.isHeld = false;
     assert.equal(await storage.becomeWorker(now), false);
     assert.equal((await storage.countActiveRuns(scopes[0], now)).running, 1);
-    right.held = true;
+    right.isHeld = true;
     await storage.becomeWorker(now);
     assert.equal((await storage.countActiveRuns(scopes[0], now)).running, 0);
   });
@@ -186,7 +186,7 @@ describe("a process that takes over", () => {
       },
     );
     const { storage, right } = world;
-    right.held = true;
+    right.isHeld = true;
     await assert.rejects(storage.becomeWorker(now), /not now/);
     failing = false;
     assert.equal(await storage.becomeWorker(now), true);
@@ -227,11 +227,11 @@ describe("a full disk", () => {
   }
 
   it("is no other error", async () => {
-    const other = new Error("constraint failed");
+    const otherError = new Error("constraint failed");
     await using world = await takingOver(
       async () => {},
-      () => Promise.reject(other),
+      () => Promise.reject(otherError),
     );
-    await assert.rejects(world.storage.probe(now), other);
+    await assert.rejects(world.storage.probe(now), otherError);
   });
 });

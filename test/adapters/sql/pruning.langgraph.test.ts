@@ -70,8 +70,8 @@ async function delta(): Promise<Graph> {
 }
 
 /** Ids of questions follow from those of checkpoints, so each thread has its own. */
-const withoutIds = (shown: Json): Json =>
-  JSON.parse(JSON.stringify(shown, (key, value) => (key === "id" ? undefined : value))) as Json;
+const withoutIds = (state: Json): Json =>
+  JSON.parse(JSON.stringify(state, (key, value) => (key === "id" ? undefined : value))) as Json;
 
 type Step = { readonly input?: Json; readonly command?: { readonly resume: Json }; readonly values?: JsonObject };
 
@@ -121,7 +121,7 @@ for (const durability of ["async", "exit"] as const) {
           const { result } = await runs.wait(thread_id, { assistant_id: "graph", durability, ...step });
           return await result;
         };
-        const shown = async (thread_id: string): Promise<JsonObject> => {
+        const readState = async (thread_id: string): Promise<JsonObject> => {
           const { values, next, tasks } = await threads.state(thread_id, { subgraphs: true });
           const inner = tasks.map(({ name, interrupts, state }) => [name, interrupts, state?.values, state?.next]);
           return JSON.parse(JSON.stringify({ values, next, inner })) as JsonObject;
@@ -129,16 +129,16 @@ for (const durability of ["async", "exit"] as const) {
         const plain = (await threads.create()).thread_id;
         const pruned = (await threads.create()).thread_id;
         let copied = (await threads.create()).thread_id;
-        let kept = 0;
+        let checkpointCount = 0;
         for (const step of steps) {
           const expected = withoutIds(await run(plain, step));
           assert.deepEqual(withoutIds(await run(pruned, step)), expected);
           assert.deepEqual(withoutIds(await run(copied, step)), expected);
-          const before = [await shown(pruned), await shown(copied)];
+          const before = [await readState(pruned), await readState(copied)];
           assert.deepEqual(await storage.pruneThreads(scope, { thread_ids: [pruned], strategy: "keep_latest" }, 1), [
             pruned,
           ]);
-          kept = (await threads.history(pruned, { limit: 100 })).length;
+          checkpointCount = (await threads.history(pruned, { limit: 100 })).length;
           const row = await storage.getThread(scope, copied);
           const copy = {
             from: copied,
@@ -149,12 +149,12 @@ for (const durability of ["async", "exit"] as const) {
           assert.equal((await storage.copyThread(scope, copy, 1)).kind, "copied");
           assert.equal(await storage.deleteThread(scope, copied), true);
           copied = copy.thread_id;
-          assert.deepEqual([await shown(pruned), await shown(copied)], before);
+          assert.deepEqual([await readState(pruned), await readState(copied)], before);
         }
         const all = (await threads.history(plain, { limit: 100 })).length;
         assert.equal((await threads.history(copied, { limit: 100 })).length, all);
-        assert.ok(kept < all, `${kept} of ${all}`);
-        if (whole) assert.equal(kept, 1);
+        assert.ok(checkpointCount < all, `${checkpointCount} of ${all}`);
+        if (whole) assert.equal(checkpointCount, 1);
       });
     }
   });

@@ -66,7 +66,7 @@ async function readStatements(file: string): Promise<readonly NamedVariant[]> {
 }
 
 const files = readdirSync(SOURCES).sort();
-const schemaOf = (dialect: "sqlite" | "postgres"): string =>
+const readSchema = (dialect: "sqlite" | "postgres"): string =>
   [
     createVersions.compileFor(dialect).sql,
     ...Object.entries<TableDefinition>(tables).flatMap(([name, table]) => createTable(name, table, dialect)),
@@ -81,9 +81,9 @@ describe("The statements", () => {
   let postgres: PGlite;
   before(async () => {
     sqlite = new DatabaseSync(":memory:");
-    sqlite.exec(schemaOf("sqlite"));
+    sqlite.exec(readSchema("sqlite"));
     postgres = new PGlite();
-    await postgres.exec(schemaOf("postgres"));
+    await postgres.exec(readSchema("postgres"));
     if (process.env.GREENROOM_RECORD) {
       rmSync(SNAPSHOTS, { recursive: true, force: true });
       mkdirSync(SNAPSHOTS, { recursive: true });

@@ -96,8 +96,8 @@ for (const [name, open] of Object.entries(openers)) {
           await assert.rejects(driver.batch([statement("select 1")]), DatabaseUnavailable);
           await assert.rejects(storage.probe(2), { code: "storage_unavailable" });
         }
-        const [one, two] = await Promise.allSettled([driver.batch([item]), driver.batch([item])]);
-        assert.deepEqual([one?.status, two?.status], ["rejected", "rejected"]);
+        const [first, second] = await Promise.allSettled([driver.batch([item]), driver.batch([item])]);
+        assert.deepEqual([first?.status, second?.status], ["rejected", "rejected"]);
       });
     }
 
@@ -188,9 +188,9 @@ for (const [name, open] of Object.entries(openers)) {
         const driver = opened();
         await driver.batch([table, ...Array.from({ length: 9 }, () => item)]);
         // All is in the file, and the log begins anew.
-        const other = new DatabaseSync(path);
-        other.exec("pragma wal_checkpoint(truncate)");
-        other.close();
+        const otherDatabase = new DatabaseSync(path);
+        otherDatabase.exec("pragma wal_checkpoint(truncate)");
+        otherDatabase.close();
         const storage = sqlStorage(driver);
         await storage.check?.();
         damage(path);
@@ -202,22 +202,22 @@ for (const [name, open] of Object.entries(openers)) {
       const driver = opened();
       const storage = sqlStorage(driver);
       await driver.batch([table, ...Array.from({ length: 50 }, () => item)]);
-      const other = new DatabaseSync(path);
+      const otherDatabase = new DatabaseSync(path);
       for (const work of [
         "pragma wal_checkpoint(truncate)",
         "delete from item",
         "vacuum",
         "pragma wal_checkpoint(restart)",
       ]) {
-        other.exec(work);
+        otherDatabase.exec(work);
         await storage.check?.();
         await driver.batch([item]);
         await storage.check?.();
         await driver.batch([item, item]);
       }
-      other.exec("pragma wal_checkpoint(truncate)");
+      otherDatabase.exec("pragma wal_checkpoint(truncate)");
       await storage.check?.();
-      other.close();
+      otherDatabase.close();
       assert.deepEqual(await driver.read(count), [{ n: 9 }]);
       await driver.close();
       assert.deepEqual(await opened().read(count), [{ n: 9 }]);
@@ -229,10 +229,10 @@ for (const [name, open] of Object.entries(openers)) {
       await first.close();
       const driver = opened();
       await driver.batch([statement("update item set body = ''")]);
-      const other = new DatabaseSync(path);
+      const otherDatabase = new DatabaseSync(path);
       await driver.batch([item]);
-      other.exec("pragma wal_checkpoint(truncate)");
-      other.close();
+      otherDatabase.exec("pragma wal_checkpoint(truncate)");
+      otherDatabase.close();
       await driver.batch([statement("delete from item where body = ''")]);
       await sqlStorage(driver).check?.();
     });
@@ -305,12 +305,12 @@ for (const [name, open] of Object.entries(openers)) {
     });
 
     it("leave no mark after a clean stop, but while another process has them open", async () => {
-      const [one, two] = [opened(), opened()];
-      await one.batch([table]);
-      await two.batch([item]);
-      await one.close();
+      const [first, second] = [opened(), opened()];
+      await first.batch([table]);
+      await second.batch([item]);
+      await first.close();
       assert.ok(existsSync(`${path}.mark`));
-      await two.close();
+      await second.close();
       assert.ok(!existsSync(`${path}.mark`));
     });
   });

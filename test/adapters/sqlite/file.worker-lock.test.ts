@@ -10,7 +10,7 @@ import type { SqlDriver } from "../../../adapters/sql/driver.ts";
 import { nodeSqliteDriver } from "../../../adapters/sqlite/node.ts";
 
 const root = resolve(import.meta.dirname, "../../..");
-const own = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
+const runtimeName = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
 const env = { ...process.env, PATH: `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}` };
 
 /** Commands that run a program: this runtime, and the others where they are installed. */
@@ -18,16 +18,18 @@ const runtimes: Readonly<Record<string, readonly string[]>> = Object.fromEntries
   Object.entries({ bun: ["bun"], deno: ["deno", "run", "-A", "--no-check"], node: ["node", "--no-warnings"] })
     .map(([name, [command, ...flags]]): [string, string[]] => [
       name,
-      [name === own ? process.execPath : (command as string), ...flags],
+      [name === runtimeName ? process.execPath : (command as string), ...flags],
     ])
-    .filter(([name, [command]]) => name === own || spawnSync(command as string, ["--version"], { env }).status === 0),
+    .filter(
+      ([name, [command]]) => name === runtimeName || spawnSync(command as string, ["--version"], { env }).status === 0,
+    ),
 );
 
 const openers: Record<string, (path: string) => SqlDriver> = {
   "node-sqlite": nodeSqliteDriver,
   libsql: (path) => libsqlDriver(`file:${path}`),
 };
-if (own === "bun") openers["bun-sqlite"] = (await import("../../../adapters/sqlite/bun.ts")).bunSqliteDriver;
+if (runtimeName === "bun") openers["bun-sqlite"] = (await import("../../../adapters/sqlite/bun.ts")).bunSqliteDriver;
 
 interface Asker extends AsyncDisposable {
   /** Resolves once its last answer is this one. */
@@ -63,12 +65,12 @@ function asker(runtime: string, path: string, kind: string): Asker {
     ended,
     signal,
     answers: (answer) =>
-      new Promise((found, failed) => {
+      new Promise((resolve, reject) => {
         look = () => {
-          if (output.trimEnd().endsWith(`worker: ${answer}`)) found();
+          if (output.trimEnd().endsWith(`worker: ${answer}`)) resolve();
         };
         look();
-        ended.then(() => failed(new Error(`${runtime} ended before it answered ${answer}:\n${output}`)));
+        ended.then(() => reject(new Error(`${runtime} ended before it answered ${answer}:\n${output}`)));
       }),
     async [Symbol.asyncDispose]() {
       signal("SIGKILL");
@@ -114,22 +116,22 @@ for (const [kind, open] of Object.entries(openers)) {
         const holder = open(path);
         assert.equal(await exclusive(holder), true);
         for (let i = 0; i < 5; i++) {
-          const other = open(path);
-          assert.equal(await exclusive(other), false);
-          await other.close();
+          const otherStorage = open(path);
+          assert.equal(await exclusive(otherStorage), false);
+          await otherStorage.close();
         }
-        await using outside = asker(own, path, kind);
+        await using outside = asker(runtimeName, path, kind);
         await outside.answers(false);
         await holder.close();
         await outside.answers(true);
       }));
 
     for (const runtime of Object.keys(runtimes)) {
-      for (const other of ["node-sqlite", "libsql", ...(runtime === "bun" ? ["bun-sqlite"] : [])]) {
-        it(`not while a process of ${runtime} with ${other} lives or stands still, and at once when it was killed`, () =>
+      for (const driverName of ["node-sqlite", "libsql", ...(runtime === "bun" ? ["bun-sqlite"] : [])]) {
+        it(`not while a process of ${runtime} with ${driverName} lives or stands still, and at once when it was killed`, () =>
           inFolder(async (folder) => {
             const path = join(folder, "a.db");
-            await using holder = asker(runtime, path, other);
+            await using holder = asker(runtime, path, driverName);
             await holder.answers(true);
             const driver = open(path);
             try {
@@ -141,7 +143,7 @@ for (const [kind, open] of Object.entries(openers)) {
               holder.signal("SIGKILL");
               await holder.ended;
               assert.equal(await exclusive(driver), true);
-              await using late = asker(runtime, path, other);
+              await using late = asker(runtime, path, driverName);
               await late.answers(false);
             } finally {
               await driver.close();

@@ -7,7 +7,7 @@ import { startThread, type WriterThread } from "../../../adapters/sqlite/writer-
 export type OpenSqlite = (path: string, options?: SqliteOptions) => SqlDriver;
 
 /** Starts a writer's thread with this package. */
-export const threadOf = (name: string, path: string): Promise<WriterThread> =>
+export const openThread = (name: string, path: string): Promise<WriterThread> =>
   name === "bun:sqlite" ? startThread(name, openBun, path) : startThread(name, openNode, path);
 
 /** The same driver, but batches wait for the thread. */
@@ -26,10 +26,10 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
       started.reject(error);
     };
     const thread = async (file: string): Promise<WriterThread> => {
-      const made = threadOf(name, file);
+      const thread = openThread(name, file);
       // The driver takes it in a microtask after this one.
-      made.then(() => setImmediate(begin), fail);
-      return await made;
+      thread.then(() => setImmediate(begin), fail);
+      return await thread;
     };
     const driver = open(path, writes ? { ...options } : { ...options, writer: "thread", thread });
     // A start alone keeps no process alive.

@@ -10,7 +10,7 @@ import type { SqliteConnection } from "../../../adapters/sqlite/file.ts";
 import { createStatementCache } from "../../../adapters/sqlite/statement-cache.ts";
 import { type SqliteWriter, sqliteDriver } from "../../../adapters/sqlite/writer.ts";
 import type { WriterThread } from "../../../adapters/sqlite/writer-thread.ts";
-import { threadOf } from "./threaded-drivers.ts";
+import { openThread } from "./threaded-drivers.ts";
 
 const add = { sql: "insert into item values (?)", args: [1] };
 const count = { sql: "select count(*) as n from item", args: [] };
@@ -51,7 +51,7 @@ async function threadsAfter(
   }
 }
 
-const start = (path: string): Promise<WriterThread> => threadOf("node:sqlite", path);
+const start = (path: string): Promise<WriterThread> => openThread("node:sqlite", path);
 
 describe("the writer of a SQLite file", () => {
   it("moves into a thread once where commits are slow, and loses nothing on the way", async () => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type Program, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { type Program, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const agents = 'export async function* echo() { yield "said"; }\n';
 const KEY = "k".repeat(32);
@@ -42,7 +42,7 @@ const post = async <Value>(url: string, body: unknown): Promise<Value> => {
 };
 
 /** The data of the stream's `feedback` event. */
-async function linksOf(url: string): Promise<Record<string, string>> {
+async function readLinks(url: string): Promise<Record<string, string>> {
   const body = JSON.stringify({ assistant_id: "echo", feedback_keys: "thumbs" });
   const text = await (await fetch(`${url}/runs/stream`, { method: "POST", body })).text();
   return JSON.parse(/^event: feedback\ndata: (.*)$/m.exec(text)?.[1] ?? "{}") as Record<string, string>;
@@ -61,14 +61,14 @@ describe("a server without keys", () => {
   it("says that it is open, and where its runs are billed", async () => {
     using folder = project();
     await using program = serve(folder);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     assert.match(program.output(), /^No authentication: /m);
     const ids = /^Organization (\S+), workspace (\S+), project (\S+)$/m.exec(program.output())?.slice(1);
     const [workspace] = (await (await fetch(`${url}/api/v1/workspaces`)).json()) as Record<string, string>[];
     assert.deepEqual([workspace?.organization_id, workspace?.id], ids?.slice(0, 2));
     await program.kill("SIGTERM");
     await using again = serve(folder);
-    await urlOf(again);
+    await waitForUrl(again);
     assert.deepEqual(/^Organization (\S+), workspace (\S+), project (\S+)$/m.exec(again.output())?.slice(1), ids);
   });
 
@@ -77,7 +77,7 @@ describe("a server without keys", () => {
     let key: string;
     {
       await using program = serve(folder);
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       const [code, output] = await ended(start("server.ts", ["keys", "create"], { cwd: folder.path }));
       assert.equal(code, 0, output);
       key = /^gr_sk_[0-9a-f]{32}_[0-9a-f]{10}$/m.exec(output)?.[0] ?? "";
@@ -85,7 +85,7 @@ describe("a server without keys", () => {
       assert.equal(await program.kill("SIGTERM"), 0);
     }
     await using program = serve(folder);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     assert.doesNotMatch(program.output(), /^Open/m);
     assert.deepEqual(
       [await status(`${url}/api/v1/workspaces`), await status(`${url}/api/v1/workspaces`, key)],
@@ -104,7 +104,7 @@ describe("GREENROOM_API_KEYS", () => {
   it("makes the server ask for one of them, wherever it listens", async () => {
     using folder = project();
     await using program = serve(folder, ["--host", "0.0.0.0"], { GREENROOM_API_KEYS: `${KEY}, ${OTHER},` });
-    const listening = await urlOf(program);
+    const listening = await waitForUrl(program);
     assert.match(program.output(), /Feedback links start with http:\/\/0\.0\.0\.0:\d+.*--public-base-url/);
     assert.doesNotMatch(program.output(), /^Open/m);
     const url = `http://127.0.0.1:${new URL(listening).port}`;
@@ -122,7 +122,7 @@ describe("GREENROOM_API_KEYS", () => {
   it("leaves /metrics to whoever is on the machine, where only they reach the server", async () => {
     using folder = project();
     await using program = serve(folder, [], { GREENROOM_API_KEYS: KEY });
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     assert.deepEqual([await status(`${url}/metrics`), await status(`${url}/api/v1/workspaces`)], [200, 401]);
   });
 
@@ -151,7 +151,7 @@ describe("GREENROOM_USAGE_ENABLED", () => {
     ] as const) {
       using folder = project({ usage: { enabled } });
       await using program = serve(folder, [], { GREENROOM_USAGE_ENABLED: value });
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       assert.equal(await status(url + path), expected, `${enabled}, ${value}`);
     }
     using folder = project();
@@ -193,7 +193,7 @@ describe("webhooks of the configuration", () => {
   it("may be paths of the server itself", async () => {
     using folder = project();
     await using program = serve(folder);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const { thread_id } = await post<{ thread_id: string }>(`${url}/threads`, {});
     // What is told names an assistant, and so it starts a run there.
     await post(`${url}/runs/wait`, { assistant_id: "echo", webhook: `/threads/${thread_id}/runs/wait` });
@@ -218,8 +218,8 @@ describe("feedback links", () => {
   it("start with where the server listens, and are good", async () => {
     using folder = project();
     await using program = serve(folder);
-    const url = await urlOf(program);
-    const { thumbs = "" } = await linksOf(url);
+    const url = await waitForUrl(program);
+    const { thumbs = "" } = await readLinks(url);
     assert.match(thumbs.replace(url, ""), /^\/api\/v1\/feedback\/tokens\/[0-9a-f-]{36}$/);
     assert.equal(await status(`${thumbs}?score=1`), 200);
     const records = (await (await fetch(`${url}/api/v1/feedback`)).json()) as { key: string; score: number }[];
@@ -236,8 +236,8 @@ describe("feedback links", () => {
       [["--public-base-url", "https://flag.example"], "https://flag.example"],
     ] as const) {
       await using program = serve(folder, args);
-      const url = await urlOf(program);
-      const { thumbs = "" } = await linksOf(url);
+      const url = await waitForUrl(program);
+      const { thumbs = "" } = await readLinks(url);
       assert.ok(thumbs.startsWith(`${base}/api/v1/feedback/tokens/`), thumbs);
     }
     const [code, output] = await ended(serve(folder, [], { GREENROOM_PUBLIC_BASE_URL: "flag.example" }));

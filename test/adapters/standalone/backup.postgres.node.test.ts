@@ -6,7 +6,7 @@ import pg from "pg";
 import { postgres } from "../../../adapters/postgres/mod.ts";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
 import { temporaryFolder } from "../../support/programs.ts";
-import { type Ask, checkCopy, checkRestored, type Row, runsOf } from "./backup/invariants.ts";
+import { type Ask, checkCopy, checkRestored, type Row, readRunIds } from "./backup/invariants.ts";
 import { copyUnderLoad, type Known, serve, type Told } from "./backup/load.ts";
 
 /** A session of its own. */
@@ -50,8 +50,8 @@ async function copied(from: string, to: string): Promise<void> {
 /** `pg_dump` refuses servers that are newer than itself. */
 function fits(url: string, version: string): boolean {
   const { stdout } = spawnSync("pg_dump", ["--version"], { encoding: "utf8" });
-  const own = /\) (\d+)/.exec(stdout ?? "")?.[1];
-  return url !== "" && own !== undefined && Number(own) >= Math.floor(Number(version) / 10_000);
+  const ownPid = /\) (\d+)/.exec(stdout ?? "")?.[1];
+  return url !== "" && ownPid !== undefined && Number(ownPid) >= Math.floor(Number(version) / 10_000);
 }
 
 function dumped(from: string, to: string): void {
@@ -75,28 +75,33 @@ describe("a copy of a Postgres database of one moment", () => {
   it("was taken under load, and a service that takes it up loses and doubles nothing", async () => {
     const { url: source } = await server.database();
     const copies = await Promise.all([1, 2].map(async () => (await server.database()).url));
-    const told: Told = new Map();
-    let known: Known[];
-    let left: ReadonlySet<string>;
+    const notifications: Told = new Map();
+    let acknowledged: Known[];
+    let remainingRunIds: ReadonlySet<string>;
     {
-      await using site = await serve(postgres({ url: source }), told);
+      await using site = await serve(postgres({ url: source }), notifications);
       await using client = await session(source);
       const { rows } = await client.query<{ server_version_num: string }>("show server_version_num");
       // With the program itself where there is one that fits the server.
       const dump = fits(source, rows[0]?.server_version_num ?? "") ? dumped : copied;
-      known = await copyUnderLoad(site, told, copies.length, async (at) => await dump(source, copies[at] as string));
-      left = await runsOf(asking(client));
+      acknowledged = await copyUnderLoad(
+        site,
+        notifications,
+        copies.length,
+        async (at) => await dump(source, copies[at] as string),
+      );
+      remainingRunIds = await readRunIds(asking(client));
       site.open();
     }
     for (const [at, copy] of copies.entries()) {
-      const then = known[at] as Known;
+      const then = acknowledged[at] as Known;
       await using client = await session(copy);
       const ask = asking(client);
-      await checkCopy(ask, then.acknowledged, left);
+      await checkCopy(ask, then.acknowledged, remainingRunIds);
       // What was being sent at the moment of the copy is due again a minute later.
       await ask("update webhook_deliveries set claimed_until = 1 where claim_token is not null");
-      await using site = await serve(postgres({ url: copy }), then.told);
-      await checkRestored(site, ask, then, left);
+      await using site = await serve(postgres({ url: copy }), then.notifications);
+      await checkRestored(site, ask, then, remainingRunIds);
     }
   });
 });

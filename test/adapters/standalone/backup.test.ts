@@ -17,7 +17,7 @@ import { runBackup } from "../../../adapters/standalone/backup.ts";
 import { formatUsage } from "../../../adapters/standalone/commands.ts";
 import { forgetClaims } from "../../soak/platform.ts";
 import { type Program, start, temporaryFolder } from "../../support/programs.ts";
-import { type Ask, checkCopy, checkRestored, type Row, runsOf } from "./backup/invariants.ts";
+import { type Ask, checkCopy, checkRestored, type Row, readRunIds } from "./backup/invariants.ts";
 import { copyUnderLoad, type Known, serve, type Told } from "./backup/load.ts";
 
 /** The command, as a process of its own. */
@@ -31,7 +31,7 @@ async function backedUp(cwd: string, ...args: readonly string[]): Promise<string
 }
 
 /** The same in this process: what it says, and its exit code. */
-async function said(...args: readonly string[]): Promise<readonly [code: number, text: string]> {
+async function runCommand(...args: readonly string[]): Promise<readonly [code: number, text: string]> {
   const lines: string[] = [];
   const line = (text: string): void => void lines.push(text);
   const code = await runBackup(args, { out: line, err: line, env: {} });
@@ -39,7 +39,7 @@ async function said(...args: readonly string[]): Promise<readonly [code: number,
 }
 
 async function refused(...args: readonly string[]): Promise<string> {
-  const [code, text] = await said(...args);
+  const [code, text] = await runCommand(...args);
   assert.equal(code, 1, text);
   return text;
 }
@@ -58,7 +58,7 @@ function asking(file: string): { readonly ask: Ask } & Disposable {
   };
 }
 
-async function made(file: string): Promise<void> {
+async function createSource(file: string): Promise<void> {
   const storage = nodeSqlite(file);
   await storage.migrate();
   await storage.close();
@@ -69,32 +69,32 @@ describe("greenroom backup", () => {
     using folder = temporaryFolder();
     const source = join(folder.path, "agents.db");
     const copies = [1, 2, 3].map((n) => join(folder.path, `copy-${n}.db`));
-    const told: Told = new Map();
-    let known: Known[];
-    let left: ReadonlySet<string>;
+    const notifications: Told = new Map();
+    let acknowledged: Known[];
+    let remainingRunIds: ReadonlySet<string>;
     {
-      await using site = await serve(nodeSqlite(source), told);
-      known = await copyUnderLoad(site, told, copies.length, async (at) => {
-        const said = await backedUp(folder.path, copies[at] as string, "--database", source);
-        assert.match(said, /: \d+ bytes, schema version \d+, whole/);
+      await using site = await serve(nodeSqlite(source), notifications);
+      acknowledged = await copyUnderLoad(site, notifications, copies.length, async (at) => {
+        const backupResult = await backedUp(folder.path, copies[at] as string, "--database", source);
+        assert.match(backupResult, /: \d+ bytes, schema version \d+, whole/);
       });
       using database = asking(source);
-      left = await runsOf(database.ask);
+      remainingRunIds = await readRunIds(database.ask);
       site.open();
     }
     for (const [at, copy] of copies.entries()) {
-      const then = known[at] as Known;
+      const then = acknowledged[at] as Known;
       {
         using database = asking(copy);
         assert.deepEqual(await database.ask("pragma integrity_check"), [{ integrity_check: "ok" }]);
         assert.deepEqual(await database.ask("pragma foreign_key_check"), []);
-        await checkCopy(database.ask, then.acknowledged, left);
+        await checkCopy(database.ask, then.acknowledged, remainingRunIds);
       }
       // What was being sent at the moment of the copy is due again a minute later.
       forgetClaims(copy);
-      await using site = await serve(nodeSqlite(copy), then.told);
+      await using site = await serve(nodeSqlite(copy), then.notifications);
       using database = asking(copy);
-      await checkRestored(site, database.ask, then, left);
+      await checkRestored(site, database.ask, then, remainingRunIds);
     }
   });
 
@@ -120,7 +120,7 @@ describe("greenroom backup", () => {
   it("never replaces a file, and leaves none where it fails", async () => {
     using folder = temporaryFolder();
     const path = (name: string): string => join(folder.path, name);
-    await made(path("agents.db"));
+    await createSource(path("agents.db"));
     writeFileSync(path("there.db"), "something else");
     const from = ["--database", path("agents.db")];
     assert.match(await refused(path("there.db"), ...from), /FILE: .*there\.db exists/);
@@ -132,9 +132,9 @@ describe("greenroom backup", () => {
     assert.equal(existsSync(path("none.db")), false);
     assert.match(await refused(path("no/new.db"), ...from), /FILE: .*new\.db cannot be written/);
     assert.match(await refused(path("new.db"), "--database", path("there.db")), /not a database/);
-    const other = new DatabaseSync(path("other.db"));
-    other.exec("create table invoices (id integer)");
-    other.close();
+    const otherDatabase = new DatabaseSync(path("other.db"));
+    otherDatabase.exec("create table invoices (id integer)");
+    otherDatabase.close();
     assert.match(
       await refused(path("new.db"), "--database", path("other.db")),
       /other\.db is no database of Greenroom/,
@@ -165,13 +165,13 @@ describe("greenroom backup", () => {
     const secret = await refused("a.db", "--database", "postgres://u:secret@db.example/x");
     assert.match(secret, /pg_dump$/);
     assert.doesNotMatch(secret, /secret/);
-    assert.match((await said("--help"))[1], /^greenroom backup FILE$/m);
+    assert.match((await runCommand("--help"))[1], /^greenroom backup FILE$/m);
     assert.match(formatUsage("backup"), /^greenroom backup FILE$/m);
-    await made(join(folder.path, "agents.db"));
+    await createSource(join(folder.path, "agents.db"));
     const copy = join(folder.path, "a copy.db");
-    const [, json] = await said(copy, "--json", "--database", `file:${join(folder.path, "agents.db")}`);
-    const { schema_version, ...rest } = JSON.parse(json);
-    assert.deepEqual(rest, { file: copy, bytes: statSync(copy).size });
+    const [, json] = await runCommand(copy, "--json", "--database", `file:${join(folder.path, "agents.db")}`);
+    const { schema_version, ...manifest } = JSON.parse(json);
+    assert.deepEqual(manifest, { file: copy, bytes: statSync(copy).size });
     assert.ok(schema_version > 0);
   });
 });

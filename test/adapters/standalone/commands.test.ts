@@ -53,26 +53,26 @@ type Named = { readonly id: string; readonly name: string };
 describe("greenroom commands", () => {
   it("make a key that is shown once, list it and revoke it", async () => {
     using desk = new Desk();
-    const made = await desk.run("keys", "create", "--description", "for the shop", "--expires-in", "30d");
-    assert.equal(made.code, 0, made.err);
-    assert.match(made.out, /^gr_sk_[0-9a-f]{32}_[0-9a-f]{10}$/);
-    assert.equal(await hasValidChecksum(made.out, "gr"), true);
-    assert.match(made.err, /cannot be shown again/);
+    const createdKey = await desk.run("keys", "create", "--description", "for the shop", "--expires-in", "30d");
+    assert.equal(createdKey.code, 0, createdKey.err);
+    assert.match(createdKey.out, /^gr_sk_[0-9a-f]{32}_[0-9a-f]{10}$/);
+    assert.equal(await hasValidChecksum(createdKey.out, "gr"), true);
+    assert.match(createdKey.err, /cannot be shown again/);
 
     const list = await desk.run("keys", "list");
-    const short = `gr_sk_...${made.out.slice(-4)}`;
+    const short = `gr_sk_...${createdKey.out.slice(-4)}`;
     assert.match(list.out, /^SHORT_KEY +KIND /);
     assert.ok(list.out.includes(short) && list.out.includes("for the shop"));
     assert.match(list.out, /2026-01-31T00:00:00\.000Z/);
-    assert.ok(!list.out.includes(made.out) && !list.out.includes(await hashKey(made.out)));
+    assert.ok(!list.out.includes(createdKey.out) && !list.out.includes(await hashKey(createdKey.out)));
 
     const revoked = await desk.json<ApiKeyRow>("keys", "revoke", short);
     assert.equal(revoked.revoked_at, NOW);
     assert.equal("key_hash" in revoked, false);
-    const other = await desk.json<ApiKeyRow & { key: string }>("keys", "create", "--expires-at", "2026-02-01 12:00");
-    assert.equal(other.expires_at, Date.UTC(2026, 1, 1, 12));
-    assert.equal(other.short_key.slice(-4), other.key.slice(-4));
-    assert.equal((await desk.json<ApiKeyRow>("keys", "revoke", other.id)).id, other.id);
+    const otherKey = await desk.json<ApiKeyRow & { key: string }>("keys", "create", "--expires-at", "2026-02-01 12:00");
+    assert.equal(otherKey.expires_at, Date.UTC(2026, 1, 1, 12));
+    assert.equal(otherKey.short_key.slice(-4), otherKey.key.slice(-4));
+    assert.equal((await desk.json<ApiKeyRow>("keys", "revoke", otherKey.id)).id, otherKey.id);
     assert.equal((await desk.json<ApiKeyRow[]>("keys", "list")).length, 2);
   });
 
@@ -138,22 +138,22 @@ describe("greenroom commands", () => {
 
   it("agree with other processes on what is there by default", async () => {
     using desk = new Desk();
-    const [one, two] = [nodeSqlite(desk.path), nodeSqlite(desk.path)];
+    const [first, second] = [nodeSqlite(desk.path), nodeSqlite(desk.path)];
     try {
-      await one.migrate();
-      const place = { name: "agent", workspace: "Store", project: "Bots" };
+      await first.migrate();
+      const deployment = { name: "agent", workspace: "Store", project: "Bots" };
       const [a, b, c, d] = await Promise.all([
-        one.identity.registerDeployment(place, NOW),
-        two.identity.registerDeployment(place, NOW),
-        one.identity.ensureDefaults(NOW),
-        two.identity.ensureDefaults(NOW),
+        first.identity.registerDeployment(deployment, NOW),
+        second.identity.registerDeployment(deployment, NOW),
+        first.identity.ensureDefaults(NOW),
+        second.identity.ensureDefaults(NOW),
       ]);
       assert.equal(a.kind, "made");
       assert.deepEqual(b, a);
       assert.deepEqual(d, c);
     } finally {
-      await one.close();
-      await two.close();
+      await first.close();
+      await second.close();
     }
   });
 

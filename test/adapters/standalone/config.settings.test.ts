@@ -6,7 +6,7 @@ import { readConfig } from "../../../adapters/standalone/config.ts";
 import { loadGraphs } from "../../../adapters/standalone/modules.ts";
 import { answerText, asker as askerOfA2a, say as message, taskOf } from "../../lib/http/endpoints/a2a/a2a.harness.ts";
 import { asker as askerOfMcp, textOf, threadOf } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
-import { start, urlOf } from "../../support/programs.ts";
+import { start, waitForUrl } from "../../support/programs.ts";
 import { graphs, project, serve } from "./config.harness.ts";
 
 describe("settings of a configuration file", () => {
@@ -19,7 +19,7 @@ describe("settings of a configuration file", () => {
       },
     });
     await using program = serve(folder.path);
-    const ask = askerOfMcp(fetch, `${await urlOf(program)}/mcp`);
+    const ask = askerOfMcp(fetch, `${await waitForUrl(program)}/mcp`);
     for (const [name, text] of [
       ["closed", /Only a person can answer/],
       ["open", /^Got yes$/],
@@ -31,7 +31,7 @@ describe("settings of a configuration file", () => {
     }
     const answers: string[] = [];
     for (const name of ["closed", "open"]) {
-      const say = askerOfA2a(fetch, await urlOf(program));
+      const say = askerOfA2a(fetch, await waitForUrl(program));
       const { id: taskId, contextId } = taskOf(await say(name, "SendMessage", message("Hi")));
       const { error, ...answer } = await say(name, "SendMessage", message("yes", { taskId, contextId }));
       answers.push(error.code === undefined ? answerText(taskOf({ error, ...answer })) : String(error.code));
@@ -44,7 +44,7 @@ describe("settings of a configuration file", () => {
     const asks = { path: "./src/agents.ts:asks" };
     using folder = project({ graphs: { any: asks, named: { ...asks, resume: "by_id" } } });
     await using program = serve(folder.path);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const post = async (path: string, body: object): Promise<{ status: number; text: string }> => {
       const headers = { "content-type": "application/json" };
       const response = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
@@ -71,8 +71,8 @@ describe("settings of a configuration file", () => {
       graphs: Object.fromEntries(Object.entries(paths).map(([id, path]) => [id, { path, ...settings }])),
     };
     for (const name of ["greenroom.json", "langgraph.json"]) {
-      const made = { ...config.graphs.made, factory: true };
-      using folder = project({ graphs: { ...config.graphs, made } }, name);
+      const settings = { ...config.graphs.made, factory: true };
+      using folder = project({ graphs: { ...config.graphs, made: settings } }, name);
       const { graphs: entries, file } = readConfig(join(folder.path, name));
       const { executor, problems } = await loadGraphs(entries, file);
       assert.deepEqual(problems, []);
@@ -104,7 +104,7 @@ describe("settings of a configuration file", () => {
       const body = { assistant_id, input: { messages: "Hi" }, if_not_exists: "create" };
       return ask(`${url}/threads/${crypto.randomUUID()}/runs`, body);
     };
-    const endOf = async (url: string, { thread_id, run_id }: Run): Promise<string> => {
+    const waitForEnd = async (url: string, { thread_id, run_id }: Run): Promise<string> => {
       const at = `${url}/threads/${thread_id}/runs/${run_id}`;
       await (await fetch(`${at}/join`)).text();
       return (await ask(at)).status;
@@ -112,14 +112,14 @@ describe("settings of a configuration file", () => {
     let cut: Run;
     {
       await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
-      const url = await urlOf(program);
-      for (const id of Object.keys(paths)) assert.equal(await endOf(url, await startRun(url, id)), "timeout", id);
+      const url = await waitForUrl(program);
+      for (const id of Object.keys(paths)) assert.equal(await waitForEnd(url, await startRun(url, id)), "timeout", id);
       cut = await startRun(url, "once");
       await program.printed(/resting/);
       await program.kill("SIGKILL");
     }
     await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
-    assert.equal(await endOf(await urlOf(program), cut), "error");
+    assert.equal(await waitForEnd(await waitForUrl(program), cut), "error");
     assert.doesNotMatch(program.output(), /resting/);
   });
 
@@ -133,13 +133,13 @@ describe("settings of a configuration file", () => {
       "langgraph.json",
     );
     await using program = serve(folder.path);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     await program.printed(/"message":"module loaded".*"at":"start"/);
     assert.doesNotMatch(program.output(), /without effect/);
     const headers = { authorization: "Bearer ann" };
-    const ask = async (path: string, body?: object, sent: HeadersInit = headers): Promise<Response> =>
+    const ask = async (path: string, body?: object, requestHeaders: HeadersInit = headers): Promise<Response> =>
       await fetch(`${url}${path}`, {
-        headers: sent,
+        headers: requestHeaders,
         ...(body ? { method: "POST", body: JSON.stringify(body) } : {}),
       });
     const { said } = (await (await ask("/runs/wait", { assistant_id: "calls", input: {} })).json()) as { said: string };
@@ -188,9 +188,9 @@ describe("settings of a configuration file", () => {
 
   it("has the log tell of a workspace or project that nothing had the name of", async () => {
     using folder = project({ graphs, deployment: { workspace: "Support", project: "Bots" } });
-    const told = async (env: Record<string, string> = {}): Promise<readonly (readonly string[])[]> => {
+    const readFindings = async (env: Record<string, string> = {}): Promise<readonly (readonly string[])[]> => {
       await using program = start("server.ts", ["--port", "0"], { cwd: folder.path, env });
-      await urlOf(program);
+      await waitForUrl(program);
       const ids = /^Organization \S+, workspace (\S+), project (\S+)$/m.exec(program.output()) ?? [];
       return [...program.output().matchAll(/^\{.*"level":"info".*\}$/gm)].map(([line]) => {
         const { message, name, workspace_id, project_id } = JSON.parse(line) as Record<string, string>;
@@ -199,17 +199,17 @@ describe("settings of a configuration file", () => {
       });
     };
     const workspace = "created the workspace of deployment.workspace: none had this name";
-    const made = "created the project of deployment.project: none had this name";
-    assert.deepEqual(await told(), [
+    const createdNotice = "created the project of deployment.project: none had this name";
+    assert.deepEqual(await readFindings(), [
       [workspace, "Support"],
-      [made, "Bots"],
+      [createdNotice, "Bots"],
     ]);
-    assert.deepEqual(await told(), []);
-    const place = { workspace: "Support", project: "Bosts" };
-    writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, deployment: place }));
-    assert.deepEqual(await told(), [[made, "Bosts"]]);
+    assert.deepEqual(await readFindings(), []);
+    const deployment = { workspace: "Support", project: "Bosts" };
+    writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, deployment: deployment }));
+    assert.deepEqual(await readFindings(), [[createdNotice, "Bosts"]]);
     // Those accounts are in memory.
-    assert.deepEqual(await told({ GREENROOM_API_KEYS: "k".repeat(32) }), []);
+    assert.deepEqual(await readFindings({ GREENROOM_API_KEYS: "k".repeat(32) }), []);
   });
 
   it("has its options proven by the service, under their keys in the file", async () => {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
 import { loadModules } from "../../../adapters/standalone/modules.ts";
-import { root, start, urlOf } from "../../support/programs.ts";
+import { root, start, waitForUrl } from "../../support/programs.ts";
 import { FILES, graphs, project, serve } from "./config.harness.ts";
 
 describe("a configuration file", () => {
@@ -56,7 +56,7 @@ describe("a configuration file", () => {
       },
     });
     await using program = serve(folder.path);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const ask = async (path: string, init: RequestInit = {}): Promise<[number, string]> => {
       const response = await fetch(`${url}${path}`, init);
       return [response.status, await response.text()];
@@ -72,10 +72,18 @@ describe("a configuration file", () => {
       body: JSON.stringify({ assistant_id: "seen", input: {}, context: { tone: "kind" } }),
       headers: { ...ann, "x-locale": "de", "x-other": "no" },
     });
-    const said = JSON.parse((JSON.parse(values) as { messages: { content: string }[] }).messages.at(-1)?.content ?? "");
-    assert.deepEqual([said.configurable["x-locale"], said.configurable["x-other"]], ["de", undefined]);
-    assert.deepEqual([said.configurable.tone, said.configurable.langgraph_auth_user_id], ["kind", "ann"]);
-    assert.equal(said.user.identity, "ann");
+    const answerContent = JSON.parse(
+      (JSON.parse(values) as { messages: { content: string }[] }).messages.at(-1)?.content ?? "",
+    );
+    assert.deepEqual(
+      [answerContent.configurable["x-locale"], answerContent.configurable["x-other"]],
+      ["de", undefined],
+    );
+    assert.deepEqual(
+      [answerContent.configurable.tone, answerContent.configurable.langgraph_auth_user_id],
+      ["kind", "ann"],
+    );
+    assert.equal(answerContent.user.identity, "ann");
     const preflight = await fetch(`${url}/threads`, {
       method: "OPTIONS",
       headers: { origin: "https://app.example", "access-control-request-method": "POST" },
@@ -92,15 +100,15 @@ describe("a configuration file", () => {
       assert.equal((await ask("/store/items", { method: "PUT", body, headers: ann }))[0], 204);
     }
     const body = JSON.stringify({ namespace_prefix: ["notes"], query: "abcdefg", limit: 1 });
-    const [status, found] = await ask("/store/items/search", { method: "POST", body, headers: ann });
-    assert.equal(status, 200, found);
-    assert.equal((JSON.parse(found) as { items: { key: string }[] }).items[0]?.key, "long");
+    const [status, foundItems] = await ask("/store/items/search", { method: "POST", body, headers: ann });
+    assert.equal(status, 200, foundItems);
+    assert.equal((JSON.parse(foundItems) as { items: { key: string }[] }).items[0]?.key, "long");
   });
 
   it("is read as a langgraph.json by its content, whatever its name is", async () => {
-    const made = { made: "./src/graphs.ts:make" };
+    const graphSettings = { made: "./src/graphs.ts:make" };
     const isLangGraph = (name: string, content: object): boolean => {
-      using folder = project({ graphs: made, ...content }, name);
+      using folder = project({ graphs: graphSettings, ...content }, name);
       const { graphs: entries, problems } = readConfig(join(folder.path, name));
       assert.deepEqual(problems, [], name);
       return entries[0]?.factory === true;
@@ -120,7 +128,10 @@ describe("a configuration file", () => {
     assert.ok(isLangGraph("langgraph.json", {}));
     assert.ok(!isLangGraph("greenroom.json", { node_version: "22" }));
     // A key of LangGraph that changes nothing here is named, and refuses nothing.
-    using folder = project({ graphs: made, dependencies: ["."], dockerfile_lines: [], ui: {} }, "langgraph.prod.json");
+    using folder = project(
+      { graphs: graphSettings, dependencies: ["."], dockerfile_lines: [], ui: {} },
+      "langgraph.prod.json",
+    );
     const { unsupported, problems } = readConfig(join(folder.path, "langgraph.prod.json"));
     assert.deepEqual([unsupported, problems], [["dockerfile_lines", "ui"], []]);
   });
@@ -151,7 +162,7 @@ describe("a configuration file", () => {
       FILES["agents.ts"].replace("function seen", "async function* seen"),
     );
     await using program = serve(folder.path);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     assert.match(
       program.output(),
       /"unsupported keys without effect: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
@@ -196,10 +207,10 @@ describe("a configuration file", () => {
       using folder = project({ graphs, ...config });
       const file = join(folder.path, "greenroom.json");
       const { problems, modules } = readConfig(file);
-      const told = [...problems, ...(await loadModules(modules)).problems].join("\n");
-      for (const part of says) assert.match(told, part);
+      const problemText = [...problems, ...(await loadModules(modules)).problems].join("\n");
+      for (const part of says) assert.match(problemText, part);
       // Below a problem stand the place and the line, with more space in front.
-      assert.equal(told.split("\n").filter((line) => !line.startsWith("    ")).length, says.length, told);
+      assert.equal(problemText.split("\n").filter((line) => !line.startsWith("    ")).length, says.length, problemText);
     }
   });
 
@@ -230,8 +241,8 @@ describe("a configuration file", () => {
       using folder = project(config);
       await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
       assert.equal(await program.ended, 1);
-      const told = [...program.output().matchAll(/^- greenroom\.json: ([^:]*): /gm)].map(([, key]) => key);
-      assert.deepEqual(told.sort(), keys.sort(), program.output());
+      const problemKeys = [...program.output().matchAll(/^- greenroom\.json: ([^:]*): /gm)].map(([, key]) => key);
+      assert.deepEqual(problemKeys.sort(), keys.sort(), program.output());
       assert.equal(existsSync(join(folder.path, ".greenroom")), false);
     }
   });

@@ -4,7 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, runtime, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { type Program, root, runtime, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const AGENT = `import { lookUp } from "./lib/orders.ts";
 
@@ -68,7 +68,7 @@ describe("greenroom dev", () => {
   it("warns once about unknown keys of a request body, and not about those of the SDK", async () => {
     using folder = project();
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const client = new Client({ apiUrl: url });
     const { thread_id } = await client.threads.create({ metadata: { a: 1 }, ifExists: "raise", ttl: 60 });
     await client.threads.search({ metadata: { a: 1 }, limit: 1, sortBy: "created_at", sortOrder: "asc" });
@@ -103,7 +103,7 @@ describe("greenroom dev", () => {
   it("warns about an interrupt that was not yielded", async () => {
     using folder = project();
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const yielded = await post(`${url}/runs/wait`, { assistant_id: "asker", input, context: { yields: true } });
     assert.match(yielded.text, /"__interrupt__"/);
     const lost = await post(`${url}/runs/wait`, { assistant_id: "asker", input });
@@ -115,12 +115,12 @@ describe("greenroom dev", () => {
   it("suggests an assistant for a misspelt id", async () => {
     using folder = project();
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const misspelt = await post(`${url}/runs/wait`, { assistant_id: "agnet", input });
     assert.equal(misspelt.status, 404);
     assert.equal(JSON.parse(misspelt.text).detail, "Assistant agnet not found; did you mean agent?");
-    const other = await post(`${url}/runs/wait`, { assistant_id: "chat", input });
-    assert.equal(JSON.parse(other.text).detail, "Assistant chat not found; graphs: agent, asker");
+    const otherResult = await post(`${url}/runs/wait`, { assistant_id: "chat", input });
+    assert.equal(JSON.parse(otherResult.text).detail, "Assistant chat not found; graphs: agent, asker");
     const { assistant_id } = JSON.parse(
       (await post(`${url}/assistants`, { graph_id: "agent", name: "Support" })).text,
     ) as { assistant_id: string };
@@ -134,19 +134,19 @@ describe("greenroom dev", () => {
   it("shows the code of a thrown error, and only the frames of the project", async () => {
     using folder = project();
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const unknown = { messages: [{ role: "user", content: "two" }] };
     assert.equal((await post(`${url}/runs/wait`, { assistant_id: "agent", input: unknown })).status, 200);
     await program.printed(/a run failed[\s\S]*return order;\n/);
-    const shown = program.output();
-    assert.match(shown, /RangeError: There is no order two\n/);
-    assert.match(shown, /^ +at lookUp \(lib\/orders\.ts:7\)$/m);
+    const output = program.output();
+    assert.match(output, /RangeError: There is no order two\n/);
+    assert.match(output, /^ +at lookUp \(lib\/orders\.ts:7\)$/m);
     assert.match(
-      shown,
+      output,
       /^ +6 \| +const order = orders\[id\];\n +> 7 \| +if \(order === undefined\) throw new RangeError\("There is no order " \+ id\);\n +8 \| +return order;$/m,
     );
     // Bun leaves out the callers of an awaited call.
-    if (runtime !== "bun") assert.match(shown, /^ +at .*\(?agent\.ts:7\)?$/m);
-    assert.doesNotMatch(shown, /node:internal|node_modules|lib\/functions|adapters\//);
+    if (runtime !== "bun") assert.match(output, /^ +at .*\(?agent\.ts:7\)?$/m);
+    assert.doesNotMatch(output, /node:internal|node_modules|lib\/functions|adapters\//);
   });
 });

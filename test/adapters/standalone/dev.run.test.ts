@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type Program, root, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { type Program, root, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const FILES = {
   "package.json": '{ "type": "module" }',
@@ -27,7 +27,7 @@ describe("greenroom dev --run", () => {
   it("starts the command with the URL of the server, and ends it", async () => {
     using folder = project();
     await using program = folder.dev("sh page.sh");
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     assert.equal((await program.printed(/^page of (.*)$/m))[1], url);
     assert.equal(await program.kill("SIGTERM"), 0);
     assert.match(program.output(), /^page stopped$/m);

@@ -4,7 +4,7 @@ import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { watchFiles } from "../../../adapters/standalone/watch.ts";
-import { type Program, root, runtime, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { type Program, root, runtime, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 import { until } from "../../support/until.ts";
 
 const AGENT = `import { word } from "./words.js";
@@ -28,11 +28,11 @@ interface World extends Disposable {
   dev(args?: readonly string[]): Program;
 }
 
-function project(more: Readonly<Record<string, string>> = {}): World {
+function project(extraFiles: Readonly<Record<string, string>> = {}): World {
   const folder = temporaryFolder();
   const write = (name: string, text: string): void => writeFileSync(join(folder.path, name), text);
   mkdirSync(join(folder.path, "lib"));
-  for (const [name, text] of Object.entries({ ...FILES, ...more })) write(name, text);
+  for (const [name, text] of Object.entries({ ...FILES, ...extraFiles })) write(name, text);
   return {
     ...folder,
     write,
@@ -65,7 +65,7 @@ describe("greenroom dev", () => {
   it("serves the new code of agents, of what they import and of the configuration; threads stay", async () => {
     using folder = project();
     await using program = folder.dev(["--database", ":memory:"]);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     await program.printed(/^Watching 4 files/m);
     const { thread_id } = (await post(`${url}/threads`, {})) as { thread_id: string };
     assert.equal(await answer(url, thread_id), "one said Hi!");
@@ -94,7 +94,7 @@ describe("greenroom dev", () => {
   it("shows the file, line and text of an error, goes on with the old agents, and recovers", async () => {
     using folder = project();
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     await program.printed(/^Watching/m);
     folder.write("words.js", "export const word = ;\n");
     await program.printed(
@@ -120,7 +120,7 @@ describe("greenroom dev", () => {
   it("goes on after a module that never ends to load", async () => {
     using folder = project();
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     await program.printed(/^Watching/m);
     folder.write("words.js", 'await new Promise(() => {});\nexport const word = "never";\n');
     await program.printed(/^The project has not loaded in 10 s: .*\nThe earlier agents stay/m);
@@ -146,7 +146,7 @@ describe("greenroom dev", () => {
     await using program = folder.dev();
     await program.printed(/at words\.js:1:[\s\S]*^Waiting for a change$/m);
     folder.write("words.js", 'export const word = "mended";\n');
-    assert.equal(await answer(await urlOf(program)), "mended said Hi!");
+    assert.equal(await answer(await waitForUrl(program)), "mended said Hi!");
     await using none = start("server.ts", ["dev"], { cwd: join(folder.path, "lib") });
     assert.equal(await none.ended, 1);
     assert.match(none.output(), /No greenroom\.json or langgraph\.json in this folder.*greenroom init DIR/);
@@ -156,7 +156,7 @@ describe("greenroom dev", () => {
     const holding = 'export async function* agent() {\n  yield "begun ";\n  await new Promise(() => {});\n}\n';
     using folder = project({ "agent.ts": holding });
     await using program = folder.dev();
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     await program.printed(/^Watching/m);
     const { thread_id } = (await post(`${url}/threads`, {})) as { thread_id: string };
     const body = { assistant_id: "agent", input, stream_mode: "messages-tuple", stream_resumable: true };
@@ -182,9 +182,9 @@ describe("greenroom dev", () => {
     await read;
     assert.doesNotMatch(streamed, /event: end/);
     const last = [...streamed.matchAll(/^id: (\d+)$/gm)].at(-1)?.[1] ?? "";
-    const rest = await (await fetch(`${url}${location}`, { headers: { "last-event-id": last } })).text();
-    assert.match(rest, /one said Hi!/);
-    assert.match(rest, /event: end\ndata: .*"status":"success"/);
+    const remainingFrames = await (await fetch(`${url}${location}`, { headers: { "last-event-id": last } })).text();
+    assert.match(remainingFrames, /one said Hi!/);
+    assert.match(remainingFrames, /event: end\ndata: .*"status":"success"/);
     asks = false;
     await asking;
     assert.deepEqual([...statuses], [200]);
@@ -206,7 +206,7 @@ export const agent = new StateGraph(MessagesAnnotation).addNode("ask", ask).addE
       using folder = project({ "agent.ts": graph("Hello") });
       symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
       await using program = folder.dev();
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       await program.printed(/^Watching/m);
       const { thread_id } = (await post(`${url}/threads`, {})) as { thread_id: string };
       const wait = `${url}/threads/${thread_id}/runs/wait`;

@@ -34,7 +34,7 @@ const filesIn = (folder: string): string[] =>
     .sort();
 
 describe("greenroom init", () => {
-  for (const [template, more] of Object.entries(TEMPLATES)) {
+  for (const [template, expectedFiles] of Object.entries(TEMPLATES)) {
     it(`writes a project: ${template}`, async () => {
       using folder = temporaryFolder();
       await using program = init(folder.path, "my-agent", "--template", template);
@@ -43,9 +43,9 @@ describe("greenroom init", () => {
         program.output(),
         /^Created my-agent: .*\nNext:\n {2}cd my-agent\n {2}\S+ install\n {2}.* run dev\n$/s,
       );
-      const place = join(folder.path, "my-agent");
-      assert.deepEqual(filesIn(place), [...COMMON, "tsconfig.json", ...more].sort());
-      const manifest = JSON.parse(readFileSync(join(place, "package.json"), "utf8")) as Record<
+      const projectPath = join(folder.path, "my-agent");
+      assert.deepEqual(filesIn(projectPath), [...COMMON, "tsconfig.json", ...expectedFiles].sort());
+      const manifest = JSON.parse(readFileSync(join(projectPath, "package.json"), "utf8")) as Record<
         string,
         Record<string, string>
       >;
@@ -57,10 +57,10 @@ describe("greenroom init", () => {
         ["dev", "start", "test", "check"].filter((name) => !manifest.scripts?.[name]),
         [],
       );
-      assert.deepEqual(readConfig(join(place, "greenroom.json")).problems, []);
-      assert.match(readFileSync(join(place, ".gitignore"), "utf8"), /^node_modules\/$[\s\S]*^\.env$/m);
-      for (const file of filesIn(place)) {
-        assert.doesNotMatch(readFileSync(join(place, file), "utf8"), /__[A-Z]+__/, file);
+      assert.deepEqual(readConfig(join(projectPath, "greenroom.json")).problems, []);
+      assert.match(readFileSync(join(projectPath, ".gitignore"), "utf8"), /^node_modules\/$[\s\S]*^\.env$/m);
+      for (const file of filesIn(projectPath)) {
+        assert.doesNotMatch(readFileSync(join(projectPath, file), "utf8"), /__[A-Z]+__/, file);
       }
     });
   }
@@ -118,12 +118,12 @@ describe("greenroom init", () => {
 
   it("writes nothing through links, not even with --force", async () => {
     using folder = temporaryFolder();
-    const [place, outside] = [join(folder.path, "my-agent"), join(folder.path, "outside")];
-    for (const path of [place, outside]) mkdirSync(path);
+    const [projectPath, outside] = [join(folder.path, "my-agent"), join(folder.path, "outside")];
+    for (const path of [projectPath, outside]) mkdirSync(path);
     writeFileSync(join(outside, "mine.env"), "MINE=1");
-    symlinkSync(join(outside, "mine.env"), join(place, ".env"));
-    symlinkSync(join(outside, "none.md"), join(place, "README.md"));
-    symlinkSync(outside, join(place, "src"));
+    symlinkSync(join(outside, "mine.env"), join(projectPath, ".env"));
+    symlinkSync(join(outside, "none.md"), join(projectPath, "README.md"));
+    symlinkSync(outside, join(projectPath, "src"));
     await using program = init(folder.path, "my-agent", "--force");
     assert.equal(await program.ended, 1);
     for (const name of [".env", "README.md", "src"]) {
@@ -131,7 +131,7 @@ describe("greenroom init", () => {
     }
     assert.deepEqual(readdirSync(outside), ["mine.env"]);
     assert.equal(readFileSync(join(outside, "mine.env"), "utf8"), "MINE=1");
-    assert.deepEqual(readdirSync(place).sort(), [".env", "README.md", "src"]);
+    assert.deepEqual(readdirSync(projectPath).sort(), [".env", "README.md", "src"]);
     // The folder itself may be one.
     symlinkSync(outside, join(folder.path, "linked"));
     await using linked = init(folder.path, "linked", "--force");

@@ -7,7 +7,7 @@ import { readConfig } from "../../../adapters/standalone/config.ts";
 import { importFile } from "../../../adapters/standalone/loader.ts";
 import { loadGraphs } from "../../../adapters/standalone/modules.ts";
 import { createPackageResolver } from "../../../adapters/standalone/packages.ts";
-import { root, runtime, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { root, runtime, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const PROJECTS: Readonly<Record<string, readonly string[]>> = {
   template: ["agent"],
@@ -31,7 +31,7 @@ describe("a project of LangGraph.js", () => {
     it(`is served as it is: ${name}`, async () => {
       const cwd = join(root, "test/projects", name);
       await using program = start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd });
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       const post = async (path: string, body: unknown): Promise<Record<string, unknown>> => {
         const headers = { "content-type": "application/json" };
         const response = await fetch(`${url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
@@ -93,8 +93,8 @@ describe("the files of a project", () => {
     assert.throws(call, (error: Error) => /fails\.ts:5:/.test(error.stack ?? ""));
     const { again } = (await importFile(join(folder.path, "again.ts"))) as { again: () => Promise<unknown> };
     await assert.rejects(again, /not today/);
-    const place = { file: join(folder.path, "lost.ts"), export: "x", graph_id: "lost", factory: false, settings: {} };
-    const { problems } = await loadGraphs([place], join(folder.path, "greenroom.json"));
+    const entry = { file: join(folder.path, "lost.ts"), export: "x", graph_id: "lost", factory: false, settings: {} };
+    const { problems } = await loadGraphs([entry], join(folder.path, "greenroom.json"));
     assert.equal(problems.length, 1);
     assert.match(problems[0] ?? "", /^graphs\.lost: lost\.ts cannot be loaded: .*nowhere/);
     assert.doesNotMatch(problems[0] ?? "", /Require stack/);
@@ -110,9 +110,9 @@ describe("the files of a project", () => {
       });
       symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
       const { StateGraph } = await import("@langchain/langgraph");
-      const { own, other } = await importFile(join(folder.path, "graph.ts"));
-      assert.equal(own, StateGraph);
-      assert.equal(other, StateGraph);
+      const { own: ownExport, other: otherExport } = await importFile(join(folder.path, "graph.ts"));
+      assert.equal(ownExport, StateGraph);
+      assert.equal(otherExport, StateGraph);
     });
 });
 

@@ -61,12 +61,12 @@ async function world(agents: Agents, app?: Hono, auth: object = { custom }): Pro
 }
 
 const client = (): Client => new Client({ callerOptions: { maxRetries: 0 } });
-const ownThread = async (made = client()): Promise<string> => (await made.threads.create()).thread_id;
+const ownThread = async (sdkClient = client()): Promise<string> => (await sdkClient.threads.create()).thread_id;
 const wait = async (at: World, as: string | null, assistant_id: string): Promise<Record<string, unknown>> => {
   const response = await at.send(as, "POST", "/runs/wait", { assistant_id, input: {} });
   return (await response.json()) as Record<string, unknown>;
 };
-const statusOf = (call: Promise<unknown>): Promise<unknown> =>
+const readStatus = (call: Promise<unknown>): Promise<unknown> =>
   call.then(
     () => 200,
     (error: { status?: unknown }) => error.status ?? error,
@@ -91,28 +91,28 @@ describe("a Client without a URL", () => {
   });
 
   it("streams a run of another graph from within one, and stops it by leaving", async () => {
-    const left = Promise.withResolvers<void>();
+    const disconnected = Promise.withResolvers<void>();
     await using at = await world({
       outer: async () => {
-        const seen: string[] = [];
+        const users: string[] = [];
         const leave = new AbortController();
         const { signal } = leave;
         const options = { input: {}, streamMode: "values", onDisconnect: "cancel", signal } as const;
         try {
           for await (const { event, data } of client().runs.stream(null, "inner", options)) {
-            if (event === "values") seen.push(JSON.stringify(data));
-            if (seen.some((text) => text.includes("one"))) leave.abort(new Error("Seen enough"));
+            if (event === "values") users.push(JSON.stringify(data));
+            if (users.some((text) => text.includes("one"))) leave.abort(new Error("Seen enough"));
           }
         } catch (error) {
           if (!signal.aborted) throw error;
         }
-        await left.promise;
-        return { seen: seen.length };
+        await disconnected.promise;
+        return { seen: users.length };
       },
       async *inner({ signal }: { signal: AbortSignal }) {
         yield { said: "one" };
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
-        left.resolve();
+        disconnected.resolve();
       },
     });
     assert.ok(Number((await wait(at, "ann", "outer")).seen) > 0);
@@ -121,12 +121,12 @@ describe("a Client without a URL", () => {
   it("acts in a route, and in middleware, for the caller of the request, not with the server's own key", async () => {
     const app = new Hono()
       .use("/info", async (c, next) => {
-        c.header("x-status", String(await statusOf(ownThread())));
+        c.header("x-status", String(await readStatus(ownThread())));
         await next();
       })
       .get("/mine", async (c) => {
-        const made = new Client({ apiKey: "the-server's", callerOptions: { maxRetries: 0 } });
-        return c.json({ status: await statusOf(ownThread(made)) });
+        const sdkClient = new Client({ apiKey: "the-server's", callerOptions: { maxRetries: 0 } });
+        return c.json({ status: await readStatus(ownThread(sdkClient)) });
       });
     await using at = await world({ agent: async () => ({}) }, app);
     assert.deepEqual(await (await at.send("ann", "GET", "/mine")).json(), { status: 200 });
@@ -141,9 +141,9 @@ describe("a Client without a URL", () => {
     const { testAccounts } = await import("../../suite/kit.ts");
     const { identity, keys } = testAccounts({ keys: { ann: {} } });
     const app = new Hono().get("/runs-twice", async (c) => {
-      const made = new Client({ apiKey: "other", callerOptions: { maxRetries: 0 } });
-      const { thread_id } = await made.threads.create();
-      const runs = [await made.runs.create(thread_id, "agent"), await made.runs.create(thread_id, "agent")];
+      const sdkClient = new Client({ apiKey: "other", callerOptions: { maxRetries: 0 } });
+      const { thread_id } = await sdkClient.threads.create();
+      const runs = [await sdkClient.runs.create(thread_id, "agent"), await sdkClient.runs.create(thread_id, "agent")];
       return c.json(new Set(runs.map(({ run_id }) => run_id)).size);
     });
     const local = createLocalApi();
@@ -167,15 +167,15 @@ describe("a Client without a URL", () => {
     await using at = await world({
       agent: async () => {
         shared ??= client();
-        return { outside: await statusOf(ownThread(outside[0])), shared: await statusOf(ownThread(shared)) };
+        return { outside: await readStatus(ownThread(outside[0])), shared: await readStatus(ownThread(shared)) };
       },
     });
     outside.push(client());
-    assert.equal(await statusOf(ownThread(outside[0])), 401);
+    assert.equal(await readStatus(ownThread(outside[0])), 401);
     assert.deepEqual(await wait(at, "ann", "agent"), { outside: 401, shared: 200 });
     assert.deepEqual(await wait(at, "bob", "agent"), { outside: 401, shared: 403 });
     // Its run has ended.
-    assert.equal(await statusOf(ownThread(shared)), 403);
+    assert.equal(await readStatus(ownThread(shared)), 403);
   });
 
   it("never acts for another run whose call stood before in the queue of a shared client", async () => {
@@ -187,13 +187,13 @@ describe("a Client without a URL", () => {
         runs += 1;
         if (runs === 2) both.resolve();
         await both.promise;
-        return { said: await Promise.all(Array.from({ length: 8 }, () => statusOf(ownThread(outside[0])))) };
+        return { said: await Promise.all(Array.from({ length: 8 }, () => readStatus(ownThread(outside[0])))) };
       },
     });
     outside.push(client());
-    const said = await Promise.all([wait(at, "ann", "agent"), wait(at, "bob", "agent")]);
+    const answers = await Promise.all([wait(at, "ann", "agent"), wait(at, "bob", "agent")]);
     assert.deepEqual(
-      said.flatMap((one) => one.said),
+      answers.flatMap((answer) => answer.said),
       Array(16).fill(401),
     );
   });
@@ -201,26 +201,26 @@ describe("a Client without a URL", () => {
   it("works for everybody where nobody is asked", async () => {
     const outside: Client[] = [];
     await using at = await world(
-      { agent: async () => ({ outside: await statusOf(ownThread(outside[0])) }) },
+      { agent: async () => ({ outside: await readStatus(ownThread(outside[0])) }) },
       undefined,
       {},
     );
     outside.push(client());
     assert.deepEqual(await wait(at, null, "agent"), { outside: 200 });
-    assert.equal(await statusOf(ownThread(outside[0])), 200);
+    assert.equal(await readStatus(ownThread(outside[0])), 200);
   });
 
   it("reaches the server whose run it is made in; before it is up the answer says so, after its end there is none", async () => {
     const early = createLocalApi();
-    assert.equal(await statusOf(ownThread()), 503);
+    assert.equal(await readStatus(ownThread()), 503);
     early.close();
     const agent = (name: string) => async () => ({
       name,
       graphs: (await client().assistants.search()).map((a) => a.graph_id),
     });
-    await using one = await world({ one: agent("one") }, undefined, {});
+    await using server = await world({ one: agent("one") }, undefined, {});
     await using two = await world({ two: agent("two") }, undefined, {});
-    assert.deepEqual(await wait(one, null, "one"), { name: "one", graphs: ["one"] });
+    assert.deepEqual(await wait(server, null, "one"), { name: "one", graphs: ["one"] });
     assert.deepEqual(await wait(two, null, "two"), { name: "two", graphs: ["two"] });
     two.local.close();
     assert.equal(Object.hasOwn(globalThis, Symbol.for("langgraph_api:fetch")), false);
@@ -229,11 +229,11 @@ describe("a Client without a URL", () => {
 
   it("has its waits ended by its signal", async () => {
     const go = Promise.withResolvers<void>();
-    const begun = Promise.withResolvers<void>();
+    const runStarted = Promise.withResolvers<void>();
     await using at = await world(
       {
         async agent() {
-          begun.resolve();
+          runStarted.resolve();
           await go.promise;
           return {};
         },
@@ -241,10 +241,10 @@ describe("a Client without a URL", () => {
       undefined,
       {},
     );
-    const made = client();
+    const sdkClient = client();
     const stop = new AbortController();
-    const waiting = made.runs.wait(null, "agent", { input: {}, signal: stop.signal });
-    await begun.promise;
+    const waiting = sdkClient.runs.wait(null, "agent", { input: {}, signal: stop.signal });
+    await runStarted.promise;
     stop.abort(new Error("enough"));
     await assert.rejects(waiting, /enough|abort/i);
     go.resolve();
@@ -278,15 +278,18 @@ describe("getLogger()", () => {
       logger.warn("Beware", 5).debug({ message: "small", a: 1 });
       logger.error(new Error("it failed"));
     });
-    const [first, ...rest] = records;
+    const [first, ...otherRecords] = records;
     assert.deepEqual([first?.level, first?.message, first?.seen], ["info", "In a run", 1]);
     assert.equal(typeof first?.run_id, "string");
     assert.equal(typeof first?.thread_id, "string");
-    assert.deepEqual(rest.slice(0, 2), [
+    assert.deepEqual(otherRecords.slice(0, 2), [
       { details: [5], level: "warn", message: "Beware" },
       { a: 1, severity: "debug", level: "info", message: "small" },
     ]);
-    assert.deepEqual([rest[2]?.level, rest[2]?.message, rest[2]?.error instanceof Error], ["error", "it failed", true]);
+    assert.deepEqual(
+      [otherRecords[2]?.level, otherRecords[2]?.message, otherRecords[2]?.error instanceof Error],
+      ["error", "it failed", true],
+    );
     remove();
     assert.throws(() => getLogger());
     const circular: Record<string, unknown> = {};

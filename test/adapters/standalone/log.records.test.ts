@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { formatTextLine } from "../../../adapters/standalone/log.ts";
-import { urlOf } from "../../support/programs.ts";
+import { waitForUrl } from "../../support/programs.ts";
 import { graphs, project, serve } from "./config.harness.ts";
 
 describe("the log of the stand-alone server", () => {
   it("is a line of JSON for each record where no terminal reads it", async () => {
     using folder = project({ graphs, http: { app: "./src/app.ts:app" } });
     await using program = serve(folder.path);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     const response = await fetch(`${url}/fails`, { headers: { "x-request-id": "mine", "x-session-token": "canary" } });
     assert.equal(response.status, 500);
     await response.text();

@@ -7,7 +7,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import { createLog, type LogFormat, type LogLevel, type Output } from "../../../adapters/standalone/log.ts";
 import type { Handler } from "../../../lib/http/handler.ts";
 import { createService, fromFunctions, type LogRecord } from "../../../lib/mod.ts";
-import { start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const TOKEN = "9f0f0f0f-1111-4222-8333-444444444444";
 
@@ -101,7 +101,7 @@ describe("the log of the stand-alone server", () => {
     );
     const runFails = async (env: Record<string, string>): Promise<Record<string, unknown>[]> => {
       await using program = start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd: folder.path, env });
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       const post = { method: "POST", body: JSON.stringify({ assistant_id: "broken" }) };
       await (await fetch(`${url}/runs/wait`, post)).text();
       for (const path of ["/ui/x", "/ui/x", "/ok", `/api/v1/feedback/tokens/${TOKEN}?score=1`]) {
@@ -113,15 +113,15 @@ describe("the log of the stand-alone server", () => {
       return lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line) as Record<string, unknown>);
     };
     const records = await runFails({});
-    const shown = records.filter(({ level }) => level !== "info");
+    const warnings = records.filter(({ level }) => level !== "info");
     assert.deepEqual(
-      shown.map(({ level, message }) => [level, message]),
+      warnings.map(({ level, message }) => [level, message]),
       [
         ["error", "a run failed"],
         ["warn", "a route was called that is not built yet"],
       ],
     );
-    const [{ run_id, thread_id, graph_id, error } = {}] = shown;
+    const [{ run_id, thread_id, graph_id, error } = {}] = warnings;
     assert.match(`${run_id} ${thread_id} ${graph_id}`, /^[0-9a-f-]{36} [0-9a-f-]{36} broken$/);
     assert.match((error as { stack: string }).stack, /it broke[\s\S]*agents\.mjs/);
     assert.deepEqual(
@@ -146,7 +146,7 @@ describe("the log of the stand-alone server", () => {
     writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs: { idle: "./agents.mjs:idle" } }));
     const at = { cwd: folder.path };
     await using program = start("server.ts", ["--port=0", "--database=:memory:", "--log-format", "text"], at);
-    await (await fetch(`${await urlOf(program)}/info`)).text();
+    await (await fetch(`${await waitForUrl(program)}/info`)).text();
     await program.printed(/^\d\d:\d\d:\d\d\.\d{3} GET \/info 200 \d+ ms request_id=\S+$/m);
     await using refused = start("server.ts", ["--log-level=loud"], { ...at, env: { GREENROOM_LOG_FORMAT: "xml" } });
     assert.equal(await refused.ended, 1);

@@ -3,13 +3,13 @@ import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { startPostgres, type TestPostgres } from "../../support/postgres-server.ts";
-import { root, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { root, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const secret = "s3cret-w0rd";
 
 let server: TestPostgres;
 before(async () => {
-  server = await startPostgres({ fsync: false, own: true });
+  server = await startPostgres({ fsync: false, ownServer: true });
 });
 after(() => server.stop());
 
@@ -25,7 +25,7 @@ describe("the stand-alone server on Postgres", () => {
     const { url } = await server.database();
     using folder = project();
     await using program = start("server.ts", ["--port", "0"], { cwd: folder.path, env: { GREENROOM_DATABASE: url } });
-    const at = await urlOf(program);
+    const at = await waitForUrl(program);
     const answer = await fetch(`${at}/runs/wait`, {
       method: "POST",
       headers: { "content-type": "application/json" },

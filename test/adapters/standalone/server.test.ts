@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, start, temporaryFolder, urlOf } from "../../support/programs.ts";
+import { type Program, root, start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const agents = `
 export async function* writer({ messages }) {
@@ -20,7 +20,7 @@ export async function* home() {
 }
 `;
 
-const made = `
+const madeSource = `
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 const saying = (place) =>
   new StateGraph(MessagesAnnotation).addNode("say", () => ({ messages: [{ type: "ai", content: place }] })).addEdge(START, "say");
@@ -47,12 +47,12 @@ const contents = (values: unknown): string[] =>
 /** Sets headers that fetch does not let a caller set. */
 const statusFor = (url: string, headers: Record<string, string>): Promise<number | undefined> =>
   new Promise((resolve, reject) => {
-    const sent = request(url, { headers }, (response) => {
+    const pendingRequest = request(url, { headers }, (response) => {
       response.resume();
       response.on("end", () => resolve(response.statusCode));
     });
-    sent.on("error", reject);
-    sent.end();
+    pendingRequest.on("error", reject);
+    pendingRequest.end();
   });
 
 describe("the stand-alone server", () => {
@@ -63,7 +63,7 @@ describe("the stand-alone server", () => {
     let thread_id: string;
     {
       await using program = first;
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       assert.deepEqual(await (await fetch(`${url}/ok`)).json(), {
         ok: true,
         services: { worker: { ok: true }, database: { ok: true } },
@@ -93,7 +93,7 @@ describe("the stand-alone server", () => {
       assert.equal(await program.kill("SIGKILL"), "SIGKILL");
     }
     await using program = serve(folder.path);
-    const client = new Client({ apiUrl: await urlOf(program) });
+    const client = new Client({ apiUrl: await waitForUrl(program) });
     const assistant = await client.assistants.get(assistant_id);
     assert.deepEqual([assistant.version, assistant.context], [2, { greeting: "Two" }]);
     const state = await client.threads.getState(thread_id);
@@ -111,7 +111,7 @@ describe("the stand-alone server", () => {
     using folder = project({ graphs });
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       await using program = serve(folder.path);
-      const url = await urlOf(program);
+      const url = await waitForUrl(program);
       await (await fetch(`${url}/ok`)).text();
       assert.equal(await program.kill(signal), 0);
       await assert.rejects(fetch(`${url}/ok`));
@@ -124,7 +124,7 @@ describe("the stand-alone server", () => {
       http: { cors: { allow_origins: ["https://app.example"] }, disable_webhooks: true },
     });
     await using program = serve(folder.path);
-    const url = await urlOf(program);
+    const url = await waitForUrl(program);
     assert.equal(await statusFor(`${url}/ok`, { host: "evil.example" }), 421);
     assert.equal(await statusFor(`${url}/ok`, { host: `localhost:${new URL(url).port}` }), 200);
     const allowed = async (origin: string): Promise<string | null> =>
@@ -145,7 +145,7 @@ describe("the stand-alone server", () => {
       GREENROOM_GRACE_MS: "2500",
     };
     await using program = start("server.ts", [], { cwd: folder.path, env });
-    assert.match(await urlOf(program), /^http:\/\/localhost:\d+$/);
+    assert.match(await waitForUrl(program), /^http:\/\/localhost:\d+$/);
     assert.ok(readFileSync(join(folder.path, "data/agents.db")).length > 0);
     assert.equal(await program.kill("SIGTERM"), 0);
     assert.match(program.output(), /^Stopping: active runs have 2500 ms to end/m);
@@ -153,24 +153,24 @@ describe("the stand-alone server", () => {
 
   it("refuses a port that is taken", async () => {
     using folder = project({ graphs });
-    const other = createServer();
-    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    const otherServer = createServer();
+    await new Promise<void>((resolve) => otherServer.listen(0, "127.0.0.1", resolve));
     try {
-      const { port } = other.address() as { port: number };
+      const { port } = otherServer.address() as { port: number };
       await using program = start("server.ts", ["--port", String(port)], { cwd: folder.path });
       assert.equal(await program.ended, 1);
       assert.match(program.output(), new RegExp(`Port ${port} is in use\\. Choose another`));
     } finally {
-      await new Promise((resolve) => other.close(resolve));
+      await new Promise((resolve) => otherServer.close(resolve));
     }
   });
 
   it("takes the next free port by itself and says so", async () => {
     using folder = project({ graphs });
-    await using one = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
-    const first = Number(new URL(await urlOf(one)).port);
+    await using server = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
+    const first = Number(new URL(await waitForUrl(server)).port);
     await using two = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
-    const second = Number(new URL(await urlOf(two)).port);
+    const second = Number(new URL(await waitForUrl(two)).port);
     assert.ok(first >= 2024 && second > first, `${first}, ${second}`);
     assert.match(two.output(), new RegExp(`Port 2024 is taken, using ${second}`));
   });
@@ -362,13 +362,13 @@ describe("the stand-alone server", () => {
       "langgraph.json",
     );
     writeFileSync(join(folder.path, "settings.env"), "FROM_ENV=file\n");
-    writeFileSync(join(folder.path, "src/made.ts"), made);
+    writeFileSync(join(folder.path, "src/made.ts"), madeSource);
     for (const file of ["approval.ts", "model.ts"])
       cpSync(join(root, "examples/demo", file), join(folder.path, "src", file));
     // The user's own installation, beside the configuration.
     symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
     await using program = serve(folder.path, ["--database", ":memory:"]);
-    const client = new Client({ apiUrl: await urlOf(program) });
+    const client = new Client({ apiUrl: await waitForUrl(program) });
     assert.match(
       program.output(),
       /"message":"unsupported keys without effect: auth\.openapi, ui","file":"langgraph\.json"/,
@@ -389,12 +389,12 @@ describe("the stand-alone server", () => {
     using folder = project({
       graphs: { made: { path: "./src/made.ts:make", factory: true }, modern: "./src/modern.ts:modern" },
     });
-    writeFileSync(join(folder.path, "src/made.ts"), made);
+    writeFileSync(join(folder.path, "src/made.ts"), madeSource);
     const modern = 'enum Word { Yes = "yes" }\nexport async function* modern() { yield Word.Yes; }\n';
     writeFileSync(join(folder.path, "src/modern.ts"), modern);
     symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
     await using program = serve(folder.path, ["--database", ":memory:"]);
-    const client = new Client({ apiUrl: await urlOf(program) });
+    const client = new Client({ apiUrl: await waitForUrl(program) });
     const config = { configurable: { place: "Here" } };
     assert.equal(contents(await client.runs.wait(null, "made", { input: human("?"), config })).at(-1), "Here");
     assert.equal(contents(await client.runs.wait(null, "modern", { input: human("?") })).at(-1), "yes");

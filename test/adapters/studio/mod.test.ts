@@ -7,7 +7,7 @@ const get = async (path: string, headers: Record<string, string> = {}): Promise<
   await page(new Request(`http://x${path}`, { headers }), path);
 
 /** The files that a page names, from its address. */
-async function filesOf(path: string): Promise<string[]> {
+async function listFiles(path: string): Promise<string[]> {
   const html = await (await get(path)).text();
   const names = [...html.matchAll(/(?:src|href)="([^":]+)"/g)].map(([, name]) => name as string);
   return names.map((name) => new URL(name, `http://x${path}`).pathname);
@@ -29,10 +29,10 @@ describe("the studio's files", () => {
   });
 
   it("are found from every address of the page", async () => {
-    const first = await filesOf("/studio/");
+    const first = await listFiles("/studio/");
     assert.equal(first.length, 2);
     for (const path of ["/studio/threads", "/studio/threads/1", "/studio/threads/a%2Fb"])
-      assert.deepEqual(await filesOf(path), first);
+      assert.deepEqual(await listFiles(path), first);
     for (const file of first) assert.equal((await get(file)).status, 200);
   });
 
@@ -46,7 +46,7 @@ describe("the studio's files", () => {
     assert.equal(html.headers.get("cache-control"), "no-cache");
     const etag = html.headers.get("etag") ?? "";
     assert.equal((await get("/studio/", { "if-none-match": etag })).status, 304);
-    const [file = ""] = await filesOf("/studio/");
+    const [file = ""] = await listFiles("/studio/");
     const asset = await get(file);
     assert.match(asset.headers.get("cache-control") ?? "", /immutable/);
     assert.equal(asset.headers.get("content-security-policy"), policy);
@@ -54,7 +54,7 @@ describe("the studio's files", () => {
   });
 
   it("are sent as gzip to those who accept it, and plain to others", async () => {
-    const [file = ""] = await filesOf("/studio/");
+    const [file = ""] = await listFiles("/studio/");
     const packed = await get(file, { "accept-encoding": "gzip, br" });
     assert.equal(packed.headers.get("content-encoding"), "gzip");
     const unpacked = (packed.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(

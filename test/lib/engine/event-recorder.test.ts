@@ -10,12 +10,12 @@ import {
   assertRising,
   child,
   finalState,
-  keptOf,
+  getTokenNumbers,
   outline,
   reading,
+  readStoredEvents,
   requested,
   token,
-  tokensOf,
 } from "../../support/event-reading.ts";
 import { advanceUntil, faulty, kill } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
@@ -52,7 +52,7 @@ describe("the events of runs that end in other ways", () => {
     const children = ["a:1 started", "a:1 b:2 started", "a:1 b:2 failed", "a:1 failed"];
     assert.deepEqual(outline(live.events), ["running", ...children, "failed"]);
     assert.deepEqual(live.events.at(-1)?.params.data, { event: "failed", graph_name: "g", error: "too far" });
-    assert.deepEqual(await keptOf(kit.service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(kit.service, thread_id), live.events);
     await live.close();
   });
 
@@ -79,7 +79,7 @@ describe("the events of runs that end in other ways", () => {
       ...["running", "a:1 started", "a:1 interrupted", "interrupted"],
     ]);
     assertRising(live.events);
-    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await live.close();
   });
 
@@ -110,7 +110,7 @@ describe("the events of runs that end in other ways", () => {
     await service.runs.cancel(thread_id, run_id, { wait: true });
     await live.ends(2);
     assert.deepEqual(words().slice(4), [...begun, "The run was stopped"]);
-    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await live.close();
   });
 
@@ -126,7 +126,7 @@ describe("the events of runs that end in other ways", () => {
     await until(() => live.events.length > 0);
     const queued = [await service.runs.create(thread_id, run), await service.runs.create(thread_id, run)];
     for (const { run_id } of queued) await service.runs.cancel(thread_id, run_id);
-    assert.deepEqual(outline(await keptOf(service, thread_id)), ["running"]);
+    assert.deepEqual(outline(await readStoredEvents(service, thread_id)), ["running"]);
     go.resolve();
     await live.ends(3);
     assert.deepEqual(outline(live.events), ["running", "completed", "interrupted", "interrupted"]);
@@ -135,7 +135,7 @@ describe("the events of runs that end in other ways", () => {
       ids.map(({ event_id }) => event_id.split(":")[1]),
       queued.map(({ run_id }) => run_id),
     );
-    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await service.runs.wait(thread_id, run);
     await live.ends(4);
     assertRising(live.events);
@@ -161,7 +161,7 @@ describe("the events of runs that end in other ways", () => {
       live.events.slice(2).map(({ event_id }) => event_id.split(":")[1]),
       queued.map(({ run_id }) => run_id),
     );
-    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await live.close();
   });
 
@@ -185,7 +185,7 @@ describe("the events of runs that end in other ways", () => {
     await (await service.runs.wait(thread_id, run)).result;
     await live.ends(2);
     assert.deepEqual(outline(live.events), ["running", "completed", "running", "completed"]);
-    assert.deepEqual(outline(await keptOf(service, thread_id)), ["interrupted", "running", "completed"]);
+    assert.deepEqual(outline(await readStoredEvents(service, thread_id)), ["interrupted", "running", "completed"]);
     await Promise.all([live.close(), behind.close()]);
   });
 
@@ -199,7 +199,7 @@ describe("the events of runs that end in other ways", () => {
       await using kit = await testService({ executor });
       const { service } = kit;
       const { thread_id, live } = await opened(kit);
-      await until(() => tokensOf(live.events).length === 1);
+      await until(() => getTokenNumbers(live.events).length === 1);
       const [first] = await service.runs.list(thread_id);
       if (way.startsWith("cancel")) {
         await service.runs.cancel(thread_id, String(first?.run_id), { action: "rollback", wait: true });
@@ -209,7 +209,7 @@ describe("the events of runs that end in other ways", () => {
       await live.ends(2);
       assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
       assertRising(live.events);
-      const kept = await keptOf(service, thread_id);
+      const kept = await readStoredEvents(service, thread_id);
       assert.deepEqual(outline(kept), ["interrupted", "running", "completed"]);
       assert.deepEqual(
         kept,
@@ -242,7 +242,7 @@ describe("the events of runs that end in other ways", () => {
       const late = reading(service, thread_id, filter);
       await until(() => late.events.at(-1)?.seq === all.at(-1)?.seq);
       await late.close();
-      assert.deepEqual(await keptOf(service, thread_id, filter), late.events);
+      assert.deepEqual(await readStoredEvents(service, thread_id, filter), late.events);
       return late.events;
     };
     assert.deepEqual(await replayed(), ofTurns(4));
@@ -271,7 +271,7 @@ describe("the events of runs that end in other ways", () => {
     await service.threads.command(thread_id, { id: 2, method: "input.respond", params });
     await live.ends(2);
     assert.deepEqual(outline(live.events).slice(3), ["running", `input.answered ${id}`, "completed"]);
-    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await live.close();
   });
 
@@ -297,7 +297,7 @@ describe("the events of runs that end in other ways", () => {
         ["lifecycle", { event: "completed", graph_name: "g" }],
       ],
     );
-    assert.deepEqual(await keptOf(kit.service, thread_id), live.events);
+    assert.deepEqual(await readStoredEvents(kit.service, thread_id), live.events);
     await live.close();
   });
 });
@@ -325,7 +325,7 @@ describe("the events of a run whose process was killed", () => {
     const thread_id = crypto.randomUUID();
     const early = reading(one.service, thread_id);
     void one.service.threads.command(thread_id, { id: 1, method: "run.start", params: run });
-    await advanceUntil(clock, () => tokensOf(early.events).length === 1, 5);
+    await advanceUntil(clock, () => getTokenNumbers(early.events).length === 1, 5);
     kill(shared);
     const seen = [...early.events];
     const two = await open(second);
@@ -338,7 +338,7 @@ describe("the events of a run whose process was killed", () => {
       ...["running", "a:1 started", "input.requested q1"],
       ...["a:1 interrupted", "a:1 started", "a:2 started", "a:2 completed", "a:1 interrupted", "interrupted"],
     ]);
-    assert.deepEqual(tokensOf(late.events), [1, 2]);
+    assert.deepEqual(getTokenNumbers(late.events), [1, 2]);
     const message = "The run was interrupted, and starts again";
     assert.deepEqual(
       late.events
@@ -352,7 +352,7 @@ describe("the events of a run whose process was killed", () => {
     assertRising(late.events);
     assert.deepEqual(late.events.slice(0, seen.length), seen);
     assert.deepEqual([...seen, ...behind.events], late.events);
-    assert.deepEqual(await keptOf(two.service, thread_id), late.events);
+    assert.deepEqual(await readStoredEvents(two.service, thread_id), late.events);
     await Promise.all([late.close(), behind.close()]);
     for (const { service } of [two, one]) {
       let stopped = false;

@@ -5,7 +5,7 @@ import type { ExecutorEvent, Job } from "../../../lib/executor/contract.ts";
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import type { Executor } from "../../../lib/mod.ts";
 import { testService } from "../../suite/kit.ts";
-import { ALL, finalState, keptOf, outline, reading, tokensOf } from "../../support/event-reading.ts";
+import { ALL, finalState, getTokenNumbers, outline, reading, readStoredEvents } from "../../support/event-reading.ts";
 import { faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
 
@@ -58,8 +58,8 @@ describe("a thread that is read while its run ends", () => {
     for await (const { event, data } of frames) kept.push(event === "custom" ? data : event);
     assert.deepEqual(kept, ["metadata", '{"n":1}', '{"n":2}', "end"]);
     await live.ends();
-    assert.deepEqual(tokensOf(live.events), [1, 2]);
-    assert.deepEqual(await keptOf(kit.service, thread_id, ALL), live.events);
+    assert.deepEqual(getTokenNumbers(live.events), [1, 2]);
+    assert.deepEqual(await readStoredEvents(kit.service, thread_id, ALL), live.events);
     assert.equal(outline(live.events).at(-1), "completed");
     assert.deepEqual([values, (await threads.state(thread_id)).values], [{ done: true }, { done: true }]);
     await live.close();

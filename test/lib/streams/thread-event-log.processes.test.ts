@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler } from "../../../lib/http/handler.ts";
-import { ALL, assertRising, keptOf, outline, reading } from "../../support/event-reading.ts";
+import { ALL, assertRising, outline, reading, readStoredEvents } from "../../support/event-reading.ts";
 import { processes } from "../../support/shared-database.ts";
 
 describe("the events of a run in another process", () => {
@@ -28,7 +28,7 @@ describe("the events of a run in another process", () => {
       await p.until(() => outline(live.events).includes("completed"));
       assertRising(live.events);
       assert.deepEqual(outline(live.events), ["running", "completed"]);
-      assert.deepEqual(await keptOf(reads, thread_id, ALL), live.events);
+      assert.deepEqual(await readStoredEvents(reads, thread_id, ALL), live.events);
       await live.close();
       await p.stop();
     });
@@ -62,7 +62,7 @@ describe("the events of a run in another process", () => {
     p.say("end");
     const live = reading(reads, thread_id);
     await p.until(() => outline(live.events).includes("completed"));
-    const counts = (await keptOf(reads, thread_id, ALL)).filter(({ method }) => method === "custom");
+    const counts = (await readStoredEvents(reads, thread_id, ALL)).filter(({ method }) => method === "custom");
     assert.equal(counts.length, 3);
     await response?.body?.cancel();
     await live.close();

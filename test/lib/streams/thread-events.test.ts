@@ -9,14 +9,14 @@ import {
   ALL,
   assertRising,
   finalState,
+  getSeqs,
+  getTokenNumbers,
   isRootEnd,
-  keptOf,
   outline,
   reading,
-  seqsOf,
+  readStoredEvents,
   subscribe,
   token,
-  tokensOf,
 } from "../../support/event-reading.ts";
 import { faulty } from "../../support/faulty.ts";
 import { until } from "../../support/until.ts";
@@ -84,10 +84,10 @@ describe("the events of a thread", () => {
       methods.every((method, at) => method !== "values" || methods[at - 1] === "checkpoints"),
       methods.join(),
     );
-    assert.deepEqual(await keptOf(service, thread_id), events);
-    for (const since of [0, ...seqsOf(events)]) {
+    assert.deepEqual(await readStoredEvents(service, thread_id), events);
+    for (const since of [0, ...getSeqs(events)]) {
       const rest = events.filter(({ seq }) => seq > since);
-      assert.deepEqual(await keptOf(service, thread_id, { ...ALL, since }), rest);
+      assert.deepEqual(await readStoredEvents(service, thread_id, { ...ALL, since }), rest);
       const reader = reading(service, thread_id, { ...ALL, since });
       await until(() => reader.events.length >= rest.length);
       await reader.close();
@@ -108,7 +108,7 @@ describe("the events of a thread", () => {
       ({ method, params }) => filter.channels.includes(method) && params.namespace.length === 0,
     );
     assert.deepEqual(some.events, wanted);
-    assert.deepEqual(await keptOf(service, thread_id, filter), wanted);
+    assert.deepEqual(await readStoredEvents(service, thread_id, filter), wanted);
     await some.close();
     await live.close();
   });
@@ -129,9 +129,9 @@ describe("the events of a thread", () => {
       if (done) break;
       seqs.push(value.seq);
     }
-    assert.deepEqual(seqs, seqsOf(live.events));
+    assert.deepEqual(seqs, getSeqs(live.events));
     assert.deepEqual(
-      tokensOf(live.events),
+      getTokenNumbers(live.events),
       Array.from({ length: COUNT }, (_, n) => n + 1),
     );
     await slow.return?.();
@@ -173,7 +173,7 @@ describe("the events of a thread", () => {
     for (const { since, seqs } of readers) {
       assert.deepEqual(
         seqs,
-        seqsOf(live.events).filter((seq) => seq > since),
+        getSeqs(live.events).filter((seq) => seq > since),
       );
     }
     await live.close();
@@ -203,7 +203,7 @@ describe("the events of a thread", () => {
       const lengths = (events: typeof live.events): number[] =>
         events.filter(({ method }) => method === "values").map(({ params }) => JSON.stringify(params.data).length);
       assert.ok(Math.max(...lengths(live.events)) > 40_000);
-      assert.deepEqual(await keptOf(service, thread_id), live.events);
+      assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
       await live.close();
     });
   }
@@ -223,7 +223,7 @@ describe("the events of a thread", () => {
         .filter(({ method }) => method === "values")
         .map(({ params }) => String((params.data as { text?: string }).text ?? "").slice(0, 1));
     assert.deepEqual(texts(live.events), ["", "a", "b"]);
-    const kept = await keptOf(service, thread_id);
+    const kept = await readStoredEvents(service, thread_id);
     assert.deepEqual(texts(kept), ["", "b"]);
     assert.deepEqual(
       kept,
@@ -242,7 +242,7 @@ describe("the events of a thread", () => {
     await finished(service, thread_id, { ...ask("asks"), durability: "exit" });
     await live.ends();
     const filter = { channels: ["values", "lifecycle"], since: 1 };
-    const kept = await keptOf(service, thread_id, filter);
+    const kept = await readStoredEvents(service, thread_id, filter);
     const late = reading(service, thread_id, filter);
     await late.ends();
     assert.deepEqual(late.events, kept);
@@ -260,7 +260,7 @@ describe("the events of a thread", () => {
     await live.close();
     const reads = async (replays: number): Promise<number> => {
       const before = calls.getCheckpoint ?? 0;
-      for (const kept of await Promise.all(Array.from({ length: replays }, () => keptOf(service, thread_id))))
+      for (const kept of await Promise.all(Array.from({ length: replays }, () => readStoredEvents(service, thread_id))))
         assert.deepEqual(kept, live.events);
       return (calls.getCheckpoint ?? 0) - before;
     };
@@ -293,7 +293,7 @@ describe("the events of a thread", () => {
     await early.ends();
     assert.deepEqual(outline(early.events), ["running", "completed"]);
     assert.ok(early.events.some(({ method }) => method === "messages"));
-    assert.deepEqual(await keptOf(service, thread_id), early.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id), early.events);
     await early.close();
   });
 
@@ -307,7 +307,7 @@ describe("the events of a thread", () => {
     await service.threads.delete(thread_id);
     await until(live.ended, "the reader of the deleted thread ends");
     assert.equal(other.live.ended(), false);
-    assert.deepEqual(await keptOf(service, thread_id), []);
+    assert.deepEqual(await readStoredEvents(service, thread_id), []);
     await service.stop(0);
     await until(other.live.ended, "the other reader ends with the service");
   });
@@ -343,7 +343,7 @@ describe("the events of a thread", () => {
     const since = live.events.at(-5)?.seq ?? 0;
     const filters = [ALL, { channels: ["messages"] }, { ...ALL, since }, { channels: ["tools"] }, { ...ALL, since: 1 }];
     const { counts, last } = await protocol.count(scope, thread_id, filters);
-    const kept = await Promise.all(filters.map((filter) => keptOf(service, thread_id, filter)));
+    const kept = await Promise.all(filters.map((filter) => readStoredEvents(service, thread_id, filter)));
     assert.deepEqual(
       counts,
       kept.map(({ length }) => length),
@@ -369,8 +369,8 @@ describe("the events of a thread", () => {
     await finished(service, thread_id, ask("talker"));
     await mine.ends(2);
     assert.deepEqual(foreign.events, []);
-    assert.deepEqual(await keptOf(service, thread_id, ALL, bob), []);
-    assert.deepEqual(await keptOf(service, thread_id, ALL, ann), mine.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id, ALL, bob), []);
+    assert.deepEqual(await readStoredEvents(service, thread_id, ALL, ann), mine.events);
     await Promise.all([mine.close(), foreign.close()]);
   });
 
@@ -442,7 +442,7 @@ describe("the events of a thread", () => {
       again.events.filter(({ event_id }) => ids.has(event_id)),
       [],
     );
-    assert.deepEqual(await keptOf(service, thread_id, { ...ALL, since }), again.events);
+    assert.deepEqual(await readStoredEvents(service, thread_id, { ...ALL, since }), again.events);
     await again.close();
   });
 

@@ -5,7 +5,7 @@ import { nodeSqlite } from "../../../adapters/sqlite/node.ts";
 import type { Frame, RunCreate, ServiceOptions } from "../../../lib/mod.ts";
 import type { Storage } from "../../../lib/storage/types.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
-import { deliveryOf } from "../../suite/storage/material.ts";
+import { findDelivery } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 
 const BASE = "https://agents.example";
@@ -207,7 +207,7 @@ describe("a webhook", () => {
     assert.deepEqual(payloads[1]?.error, { error: "Error", message: "no" });
     assert.ok(!("values" in (payloads[4] as object)));
     assert.ok(!JSON.stringify(payloads).includes("secret"));
-    assert.equal(await deliveryOf(at.storage, here, gone.run_id), null);
+    assert.equal(await findDelivery(at.storage, here, gone.run_id), null);
     assert.ok([...at.told.values()].every((list) => list.length === 1));
   });
 
@@ -258,7 +258,7 @@ describe("a webhook", () => {
     await using at = await world({ http: { disable_webhooks: true } });
     const { run, result } = await at.kit.service.runs.wait(null, { assistant_id: "echo", webhook: "not a URL" });
     await result;
-    assert.equal(await deliveryOf(at.storage, here, run.run_id), null);
+    assert.equal(await findDelivery(at.storage, here, run.run_id), null);
   });
 
   it("of a chain of relative ones ends after five", async () => {

@@ -15,7 +15,7 @@ import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../..
 import { createUrlPolicy } from "../../../lib/webhooks/policy.ts";
 import { createWebhookSender, type WebhookSender, type Webhooks } from "../../../lib/webhooks/sender.ts";
 import type { OutboundRequest, OutboundResponse, Resolve } from "../../../lib/webhooks/system-transport.ts";
-import { anAssistant, deliveryOf, finish, here, stateless } from "../../suite/storage/material.ts";
+import { anAssistant, findDelivery, finish, here, stateless } from "../../suite/storage/material.ts";
 import { until } from "../../support/until.ts";
 
 export { until };
@@ -137,11 +137,11 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       return { ...withFixedScope<Webhooks>(deliveries, here), counters, stop, wake };
     },
     async row(id) {
-      return (await deliveryOf(storage, here, id)) ?? assert.fail(`there is no delivery ${id}`);
+      return (await findDelivery(storage, here, id)) ?? assert.fail(`there is no delivery ${id}`);
     },
     async waits(id) {
       await until(async () => {
-        const { state, due_at } = (await deliveryOf(storage, here, id)) as DeliveryRow;
+        const { state, due_at } = (await findDelivery(storage, here, id)) as DeliveryRow;
         const at = Math.min(due_at, time + POLL_MS);
         return state === "pending" && due_at > time && [...timers].some((timer) => timer.at === at);
       });

@@ -43,9 +43,9 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
         if (outcome.kind !== "created") assert.deepEqual(outcome, { kind: "repeated", run, same_body: true });
       }
       assert.equal((await storage.listRuns(here, "t", { above: 0, limit: 10, offset: 0 })).length, 1);
-      const other = { ...idempotency, body_hash: "other" };
+      const otherRequest = { ...idempotency, body_hash: "other" };
       const update_thread = { metadata: { lost: 1 }, config: {} };
-      assert.deepEqual(await create(storage, assistant, "t", "r10", { idempotency: other, update_thread }), {
+      assert.deepEqual(await create(storage, assistant, "t", "r10", { idempotency: otherRequest, update_thread }), {
         kind: "repeated",
         run,
         same_body: false,
@@ -64,7 +64,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     test("outlives its run", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const gone = { kind: "repeated", run: null, same_body: true };
+      const repeated = { kind: "repeated", run: null, same_body: true };
       const { lease } = (await created(storage, assistant, "t", "r1", {
         idempotency,
         claim: { token: "w", lease_until: 5000 },
@@ -72,15 +72,15 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const second = { ...idempotency, key: "second" };
       const rollback = { run: { multitask_strategy: "rollback" }, idempotency: second } as const;
       assert.equal(fates((await created(storage, assistant, "t", "r2", rollback)).stopped), "r1 deleted");
-      assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency }), gone);
-      assert.deepEqual(await create(storage, assistant, "t", "r3", { ...rollback, idempotency }), gone);
+      assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency }), repeated);
+      assert.deepEqual(await create(storage, assistant, "t", "r3", { ...rollback, idempotency }), repeated);
       const again = await create(storage, assistant, "t", "r3", rollback);
       assert.ok(again.kind === "repeated" && again.run?.run_id === "r2");
       assert.equal(await statuses(storage, "t"), "r2 pending", "a repeated rollback removes nothing");
       await storage.releaseThreadLock(here, lease);
       await storage.deleteThread(here, "t");
       await aThread(storage, "t");
-      assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency: second }), gone);
+      assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency: second }), repeated);
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
 
@@ -126,8 +126,8 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       for (const id of ["t", "u"]) await aThread(storage, id);
       await created(storage, assistant, "t", "r1", answer("a", "b"));
       for (const multitask_strategy of ["enqueue", "interrupt", "reject"] as const) {
-        const other = { run: { resume_targets: ["c", "b"], multitask_strategy } };
-        assert.deepEqual(await create(storage, assistant, "t", `no ${multitask_strategy}`, other), answered("r1"));
+        const otherTerms = { run: { resume_targets: ["c", "b"], multitask_strategy } };
+        assert.deepEqual(await create(storage, assistant, "t", `no ${multitask_strategy}`, otherTerms), answered("r1"));
       }
       assert.equal((await storage.getRun(here, "r1"))?.status, "pending");
       await created(storage, assistant, "t", "r2", answer("c"));
@@ -148,8 +148,8 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       const first = await created(storage, assistant, "t", "r1", { ...answer("a"), idempotency });
       assert.equal(await storage.findRepeatedRun(here, { ...idempotency, key: "l" }), null);
       const { run } = first;
-      const known = await storage.findRepeatedRun(here, idempotency);
-      assert.deepEqual([known?.run, known?.same_body], [run, true]);
+      const repeatedRun = await storage.findRepeatedRun(here, idempotency);
+      assert.deepEqual([repeatedRun?.run, repeatedRun?.same_body], [run, true]);
       assert.equal((await storage.findRepeatedRun(here, { ...idempotency, body_hash: "2" }))?.same_body, false);
       const again = await create(storage, assistant, "t", "r2", { ...answer("a"), idempotency });
       assert.deepEqual(again, { kind: "repeated", run, same_body: true });
@@ -226,7 +226,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("a run that is to start later", () => {
-    const due = (storage: Storage, now: number) => claimNext(storage, here, { ...claimTerms(`at ${now}`), now });
+    const claimDue = (storage: Storage, now: number) => claimNext(storage, here, { ...claimTerms(`at ${now}`), now });
 
     test("waits for its time, and lets later ones go before", async (storage) => {
       const assistant = await anAssistant(storage);
@@ -244,10 +244,10 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.claimRun(here, { ...claimTerms("early"), now: 4000 })).kind, "blocked");
       await storage.finishRun(here, lease, finish());
       await aRun(storage, assistant, "t", "r3");
-      const first = (await due(storage, 4000)) as ClaimedRun;
+      const first = (await claimDue(storage, 4000)) as ClaimedRun;
       assert.equal(first.run.run_id, "r1", "of those that are due, the oldest of the thread is first");
       await storage.finishRun(here, first.lease, finish({ now: 4100 }));
-      assert.equal((await due(storage, 4100))?.run.run_id, "r3");
+      assert.equal((await claimDue(storage, 4100))?.run.run_id, "r3");
     });
 
     test("waits for one that has stored checkpoints and is to be taken up again", async (storage) => {
@@ -259,7 +259,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
         const { lease } = await claimed(storage, assistant, thread, `${thread}2`);
         if (thread === "t") await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
         await storage.requeueRun(here, lease, 4100);
-        for (let next = await due(storage, 4200); next; next = await due(storage, 4200 + order.length)) {
+        for (let next = await claimDue(storage, 4200); next; next = await claimDue(storage, 4200 + order.length)) {
           order.push(next.run.run_id);
           await storage.finishRun(here, next.lease, finish({ now: 4200 }));
         }

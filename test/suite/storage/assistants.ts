@@ -97,14 +97,14 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
         await anAssistant(storage, { assistant_id: `a${i}`, name, graph_id: i < 3 ? "g1" : "g2" }, 1000 + (i % 2));
       }
       const search = async (query: Partial<Parameters<Storage["searchAssistants"]>[1]>) => {
-        const found = await storage.searchAssistants(here, {
+        const matches = await storage.searchAssistants(here, {
           limit: 10,
           offset: 0,
           sort_by: "assistant_id",
           sort_order: "asc",
           ...query,
         });
-        return [found.rows.map((row) => row.assistant_id).join(), found.total];
+        return [matches.rows.map((row) => row.assistant_id).join(), matches.total];
       };
       assert.deepEqual(await search({}), ["a0,a1,a2,a3,a4", 5]);
       assert.deepEqual(await search({ graph_id: "g1" }), ["a0,a1,a2", 3]);

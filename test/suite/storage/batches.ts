@@ -24,7 +24,7 @@ const key = (name: string, body_hash = "h"): NonNullable<CreateRun["idempotency"
 function alone(
   assistant: AssistantRow,
   run_id: string,
-  more: Partial<CreateRun> = {},
+  changes: Partial<CreateRun> = {},
   run?: Partial<NewRun>,
 ): CreateRun {
   const thread_id = `thread-${run_id}`;
@@ -33,7 +33,7 @@ function alone(
     expected: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: { of: run_id }, config: {}, stateless: true },
     now: 1100,
-    ...more,
+    ...changes,
   };
 }
 
@@ -78,11 +78,11 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "t");
       const thread = await storage.getThread(here, "t");
       const expected = { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? 0 };
-      const onThread = (run_id: string, more: Partial<CreateRun> = {}, run?: Partial<NewRun>): CreateRun => ({
+      const onThread = (run_id: string, changes: Partial<CreateRun> = {}, run?: Partial<NewRun>): CreateRun => ({
         run: newRun("t", run_id, run),
         expected,
         now: 1100,
-        ...more,
+        ...changes,
       });
       const claim = { token: "w", lease_until: 5000 };
       const update_thread = { metadata: { lost: 1 }, config: { lost: 1 } };
@@ -157,7 +157,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
       const batches = outcomes.filter((_, i) => i % 2 === 0);
       const [first] = batches.filter((outcome) => outcome.kind === "created");
       assert.ok(first);
-      for (const outcome of batches.filter((other) => other !== first)) {
+      for (const outcome of batches.filter((candidate) => candidate !== first)) {
         assert.deepEqual(outcome, { kind: "repeated", runs: first.created.map(({ run }) => run), same_body: true });
       }
       assert.deepEqual(
@@ -179,13 +179,13 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         runs: [b, a],
         same_body: false,
       });
-      const more = ask("s", key("c"), key("a"));
-      assert.deepEqual(await storage.createRuns(here, more), {
+      const laterRequests = ask("s", key("c"), key("a"));
+      assert.deepEqual(await storage.createRuns(here, laterRequests), {
         kind: "refused",
         index: 1,
         result: { kind: "repeated", run: a, same_body: true },
       });
-      await assertNone(storage, more);
+      await assertNone(storage, laterRequests);
       await storage.stopRuns(here, { thread_id: "thread-r0", run_ids: ["r0"] }, "rollback", 1200);
       assert.deepEqual(await storage.createRuns(here, ask("s", key("a"), key("b"))), {
         kind: "repeated",

@@ -50,7 +50,7 @@ const suspend = (
     3000,
   );
 
-const journalOf = async (storage: Storage, thread_id = "t", call_id = "c1"): Promise<number[]> =>
+const readJournal = async (storage: Storage, thread_id = "t", call_id = "c1"): Promise<number[]> =>
   (await storage.readJournalEntries(here, thread_id, call_id, 0)).map(({ idx }) => idx);
 
 export function callTests(api: SuiteApi, test: StorageTest): void {
@@ -64,12 +64,12 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       );
       assert.equal((await storage.getRun(here, "r1"))?.call_id, "c1");
       assert.equal((await storage.getNewestCall(here, "t"))?.call_id, "c1");
-      const more = added({ entries: [entry(1), entry(2)] });
-      assert.equal(await storage.saveProgress(here, lease, more, 2000), true);
-      assert.equal(await storage.saveProgress(here, lease, more, 2000), true, "again");
+      const addition = added({ entries: [entry(1), entry(2)] });
+      assert.equal(await storage.saveProgress(here, lease, addition, 2000), true);
+      assert.equal(await storage.saveProgress(here, lease, addition, 2000), true, "again");
       const stranger = { ...lease, token: "other" };
       assert.equal(await storage.saveProgress(here, stranger, added({ entries: [entry(3)] }), 2000), false);
-      assert.deepEqual(await journalOf(storage), [0, 1, 2]);
+      assert.deepEqual(await readJournal(storage), [0, 1, 2]);
       assert.deepEqual(await storage.readJournalEntries(here, "t", "c1", 2), [entry(2)]);
       assert.equal(await storage.getCall(there, "t", "c1"), null);
       await storage.finishRun(
@@ -85,9 +85,9 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       const entries = Array.from({ length: 2_600 }, (_, i) => entry(i + 1));
       await storage.saveProgress(here, lease, added({ entries }), 2000);
       const first = await storage.readJournalEntries(here, "t", "c1", 0);
-      const rest = await storage.readJournalEntries(here, "t", "c1", first.length);
+      const remainingEntries = await storage.readJournalEntries(here, "t", "c1", first.length);
       assert.deepEqual(
-        [...first, ...rest].map(({ idx }) => idx),
+        [...first, ...remainingEntries].map(({ idx }) => idx),
         Array.from({ length: 2_601 }, (_, i) => i),
       );
     });
@@ -151,7 +151,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await suspend(storage, run, null);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 5000);
       assert.equal(await storage.getCall(here, "t", "c1"), null);
-      assert.deepEqual(await journalOf(storage), []);
+      assert.deepEqual(await readJournal(storage), []);
     });
   });
 
@@ -162,9 +162,9 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       await storage.saveProgress(here, lease, added({ tokens }), 2000);
       assert.equal(await storage.findToken(here, "other"), null);
       assert.equal(await storage.findToken(there, "h"), null);
-      const found = await storage.findToken(here, "h");
+      const storedToken = await storage.findToken(here, "h");
       assert.deepEqual(
-        [found?.call.call_id, found?.name, found?.occurrence, found?.answer],
+        [storedToken?.call.call_id, storedToken?.name, storedToken?.occurrence, storedToken?.answer],
         ["c1", "go", 1, undefined],
       );
       const to = { thread_id: "t", call_id: "c1" };
@@ -194,8 +194,8 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
         finish({ progress: added({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
       );
       assert.deepEqual(await storage.listDueCalls(here, 8999, 10), []);
-      const [due] = await storage.listDueCalls(here, 9000, 10);
-      assert.equal(due?.call_id, "c1");
+      const [dueCall] = await storage.listDueCalls(here, 9000, 10);
+      assert.equal(dueCall?.call_id, "c1");
       await storage.addCallEvent(
         here,
         { thread_id: "t", call_id: "c1" },
@@ -204,7 +204,7 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       );
       const [now] = await storage.listDueCalls(here, 4000, 10);
       assert.equal(now?.due_at, 4000);
-      await storage.setCallDue(here, due as NonNullable<typeof due>, null, null);
+      await storage.setCallDue(here, dueCall as NonNullable<typeof dueCall>, null, null);
       assert.equal((await storage.listDueCalls(here, 4000, 10)).length, 1, "it is not due as seen");
       await storage.setCallDue(here, now as NonNullable<typeof now>, null, 4500);
       assert.equal((await storage.getCall(here, "t", "c1"))?.ended_at, 4500);
@@ -215,9 +215,9 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
       const release = { due_at: 9000, ended: false, last_event_seq: 0 };
       await storage.finishRun(here, lease, finish({ progress: added({ release }) }));
       const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
-      const { lease: other } = await claimed(storage, assistant, "t", "r2");
+      const { lease: otherLease } = await claimed(storage, assistant, "t", "r2");
       assert.deepEqual(await storage.listDueCalls(here, 9000, 10), []);
-      await storage.finishRun(here, other, finish());
+      await storage.finishRun(here, otherLease, finish());
       assert.equal((await storage.listDueCalls(here, 9000, 10)).length, 1);
     });
   });
@@ -239,10 +239,10 @@ export function callTests(api: SuiteApi, test: StorageTest): void {
         finish({ progress: added({ release: { due_at: 9000, ended: false, last_event_seq: 0 } }) }),
       );
       await copy("late");
-      assert.deepEqual(await journalOf(storage, "late"), [0]);
+      assert.deepEqual(await readJournal(storage, "late"), [0]);
       assert.equal((await storage.getCall(here, "late", "c1"))?.due_at, null);
       await storage.deleteThread(here, "t");
-      assert.deepEqual([await journalOf(storage), await journalOf(storage, "late")], [[], [0]]);
+      assert.deepEqual([await readJournal(storage), await readJournal(storage, "late")], [[], [0]]);
     });
   });
 }

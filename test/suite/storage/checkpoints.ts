@@ -76,8 +76,8 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       const values = [json("list", "v2", "[3]", "v1"), json("list", "v3", "[4]", "v2")];
       const second: SavedCheckpoint = { ...checkpoint("c2", {}), parent_id: "c1", versions, values };
       await storage.saveProgress(here, lease, progress([first, second]), 1200);
-      const opening = async (checkpoint_id: string | null, channel: string, more: { run_id?: string } = {}) =>
-        await storage.readValueStart(here, "t", { checkpoint_id, ...more }, channel);
+      const opening = async (checkpoint_id: string | null, channel: string, options: { run_id?: string } = {}) =>
+        await storage.readValueStart(here, "t", { checkpoint_id, ...options }, channel);
       const [channels, older] = [
         ["list", "long", "none"],
         ["list", "long", "blob"],
@@ -252,7 +252,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
           [[...bytes(i)]],
         );
         assert.deepEqual(
-          writes.map((one) => [one.idx, one.data]),
+          writes.map((stored) => [stored.idx, stored.data]),
           [[i, `${i}`]],
         );
       }
@@ -304,17 +304,21 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
         [write("c1", "b", 1, "old"), write("c1", "b", 0, "x"), write("c1", "a", -2, "y"), write("c1", "b", 1, "new")],
       );
       await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
-      const shown = async () => {
+      const readCheckpoints = async () => {
         const stored = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id: "c1" });
         return stored?.writes.map(({ task_id, idx, channel, data }) => `${task_id}${idx}:${channel}=${data}`).join(" ");
       };
-      assert.equal(await shown(), 'a-2:ch="y" b0:ch="x" b1:ch="new"');
+      assert.equal(await readCheckpoints(), 'a-2:ch="y" b0:ch="x" b1:ch="new"');
       // r0 sorts before r1 but is the later run.
       const answer = progress([], [write("c1", "b", 1, "answer"), write("c1", "c", 0, "z")]);
       await finished(storage, assistant, "t", "r0", {}, { progress: answer });
-      assert.equal(await shown(), 'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"');
+      assert.equal(await readCheckpoints(), 'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"');
       await storage.deleteRun(here, "t", "r0", 9_000);
-      assert.equal(await shown(), 'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"', "the state stays as it is");
+      assert.equal(
+        await readCheckpoints(),
+        'a-2:ch="y" b0:ch="x" b1:ch="answer" c0:ch="z"',
+        "the state stays as it is",
+      );
     });
   });
 }

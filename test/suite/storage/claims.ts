@@ -147,9 +147,9 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const claims = await Promise.all(
         Array.from({ length: 8 }, (_, i) => claimNext(storage, here, claimTerms(`w${i}`))),
       );
-      const taken = claims.filter((claim) => claim !== null);
-      assert.deepEqual(taken.map((claim) => claim.run.run_id).sort(), ["t1", "u1", "v1"]);
-      for (const claim of taken) {
+      const successful = claims.filter((claim) => claim !== null);
+      assert.deepEqual(successful.map((claim) => claim.run.run_id).sort(), ["t1", "u1", "v1"]);
+      for (const claim of successful) {
         assert.equal(claim.run.status, "running");
         assert.deepEqual(claim.run, await storage.getRun(here, claim.run.run_id));
         assert.deepEqual(claim.thread, await storage.getThread(here, claim.run.thread_id));
@@ -201,15 +201,15 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         });
       const first = await create("r1", "a");
       assert.ok(first.kind === "created" && first.claimed);
-      const begun = [{ at: 1100, worker: "a" }];
-      assert.deepEqual(await log("r1"), begun);
+      const expectedAttempts = [{ at: 1100, worker: "a" }];
+      assert.deepEqual(await log("r1"), expectedAttempts);
       const second = await create("r2", "a");
       assert.ok(second.kind === "created" && !second.claimed);
       assert.deepEqual(await log("r2"), [], "r1 is running");
 
       // The lease is over.
       const over = (await claimNext(storage, here, { ...claimTerms("over"), now: 5000, worker: "b" })) as ClaimedRun;
-      const both = [...begun, { at: 5000, worker: "b" }];
+      const both = [...expectedAttempts, { at: 5000, worker: "b" }];
       assert.deepEqual(await log("r1"), both);
       const next = { ...claimTerms("next"), now: 6000, worker: "b" };
       const end = finish({ claims: over.run.claims, next });

@@ -21,7 +21,7 @@ import {
   there,
   write,
 } from "./material.ts";
-import { allOf, aState, found, ids, only, shown, thread } from "./states.ts";
+import { aState, findThreadIds, ids, listAllCheckpoints, only, readState, thread } from "./states.ts";
 export function copyTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a copy of a thread", () => {
     const copy = (storage: Storage, expected_revision: number, to = "copy", scope = here) =>
@@ -29,7 +29,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
 
     test("has all of its state and nothing of its runs", async (storage) => {
       const assistant = await anAssistant(storage);
-      const { thread: made } = await storage.createThread(
+      const { thread: copiedThread } = await storage.createThread(
         here,
         {
           thread_id: "t",
@@ -41,18 +41,24 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         1000,
       );
       const interrupts = { task: [{ id: "i", value: "why?" }] };
-      const own: SavedCheckpoint = { ...checkpoint("c2", { n: 1 }, "c1"), metadata: { thread_id: "t", run_id: "r1" } };
-      const other: SavedCheckpoint = { ...checkpoint("c1", { n: 0 }), metadata: { thread_id: "elsewhere" } };
+      const threadCheckpoint: SavedCheckpoint = {
+        ...checkpoint("c2", { n: 1 }, "c1"),
+        metadata: { thread_id: "t", run_id: "r1" },
+      };
+      const foreignCheckpoint: SavedCheckpoint = {
+        ...checkpoint("c1", { n: 0 }),
+        metadata: { thread_id: "elsewhere" },
+      };
       await finished(
         storage,
         assistant,
         "t",
         "r1",
         { head: "c2", status: "interrupted", interrupts, scalars: { n: 1 } },
-        { progress: progress([other, own], [write("c2", "task", -3, "why?")]) },
+        { progress: progress([foreignCheckpoint, threadCheckpoint], [write("c2", "task", -3, "why?")]) },
       );
-      const before = [await thread(storage, "t"), await allOf(storage, "t")];
-      const outcome = await copy(storage, made.revision);
+      const before = [await thread(storage, "t"), await listAllCheckpoints(storage, "t")];
+      const outcome = await copy(storage, copiedThread.revision);
       assert.ok(outcome.kind === "copied");
       const { revision, ttl, ...row } = outcome.thread;
       assert.deepEqual(row, {
@@ -74,16 +80,19 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       });
       assert.deepEqual(ttl, { strategy: "delete", ttl_ms: 9e9, expires_at: 9e9 + 4000 });
       assert.deepEqual(await thread(storage, "copy"), outcome.thread);
-      assert.deepEqual([await thread(storage, "t"), await allOf(storage, "t")], before);
+      assert.deepEqual([await thread(storage, "t"), await listAllCheckpoints(storage, "t")], before);
       assert.deepEqual(await storage.listRuns(here, "copy", { limit: 9, offset: 0 }), []);
-      const [head, first] = await allOf(storage, "copy");
+      const [head, first] = await listAllCheckpoints(storage, "copy");
       assert.deepEqual(head, {
         ...(before[1] as StoredCheckpoint[])[0],
         metadata: { thread_id: "copy", run_id: "r1" },
       });
       assert.deepEqual(first, (before[1] as StoredCheckpoint[])[1]);
-      assert.equal(await found(storage, { copied: true }), "copy");
-      assert.deepEqual([await found(storage, {}, { n: 1 }), await found(storage, { a: 1 })], ["copy,t", "t"]);
+      assert.equal(await findThreadIds(storage, { copied: true }), "copy");
+      assert.deepEqual(
+        [await findThreadIds(storage, {}, { n: 1 }), await findThreadIds(storage, { a: 1 })],
+        ["copy,t", "t"],
+      );
       assert.ok(revision > 0);
     });
 
@@ -101,16 +110,16 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       const steps = progress([checkpoint("d", {}, "c-r7")], [write("c-r5", "task", 0, "answer")]);
       await storage.saveProgress(here, lease, steps, 1200);
       assert.deepEqual(
-        [await shown(storage, "copy", "c-r5"), await shown(storage, "t", "c-r5")],
+        [await readState(storage, "copy", "c-r5"), await readState(storage, "t", "c-r5")],
         ['task0="answer"', 'task0="r7"'],
       );
       await storage.stopRuns(here, { thread_id: "copy", run_ids: ["r0"] }, "rollback", 1300);
-      assert.equal(await shown(storage, "copy", "c-r5"), 'task0="r7"');
+      assert.equal(await readState(storage, "copy", "c-r5"), 'task0="r7"');
       const update = {
         ...aState("e", {}, { progress: progress([checkpoint("e", {})], [write("c-r5", "task", 0, "u")]) }),
       };
       assert.equal(await storage.writeState(here, "copy", { ...update, expected_head: "c-r7" }, 1400), "written");
-      assert.equal(await shown(storage, "copy", "c-r5"), 'task0="u"');
+      assert.equal(await readState(storage, "copy", "c-r5"), 'task0="u"');
       assert.equal(await storage.deleteThread(here, "t"), true);
       assert.equal(await ids(storage, "copy"), "e,c-r7,c-r6,c-r5");
     });
@@ -120,7 +129,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       const { revision } = await aThread(storage, "t");
       const first = progress([checkpoint("c1", { n: 1 })], [write("c1", "task", 0, "asked")]);
       await finished(storage, assistant, "t", "r1", { head: "c1", scalars: { n: 1 } }, { progress: first });
-      const before = await allOf(storage, "t");
+      const before = await listAllCheckpoints(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r2");
       const steps = progress([checkpoint("c2", { n: 2 }, "c1")], [write("c1", "task", 0, "answered")]);
       assert.equal(await storage.saveProgress(here, lease, steps, 1200), true);
@@ -132,10 +141,10 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await thread(storage, "copy"), outcome.thread);
       assert.equal(await ids(storage, "copy"), "c1");
       assert.deepEqual(
-        (await allOf(storage, "copy")).map(({ values }) => values),
+        (await listAllCheckpoints(storage, "copy")).map(({ values }) => values),
         before.map(({ values }) => values),
       );
-      assert.equal(await found(storage, {}, { n: 1 }), "copy,t");
+      assert.equal(await findThreadIds(storage, {}, { n: 1 }), "copy,t");
       assert.ok(await storage.finishRun(here, lease, finish()));
       assert.equal(await ids(storage, "copy"), "c1");
     });
@@ -180,9 +189,9 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         await randomHistory(storage, "t", seed);
         const { revision, head } = await thread(storage, "t");
         assert.equal((await copy(storage, revision)).kind, "copied");
-        const all = await allOf(storage, "t");
+        const all = await listAllCheckpoints(storage, "t");
         assert.ok(all.length > 10);
-        assert.deepEqual(await allOf(storage, "copy"), all);
+        assert.deepEqual(await listAllCheckpoints(storage, "copy"), all);
         for (const { ns, checkpoint_id } of all) {
           const at = { ns, checkpoint_id };
           assert.deepEqual(await storage.getCheckpoint(here, "copy", at), await storage.getCheckpoint(here, "t", at));
@@ -208,10 +217,12 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
   const steps = (from: string | null): { progress: Progress; head: string; added: SavedCheckpoint[] } => {
     const added: SavedCheckpoint[] = [];
     let parent = from;
-    for (let left = 1 + below(4); left > 0; left--) {
+    for (let remaining = 1 + below(4); remaining > 0; remaining--) {
       const at = ++count;
       const id = `c${String(at).padStart(4, "0")}`;
-      const before = stored.concat(added).find((one) => one.ns === "" && one.checkpoint_id === parent);
+      const before = stored
+        .concat(added)
+        .find((candidate) => candidate.ns === "" && candidate.checkpoint_id === parent);
       const list = before?.versions.list;
       const extended = list !== undefined && below(4) > 0 ? list : undefined;
       versions.set(id, { ns: "", extended });
@@ -238,14 +249,14 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
       }
       parent = id;
     }
-    const places = stored.concat(added).filter((one) => one.ns === "");
+    const places = stored.concat(added).filter((row) => row.ns === "");
     const writes = Array.from({ length: below(4) }, (_, i) =>
       write(pick(places).checkpoint_id, `t${below(2)}`, i, ++count),
     );
     return { progress: progress(added, writes), head: parent as string, added };
   };
   for (let i = 0; i < 14; i++) {
-    const roots = stored.filter((one) => one.ns === "");
+    const roots = stored.filter((row) => row.ns === "");
     const from = roots.length > 0 && below(4) === 0 ? pick(roots).checkpoint_id : head;
     const { progress, head: reached, added } = steps(from);
     const fate = below(4);
@@ -271,7 +282,7 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
       if (fate === 1) {
         await storage.stopRuns(here, { thread_id, run_ids: [run_id] }, "rollback", 1300);
         await storage.releaseThreadLock(here, lease);
-        for (const one of added) versions.delete(one.checkpoint_id);
+        for (const row of added) versions.delete(row.checkpoint_id);
         continue;
       }
       const end = finish();

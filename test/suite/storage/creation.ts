@@ -96,9 +96,9 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     test("refuses what was resolved from something that changed", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { a: 1 });
-      const seen = await request(storage, assistant, "t", "r1");
+      const expected = await request(storage, assistant, "t", "r1");
       await storage.updateThread(here, "t", () => ({ metadata: { a: 2 } }), 1050);
-      const rewrite = { ...seen, update_thread: { metadata: { lost: 1 }, config: {} } };
+      const rewrite = { ...expected, update_thread: { metadata: { lost: 1 }, config: {} } };
       assert.deepEqual(await storage.createRun(here, rewrite), { kind: "stale" });
       assert.deepEqual((await storage.getThread(here, "t"))?.metadata, { a: 2 });
       assert.equal(await countThreads(storage, here, { metadata: { a: 2 } }), 1);
@@ -140,10 +140,10 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
     test("accepts one of twenty concurrent reject runs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const seen = await request(storage, assistant, "t", "");
+      const expected = await request(storage, assistant, "t", "");
       const outcomes = await Promise.all(
         Array.from({ length: 20 }, (_, i) =>
-          storage.createRun(here, { ...seen, run: newRun("t", `r${i}`, { multitask_strategy: "reject" }) }),
+          storage.createRun(here, { ...expected, run: newRun("t", `r${i}`, { multitask_strategy: "reject" }) }),
         ),
       );
       assert.equal(outcomes.filter((outcome) => outcome.kind === "created").length, 1);

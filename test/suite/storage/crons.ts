@@ -56,22 +56,27 @@ async function aCron(storage: Storage, cron_id: string, options: Partial<NewCron
 }
 
 /** A stateless run, or a run on a thread in its current revision. */
-async function runOf(
+async function createRunRequest(
   storage: Storage,
   assistant: AssistantRow,
   run_id: string,
   thread_id: string | null = null,
   options: Partial<CreateRun["run"]> = {},
 ): Promise<CreateRun> {
-  const seen = { assistant_revision: assistant.revision };
-  const own = thread_id ?? `thread-${run_id}`;
-  const run = newRun(own, run_id, { created_at: 5100, cron_id: "c", stateless: thread_id === null, ...options });
+  const expected = { assistant_revision: assistant.revision };
+  const ownThreadId = thread_id ?? `thread-${run_id}`;
+  const run = newRun(ownThreadId, run_id, {
+    created_at: 5100,
+    cron_id: "c",
+    stateless: thread_id === null,
+    ...options,
+  });
   if (thread_id === null) {
-    const create_thread = { thread_id: own, metadata: { cron_id: "c" }, config: {}, stateless: true };
-    return { run, expected: { ...seen, thread_revision: null }, create_thread, now: 5100 };
+    const create_thread = { thread_id: ownThreadId, metadata: { cron_id: "c" }, config: {}, stateless: true };
+    return { run, expected: { ...expected, thread_revision: null }, create_thread, now: 5100 };
   }
   const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
-  return { run, expected: { ...seen, thread_revision: thread.revision }, now: 5100 };
+  return { run, expected: { ...expected, thread_revision: thread.revision }, now: 5100 };
 }
 
 function tick(cron: CronRow, run: CreateRun | null, options: Partial<FireCron> = {}): FireCron {
@@ -212,16 +217,16 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await countCrons(storage, here, { metadata: { count: 3 } }), 1);
       assert.equal(await countCrons(storage, here, { metadata: { count: 0 } }), 0);
       const content = { schedule: "@daily", timezone: "Asia/Tokyo", end_time: 9000, enabled: false };
-      const more = { next_run_date: null, payload: { input: 2 }, on_run_completed: "keep" as const };
-      const changed = await storage.updateCron(here, "c", (row) => ({ ...row, ...content, ...more }), 3000);
-      assert.deepEqual(changed, { ...cron, ...content, ...more, updated_at: 3000, revision: changed?.revision });
+      const changes = { next_run_date: null, payload: { input: 2 }, on_run_completed: "keep" as const };
+      const changed = await storage.updateCron(here, "c", (row) => ({ ...row, ...content, ...changes }), 3000);
+      assert.deepEqual(changed, { ...cron, ...content, ...changes, updated_at: 3000, revision: changed?.revision });
       assert.equal(await storage.updateCron(there, "c", (row) => row, 3000), null);
     });
 
     test("are not set back by a change that was made while they fired", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
-      const run = await runOf(storage, assistant, "r1");
+      const run = await createRunRequest(storage, assistant, "r1");
       let firing: Promise<FireCronResult> | undefined;
       const changed = await storage.updateCron(
         here,
@@ -258,7 +263,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteCron(there, "c"), false);
       const fired = await storage.fireCron(
         here,
-        tick(await get(storage), await runOf(storage, assistant, "r1"), { next_run_date: null }),
+        tick(await get(storage), await createRunRequest(storage, assistant, "r1"), { next_run_date: null }),
       );
       assert.equal(fired.kind, "fired");
       assert.equal(await storage.deleteCron(here, "c"), true);
@@ -287,13 +292,13 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       await aCron(storage, "c2", { next_run_date: 6000 });
       await aCron(storage, "c3", { next_run_date: null });
       await aCron(storage, "c4", { next_run_date: 5000, enabled: false });
-      const due = async (now: number, limit = 10, scope = here) =>
+      const listDue = async (now: number, limit = 10, scope = here) =>
         (await storage.listEnabledCrons(scope, { due_by: now, limit: limit })).map(({ cron_id }) => cron_id).join();
-      assert.equal(await due(5999), "");
-      assert.equal(await due(6000), "c2");
-      assert.equal(await due(9000), "c2,c1");
-      assert.equal(await due(9000, 1), "c2");
-      assert.equal(await due(9000, 10, there), "");
+      assert.equal(await listDue(5999), "");
+      assert.equal(await listDue(6000), "c2");
+      assert.equal(await listDue(9000), "c2,c1");
+      assert.equal(await listDue(9000, 1), "c2");
+      assert.equal(await listDue(9000, 10, there), "");
       assert.equal((await storage.listEnabledCrons(here, { due_by: 1e15, limit: 1 }))[0]?.next_run_date, 6000);
       assert.equal((await storage.listEnabledCrons(there, { due_by: 1e15, limit: 1 }))[0], undefined);
     });
@@ -307,13 +312,13 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         { scheduled_at: 3000, reason: "missed" as const },
         { scheduled_at: 4000, reason: "superseded" as const },
       ];
-      const run = await runOf(storage, assistant, "r1", null, { user_id: "u" });
+      const run = await createRunRequest(storage, assistant, "r1", null, { user_id: "u" });
       const outcome = await storage.fireCron(here, tick(cron, run, { skipped }));
       assert.ok(outcome.kind === "fired");
-      const { created: made } = outcome;
-      assert.deepEqual([made.run.run_id, made.run.status, made.run.cron_id], ["r1", "pending", "c"]);
-      assert.deepEqual([made.claimed, made.stopped], [null, []]);
-      assert.deepEqual(await storage.getRun(here, "r1"), made.run);
+      const { created: createdRun } = outcome;
+      assert.deepEqual([createdRun.run.run_id, createdRun.run.status, createdRun.run.cron_id], ["r1", "pending", "c"]);
+      assert.deepEqual([createdRun.claimed, createdRun.stopped], [null, []]);
+      assert.deepEqual(await storage.getRun(here, "r1"), createdRun.run);
       assert.equal((await storage.getThread(here, "thread-r1"))?.status, "busy");
       const { revision, ...after } = await get(storage);
       assert.deepEqual({ ...after, revision }, { ...cron, next_run_date: 65000, updated_at: 5100 });
@@ -327,7 +332,9 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const runs = await Promise.all(
-        Array.from({ length: 8 }, (_, i) => runOf(storage, assistant, `r${i}`, null, { stateless: i % 2 === 0 })),
+        Array.from({ length: 8 }, (_, i) =>
+          createRunRequest(storage, assistant, `r${i}`, null, { stateless: i % 2 === 0 }),
+        ),
       );
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run, { skipped }))));
@@ -344,7 +351,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const cron = await aCron(storage, "c", { thread_id: "t" });
-      const runs = await Promise.all(["r1", "r2", "r3"].map((id) => runOf(storage, assistant, id, "t")));
+      const runs = await Promise.all(["r1", "r2", "r3"].map((id) => createRunRequest(storage, assistant, id, "t")));
       const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run))));
       assert.deepEqual(kinds(outcomes), ["fired", "lost", "lost"]);
       assert.equal((await storage.listRuns(here, "t", firstPage)).length, 1);
@@ -354,7 +361,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const fire = async (run_id: string) =>
-        (await storage.fireCron(here, tick(await get(storage), await runOf(storage, assistant, run_id)))).kind;
+        (await storage.fireCron(here, tick(await get(storage), await createRunRequest(storage, assistant, run_id))))
+          .kind;
       assert.equal(await fire("r1"), "fired");
       // A clock was set back, and the next tick was computed from there.
       await storage.updateCron(here, "c", (row) => ({ ...row, next_run_date: cron.next_run_date }), 4000);
@@ -372,7 +380,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const cron = await aCron(storage, "c");
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       const attempts = async (note: string) => {
-        for (const run of [await runOf(storage, assistant, "r1"), null]) {
+        for (const run of [await createRunRequest(storage, assistant, "r1"), null]) {
           assert.deepEqual(await storage.fireCron(here, tick(cron, run, { skipped })), { kind: "lost" }, note);
         }
         assert.equal(await storage.getRun(here, "r1"), null);
@@ -397,7 +405,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         const id = thread_id === null ? "c" : "d";
         const cron = await aCron(storage, id, { thread_id });
         const now = (await storage.getAssistant(here, "a")) as AssistantRow;
-        const run = await runOf(storage, now, `r-${id}`, thread_id);
+        const run = await createRunRequest(storage, now, `r-${id}`, thread_id);
         const fire = tick(cron, { ...run, run: { ...run.run, cron_id: id } }, { skipped });
         if (thread_id === null) await storage.updateAssistant(here, "a", (row) => row, 5050);
         else await storage.updateThread(here, "t", () => ({ metadata: { m: 2 } }), 5050);
@@ -425,7 +433,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       for (const [i, [reason, thread_id, options, limit]] of cases.entries()) {
         const id = `c${i}`;
         const cron = await aCron(storage, id, { thread_id });
-        const run = await runOf(storage, assistant, `r${i}`, thread_id, { ...options, cron_id: id });
+        const run = await createRunRequest(storage, assistant, `r${i}`, thread_id, { ...options, cron_id: id });
         const fire = tick(cron, { ...run, ...(limit ? { limits: limit } : {}) }, { skipped });
         assert.deepEqual(await storage.fireCron(here, fire), { kind: "refused", reason });
         assert.deepEqual(await firings(storage, id), [`5000 ${reason}`, "4000 superseded"]);
@@ -438,7 +446,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
 
     test("stops the thread's runs where the strategy says so, once", async (storage) => {
       const assistant = await anAssistant(storage);
-      for (const [multitask_strategy, left] of [
+      for (const [multitask_strategy, expectedStatuses] of [
         ["interrupt", "old-interrupt interrupted,new-interrupt pending"],
         ["rollback", "new-rollback pending"],
         ["enqueue", "old-enqueue pending,new-enqueue pending"],
@@ -447,13 +455,13 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         await aThread(storage, thread);
         await aRun(storage, assistant, thread, `old-${thread}`);
         const cron = await aCron(storage, `c-${thread}`, { thread_id: thread });
-        const run = await runOf(storage, assistant, `new-${thread}`, thread, { multitask_strategy });
+        const run = await createRunRequest(storage, assistant, `new-${thread}`, thread, { multitask_strategy });
         const outcome = await storage.fireCron(here, tick(cron, run));
         assert.ok(outcome.kind === "fired");
         assert.equal(outcome.created.stopped.length, thread === "enqueue" ? 0 : 1);
-        const late = await runOf(storage, assistant, `late-${thread}`, thread, { multitask_strategy });
+        const late = await createRunRequest(storage, assistant, `late-${thread}`, thread, { multitask_strategy });
         assert.deepEqual(await storage.fireCron(here, tick(cron, late)), { kind: "lost" });
-        assert.equal(await statuses(storage, thread), left);
+        assert.equal(await statuses(storage, thread), expectedStatuses);
       }
     });
 
@@ -464,7 +472,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const webhook = { url: "https://x.example/", host: "x.example:443", depth: 0 };
       const billed = { life_ms: 1000, workspace_id: "w", project_id: "p" };
       const feedback = { tokens: [["liked", "token-1"]] as const, ...billed };
-      const run = await runOf(storage, assistant, "r1", "t", { webhook, feedback });
+      const run = await createRunRequest(storage, assistant, "r1", "t", { webhook, feedback });
       const update_thread = { metadata: { a: 2 }, config: { tags: ["x"] } };
       const outcome = await storage.fireCron(here, tick(cron, { ...run, update_thread }));
       assert.ok(outcome.kind === "fired");
@@ -486,11 +494,11 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         await aThread(storage, id);
         const of = cron_id === undefined ? {} : { cron_id };
         const claim = { token: `token-${id}`, lease_until: 5000 };
-        const { claimed: made } = await created(storage, assistant, id, id, { run: of, claim });
-        assert.ok(made);
-        assert.deepEqual(await storage.finishRun(here, made.lease, finish({ status, ...of })), { next: null });
+        const { claimed: claimedRun } = await created(storage, assistant, id, id, { run: of, claim });
+        assert.ok(claimedRun);
+        assert.deepEqual(await storage.finishRun(here, claimedRun.lease, finish({ status, ...of })), { next: null });
         // A second call has no effect.
-        assert.equal(await storage.finishRun(here, made.lease, finish({ status, ...of })), null);
+        assert.equal(await storage.finishRun(here, claimedRun.lease, finish({ status, ...of })), null);
         return (await get(storage)).failures;
       };
       assert.equal(await end("error", "c"), 1);

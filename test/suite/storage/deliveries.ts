@@ -7,7 +7,7 @@ import {
   claimNext,
   claimTerms,
   created,
-  deliveryOf,
+  findDelivery,
   finish,
   here,
   type StorageTest,
@@ -18,13 +18,13 @@ import {
 
 const hook = (host = "a.example:443"): NewWebhook => ({ url: `https://${host}/in?key=1`, host, depth: 0 });
 
-const claim = (token: string, now: number, more: Partial<DeliveryClaim> = {}): DeliveryClaim => ({
+const claim = (token: string, now: number, changes: Partial<DeliveryClaim> = {}): DeliveryClaim => ({
   token,
   until: now + 1000,
   now,
   limit: 10,
   per_host: 2,
-  ...more,
+  ...changes,
 });
 
 const attempt = (delivery_id: string, number: number, error: string | null = null) => ({
@@ -60,10 +60,10 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const run = { webhook: { ...hook(), depth: 3 }, metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } } };
       const creation = await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 5000 } });
       const { lease } = creation.claimed as ClaimedRun;
-      assert.equal(await deliveryOf(storage, here, "r1"), null);
+      assert.equal(await findDelivery(storage, here, "r1"), null);
       const lost = { ...lease, token: "another" };
       assert.equal(await storage.finishRun(here, lost, finish()), null);
-      assert.equal(await deliveryOf(storage, here, "r1"), null, "an end that did not count tells nothing");
+      assert.equal(await findDelivery(storage, here, "r1"), null, "an end that did not count tells nothing");
       const error = { error: "Odd", message: "It is odd" };
       const values = { json: '{"a":2}', omitted: false };
       await storage.finishRun(here, lease, finish({ status: "error", error, values, now: 2000 }));
@@ -96,26 +96,26 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
           values_omitted: false,
         },
       };
-      assert.deepEqual(await deliveryOf(storage, here, "r1"), stored);
+      assert.deepEqual(await findDelivery(storage, here, "r1"), stored);
       await storage.finishRun(here, lease, finish({ now: 2500 }));
       await storage.deleteThread(here, "t");
       assert.equal(await storage.getRun(here, "r1"), null);
-      assert.deepEqual(await deliveryOf(storage, here, "r1"), stored);
-      assert.equal(await deliveryOf(storage, there, "r1"), null);
+      assert.deepEqual(await findDelivery(storage, here, "r1"), stored);
+      assert.equal(await findDelivery(storage, there, "r1"), null);
     });
 
     test("has no state of temporary runs, and says when one was left out", async (storage) => {
       const assistant = await anAssistant(storage);
       const { lease } = await stateless(storage, assistant, "r1", { run: { webhook: hook() } });
       await storage.finishRun(here, lease, finish({ values: { json: "{}", omitted: false } }));
-      const first = await deliveryOf(storage, here, "r1");
+      const first = await findDelivery(storage, here, "r1");
       assert.deepEqual([first?.run.stateless, first?.run.values, first?.run.values_omitted], [true, null, false]);
       await aThread(storage, "t");
       const claim = { token: "w", lease_until: 5000 };
       const creation = await created(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
       const end = finish({ values: { json: null, omitted: true } });
       await storage.finishRun(here, (creation.claimed as ClaimedRun).lease, end);
-      const second = await deliveryOf(storage, here, "r2");
+      const second = await findDelivery(storage, here, "r2");
       assert.deepEqual([second?.run.stateless, second?.run.values, second?.run.values_omitted], [false, null, true]);
     });
 
@@ -131,8 +131,8 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       await stop("r2", "interrupt");
       await stop("r3", "rollback");
       await stop("r4", "interrupt");
-      const [only, ...others] = await storage.listDeliveries(here, { limit: 10 });
-      assert.deepEqual(others, []);
+      const [only, ...otherDeliveries] = await storage.listDeliveries(here, { limit: 10 });
+      assert.deepEqual(otherDeliveries, []);
       assert.deepEqual(
         [only?.delivery_id, only?.run.status, only?.run.started_at, only?.run.ended_at, only?.run.values],
         ["r2", "interrupted", null, 1500, null],
@@ -152,7 +152,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
         [second, "r2"],
       ] as const) {
         assert.deepEqual([row?.delivery_id, row?.attempts, row?.series_attempts, row?.sent_at], [id, 1, 1, 3000]);
-        assert.deepEqual(row, await deliveryOf(storage, here, id));
+        assert.deepEqual(row, await findDelivery(storage, here, id));
       }
       assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r3");
       assert.equal(ids(await storage.claimDeliveries(here, claim("e", 3002))), "");
@@ -179,7 +179,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const [again] = await storage.claimDeliveries(here, claim("c", 4000));
       assert.deepEqual([again?.attempts, again?.series_attempts, again?.sent_at], [2, 2, 3000]);
       assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 1), { state: "failed" }), false);
-      assert.deepEqual(await deliveryOf(storage, here, "r1"), again);
+      assert.deepEqual(await findDelivery(storage, here, "r1"), again);
       assert.deepEqual(await storage.listAttempts(here, "r1"), []);
       assert.equal(await storage.finishDelivery(there, "c", attempt("r1", 2), { state: "failed" }), false);
       // An expired claim is valid until another process claims the delivery.
@@ -191,10 +191,10 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
 
     test("are taken by one of several who ask at once", async (storage) => {
       await endWithWebhooks(storage, { r1: hook() });
-      const taken = await Promise.all(
+      const claims = await Promise.all(
         ["c", "d", "e"].map((token) => storage.claimDeliveries(here, claim(token, 3000))),
       );
-      assert.equal(ids(taken.flat()), "r1");
+      assert.equal(ids(claims.flat()), "r1");
     });
 
     test("wait for the next attempt, or come to their end", async (storage) => {
@@ -212,8 +212,8 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "delivered" });
       assert.equal(await storage.getNextDeliveryTime(here), null);
       assert.deepEqual(await storage.claimDeliveries(here, claim("e", 99000)), []);
-      assert.equal((await deliveryOf(storage, here, "r1"))?.state, "delivered");
-      assert.equal((await deliveryOf(storage, here, "r2"))?.state, "failed");
+      assert.equal((await findDelivery(storage, here, "r1"))?.state, "delivered");
+      assert.equal((await findDelivery(storage, here, "r2"))?.state, "failed");
       assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 1, "timeout"), attempt("r1", 2)]);
     });
 
@@ -223,7 +223,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const retry = { state: "pending", due_at: 8000, uncounted: true } as const;
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), retry), true);
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), retry), false);
-      const { attempts, series_attempts } = (await deliveryOf(storage, here, "r1")) ?? {};
+      const { attempts, series_attempts } = (await findDelivery(storage, here, "r1")) ?? {};
       assert.deepEqual([attempts, series_attempts], [1, 0]);
       const [again] = await storage.claimDeliveries(here, claim("d", 8000));
       assert.deepEqual([again?.attempts, again?.series_attempts], [2, 1]);
@@ -236,7 +236,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const list = async (query: Partial<Parameters<Storage["listDeliveries"]>[1]>) =>
         ids(await storage.listDeliveries(here, { limit: 10, ...query }));
       assert.equal(await list({}), "r3,r2,r1");
-      const { created_at = 0 } = (await deliveryOf(storage, here, "r3")) ?? {};
+      const { created_at = 0 } = (await findDelivery(storage, here, "r3")) ?? {};
       assert.equal(await list({ limit: 1, after: { created_at, id: "r3" } }), "r2");
       assert.equal(await list({ state: "pending" }), "r3,r2");
       assert.equal(await list({ state: "delivered" }), "r1");
@@ -277,7 +277,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(last?.exhausted, true);
       const error = { error: "AttemptsExhausted", message: "It came to no end" };
       await storage.finishRun(here, last.lease, finish({ status: "error", error, now: 3000 }));
-      assert.deepEqual((await deliveryOf(storage, here, "r1"))?.run.error, error);
+      assert.deepEqual((await findDelivery(storage, here, "r1"))?.run.error, error);
     });
   });
 }

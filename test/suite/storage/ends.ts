@@ -133,7 +133,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u", "v"]) await aThread(storage, id);
       const { lease } = await claimed(storage, assistant, "t", "t1");
-      const other = await claimed(storage, assistant, "u", "u1");
+      const otherClaim = await claimed(storage, assistant, "u", "u1");
       await aRun(storage, assistant, "u", "u2");
       await created(storage, assistant, "v", "v1", { run: { created_at: 8000 } });
       await created(storage, assistant, "v", "v2", { run: { graph_id: "other" } });
@@ -147,7 +147,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.finishRun(here, lease, finish({ next: claimTerms("w"), end_frame: 10 })), null);
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
       await storage.stopRuns(here, { thread_id: "u", run_ids: ["u1"] }, "rollback", 2000);
-      assert.equal(await storage.finishRun(here, other.lease, finish({ next: claimTerms("w") })), null);
+      assert.equal(await storage.finishRun(here, otherClaim.lease, finish({ next: claimTerms("w") })), null);
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending", "a run that is gone ends nothing");
     });
 
@@ -251,12 +251,12 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
         { progress: progress([checkpoint("c1", { x: 1 })]) },
       );
       const { lease } = await claimed(storage, assistant, "t", "r2");
-      const left = progress([checkpoint("c2", { x: 2 })], [write("c1", "task", 0, "late")]);
-      assert.equal(await storage.saveProgress(here, lease, left, 3000), true);
+      const remaining = progress([checkpoint("c2", { x: 2 })], [write("c1", "task", 0, "late")]);
+      assert.equal(await storage.saveProgress(here, lease, remaining, 3000), true);
       assert.equal(await storage.requeueRun(here, lease, 3000), true);
       assert.equal(await storage.deleteRun(here, "t", "r2", 9_000), "deleted");
-      const [only, ...more] = await storage.listCheckpoints(here, "t", { limit: 10 });
-      assert.deepEqual([only?.checkpoint_id, only?.writes, more], ["c1", [], []]);
+      const [only, ...otherCheckpoints] = await storage.listCheckpoints(here, "t", { limit: 10 });
+      assert.deepEqual([only?.checkpoint_id, only?.writes, otherCheckpoints], ["c1", [], []]);
     });
   });
 }

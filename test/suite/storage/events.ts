@@ -28,17 +28,17 @@ const TURN = 2 ** 32;
 const END = TURN - 1;
 const NOTHING = progress([]);
 
-const event = (seq: number, method: EventMethod = "messages", more: Partial<ThreadEvent> = {}): ThreadEvent => ({
+const event = (seq: number, method: EventMethod = "messages", changes: Partial<ThreadEvent> = {}): ThreadEvent => ({
   seq,
   method,
   namespace: [],
   timestamp: 1200,
   data: `{"at":${seq}}`,
-  ...more,
+  ...changes,
 });
 
 /** Everything that a reader gets behind `after`, as turn and number. */
-async function shown(storage: Storage, after = 0, methods?: ReadonlySet<EventMethod>): Promise<string> {
+async function readSummary(storage: Storage, after = 0, methods?: ReadonlySet<EventMethod>): Promise<string> {
   const list: string[] = [];
   for (let at: number | null = after; at !== null; ) {
     const page = await storage.readEvents(here, "t", { after: at, ...(methods ? { methods } : {}) });
@@ -78,12 +78,12 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
         { ...full, run_id: "r1" },
         { ...values, run_id: "r1" },
       ]);
-      assert.equal(await shown(storage), "1.1 r1 custom,1.2 r1 values,1.9 r1 messages,1.10 r1 messages");
-      assert.equal(await shown(storage, TURN + 1), "1.2 r1 values,1.9 r1 messages,1.10 r1 messages");
-      assert.equal(await shown(storage, TURN + 9), "1.10 r1 messages");
-      assert.equal(await shown(storage, TURN + 10), "");
-      assert.equal(await shown(storage, 0, new Set(["values"])), "1.2 r1 values");
-      assert.equal(await shown(storage, 0, new Set(["tools"])), "");
+      assert.equal(await readSummary(storage), "1.1 r1 custom,1.2 r1 values,1.9 r1 messages,1.10 r1 messages");
+      assert.equal(await readSummary(storage, TURN + 1), "1.2 r1 values,1.9 r1 messages,1.10 r1 messages");
+      assert.equal(await readSummary(storage, TURN + 9), "1.10 r1 messages");
+      assert.equal(await readSummary(storage, TURN + 10), "");
+      assert.equal(await readSummary(storage, 0, new Set(["values"])), "1.2 r1 values");
+      assert.equal(await readSummary(storage, 0, new Set(["tools"])), "");
       assert.equal(await storage.getLastEventSeq(here, "t"), TURN + 10);
     });
 
@@ -95,14 +95,14 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       }
       const first = await storage.readEvents(here, "t", { after: 0 });
       assert.ok(first.events.length >= 10 && first.events.length <= 20, `${first.events.length} of 100 KB each`);
-      assert.equal((await shown(storage)).split(",").length, 40);
+      assert.equal((await readSummary(storage)).split(",").length, 40);
     });
 
     test("of a lost lease, of another deployment or of a hidden filter are not there", async (storage) => {
       const lease = await aRunningRun(storage);
       const events = [event(TURN + 1)];
       assert.equal(await storage.saveProgress(here, { ...lease, token: "other" }, { ...NOTHING, events }, 1200), false);
-      assert.equal(await shown(storage), "");
+      assert.equal(await readSummary(storage), "");
       await storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
       const filter = [{ key: "owner", equals: "eve" }];
       assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), {
@@ -127,7 +127,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const lease = await aRunningRun(storage);
       const events = [event(TURN + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
-      assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle");
+      assert.equal(await readSummary(storage), "1.1 r1 messages,1.end r1 lifecycle");
     });
 
     test("of a run that is deleted are deleted, but for its end", async (storage) => {
@@ -138,29 +138,29 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const events = [event(TURN + FIRST_EVENT_NUMBER + 1), event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
       assert.equal(await storage.deleteRun(here, "t", "r1", 9_000), "deleted");
-      assert.equal(await shown(storage), "1.end r1 lifecycle");
+      assert.equal(await readSummary(storage), "1.end r1 lifecycle");
       for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
       const second = (await claimNext(storage, here, claimTerms("second")))?.lease as Lease;
       await storage.saveProgress(here, second, { ...NOTHING, events: [event(2 * TURN + FIRST_EVENT_NUMBER)] }, 3200);
       assert.equal(await storage.deleteRun(here, "t", "r2", 9_100), "running");
       await storage.requeueRun(here, second, 1300);
       for (const id of ["r2", "r3"]) assert.equal(await storage.deleteRun(here, "t", id, 9_200), "deleted");
-      assert.equal(await shown(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
-      const kept = await storage.readEvents(here, "t", { after: 0 });
+      assert.equal(await readSummary(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
+      const keptEvents = await storage.readEvents(here, "t", { after: 0 });
       const interrupted = '{"event":"interrupted"}';
       assert.deepEqual(
-        kept.events.map(({ data, timestamp }) => [data, timestamp]),
+        keptEvents.events.map(({ data, timestamp }) => [data, timestamp]),
         [9_000, 9_200, 9_200].map((at) => [interrupted, at]),
       );
       assert.equal(await storage.deleteRun(here, "t", "r3", 9_300), "not_found");
-      assert.equal(await shown(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
+      assert.equal(await readSummary(storage), "1.end r1 lifecycle,3.2 r2 lifecycle,4.3 r3 lifecycle");
     });
 
     test("of a run that is rolled back are replaced by its end", async (storage) => {
       const lease = await aRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
-      assert.equal(await shown(storage), "2.1 r1 lifecycle");
+      assert.equal(await readSummary(storage), "2.1 r1 lifecycle");
       const { events } = await storage.readEvents(here, "t", { after: 0 });
       assert.deepEqual(
         events.map(({ data, timestamp }) => [data, timestamp]),
@@ -176,11 +176,11 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1300);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r3"] }, "rollback", 1300);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1400);
-      assert.equal(await shown(storage), "1.1 r1 messages", "the run that executes may store more before them");
+      assert.equal(await readSummary(storage), "1.1 r1 messages", "the run that executes may store more before them");
       assert.equal(await storage.getLastEventSeq(here, "t"), TURN + 1);
       const end = [event(TURN + END, "lifecycle")];
       await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events: end } }));
-      assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle,2.2 r2 lifecycle,3.3 r3 lifecycle");
+      assert.equal(await readSummary(storage), "1.1 r1 messages,1.end r1 lifecycle,2.2 r2 lifecycle,3.3 r3 lifecycle");
       const { claimed: next } = await created(storage, assistant, "t", "r4", {
         claim: { token: "token-r4", lease_until: 5000 },
       });
@@ -195,11 +195,11 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.requeueRun(here, lease, 1300);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1400);
-      assert.equal(await shown(storage), "1.1 r1 messages,2.2 r2 lifecycle");
+      assert.equal(await readSummary(storage), "1.1 r1 messages,2.2 r2 lifecycle");
       // Only an attempt can close what the one before has left open.
       const [stopped] = await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
       assert.equal(stopped?.kind, "flagged");
-      assert.equal(await shown(storage, 2 * TURN + 2), "");
+      assert.equal(await readSummary(storage, 2 * TURN + 2), "");
     });
 
     test("of runs that a new run evicts come before those of the new run", async (storage) => {
@@ -214,7 +214,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const { claim_number } = run.run;
       const events = [event(claim_number * TURN + 65_536)];
       await storage.saveProgress(here, run.lease, { ...NOTHING, events }, 1200);
-      assert.equal(await shown(storage), `${claim_number}.1 r1 lifecycle,${claim_number}.65536 r2 messages`);
+      assert.equal(await readSummary(storage), `${claim_number}.1 r1 lifecycle,${claim_number}.65536 r2 messages`);
     });
 
     test("of a retried run follow those of the attempt before", async (storage) => {
@@ -224,7 +224,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const again = await claimNext(storage, here, claimTerms("token-again"));
       assert.equal(again?.run.claim_number, 2);
       await storage.saveProgress(here, again?.lease as Lease, { ...NOTHING, events: [event(2 * TURN + 1)] }, 1500);
-      assert.equal(await shown(storage), "1.1 r1 messages,2.1 r1 messages");
+      assert.equal(await readSummary(storage), "1.1 r1 messages,2.1 r1 messages");
     });
 
     test("of a thread that is made again come behind those of the thread before, however both happen", async (storage) => {
@@ -256,13 +256,13 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       };
       let turn = 0;
       for (const [deleted, remove] of Object.entries(deletions)) {
-        for (const [made, create] of Object.entries(creations)) {
+        for (const [creation, create] of Object.entries(creations)) {
           await create();
-          if (deleted === "in time" && made === "as a copy") {
+          if (deleted === "in time" && creation === "as a copy") {
             await storage.updateThread(here, "t", () => ({ metadata, ttl }), 1000);
           }
           const { run, lease } = await claimed(storage, assistant, "t", `run ${turn}`);
-          assert.equal(run.claim_number, ++turn, `made ${made}, to be deleted ${deleted}`);
+          assert.equal(run.claim_number, ++turn, `made ${creation}, to be deleted ${deleted}`);
           await storage.finishRun(here, lease, finish());
           await remove();
           assert.equal(await storage.getThread(here, "t"), null, deleted);
@@ -285,7 +285,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteExpired(here, { ...ages, frames_before: 1200 }), 0);
       assert.equal(await storage.deleteExpired(there, { ...ages, frames_before: 1e15 }), 0);
       assert.equal(await storage.deleteExpired(here, { ...ages, frames_before: 1201 }), 1);
-      assert.equal(await shown(storage), "");
+      assert.equal(await readSummary(storage), "");
     });
   });
 }

@@ -15,7 +15,7 @@ import {
   type SuiteApi,
   there,
 } from "./material.ts";
-import { aState, found, ids, only } from "./states.ts";
+import { aState, findThreadIds, ids, only } from "./states.ts";
 
 export function expiryTests(api: SuiteApi, test: StorageTest): void {
   api.describe("expiry", () => {
@@ -43,7 +43,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await expire(storage, 1502, 1), "b");
       assert.equal(await expire(storage, 1502), "c");
       assert.equal(await expire(storage, 1502), "");
-      assert.equal(await found(storage, { owner: "ada" }), "later,never");
+      assert.equal(await findThreadIds(storage, { owner: "ada" }), "later,never");
       await storage.updateThread(here, "never", ({ metadata }) => ({ metadata, ttl: ttl("delete", 1) }), 1503);
       await storage.updateThread(here, "later", ({ metadata }) => ({ metadata, ttl: null }), 1503);
       assert.equal(await expire(storage, 9000), "never");
@@ -93,9 +93,9 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       await storage.stopRuns(here, { thread_id: "dropped", run_ids: ["r3"] }, "rollback", 9300);
       assert.equal(await expire(storage, 9999), "");
       const times = [10_000, 10_100, 10_200, 10_300, 99_999];
-      const gone: string[] = [];
-      for (const now of times) gone.push(await expire(storage, now));
-      assert.deepEqual(gone, ["ends", "rolled", "queued", "dropped", ""]);
+      const expired: string[] = [];
+      for (const now of times) expired.push(await expire(storage, now));
+      assert.deepEqual(expired, ["ends", "rolled", "queued", "dropped", ""]);
     });
 
     test("keeps the newest state once after each activity", async (storage) => {
@@ -134,11 +134,11 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
         const id = `t${i}`;
         await expiring(storage, id, ttl(strategy, 1000));
         const state = { ...aState("c1", {}), expected_head: null };
-        const [outcome, gone] = await Promise.all([
+        const [outcome, pruned] = await Promise.all([
           storage.writeState(here, id, state, 9000),
           storage.pruneThreads(here, { expired: 10 }, 9000),
         ]);
-        if (strategy === "delete") assert.notEqual(outcome === "written", gone.includes(id));
+        if (strategy === "delete") assert.notEqual(outcome === "written", pruned.includes(id));
         // In either order the new state stays: pruning keeps the newest state, and a write restarts the lifetime.
         else assert.equal(await ids(storage, id), "c1");
         assert.equal((await storage.pruneThreads(here, { expired: 10 }, 9999)).length, 0);
@@ -154,7 +154,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       }
       const answers = await Promise.all([1, 2, 3].map(() => storage.pruneThreads(here, { expired: 10 }, 9000)));
       assert.deepEqual(answers.flat().toSorted(), ["d1", "d2", "k1", "k2"]);
-      assert.equal(await found(storage, { owner: "ada" }), "k1,k2");
+      assert.equal(await findThreadIds(storage, { owner: "ada" }), "k1,k2");
       assert.deepEqual([await ids(storage, "k1"), await ids(storage, "k2")], ["c2", "c2"]);
     });
   });

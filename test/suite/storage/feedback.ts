@@ -28,25 +28,25 @@ import {
 } from "./material.ts";
 
 function aToken(token_id: string, options: Partial<FeedbackTokenRow> = {}): FeedbackTokenRow {
-  const place = { run_id: "r1", workspace_id: "w1", project_id: "p1" };
-  return { token_id, ...place, feedback_key: "k", config: null, expires_at: 5000, created_at: 1000, ...options };
+  const origin = { run_id: "r1", workspace_id: "w1", project_id: "p1" };
+  return { token_id, ...origin, feedback_key: "k", config: null, expires_at: 5000, created_at: 1000, ...options };
 }
 
 function aRecord(id: string, options: Partial<FeedbackRow> = {}): FeedbackRow {
-  const place = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
+  const owner = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
   const content = { score: 1, value: null, comment: null, correction: null, extra: null };
   const origin = { source: "api", source_metadata: null, user_id: null, run_started_at: null };
-  return { id, ...place, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
+  return { id, ...owner, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
 }
 
 const everything = { limit: 100, offset: 0 };
 
 async function ids(storage: Storage, query: Partial<FeedbackQuery & { limit: number; offset: number }> = {}) {
-  const found = await storage.listFeedback({ workspace_ids: ["w1"], ...everything, ...query });
-  return found.map(({ id }) => id).join();
+  const feedback = await storage.listFeedback({ workspace_ids: ["w1"], ...everything, ...query });
+  return feedback.map(({ id }) => id).join();
 }
 
-async function tokensOf(storage: Storage, run_id: string): Promise<string> {
+async function readTokens(storage: Storage, run_id: string): Promise<string> {
   const tokens = await storage.listFeedbackTokens({
     scope: here,
     sort_order: "asc",
@@ -93,7 +93,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       for (const token of tokens) assert.deepEqual(await storage.getFeedbackToken(token.token_id), token);
       assert.equal(await storage.getFeedbackToken("t4"), null);
       const list = async (run_id: string, workspace_ids: string[], page = {}) => {
-        const found = await storage.listFeedbackTokens({
+        const storedTokens = await storage.listFeedbackTokens({
           scope: here,
           sort_order: "asc",
           workspace_ids,
@@ -101,7 +101,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
           ...everything,
           ...page,
         });
-        return found.map(({ token_id }) => token_id).join();
+        return storedTokens.map(({ token_id }) => token_id).join();
       };
       assert.equal(await list("r1", ["w1"]), "t3,t1,t2");
       assert.equal(await list("r1", ["w2", "w1"]), "elsewhere,t3,t1,t2");
@@ -113,9 +113,9 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
 
     test("are all made or none", async (storage) => {
       await storage.createFeedbackTokens(here, [aToken("t1")]);
-      const more = Array.from({ length: 30 }, (_, i) => aToken(`m${i}`));
-      await assert.rejects(storage.createFeedbackTokens(here, [...more, aToken("t1")]));
-      assert.equal(await tokensOf(storage, "r1"), "t1 5000");
+      const manyTokens = Array.from({ length: 30 }, (_, i) => aToken(`m${i}`));
+      await assert.rejects(storage.createFeedbackTokens(here, [...manyTokens, aToken("t1")]));
+      assert.equal(await readTokens(storage, "r1"), "t1 5000");
     });
   });
 
@@ -136,12 +136,12 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const claim = { token: "w", lease_until: 5000 };
       const { claimed } = await created(storage, assistant, "t", "r1", { run: { feedback }, claim });
       assert.deepEqual(claimed?.run.feedback, feedback.tokens);
-      assert.equal(await tokensOf(storage, "r1"), "t1 null,t2 null");
+      assert.equal(await readTokens(storage, "r1"), "t1 null,t2 null");
       assert.equal((await storage.getFeedbackToken("t2"))?.feedback_key, "__proto__");
       assert.equal((await submit(storage, "t1", "f1", { now: 1e12 })).kind, "recorded");
       await storage.createFeedbackTokens(here, [aToken("own", { created_at: 1200 })]);
       assert.ok(claimed && (await storage.finishRun(here, claimed.lease, finish())));
-      assert.equal(await tokensOf(storage, "r1"), "t1 2500,t2 2500,own 5000");
+      assert.equal(await readTokens(storage, "r1"), "t1 2500,t2 2500,own 5000");
     });
 
     test("are not made when it is not", async (storage) => {
@@ -169,18 +169,18 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       for (const n of [2, 3, 4]) await storage.createFeedbackTokens(here, [aToken(`own${n}`, { run_id: `r${n}` })]);
       const named = (n: number) => ({ thread_id: `thread${n}`, run_ids: [`r${n}`] });
       await storage.stopRuns(here, named(1), "interrupt", 3000);
-      assert.equal(await tokensOf(storage, "r1"), "t1 3500");
+      assert.equal(await readTokens(storage, "r1"), "t1 3500");
       await storage.stopRuns(here, named(2), "rollback", 3000);
       assert.equal(await storage.deleteRun(here, "thread3", "r3", 9_000), "deleted");
       assert.equal(await storage.deleteThread(here, "thread4"), true);
-      for (const n of [2, 3, 4]) assert.equal(await tokensOf(storage, `r${n}`), "", `r${n}`);
+      for (const n of [2, 3, 4]) assert.equal(await readTokens(storage, `r${n}`), "", `r${n}`);
       // A run without feedback keys can have tokens.
       for (const action of ["delete", "rollback"] as const) {
         await created(storage, assistant, "thread3", action);
         await storage.createFeedbackTokens(here, [aToken(action, { run_id: action })]);
         if (action === "delete") await storage.deleteRun(here, "thread3", action, 9_000);
         else await storage.stopRuns(here, { thread_id: "thread3", run_ids: [action] }, action, 3000);
-        assert.equal(await tokensOf(storage, action), "", action);
+        assert.equal(await readTokens(storage, action), "", action);
       }
       assert.equal((await submit(storage, "t2", "f1")).kind, "token_not_found");
     });
@@ -192,7 +192,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const ages = { stateless_before: 9000, frames_before: 9000, keys_before: 9000 };
       await storage.deleteExpired(here, { ...ages, features: { feedback: 0, webhooks: 0 }, limit: 10, now: 9000 });
       assert.equal(await storage.getRun(here, "r1"), null);
-      assert.equal(await tokensOf(storage, "r1"), "t1 2500,t2 2500");
+      assert.equal(await readTokens(storage, "r1"), "t1 2500,t2 2500");
     });
   });
 
@@ -283,11 +283,11 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
         [bob, ""],
         [elsewhere, ""],
       ] as const) {
-        const found = visible === "" ? 0 : 1;
+        const expectedCount = visible === "" ? 0 : 1;
         assert.equal(await ids(storage, { scope }), visible);
         assert.equal(await ids(storage, { scope, run_ids: ["r1", "r9"] }), visible);
         assert.deepEqual(await stats(scope), visible === "" ? [] : [1]);
-        assert.deepEqual([await tokens(scope, "r1"), await tokens(scope, "r9")], [found, 0]);
+        assert.deepEqual([await tokens(scope, "r1"), await tokens(scope, "r9")], [expectedCount, 0]);
         assert.equal((await getFeedback(storage, ["w1"], "f1", scope))?.id, visible === "" ? undefined : visible);
         for (const id of ["project", "gone"]) assert.equal(await getFeedback(storage, ["w1"], id, scope), null);
       }
@@ -315,9 +315,9 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.createFeedback(aRecord("f4"), ann))?.kind, "exists");
       assert.equal(await storage.createFeedbackTokens(bob, [aToken("t2")]), false);
       assert.equal(await storage.createFeedbackTokens(ann, [aToken("t2"), aToken("t3", { run_id: "r9" })]), false);
-      assert.equal(await tokensOf(storage, "r1"), "t1 5000");
+      assert.equal(await readTokens(storage, "r1"), "t1 5000");
       assert.equal(await storage.createFeedbackTokens(ann, [aToken("t2"), aToken("t3")]), true);
-      assert.equal(await tokensOf(storage, "r1"), "t1 5000,t2 5000,t3 5000");
+      assert.equal(await readTokens(storage, "r1"), "t1 5000,t2 5000,t3 5000");
     });
   });
 

@@ -51,26 +51,26 @@ const SCALARS: readonly Scalar[] = [
 
 /** Containment, computed independently of `contains`. */
 function includes(part: Json, whole: Json | undefined): boolean {
-  switch (kindOf(part)) {
+  switch (getKind(part)) {
     case "object": {
-      if (whole === undefined || kindOf(whole) !== "object") return false;
+      if (whole === undefined || getKind(whole) !== "object") return false;
       const members = new Map(Object.entries(whole as JsonObject));
-      for (const [name, wanted] of Object.entries(part as JsonObject)) {
-        if (!members.has(name) || !includes(wanted, members.get(name))) return false;
+      for (const [name, member] of Object.entries(part as JsonObject)) {
+        if (!members.has(name) || !includes(member, members.get(name))) return false;
       }
       return true;
     }
     case "list": {
-      if (whole === undefined || kindOf(whole) !== "list") return false;
-      const found = (wanted: Json): boolean => (whole as Json[]).findIndex((item) => includes(wanted, item)) >= 0;
-      return !(part as Json[]).some((wanted) => !found(wanted));
+      if (whole === undefined || getKind(whole) !== "list") return false;
+      const isFound = (element: Json): boolean => (whole as Json[]).findIndex((item) => includes(element, item)) >= 0;
+      return !(part as Json[]).some((element) => !isFound(element));
     }
     default:
-      return kindOf(whole) === kindOf(part) && JSON.stringify(whole) === JSON.stringify(part);
+      return getKind(whole) === getKind(part) && JSON.stringify(whole) === JSON.stringify(part);
   }
 }
 
-function kindOf(value: Json | undefined): string {
+function getKind(value: Json | undefined): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "list";
   return typeof value;
@@ -82,11 +82,11 @@ function isVisible(filter: Filter, metadata: JsonObject): boolean {
   for (const condition of filter) {
     const member = members.get(condition.key);
     if ("equals" in condition) {
-      if (member === undefined || kindOf(member) === "list" || kindOf(member) === "object") return false;
+      if (member === undefined || getKind(member) === "list" || getKind(member) === "object") return false;
       if (!includes(condition.equals, member)) return false;
     } else if (
       !Array.isArray(member) ||
-      condition.contains.some((item) => !member.some((one) => includes(item, one)))
+      condition.contains.some((item) => !member.some((element) => includes(item, element)))
     ) {
       return false;
     }
@@ -114,7 +114,7 @@ interface Noun {
   count(scope: Scope, query: { metadata?: JsonObject }): Promise<number>;
 }
 
-function nounsOf(storage: Storage): readonly Noun[] {
+function createNouns(storage: Storage): readonly Noun[] {
   const cron = {
     assistant_id: "host",
     thread_id: null,
@@ -176,11 +176,11 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   const object = (depth: number, size: number): JsonObject =>
     Object.fromEntries(Array.from({ length: size }, () => [pick(KEYS), value(depth)]));
   /** A random part of a value; the value contains it. */
-  const partOf = (whole: Json): Json => {
-    if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(partOf);
+  const takePart = (whole: Json): Json => {
+    if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(takePart);
     if (typeof whole !== "object" || whole === null) return whole;
-    const kept = Object.entries(whole).filter(() => below(3) > 0);
-    return Object.fromEntries(kept.map(([key, item]) => [key, partOf(item)]));
+    const keptMembers = Object.entries(whole).filter(() => below(3) > 0);
+    return Object.fromEntries(keptMembers.map(([key, item]) => [key, takePart(item)]));
   };
   /** The same with a random change; the value may not contain it any more. */
   const mutated = (part: Json): Json => {
@@ -201,17 +201,17 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     if (like.length === 0 || roll > 1) return object(3, roll === 2 ? 24 : below(6));
     const { metadata } = pick(like);
     const changed = mutated(metadata);
-    return kindOf(changed) === "object" ? (changed as JsonObject) : metadata;
+    return getKind(changed) === "object" ? (changed as JsonObject) : metadata;
   };
   const filterOn = (rows: readonly { readonly metadata: JsonObject }[]): JsonObject => {
     const roll = below(10);
     if (roll === 0 || rows.length === 0) return object(2, below(3));
-    const part = partOf(pick(rows).metadata) as JsonObject;
+    const part = takePart(pick(rows).metadata) as JsonObject;
     if (roll > 3) return part;
     const changed = mutated(part);
-    return kindOf(changed) === "object" ? (changed as JsonObject) : part;
+    return getKind(changed) === "object" ? (changed as JsonObject) : part;
   };
-  const reachOf = (rows: readonly Row[]): Filter => {
+  const createReach = (rows: readonly Row[]): Filter => {
     const entries = Object.entries(rows.length > 0 ? pick(rows).metadata : {});
     const conditions = entries.slice(0, 1 + below(2)).map(([key, member]): Filter[number] => {
       const scalars = (Array.isArray(member) ? member : []).filter((item): item is Scalar => typeof item !== "object");
@@ -223,7 +223,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
 
   let now = 1000;
   await anAssistant(storage, { assistant_id: "host" }, now);
-  const nouns = nounsOf(storage).map((noun) => ({ noun, rows: [] as Row[] }));
+  const nouns = createNouns(storage).map((noun) => ({ noun, rows: [] as Row[] }));
   let rowCount = 0;
   const add = async ({ noun, rows }: (typeof nouns)[number]): Promise<void> => {
     // Several rows with the same time, so that ids decide the order.
@@ -238,7 +238,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     Array.from({ length: ROWS }, () => aRow()),
   );
 
-  let found = 0;
+  let matchCount = 0;
   for (let i = 0; i < count; i++) {
     const at = below(7);
     if (at === 6) {
@@ -251,7 +251,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
         expected.map((state) => state.id),
         `filter ${i} of seed ${seed} on checkpoints: ${JSON.stringify(metadata)}`,
       );
-      found += listed.length;
+      matchCount += listed.length;
       continue;
     }
     const each = nouns[at % nouns.length] as (typeof nouns)[number];
@@ -270,7 +270,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
       }
     }
     const metadata = filterOn(rows);
-    const filter = below(5) === 0 ? reachOf(rows) : [];
+    const filter = below(5) === 0 ? createReach(rows) : [];
     const scope: Scope = filter.length > 0 ? { ...here, filter } : here;
     const sort_by = below(3) === 0 ? "updated_at" : "created_at";
     const sort_order = below(2) === 0 ? "asc" : "desc";
@@ -279,18 +279,18 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     const expected = rows
       .filter((row) => includes(metadata, row.metadata) && isVisible(filter, row.metadata))
       .sort((a, b) => sign * (a[sort_by] - b[sort_by] || (a.id < b.id ? -1 : 1)));
-    const shown = `filter ${i} of seed ${seed} on ${noun.id}: ${JSON.stringify({ metadata, filter, sort_by, sort_order, limit, offset })}`;
+    const description = `filter ${i} of seed ${seed} on ${noun.id}: ${JSON.stringify({ metadata, filter, sort_by, sort_order, limit, offset })}`;
     const answer = await noun.search(scope, { metadata, sort_by, sort_order, limit, offset });
     assert.deepEqual(
       answer.rows.map((row) => (row as Record<string, unknown>)[noun.id]),
       expected.slice(offset, offset + limit).map((row) => row.id),
-      shown,
+      description,
     );
-    assert.equal(answer.total, expected.length, shown);
-    if (i % 2 === 0) assert.equal(await noun.count(scope, { metadata }), expected.length, shown);
-    found += expected.length;
+    assert.equal(answer.total, expected.length, description);
+    if (i % 2 === 0) assert.equal(await noun.count(scope, { metadata }), expected.length, description);
+    matchCount += expected.length;
   }
-  return found;
+  return matchCount;
 }
 
 /** A thread `states` with a checkpoint for each of these metadata; newest first. */
@@ -298,7 +298,7 @@ async function someCheckpoints(
   storage: Storage,
   metadata: readonly JsonObject[],
 ): Promise<readonly { readonly id: string; readonly metadata: JsonObject }[]> {
-  const states = metadata.map((its, i) => ({ id: `c${i}`, metadata: its }));
+  const states = metadata.map((rowMetadata, i) => ({ id: `c${i}`, metadata: rowMetadata }));
   const saved = states.map((state) => ({ ...checkpoint(state.id, {}), metadata: state.metadata }));
   const state = { graph_id: "echo", progress: progress(saved), head: `c${states.length - 1}`, scalars: {} };
   await storage.createThread(here, { thread_id: "states", metadata: {}, config: {}, stateless: true, state }, 1000);

@@ -185,8 +185,8 @@ export function visibilityTests(api: SuiteApi, test: StorageTest): void {
       for (const filter of filters) {
         const expected = values.flatMap((value, i) => (matchesFilter(filter, { value }) ? [`t${i}`] : []));
         const all = values.map((_, i) => storage.getThread({ ...here, filter }, `t${i}`));
-        const found = (await Promise.all(all)).flatMap((row) => (row ? [row.thread_id] : []));
-        assert.deepEqual(found, expected, JSON.stringify(filter));
+        const visibleIds = (await Promise.all(all)).flatMap((row) => (row ? [row.thread_id] : []));
+        assert.deepEqual(visibleIds, expected, JSON.stringify(filter));
       }
     });
 

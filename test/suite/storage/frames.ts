@@ -25,7 +25,7 @@ async function resumableLease(storage: Storage): Promise<Lease> {
   return (outcome.claimed as ClaimedRun).lease;
 }
 
-async function shown(storage: Storage, after: number, run_id = "r1"): Promise<string> {
+async function readSummary(storage: Storage, after: number, run_id = "r1"): Promise<string> {
   const list: string[] = [];
   for (let at = after; ; ) {
     const read = await storage.readFrames(here, run_id, at);
@@ -49,12 +49,12 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await save(frames(4, "d")), true);
       assert.equal(await save(frames(4, "d", "e", "f")), true, "with more than the first time");
       assert.equal(await save(frames(4, "d")), true, "and with less");
-      assert.equal(await shown(storage, 0), "1 a,2 b,3 c,4 d,5 e,6 f");
-      assert.equal(await shown(storage, 1), "2 b,3 c,4 d,5 e,6 f");
-      assert.equal(await shown(storage, 3), "4 d,5 e,6 f");
-      assert.equal(await shown(storage, 5), "6 f");
-      assert.equal(await shown(storage, 6), "");
-      assert.equal(await shown(storage, -1), "1 a,2 b,3 c,4 d,5 e,6 f");
+      assert.equal(await readSummary(storage, 0), "1 a,2 b,3 c,4 d,5 e,6 f");
+      assert.equal(await readSummary(storage, 1), "2 b,3 c,4 d,5 e,6 f");
+      assert.equal(await readSummary(storage, 3), "4 d,5 e,6 f");
+      assert.equal(await readSummary(storage, 5), "6 f");
+      assert.equal(await readSummary(storage, 6), "");
+      assert.equal(await readSummary(storage, -1), "1 a,2 b,3 c,4 d,5 e,6 f");
       assert.deepEqual(await storage.readFrames(here, "r2", 0), []);
       const odd = { event: "messages|a:b", data: '{"at":7,"text":"\\u0000 é😀 \\"]["}' };
       await save({ ...progress([]), frames: { first_id: 7, list: [odd] } });
@@ -108,7 +108,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
         next: null,
       });
       assert.equal(await storage.saveProgress(here, lease, frames(3, "late"), 1200), false);
-      assert.equal(await shown(storage, 0), "1 a,2 b");
+      assert.equal(await readSummary(storage, 0), "1 a,2 b");
       assert.equal((await storage.getRun(here, "r1"))?.end_frame, 3);
     });
 
@@ -123,7 +123,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getRun(here, "r1"))?.resumable, true);
       const third = (await claimNext(storage, here, { ...claimTerms("w3"), now: 5300 })) as ClaimedRun;
       assert.equal(third.last_frame, 3);
-      assert.equal(await shown(storage, 0), "1 a,2 b,3 c");
+      assert.equal(await readSummary(storage, 0), "1 a,2 b,3 c");
     });
   });
 
@@ -142,8 +142,8 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       await stateless(storage, assistant, "active");
       await aThread(storage, "thread-kept");
       const claim = { token: "w", lease_until: 5000 };
-      const kept = await created(storage, assistant, "thread-kept", "kept", { claim });
-      await storage.finishRun(here, (kept.claimed as ClaimedRun).lease, finish());
+      const keptThread = await created(storage, assistant, "thread-kept", "kept", { claim });
+      await storage.finishRun(here, (keptThread.claimed as ClaimedRun).lease, finish());
       const sweep = (stateless_before: number) =>
         storage.deleteExpired(here, { ...nothing, stateless_before, limit: 2 });
       assert.equal(await sweep(2000), 0);
@@ -173,17 +173,17 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       await storage.finishRun(here, framed.lease, finish({ progress: frames(1, "a") }));
       await storage.finishRun(here, keyed.lease, finish());
       const late = { ...nothing, stateless_before: 9000 };
-      const left = async () => [
+      const countRemaining = async () => [
         (await storage.getRun(here, "framed")) !== null,
         (await storage.getRun(here, "keyed")) !== null,
       ];
       while ((await storage.deleteExpired(here, late)) > 0);
       assert.equal(await storage.getRun(here, "passing"), null);
-      assert.deepEqual(await left(), [true, true]);
+      assert.deepEqual(await countRemaining(), [true, true]);
       for (let i = 0; i < 3; i++) await storage.deleteExpired(here, { ...late, frames_before: 9000 });
-      assert.deepEqual(await left(), [false, true]);
+      assert.deepEqual(await countRemaining(), [false, true]);
       for (let i = 0; i < 3; i++) await storage.deleteExpired(here, { ...late, keys_before: 9000 });
-      assert.deepEqual(await left(), [false, false]);
+      assert.deepEqual(await countRemaining(), [false, false]);
       assert.equal(await storage.getThread(here, "thread-keyed"), null);
       assert.equal(await storage.deleteExpired(here, { ...late, frames_before: 9000, keys_before: 9000 }), 0);
     });
@@ -223,7 +223,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(sweeps > 1);
       assert.deepEqual(await storage.readFrames(here, "r1", 0), []);
       assert.equal((await storage.getRun(here, "r1"))?.resumable, false);
-      assert.equal(await shown(storage, 0, "r2"), "1 a");
+      assert.equal(await readSummary(storage, 0, "r2"), "1 a");
     });
   });
 }

@@ -98,8 +98,8 @@ export function placementCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await store.registerDeployment({ name: "d" }, 3000), first);
       assert.deepEqual(await store.registerDeployment({ name: "d", workspace: "Blue" }, 3000), first);
       // Other deployments with these names join the same project.
-      const other = await store.registerDeployment({ name: "e", workspace: "Blue" }, 3000);
-      assert.ok(other.kind === "made" && other.row.project_id === first.row.project_id);
+      const otherDeployment = await store.registerDeployment({ name: "e", workspace: "Blue" }, 3000);
+      assert.ok(otherDeployment.kind === "made" && otherDeployment.row.project_id === first.row.project_id);
     });
   });
 }
@@ -127,14 +127,21 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       const w2 = await aWorkspace(store, uuid(2));
       const project = { id: uuid(3), workspace_id: w2.id, name: "P", created_at: 2000, deleted_at: null };
       assert.equal((await store.createUnit("project", project)).kind, "made");
-      for (const place of [{ workspace: uuid(2) }, { project: uuid(3) }, { workspace: w2.name, project: uuid(3) }]) {
-        const outcome = await store.registerDeployment({ name: `by ${JSON.stringify(place)}`, ...place }, 3000);
+      for (const deployment of [
+        { workspace: uuid(2) },
+        { project: uuid(3) },
+        { workspace: w2.name, project: uuid(3) },
+      ]) {
+        const outcome = await store.registerDeployment(
+          { name: `by ${JSON.stringify(deployment)}`, ...deployment },
+          3000,
+        );
         assert.deepEqual(outcome.kind === "made" && [outcome.row.workspace_id, outcome.row.project_id], [
           w2.id,
           uuid(3),
         ]);
       }
-      for (const place of [
+      for (const deployment of [
         { workspace: uuid(9) },
         { project: uuid(9) },
         { workspace: "New", project: uuid(9) },
@@ -144,9 +151,9 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
         { workspace: "New", owner_user_id: "nobody" },
       ]) {
         assert.deepEqual(
-          await store.registerDeployment({ name: "none", ...place }, 3000),
+          await store.registerDeployment({ name: "none", ...deployment }, 3000),
           { kind: "parent_not_found" },
-          JSON.stringify(place),
+          JSON.stringify(deployment),
         );
       }
       assert.equal(await store.getDeployment("none"), null);
@@ -165,10 +172,13 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       await store.renameUnit("workspace", workspace.id, "First");
       await store.renameUnit("project", project.id, "Main");
       const w2 = await aWorkspace(store, "w2");
-      for (const place of [{}, { workspace: "First" }, { workspace: "w2" }, { project: "Bots" }]) {
-        const outcome = await store.registerDeployment({ name: `in ${JSON.stringify(place)}`, ...place }, 3000);
-        const wanted = place.workspace === "w2" ? w2.id : workspace.id;
-        assert.equal(outcome.kind === "made" && outcome.row.workspace_id, wanted);
+      for (const deployment of [{}, { workspace: "First" }, { workspace: "w2" }, { project: "Bots" }]) {
+        const outcome = await store.registerDeployment(
+          { name: `in ${JSON.stringify(deployment)}`, ...deployment },
+          3000,
+        );
+        const expectedId = deployment.workspace === "w2" ? w2.id : workspace.id;
+        assert.equal(outcome.kind === "made" && outcome.row.workspace_id, expectedId);
       }
       assert.deepEqual(
         (await store.listUnits("workspace", [organization.id])).map(({ id }) => id).sort(),
@@ -433,20 +443,20 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
     });
 
     test("are found or made for who custom authentication knows, one in a workspace", async (store) => {
-      const [one, two] = [await aWorkspace(store, uuid(1)), await aWorkspace(store, uuid(2))];
-      const ann = { workspace_id: one.id, identity: "ann" };
+      const [first, second] = [await aWorkspace(store, uuid(1)), await aWorkspace(store, uuid(2))];
+      const ann = { workspace_id: first.id, identity: "ann" };
       const ids = await Promise.all(times(5, (i) => store.ensureUser(ann, 2000 + i)));
       assert.deepEqual(new Set(ids), new Set([ids[0]]));
       const id = ids[0] as string;
-      const others = [
+      const otherKeys = [
         await store.ensureUser({ ...ann, identity: "Ann" }, 2000),
         await store.ensureUser({ ...ann, identity: "" }, 2000),
-        await store.ensureUser({ ...ann, workspace_id: two.id }, 2000),
+        await store.ensureUser({ ...ann, workspace_id: second.id }, 2000),
       ];
-      assert.equal(new Set([id, ...others]).size, 4);
+      assert.equal(new Set([id, ...otherKeys]).size, 4);
       const emails = async (): Promise<unknown> => {
-        const { users } = await store.readNames({ users: [id, others[0] as string] });
-        return [users.get(id), users.get(others[0] as string)];
+        const { users } = await store.readNames({ users: [id, otherKeys[0] as string] });
+        return [users.get(id), users.get(otherKeys[0] as string)];
       };
       assert.deepEqual(await emails(), [null, null]);
       assert.equal(await store.ensureUser({ ...ann, email: "ann@example.com" }, 3000), id);
@@ -458,7 +468,7 @@ function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await emails(), ["new@example.com", "ann@example.com"]);
 
       assert.equal((await store.getUser("new@example.com"))?.id, id);
-      assert.deepEqual(await store.listUsers(one.organization_id), [], "they are no members");
+      assert.deepEqual(await store.listUsers(first.organization_id), [], "they are no members");
       assert.equal((await store.deleteUser(id, 4000))?.id, id);
       const anew = await store.ensureUser({ ...ann, email: "new@example.com" }, 5000);
       assert.ok(anew !== id && (await store.getUser(anew))?.email === "new@example.com");

@@ -12,15 +12,15 @@ import type { Scope, Storage } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { here, type StorageTest, type SuiteApi, there } from "./material.ts";
 
-const item = (place: string, key: string, value: JsonObject = {}, more: Partial<NewItem> = {}): NewItem => ({
-  namespace: place.split("."),
+const item = (namespace: string, key: string, value: JsonObject = {}, changes: Partial<NewItem> = {}): NewItem => ({
+  namespace: namespace.split("."),
   key,
   value,
   ttl_ms: null,
   vectors: [],
-  ...more,
+  ...changes,
 });
-const gone = (place: string, key: string) => ({ namespace: place.split("."), key, value: null });
+const removal = (namespace: string, key: string) => ({ namespace: namespace.split("."), key, value: null });
 const owned = (owner: string): Scope & { readonly filter: Filter } => ({
   ...here,
   filter: [{ key: "owner", equals: owner }],
@@ -29,8 +29,8 @@ const owned = (owner: string): Scope & { readonly filter: Filter } => ({
 export function itemTests(api: SuiteApi, test: StorageTest): void {
   const put = async (storage: Storage, items: readonly NewItem[], now = 1000, scope: Scope = here): Promise<void> =>
     assert.equal(await storage.putItems(scope, items, now), "written");
-  const value = async (storage: Storage, place: string, key: string, now = 1000, scope: Scope = here) =>
-    (await storage.getItem(scope, place.split("."), key, { refresh: false }, now))?.value;
+  const value = async (storage: Storage, namespace: string, key: string, now = 1000, scope: Scope = here) =>
+    (await storage.getItem(scope, namespace.split("."), key, { refresh: false }, now))?.value;
   const search = async (
     storage: Storage,
     query: Partial<ItemQuery> & { readonly limit?: number; readonly offset?: number } = {},
@@ -49,8 +49,8 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     scope: Scope = here,
   ): Promise<string> => {
     const all = { prefix: [], suffix: [], limit: 100, offset: 0 };
-    const found = await storage.listNamespaces(scope, { ...all, ...query }, now);
-    return found.map((namespace) => namespace.join(".")).join();
+    const matches = await storage.listNamespaces(scope, { ...all, ...query }, now);
+    return matches.map((namespace) => namespace.join(".")).join();
   };
 
   api.describe("items of the store", () => {
@@ -75,7 +75,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
         ttl_ms: 60,
         expires_at: 2060,
       });
-      assert.equal(await storage.putItems(here, [gone("a.b", "k"), gone("none", "k")], 2001), "written");
+      assert.equal(await storage.putItems(here, [removal("a.b", "k"), removal("none", "k")], 2001), "written");
       assert.equal(await value(storage, "a.b", "k", 2001), undefined);
       assert.deepEqual(await value(storage, "a", "k"), { n: 2 });
       assert.deepEqual(await value(storage, "a.b", "l"), { n: 3 });
@@ -83,9 +83,9 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are written in order within one call", async (storage) => {
-      await storage.putItems(here, [item("a", "k", { n: 1 }), gone("a", "k"), item("a", "k", { n: 2 })], 1000);
+      await storage.putItems(here, [item("a", "k", { n: 1 }), removal("a", "k"), item("a", "k", { n: 2 })], 1000);
       assert.deepEqual(await value(storage, "a", "k"), { n: 2 });
-      await storage.putItems(here, [item("a", "k", { n: 3 }), gone("a", "k")], 1000);
+      await storage.putItems(here, [item("a", "k", { n: 3 }), removal("a", "k")], 1000);
       assert.equal(await value(storage, "a", "k"), undefined);
     });
 
@@ -95,7 +95,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
       assert.equal(await keys(storage), "k");
       assert.equal(await namespaces(storage), "a");
-      await storage.putItems(there, [gone("a", "k")], 1000);
+      await storage.putItems(there, [removal("a", "k")], 1000);
       assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
       await put(storage, [item("x", "k", {}, { ttl_ms: 1 })]);
       assert.equal(await storage.deleteExpired(there, { items_expired_by: 9000, limit: 10, now: 9000 }), 0);
@@ -107,7 +107,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await value(storage, "a", "k", 1100), undefined);
       assert.equal(await keys(storage, {}, 1100), "other");
       assert.equal(await keys(storage, { query_vector: [1, 0] }, 1100), "");
-      await storage.putItems(here, [gone("a", "other")], 1000);
+      await storage.putItems(here, [removal("a", "other")], 1000);
       assert.equal(await namespaces(storage, {}, 1099), "a");
       assert.equal(await namespaces(storage, {}, 1100), "");
 
@@ -143,7 +143,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("are searched under a prefix of whole labels, the newest written first", async (storage) => {
       const places = ["a", "a.b", "a.b.c", "ab", "a-b", "a/b", "b.a", "é", "a.é"];
-      for (const [n, place] of places.entries()) await put(storage, [item(place, place)], 1000 + n);
+      for (const [n, namespace] of places.entries()) await put(storage, [item(namespace, namespace)], 1000 + n);
       await put(storage, [item("a.b", "a.b")], 2000);
       const under = (namespace_prefix: readonly string[], page = {}) =>
         keys(storage, { namespace_prefix, ...page }, 3000);
@@ -233,8 +233,8 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
           return [pick(members), operator, pick(operator === "eq" || operator === "ne" ? operands : scalars)];
         });
         const met = all.filter(({ value }) => matchesConditions(value, conditions)).map(({ key }) => key);
-        const found = (await search(storage, { conditions, limit: 200 })).map(({ key }) => key);
-        assert.deepEqual(found.sort(), met.sort(), JSON.stringify(conditions));
+        const matches = (await search(storage, { conditions, limit: 200 })).map(({ key }) => key);
+        assert.deepEqual(matches.sort(), met.sort(), JSON.stringify(conditions));
       }
     });
 
@@ -273,9 +273,9 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("differ if namespace and key look alike when joined", async (storage) => {
       await put(storage, [item("a", "b.c", { n: 1 }), item("a.b", "c", { n: 2 })]);
-      const found = await search(storage, { conditions: [["n", "gt", 0]] });
+      const matches = await search(storage, { conditions: [["n", "gt", 0]] });
       assert.deepEqual(
-        found.map(({ namespace, key, value }) => [namespace, key, value]),
+        matches.map(({ namespace, key, value }) => [namespace, key, value]),
         [
           [["a"], "b.c", { n: 1 }],
           [["a", "b"], "c", { n: 2 }],
@@ -319,14 +319,14 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       ]);
       assert.deepEqual(await near({ limit: 2, offset: 1 }), ["two 0.707", "across 0.000"]);
       assert.deepEqual(await near({ conditions: [["red", "eq", true]] }), ["two 0.707", "across 0.000"]);
-      assert.ok((await search(storage)).every((found) => !("score" in found)));
+      assert.ok((await search(storage)).every((matches) => !("score" in matches)));
       await put(storage, [item("a", "same")]);
       assert.deepEqual(await near({ limit: 1 }), ["two 0.707"], "the vectors are those of the last put");
     });
 
     test("make the namespaces that are listed", async (storage) => {
       const places = ["a", "a.b", "a.b.c", "a.x.c", "ab", "b.b", "b.y.z.c", "\ufffd", "😀", "😀.c"];
-      for (const place of places) await put(storage, [item(place, "k1"), item(place, "k2")]);
+      for (const namespace of places) await put(storage, [item(namespace, "k1"), item(namespace, "k2")]);
       assert.equal(await namespaces(storage), places.join());
       assert.equal(await namespaces(storage, { prefix: ["a"] }), "a,a.b,a.b.c,a.x.c");
       assert.equal(await namespaces(storage, { prefix: ["a", "b"] }), "a.b,a.b.c");
@@ -345,13 +345,15 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("list more namespaces than fit in one step", async (storage) => {
-      const place = (n: number): string => `p${String(n).padStart(4, "0")}`;
-      const many = Array.from({ length: 1003 }, (_, n) => item(`${place(n)}.x`, "k", { owner: n % 2 ? "ann" : "bob" }));
+      const toName = (n: number): string => `p${String(n).padStart(4, "0")}`;
+      const many = Array.from({ length: 1003 }, (_, n) =>
+        item(`${toName(n)}.x`, "k", { owner: n % 2 ? "ann" : "bob" }),
+      );
       const twice = many.filter((_, n) => n % 50 === 0 || n > 995);
       await put(storage, [...many, ...twice.map(({ namespace }) => item(namespace.join("."), "k0", { owner: "bob" }))]);
       const count = (text: string): number => text.split(",").length;
       assert.equal(count(await namespaces(storage, { limit: 2000 })), 1003);
-      assert.equal(await namespaces(storage, { limit: 1, offset: 1002 }), `${place(1002)}.x`);
+      assert.equal(await namespaces(storage, { limit: 1, offset: 1002 }), `${toName(1002)}.x`);
       assert.equal(count(await namespaces(storage, { limit: 2000, max_depth: 1 })), 1003);
       assert.equal(count(await namespaces(storage, { limit: 2000 }, 1000, owned("ann"))), 501);
       assert.equal(count(await namespaces(storage, { limit: 2000, max_depth: 1 }, 1000, owned("ann"))), 501);
@@ -382,14 +384,14 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       await put(storage, [item("a", "his", { owner: "bob" }), item("a", "hers", { owner: "ann" })]);
       const mine = { owner: "ann", n: 2 };
       assert.equal(await storage.putItems(ann, [item("a", "new", mine), item("a", "his", mine)], 2000), "hidden");
-      assert.equal(await storage.putItems(ann, [gone("a", "hers"), gone("a", "his")], 2000), "hidden");
+      assert.equal(await storage.putItems(ann, [removal("a", "hers"), removal("a", "his")], 2000), "hidden");
       assert.deepEqual(await value(storage, "a", "his"), { owner: "bob" });
       assert.deepEqual(await value(storage, "a", "hers"), { owner: "ann" });
       assert.equal(await value(storage, "a", "new"), undefined);
 
       await put(storage, [item("a", "new", mine), item("a", "hers", mine)], 2000, ann);
       assert.deepEqual(await value(storage, "a", "hers"), mine);
-      assert.equal(await storage.putItems(ann, [gone("a", "hers"), gone("a", "none")], 2000), "written");
+      assert.equal(await storage.putItems(ann, [removal("a", "hers"), removal("a", "none")], 2000), "written");
       assert.equal(await keys(storage, {}, 2000), "new,his");
       assert.equal(await namespaces(storage), "a", "nothing else is left behind");
     });
@@ -411,19 +413,19 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
 
     test("are safe from those who write at the same moment", async (storage) => {
       for (let round = 0; round < 20; round++) {
-        const [place, at] = [`r${round}`, 1000 + round];
-        await put(storage, [item(place, "a", { owner: "ann" })], at);
+        const [namespace, at] = [`r${round}`, 1000 + round];
+        await put(storage, [item(namespace, "a", { owner: "ann" })], at);
         const [outcome] = await Promise.all([
           storage.putItems(
             ann,
-            [item(place, "a", { owner: "ann", by: "ann" }), item(place, "b", { owner: "ann" })],
+            [item(namespace, "a", { owner: "ann", by: "ann" }), item(namespace, "b", { owner: "ann" })],
             at,
           ),
-          storage.putItems(here, [item(place, "a", { owner: "bob" })], at),
+          storage.putItems(here, [item(namespace, "a", { owner: "bob" })], at),
         ]);
-        const a = await value(storage, place, "a", at);
+        const a = await value(storage, namespace, "a", at);
         assert.equal(a?.owner, "bob", "ann cannot overwrite an item of bob");
-        assert.equal((await value(storage, place, "b", at)) !== undefined, outcome === "written", "all or nothing");
+        assert.equal((await value(storage, namespace, "b", at)) !== undefined, outcome === "written", "all or nothing");
       }
     });
   });

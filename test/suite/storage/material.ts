@@ -220,13 +220,13 @@ export async function create(
   assistant: AssistantRow,
   thread_id: string,
   run_id: string,
-  { run, ...rest }: RunOptions = {},
+  { run, ...options }: RunOptions = {},
 ): Promise<CreateRunResult> {
-  const made = newRun(thread_id, run_id, run);
+  const createdRun = newRun(thread_id, run_id, run);
   return await storage.createRun(here, {
     ...(await request(storage, assistant, thread_id, run_id)),
-    ...rest,
-    run: made,
+    ...options,
+    run: createdRun,
   });
 }
 
@@ -244,7 +244,7 @@ export async function stateless(
   storage: Storage,
   assistant: AssistantRow,
   run_id: string,
-  { run, ...rest }: RunOptions = {},
+  { run, ...options }: RunOptions = {},
 ): Promise<ClaimedRun> {
   const thread_id = `thread-${run_id}`;
   const outcome = await storage.createRun(here, {
@@ -253,7 +253,7 @@ export async function stateless(
     create_thread: { thread_id, metadata: {}, config: {}, stateless: true },
     claim: { token: `token-${run_id}`, lease_until: 5000 },
     now: 1100,
-    ...rest,
+    ...options,
   });
   assert.ok(outcome.kind === "created" && outcome.claimed, `${run_id} is claimed`);
   return outcome.claimed;
@@ -282,7 +282,7 @@ export async function statuses(storage: Storage, thread_id: string): Promise<str
 }
 
 /** A delivery; null when it does not exist or is not visible. */
-export async function deliveryOf(storage: Storage, scope: Scope, run_id: string): Promise<DeliveryRow | null> {
+export async function findDelivery(storage: Storage, scope: Scope, run_id: string): Promise<DeliveryRow | null> {
   const [row = null] = await storage.listDeliveries(scope, { run_id, limit: 1 });
   return row;
 }

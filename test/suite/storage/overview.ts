@@ -7,7 +7,7 @@ import {
   anAssistant,
   aThread,
   created,
-  deliveryOf,
+  findDelivery,
   finish,
   finished,
   here,
@@ -18,7 +18,7 @@ import {
 } from "./material.ts";
 
 /** The ids that a search finds, in order. */
-async function found(storage: Storage, query: Partial<RunSearch> = {}, scope: Scope = here): Promise<string> {
+async function findRunIds(storage: Storage, query: Partial<RunSearch> = {}, scope: Scope = here): Promise<string> {
   const { rows } = await storage.searchRuns(scope, { limit: 100, ...query });
   return rows.map(({ run }) => run.run_id).join();
 }
@@ -26,7 +26,7 @@ async function found(storage: Storage, query: Partial<RunSearch> = {}, scope: Sc
 /** Threads t (of Ann) and u (of Bob): r1 succeeded, r2 failed, r3 runs, r4 waits; r5 is stateless and runs. */
 async function someRuns(storage: Storage): Promise<void> {
   const assistant = await anAssistant(storage);
-  const other = await anAssistant(storage, { assistant_id: "b", graph_id: "other" });
+  const otherAssistant = await anAssistant(storage, { assistant_id: "b", graph_id: "other" });
   await aThread(storage, "t", { owner: "ann" });
   await aThread(storage, "u", { owner: "bob" });
   await finished(storage, assistant, "t", "r1");
@@ -38,15 +38,15 @@ async function someRuns(storage: Storage): Promise<void> {
   await created(storage, assistant, "t", "r3", { now: 1200, run, claim: { ...claim, trace } });
   await storage.addTraceUsage("r3", { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
   const later = { created_at: 9000, assistant_id: "b", graph_id: "other", metadata: { team: "b", n: 1 } };
-  await created(storage, other, "u", "r4", { now: 1300, run: later });
+  await created(storage, otherAssistant, "u", "r4", { now: 1300, run: later });
   await stateless(storage, assistant, "r5", { now: 1200, run: { created_at: 1200, cron_id: "c1" } });
 }
 
 function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
-  const place = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
+  const owner = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
   const content = { score: null, value: null, comment: null, correction: null, extra: null };
   const origin = { source: "api", source_metadata: null, user_id: null, run_started_at: null };
-  return { id, ...place, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
+  return { id, ...owner, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
 }
 
 /** Of runs created at a time or later. */
@@ -57,25 +57,25 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
   api.describe("runs of all threads", () => {
     test("are found newest first, then by id, and by what was asked for", async (storage) => {
       await someRuns(storage);
-      assert.equal(await found(storage), "r4,r5,r3,r2,r1");
-      assert.equal(await found(storage, { status: ["error", "pending"] }), "r4,r2");
-      assert.equal(await found(storage, { status: ["running", "running"] }), "r5,r3");
-      assert.equal(await found(storage, { status: [] }), "");
-      assert.equal(await found(storage, { assistant_id: "b" }), "r4");
-      assert.equal(await found(storage, { graph_id: "echo" }), "r5,r3,r2,r1");
-      assert.equal(await found(storage, { thread_id: "t" }), "r3,r1");
-      assert.equal(await found(storage, { thread_id: "t", status: ["success"] }), "r1");
-      assert.equal(await found(storage, { cron_id: "c1" }), "r5,r3");
-      assert.equal(await found(storage, { run_id: "r2" }), "r2");
-      assert.equal(await found(storage, { run_id: "r9" }), "");
-      assert.equal(await found(storage, { user_id: "ann" }), "r3");
-      assert.equal(await found(storage, { metadata: { n: 1 } }), "r4,r3");
-      assert.equal(await found(storage, { metadata: { n: 1, team: "a" } }), "r3");
-      assert.equal(await found(storage, { metadata: { n: "1" } }), "");
-      assert.equal(await found(storage, { created_after: 1200, created_before: 9000 }), "r5,r3");
-      assert.equal(await found(storage, { started_after: 1200 }), "r5,r3");
-      assert.equal(await found(storage, { started_before: 1200 }), "r2,r1");
-      assert.equal(await found(storage, {}, there), "");
+      assert.equal(await findRunIds(storage), "r4,r5,r3,r2,r1");
+      assert.equal(await findRunIds(storage, { status: ["error", "pending"] }), "r4,r2");
+      assert.equal(await findRunIds(storage, { status: ["running", "running"] }), "r5,r3");
+      assert.equal(await findRunIds(storage, { status: [] }), "");
+      assert.equal(await findRunIds(storage, { assistant_id: "b" }), "r4");
+      assert.equal(await findRunIds(storage, { graph_id: "echo" }), "r5,r3,r2,r1");
+      assert.equal(await findRunIds(storage, { thread_id: "t" }), "r3,r1");
+      assert.equal(await findRunIds(storage, { thread_id: "t", status: ["success"] }), "r1");
+      assert.equal(await findRunIds(storage, { cron_id: "c1" }), "r5,r3");
+      assert.equal(await findRunIds(storage, { run_id: "r2" }), "r2");
+      assert.equal(await findRunIds(storage, { run_id: "r9" }), "");
+      assert.equal(await findRunIds(storage, { user_id: "ann" }), "r3");
+      assert.equal(await findRunIds(storage, { metadata: { n: 1 } }), "r4,r3");
+      assert.equal(await findRunIds(storage, { metadata: { n: 1, team: "a" } }), "r3");
+      assert.equal(await findRunIds(storage, { metadata: { n: "1" } }), "");
+      assert.equal(await findRunIds(storage, { created_after: 1200, created_before: 9000 }), "r5,r3");
+      assert.equal(await findRunIds(storage, { started_after: 1200 }), "r5,r3");
+      assert.equal(await findRunIds(storage, { started_before: 1200 }), "r2,r1");
+      assert.equal(await findRunIds(storage, {}, there), "");
     });
 
     test("are read page by page, each once", async (storage) => {
@@ -88,7 +88,7 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
           pages.push(...rows.map(({ run }) => run.run_id));
           after = next;
         }
-        assert.equal(pages.join(), await found(storage, query));
+        assert.equal(pages.join(), await findRunIds(storage, query));
       }
     });
 
@@ -115,8 +115,8 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
     test("are seen with their threads alone, where a filter says so", async (storage) => {
       await someRuns(storage);
       const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
-      assert.equal(await found(storage, {}, ann), "r3,r1");
-      assert.equal(await found(storage, { run_id: "r2" }, ann), "");
+      assert.equal(await findRunIds(storage, {}, ann), "r3,r1");
+      assert.equal(await findRunIds(storage, { run_id: "r2" }, ann), "");
       const none = { pending: 0, running: 0, success: 0, error: 0, timeout: 0, interrupted: 0 };
       const { counts, times } = await figures(storage, ann, 0);
       assert.deepEqual(counts, { ...none, running: 1, success: 1 });
@@ -168,8 +168,8 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await list(here, { state: ["pending", "failed"] }), "r2,r1,r0");
       assert.equal(await list(here, { state: ["delivered", "failed"] }), "");
       assert.equal(await list(here, { after: { created_at: 2000, id: "r1" } }), "r0");
-      assert.equal((await deliveryOf(storage, ann, "r0"))?.delivery_id, "r0");
-      assert.equal(await deliveryOf(storage, ann, "r1"), null);
+      assert.equal((await findDelivery(storage, ann, "r0"))?.delivery_id, "r0");
+      assert.equal(await findDelivery(storage, ann, "r1"), null);
       assert.equal(await storage.redeliver(ann, "r1", 3000), false);
       assert.equal(await storage.redeliver(ann, "r0", 3000), true);
       const claim = { token: "c", until: 9000, now: 4000, limit: 9, per_host: 9 };
@@ -213,8 +213,8 @@ export function overviewTests(api: SuiteApi, test: StorageTest): void {
       const three = [token("k1", "r1", 1000), token("k2", "r2", 2000), token("k3", "r3", 2000)];
       await storage.createFeedbackTokens(here, three);
       const ids = async (scope: Scope, query = {}): Promise<string> => {
-        const asked = { workspace_ids: ["w1"], sort_order: "desc" as const, limit: 10, ...query };
-        return (await storage.listFeedbackTokens({ scope, ...asked })).map(({ token_id }) => token_id).join();
+        const fullQuery = { workspace_ids: ["w1"], sort_order: "desc" as const, limit: 10, ...query };
+        return (await storage.listFeedbackTokens({ scope, ...fullQuery })).map(({ token_id }) => token_id).join();
       };
       assert.equal(await ids(here), "k3,k2,k1");
       assert.equal(await ids(here, { limit: 1 }), "k3");

@@ -25,7 +25,7 @@ import {
   there,
   write,
 } from "./material.ts";
-import { allOf, found, ids, only } from "./states.ts";
+import { findThreadIds, ids, listAllCheckpoints, only } from "./states.ts";
 
 const keep = (storage: Storage, ...thread_ids: string[]): Promise<readonly string[]> =>
   storage.pruneThreads(here, { thread_ids: thread_ids, strategy: "keep_latest" }, 9000);
@@ -106,15 +106,15 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.pruneThreads(there, { thread_ids: named, strategy: "delete" }, 2000), []);
       assert.deepEqual(await storage.pruneThreads(only("eve"), { thread_ids: named, strategy: "delete" }, 2000), []);
       assert.deepEqual(await storage.pruneThreads(here, { thread_ids: [], strategy: "delete" }, 2000), []);
-      assert.equal(await found(storage, owned), "idle,left,pending,running");
+      assert.equal(await findThreadIds(storage, owned), "idle,left,pending,running");
       assert.deepEqual(await storage.pruneThreads(only("ada"), { thread_ids: named, strategy: "delete" }, 2000), [
         "idle",
       ]);
       assert.deepEqual(await storage.pruneThreads(here, { thread_ids: named, strategy: "delete" }, 2000), []);
 
-      assert.equal(await found(storage, owned), "left,pending,running");
+      assert.equal(await findThreadIds(storage, owned), "left,pending,running");
       assert.deepEqual([await storage.getThread(here, "idle"), await ids(storage, "idle")], [null, ""]);
-      assert.equal(await found(storage, {}, { a: 1 }), "running", "a thread that runs may hold anything");
+      assert.equal(await findThreadIds(storage, {}, { a: 1 }), "running", "a thread that runs may hold anything");
       assert.deepEqual([await storage.getRun(here, "r1"), await storage.getRun(here, "r2")], [null, null]);
       assert.equal(await storage.getFeedbackToken("token"), null);
       assert.equal(await storage.getCron(here, "cron"), null);
@@ -135,7 +135,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         [1, 2, 3].map(() => storage.pruneThreads(here, { thread_ids: all.slice(1), strategy: "delete" }, 2000)),
       );
       assert.deepEqual(answers.flat().toSorted(), all.slice(1), "each once");
-      assert.equal(await found(storage, { x: 1 }), "t00");
+      assert.equal(await findThreadIds(storage, { x: 1 }), "t00");
       assert.equal(await countThreads(storage, here, { metadata: { x: 1 } }), 1);
     });
   });
@@ -172,7 +172,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       );
       assert.deepEqual((await keep(storage, "t", "busy", "t", "gone", "empty")).toSorted(), ["empty", "t"]);
       assert.deepEqual(await storage.getThread(here, "t"), row);
-      assert.deepEqual(await allOf(storage, "t"), [{ ...before, parent_id: null }]);
+      assert.deepEqual(await listAllCheckpoints(storage, "t"), [{ ...before, parent_id: null }]);
       assert.deepEqual(
         before?.writes.map(({ data }) => data),
         ['"answer"'],
@@ -183,16 +183,16 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         ["success", 2],
       );
       assert.equal((await storage.readFrames(here, "r1", 0)).length, 1);
-      assert.equal(await found(storage, {}, { n: 3 }), "t");
+      assert.equal(await findThreadIds(storage, {}, { n: 3 }), "t");
       assert.equal(await stored(storage, assistant, "t", "", "n", ["c1", "c2", "c3"]), "c3");
 
       // A pruned checkpoint that is saved again does not get its old writes back.
       const again = progress([checkpoint("c1", {}, "c3")], [write("c3", "b", 0, "later")]);
       await finished(storage, assistant, "t", "r3", { head: "c1" }, { progress: again });
-      const [newest, kept] = await allOf(storage, "t");
+      const [newest, keptCheckpoint] = await listAllCheckpoints(storage, "t");
       assert.deepEqual([newest?.checkpoint_id, newest?.parent_id, newest?.writes], ["c1", "c3", []]);
       assert.deepEqual(
-        kept?.writes.map(({ data }) => data),
+        keptCheckpoint?.writes.map(({ data }) => data),
         ['"later"'],
         "later runs still count",
       );
@@ -258,7 +258,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       assert.deepEqual(
         await Promise.all(["", "sub:3", "sub:3|deep:4", "memory", "own:5"].map(at)),
-        before.map((one) => ({ ...one, parent_id: null })),
+        before.map((row) => ({ ...row, parent_id: null })),
       );
       assert.equal((await at("sub:3"))?.writes[0]?.data, '"asked"');
       assert.equal(await ids(storage, "t"), "f1,c3,d1,b2,m1");
@@ -299,13 +299,15 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         put(6, "log"),
       ];
       await finished(storage, assistant, "t", "r1", { head: "c6" }, { progress: progress(saved, writes) });
-      const before = await allOf(storage, "t");
+      const before = await listAllCheckpoints(storage, "t");
       assert.deepEqual(await keep(storage, "t"), ["t"]);
       // c3 names the version that c2 has stored; it is stored whole.
-      const kept = before.slice(0, 4).map((one) => (one.checkpoint_id === "c3" ? { ...one, parent_id: null } : one));
-      assert.deepEqual(await allOf(storage, "t"), kept);
+      const expected = before
+        .slice(0, 4)
+        .map((row) => (row.checkpoint_id === "c3" ? { ...row, parent_id: null } : row));
+      assert.deepEqual(await listAllCheckpoints(storage, "t"), expected);
       assert.deepEqual(await keep(storage, "t"), ["t"]);
-      assert.deepEqual(await allOf(storage, "t"), kept);
+      assert.deepEqual(await listAllCheckpoints(storage, "t"), expected);
       const whole = { ...step(7, { log: "full", next: "empty" }) };
       await finished(storage, assistant, "t", "r2", { head: "c7" }, { progress: progress([whole]) });
       assert.deepEqual(await keep(storage, "t"), ["t"]);
@@ -341,20 +343,20 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         const versions = await randomHistory(storage, "t", seed);
         await randomHistory(storage, "u", seed + 10);
         const { head } = (await storage.getThread(here, "t")) as ThreadRow;
-        const before = await allOf(storage, "t");
-        const others = await allOf(storage, "u");
+        const before = await listAllCheckpoints(storage, "t");
+        const otherCheckpoints = await listAllCheckpoints(storage, "u");
         assert.deepEqual(await keep(storage, "t"), ["t"]);
-        const place = before.findIndex((one) => one.ns === "" && one.checkpoint_id === head);
+        const headIndex = before.findIndex((row) => row.ns === "" && row.checkpoint_id === head);
         const belongs = before.filter(({ ns, checkpoint_id, metadata }, i) => {
           if (ns === "") return checkpoint_id === head;
-          if (before.findIndex((one) => one.ns === ns) !== i) return false;
-          return !ns.includes(":") || (metadata.parents as JsonObject)[""] === head || i < place;
+          if (before.findIndex((row) => row.ns === ns) !== i) return false;
+          return !ns.includes(":") || (metadata.parents as JsonObject)[""] === head || i < headIndex;
         });
         assert.deepEqual(
-          await allOf(storage, "t"),
-          belongs.map((one) => ({ ...one, parent_id: null })),
+          await listAllCheckpoints(storage, "t"),
+          belongs.map((row) => ({ ...row, parent_id: null })),
         );
-        assert.deepEqual(await allOf(storage, "u"), others);
+        assert.deepEqual(await listAllCheckpoints(storage, "u"), otherCheckpoints);
         await onlyNeeded(storage, versions, belongs);
       });
     }
@@ -365,10 +367,10 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
 async function onlyNeeded(
   storage: Storage,
   versions: Versions,
-  kept: readonly { readonly ns: string; readonly versions: Readonly<Record<string, string>> }[],
+  needing: readonly { readonly ns: string; readonly versions: Readonly<Record<string, string>> }[],
 ): Promise<void> {
   const needed = new Set<string>();
-  for (const { versions: of } of kept) {
+  for (const { versions: of } of needing) {
     for (let at: string | undefined = of.list; at !== undefined; at = versions.get(at)?.extended) needed.add(at);
   }
   const [assistant] = (

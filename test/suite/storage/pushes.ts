@@ -14,14 +14,14 @@ const push = (config_id: string, n: number): NewPush => ({
   host: `${config_id}.example:443`,
   terms: { version: "1.0", token: "t" },
 });
-const row = (config_id: string, n: number, more: Partial<PushRow> = {}): PushRow => ({
+const row = (config_id: string, n: number, changes: Partial<PushRow> = {}): PushRow => ({
   ...push(config_id, n),
   ...{ task_id: FIRST, thread_id: "t", last_run: FIRST },
-  ...more,
+  ...changes,
 });
 
 /** Creates a run of A2A with a claim. */
-async function begun(storage: Storage, run_id: string, run: object = {}): Promise<ClaimedRun> {
+async function startRun(storage: Storage, run_id: string, run: object = {}): Promise<ClaimedRun> {
   const assistant = await anAssistant(storage);
   const creation = await created(storage, assistant, "t", run_id, {
     run: { metadata: { created_by: "a2a" }, ...run },
@@ -33,21 +33,21 @@ async function begun(storage: Storage, run_id: string, run: object = {}): Promis
 /** What stands in the outbox, oldest first: whose end, to whom, how it stands. */
 async function outbox(storage: Storage): Promise<string[]> {
   const rows = await storage.listDeliveries(here, { thread_id: "t", limit: 100 });
-  const shown = ({ run, push: of, url }: DeliveryRow): string =>
+  const format = ({ run, push: of, url }: DeliveryRow): string =>
     [
       run.run_id.slice(7, 8),
       new URL(url).host.split(".")[0],
       run.status,
       Object.keys(of?.interrupts ?? {}).length,
     ].join();
-  return rows.map(shown).sort();
+  return rows.map(format).sort();
 }
 
 export function pushTests(api: SuiteApi, test: StorageTest): void {
   api.describe("push configurations", () => {
     test("are told the end of each run of their task, and of no other", async (storage) => {
       await aThread(storage, "t");
-      const first = await begun(storage, FIRST, { push: push("a", 4) });
+      const first = await startRun(storage, FIRST, { push: push("a", 4) });
       assert.equal(await storage.setPush(here, row("b", 5), 1500), true);
       assert.deepEqual(await storage.listPushes(here, FIRST), [row("a", 4), row("b", 5)]);
       const interrupts = { n: [{ id: "i", value: "?" }] };
@@ -57,11 +57,11 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
         finish({ now: 2000, thread: { head: null, interrupts, status: "interrupted", error: null } }),
       );
       assert.deepEqual(await outbox(storage), ["1,a,success,1", "1,b,success,1"]);
-      const [told] = await storage.listDeliveries(here, { thread_id: "t", limit: 1 });
-      assert.deepEqual(told?.push, { version: "1.0", token: "t", task_id: FIRST, interrupts });
-      assert.equal(told?.run.values, null);
+      const [delivery] = await storage.listDeliveries(here, { thread_id: "t", limit: 1 });
+      assert.deepEqual(delivery?.push, { version: "1.0", token: "t", task_id: FIRST, interrupts });
+      assert.equal(delivery?.run.values, null);
 
-      const answer = await begun(storage, ANSWER, { kwargs: { command: { resume: "yes" } } });
+      const answer = await startRun(storage, ANSWER, { kwargs: { command: { resume: "yes" } } });
       assert.deepEqual(await storage.listPushes(here, FIRST), [
         row("a", 4, { last_run: ANSWER }),
         row("b", 5, { last_run: ANSWER }),
@@ -70,14 +70,14 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
       await storage.removePush(here, { thread_id: "t", task_id: FIRST, config_id: "b" });
       const error = { error: "Odd", message: "It is odd" };
       await storage.finishRun(here, answer.lease, finish({ status: "error", error, now: 2100 }));
-      const next = await begun(storage, NEXT);
+      const next = await startRun(storage, NEXT);
       await storage.finishRun(here, next.lease, finish({ now: 2200 }));
       assert.deepEqual(await outbox(storage), ["1,a,success,1", "1,b,success,1", "2,a,error,0"]);
     });
 
     test("are told of runs that end before they start, and once of a task that is cancelled while it asks", async (storage) => {
       await aThread(storage, "t");
-      const first = await begun(storage, FIRST, { push: push("a", 4) });
+      const first = await startRun(storage, FIRST, { push: push("a", 4) });
       await created(storage, await anAssistant(storage), "t", ANSWER, {
         run: { metadata: { created_by: "a2a" }, push: push("b", 5) },
       });
@@ -94,7 +94,7 @@ export function pushTests(api: SuiteApi, test: StorageTest): void {
 
     test("are at most ten for a task that is there, and seen by those who see its thread", async (storage) => {
       await aThread(storage, "t");
-      await begun(storage, FIRST);
+      await startRun(storage, FIRST);
       assert.equal(await storage.setPush(here, row("a", 4, { task_id: NEXT }), 1500), false);
       assert.equal(await storage.setPush(here, row("a", 4, { last_run: NEXT }), 1500), false);
       assert.equal(await storage.setPush(there, row("a", 4), 1500), false);

@@ -36,23 +36,23 @@ export function aState(id: string, values: JsonObject, options: Partial<NewThrea
   return { graph_id: "g", progress: progress([checkpoint(id, values)]), head: id, scalars: values, ...options };
 }
 
-export const allOf = (storage: Storage, thread_id: string): Promise<readonly StoredCheckpoint[]> =>
+export const listAllCheckpoints = (storage: Storage, thread_id: string): Promise<readonly StoredCheckpoint[]> =>
   storage.listCheckpoints(here, thread_id, { limit: 1000 });
 
 export const ids = async (storage: Storage, thread_id: string): Promise<string> =>
-  (await allOf(storage, thread_id)).map((stored) => stored.checkpoint_id).join();
+  (await listAllCheckpoints(storage, thread_id)).map((stored) => stored.checkpoint_id).join();
 
 export const thread = async (storage: Storage, thread_id: string): Promise<ThreadRow> =>
   (await storage.getThread(here, thread_id)) as ThreadRow;
 
-export const found = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
+export const findThreadIds = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
   const query = { metadata, ...(values && { values }), limit: 50, offset: 0, sort_by: "thread_id" } as const;
   const { rows } = await storage.searchThreads(here, { ...query, sort_order: "asc" });
   return rows.map((row) => row.thread_id).join();
 };
 
 /** The data of the writes on a checkpoint, in order. */
-export const shown = async (storage: Storage, thread_id: string, checkpoint_id: string): Promise<string> => {
+export const readState = async (storage: Storage, thread_id: string, checkpoint_id: string): Promise<string> => {
   const stored = await storage.getCheckpoint(here, thread_id, { ns: "", checkpoint_id });
   return (stored?.writes ?? []).map(({ task_id, idx, data }) => `${task_id}${idx}=${data}`).join(" ");
 };
@@ -72,12 +72,12 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const { head, graph_id, status, created_at } = outcome.thread;
       assert.deepEqual([head, graph_id, status, created_at], ["c2", "g", "idle", 1000]);
       assert.deepEqual(await thread(storage, "t"), outcome.thread);
-      const [second, first] = await allOf(storage, "t");
+      const [second, first] = await listAllCheckpoints(storage, "t");
       assert.deepEqual([second?.checkpoint_id, second?.parent_id, second?.run_id], ["c2", "c1", null]);
       assert.deepEqual([first?.values[0]?.data, second?.values[0]?.data], ["1", "2"]);
-      assert.equal(await shown(storage, "t", "c1"), 'b0="x"');
-      assert.equal(await found(storage, { kind: "made" }, { a: 2 }), "t");
-      assert.equal(await found(storage, {}, { a: 3 }), "");
+      assert.equal(await readState(storage, "t", "c1"), 'b0="x"');
+      assert.equal(await findThreadIds(storage, { kind: "made" }, { a: 2 }), "t");
+      assert.equal(await findThreadIds(storage, {}, { a: 3 }), "");
     });
 
     test("is terms as a whole or not at all", async (storage) => {
@@ -110,9 +110,9 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const next = progress([checkpoint("c2", {}, "c1")], [write("c1", "b", 0, "run")]);
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, next, 1200);
-      assert.equal(await shown(storage, "t", "c1"), 'b0="run"');
+      assert.equal(await readState(storage, "t", "c1"), 'b0="run"');
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
-      assert.deepEqual([await ids(storage, "t"), await shown(storage, "t", "c1")], ["c1", 'b0="made"']);
+      assert.deepEqual([await ids(storage, "t"), await readState(storage, "t", "c1")], ["c1", 'b0="made"']);
     });
   });
 
@@ -131,7 +131,10 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const newest = await storage.getCheckpoint(here, "t", { ns: "" });
       assert.deepEqual([newest?.checkpoint_id, newest?.parent_id, newest?.run_id], ["c2", "c1", null]);
       assert.equal(await ids(storage, "t"), "c2,c1");
-      assert.deepEqual([await found(storage, {}, { n: 2 }), await found(storage, {}, { n: 1 })], ["t", ""]);
+      assert.deepEqual(
+        [await findThreadIds(storage, {}, { n: 2 }), await findThreadIds(storage, {}, { n: 1 })],
+        ["t", ""],
+      );
       // The first update of a thread without a head.
       await aThread(storage, "u");
       assert.equal(await storage.writeState(here, "u", { ...aState("d1", {}), expected_head: null }, 3000), "written");
@@ -142,7 +145,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const interrupts = { task: [{ id: "i", value: 1 }] };
       const error = { error: "E" };
-      const shown = async (id: string, end: Partial<FinishRun["thread"]>, ends: boolean): Promise<unknown> => {
+      const writeAndRead = async (id: string, end: Partial<FinishRun["thread"]>, ends: boolean): Promise<unknown> => {
         await aThread(storage, id);
         const first = { progress: progress([checkpoint("c1", { n: 1 })]) };
         await finished(storage, assistant, id, `r-${id}`, { head: "c1", interrupts, ...end }, first);
@@ -151,9 +154,9 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         const row = await thread(storage, id);
         return [row.status, row.interrupts, row.error];
       };
-      assert.deepEqual(await shown("closed", { status: "interrupted" }, true), ["idle", {}, null]);
-      assert.deepEqual(await shown("open", { status: "interrupted" }, false), ["interrupted", interrupts, null]);
-      assert.deepEqual(await shown("failed", { status: "error", error }, true), ["error", interrupts, error]);
+      assert.deepEqual(await writeAndRead("closed", { status: "interrupted" }, true), ["idle", {}, null]);
+      assert.deepEqual(await writeAndRead("open", { status: "interrupted" }, false), ["interrupted", interrupts, null]);
+      assert.deepEqual(await writeAndRead("failed", { status: "error", error }, true), ["error", interrupts, error]);
       const { total } = await storage.searchThreads(here, {
         ...{ status: "interrupted", waiting: true, limit: 10, offset: 0 },
         ...{ sort_by: "thread_id", sort_order: "asc" },
@@ -173,10 +176,10 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         { progress: progress([checkpoint("c1", { n: 1 })]) },
       );
       const before = await thread(storage, "t");
-      const first = await allOf(storage, "t");
+      const first = await listAllCheckpoints(storage, "t");
       const steps = progress([checkpoint("x", { n: 9 }, "c1")], [write("c1", "b", 0, "x")]);
       const state = { ...aState("x", { n: 9 }, { progress: steps }), expected_head: "c1" };
-      const untouched = async (): Promise<void> => assert.deepEqual(await allOf(storage, "t"), first);
+      const untouched = async (): Promise<void> => assert.deepEqual(await listAllCheckpoints(storage, "t"), first);
 
       assert.equal(await storage.writeState(here, "t", { ...state, expected_head: "c0" }, 3000), "stale");
       assert.equal(await storage.writeState(here, "t", { ...state, expected_head: null }, 3000), "stale");
@@ -231,24 +234,24 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         assert.equal(await storage.writeState(here, "t", state, 3000), "written");
       };
       await update("update", "c2", "c1");
-      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="update"');
+      assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="update"');
       const rollback = async (run_id: string): Promise<void> => {
         const { lease } = await claimed(storage, assistant, "t", run_id);
         await storage.saveProgress(here, lease, { ...answer("later"), checkpoints: [checkpoint("x", {})] }, 1200);
-        assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="later"');
+        assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="later"');
         await storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, "rollback", 1300);
         await storage.releaseThreadLock(here, lease);
         assert.equal(await ids(storage, "t"), (await thread(storage, "t")).head === "c2" ? "c2,c1" : "c3,c2,c1");
       };
       await rollback("r2");
-      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="update"');
+      assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="update"');
       // r0 sorts before all other run ids, and the empty id of updates before r0.
       await finished(storage, assistant, "t", "r0", {}, { progress: answer("r0") });
-      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="r0"');
+      assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="r0"');
       await update("again", "c3", "c2");
-      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="again"');
+      assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="again"');
       await rollback("r3");
-      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="again"');
+      assert.equal(await readState(storage, "t", "c1"), 'a0="kept" b0="again"');
       const seqs = (await storage.listRuns(here, "t", { above: 0, limit: 10, offset: 0 })).map(({ run_id, seq }) => [
         run_id,
         seq,

@@ -48,8 +48,8 @@ async function answering(
 async function assertAsBefore(storage: Storage, { lease }: ClaimedRun): Promise<void> {
   assert.equal(await storage.getRun(here, "r2"), null);
   assert.deepEqual(await storage.readFrames(here, "r2", 0), []);
-  const [stored, ...others] = await storage.listCheckpoints(here, "t", { limit: 10 });
-  assert.deepEqual([stored?.checkpoint_id, others], ["c1", []]);
+  const [stored, ...otherCheckpoints] = await storage.listCheckpoints(here, "t", { limit: 10 });
+  assert.deepEqual([stored?.checkpoint_id, otherCheckpoints], ["c1", []]);
   assert.deepEqual(
     stored?.writes.map(({ data }) => data),
     ['"asked"'],
@@ -182,11 +182,11 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
     test("leaves other threads alone", async (storage) => {
       const { assistant } = await answering(storage);
       await aThread(storage, "u");
-      const other = await claimed(storage, assistant, "u", "u1");
-      await storage.saveProgress(here, other.lease, progress([checkpoint("c2", { x: 9 })]), 1200);
+      const otherClaim = await claimed(storage, assistant, "u", "u1");
+      await storage.saveProgress(here, otherClaim.lease, progress([checkpoint("c2", { x: 9 })]), 1200);
       await created(storage, assistant, "t", "r3", { run: { multitask_strategy: "rollback" } });
       assert.equal((await storage.getCheckpoint(here, "u", { ns: "" }))?.values[0]?.data, "9");
-      assert.deepEqual(await storage.renewLease(here, other.lease, 6000), { cancelled: false });
+      assert.deepEqual(await storage.renewLease(here, otherClaim.lease, 6000), { cancelled: false });
     });
   });
 

@@ -34,14 +34,18 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
         Object.fromEntries(Array.from({ length: to - from }, (_, i) => [`key${from + i}`, from + i]));
       await aThread(storage, "t", keys(0, 20));
       await aThread(storage, "other", keys(0, 5));
-      const found = async (metadata: JsonObject): Promise<string> => {
+      const findIds = async (metadata: JsonObject): Promise<string> => {
         const query = { metadata, limit: 9, offset: 0, sort_by: "thread_id", sort_order: "asc" } as const;
         return (await storage.searchThreads(here, query)).rows.map((row) => row.thread_id).join();
       };
-      assert.equal(await found({ key19: 19 }), "t");
+      assert.equal(await findIds({ key19: 19 }), "t");
       const assistant = await anAssistant(storage);
       await storage.updateThread(here, "t", () => ({ metadata: keys(10, 31) }), 2000);
-      const matches = async () => [await found({ key4: 4 }), await found({ key10: 10 }), await found(keys(21, 31))];
+      const matches = async () => [
+        await findIds({ key4: 4 }),
+        await findIds({ key10: 10 }),
+        await findIds(keys(21, 31)),
+      ];
       assert.deepEqual(await matches(), ["other", "t", "t"]);
       const before = (await storage.getThread(here, "t")) as ThreadRow;
       const update_thread = { metadata: { ...keys(3, 5), key10: 10 }, config: {} };
@@ -82,12 +86,16 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       const ages = { stateless_before: 9e9, frames_before: 9e9, keys_before: 9e9, features: {} };
       assert.notEqual(await storage.deleteExpired(here, { ...ages, limit: 10, now: 9e9 }), 0);
       assert.equal(await counts(), "2 a,b,c,e");
-      const made = { run: newRun("f", "r2"), now: 1100, expected: { assistant_revision: 0, thread_revision: null } };
+      const createdFork = {
+        run: newRun("f", "r2"),
+        now: 1100,
+        expected: { assistant_revision: 0, thread_revision: null },
+      };
       const create_thread = { thread_id: "f", metadata: {}, config: {}, stateless: false };
-      const refused = await storage.createRun(here, { ...made, create_thread });
+      const refused = await storage.createRun(here, { ...createdFork, create_thread });
       assert.equal(refused.kind, "stale");
       const expected = { assistant_revision: assistant.revision, thread_revision: null };
-      assert.equal((await storage.createRun(here, { ...made, expected, create_thread })).kind, "created");
+      assert.equal((await storage.createRun(here, { ...createdFork, expected, create_thread })).kind, "created");
       assert.equal(await storage.deleteThread(here, "e"), true);
       assert.equal(await storage.deleteThread(here, "e"), false);
       assert.equal(await counts(), "2 a,b,c,f");
@@ -141,7 +149,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
           storage.updateThread(
             here,
             "t",
-            ({ metadata: { old: _old, ...rest } }) => ({ metadata: { ...rest, [key]: 1 } }),
+            ({ metadata: { old: _old, ...otherMetadata } }) => ({ metadata: { ...otherMetadata, [key]: 1 } }),
             2000,
           ),
         ),
@@ -177,8 +185,8 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       const interrupts = { task: [{ value: "ok?" }] };
       await finished(storage, assistant, "t4", "r4", { status: "interrupted", interrupts });
       const search = async (query: Partial<Parameters<Storage["searchThreads"]>[1]>) => {
-        const found = await storage.searchThreads(here, { ...firstPage, sort_by: "thread_id", ...query });
-        return [found.rows.map((row) => row.thread_id).join(), found.total];
+        const matches = await storage.searchThreads(here, { ...firstPage, sort_by: "thread_id", ...query });
+        return [matches.rows.map((row) => row.thread_id).join(), matches.total];
       };
       assert.deepEqual(await search({}), ["t0,t1,t2,t3,t4", 5]);
       assert.deepEqual(await search({ ids: ["t2", "t0", "x"] }), ["t0,t2", 2]);
@@ -248,11 +256,11 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       const object = (depth: number, size: number): JsonObject =>
         Object.fromEntries(Array.from({ length: size }, () => [pick(names), value(depth)]));
       /** A random part of a value; the value contains it. */
-      const partOf = (whole: Json): Json => {
-        if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(partOf);
+      const takePart = (whole: Json): Json => {
+        if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(takePart);
         if (typeof whole !== "object" || whole === null) return whole;
-        const kept = Object.entries(whole).filter(() => below(3) > 0);
-        return Object.fromEntries(kept.map(([key, item]) => [key, partOf(item)]));
+        const keptMembers = Object.entries(whole).filter(() => below(3) > 0);
+        return Object.fromEntries(keptMembers.map(([key, item]) => [key, takePart(item)]));
       };
 
       const rows = Array.from({ length: 60 }, (_, i) => ({ id: `t${i}`, metadata: object(2, 1 + below(4)) }));
@@ -260,29 +268,29 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       const rounds = inShort(api, 500);
       let hits = 0;
       for (let i = 0; i < rounds; i++) {
-        const metadata = (i % 2 ? partOf(pick(rows).metadata) : object(2, 1 + below(2))) as JsonObject;
+        const metadata = (i % 2 ? takePart(pick(rows).metadata) : object(2, 1 + below(2))) as JsonObject;
         const limit = below(5);
         const offset = below(3);
         const expected = rows.filter((row) => contains(row.metadata, metadata)).map((row) => row.id);
-        const found = await storage.searchThreads(here, {
+        const matches = await storage.searchThreads(here, {
           metadata,
           limit,
           offset,
           sort_by: "created_at",
           sort_order: "asc",
         });
-        const shown = JSON.stringify(metadata);
-        assert.equal(found.total, expected.length, shown);
+        const description = JSON.stringify(metadata);
+        assert.equal(matches.total, expected.length, description);
         const page = expected.sort().slice(offset, offset + limit);
         assert.deepEqual(
-          found.rows.map((row) => row.thread_id),
+          matches.rows.map((row) => row.thread_id),
           page,
-          shown,
+          description,
         );
-        for (const row of found.rows) {
+        for (const row of matches.rows) {
           assert.deepEqual(row.metadata, rows.find(({ id }) => id === row.thread_id)?.metadata);
         }
-        if (i % 10 === 0) assert.equal(await countThreads(storage, here, { metadata }), expected.length, shown);
+        if (i % 10 === 0) assert.equal(await countThreads(storage, here, { metadata }), expected.length, description);
         hits += expected.length;
       }
       assert.ok(hits > rounds, "the filters find something");
@@ -317,9 +325,9 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       await anAssistant(storage, { assistant_id: "a1", metadata: { tags: ["x", { deep: [1, 2] }], n: 1 } });
       await anAssistant(storage, { assistant_id: "a2", metadata: { tags: ["y"], n: 1 } });
       const ids = async (metadata: JsonObject) => {
-        const found = await storage.searchAssistants(here, { ...firstPage, sort_by: "assistant_id", metadata });
-        assert.equal(await countAssistants(storage, here, { metadata }), found.total);
-        return found.rows.map((row) => row.assistant_id).join();
+        const matches = await storage.searchAssistants(here, { ...firstPage, sort_by: "assistant_id", metadata });
+        assert.equal(await countAssistants(storage, here, { metadata }), matches.total);
+        return matches.rows.map((row) => row.assistant_id).join();
       };
       assert.equal(await ids({}), "a1,a2");
       assert.equal(await ids({ n: 1 }), "a1,a2");

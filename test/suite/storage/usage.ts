@@ -23,7 +23,7 @@ const DAY = 24 * HOUR;
 const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
 const trace: BillingTerms = { workspace_id: "w1", project_id: "p1", counted: true };
 
-function aTrace(trace_id: string, started_at: number, more: Partial<TraceRow> = {}): TraceRow {
+function aTrace(trace_id: string, started_at: number, changes: Partial<TraceRow> = {}): TraceRow {
   const defaults = {
     thread_id: null,
     workspace_id: "w1",
@@ -33,12 +33,12 @@ function aTrace(trace_id: string, started_at: number, more: Partial<TraceRow> = 
     counted: true,
     usage: { tokens_in: 0, tokens_out: 0, cost_usd: 0 },
   };
-  return { trace_id, started_at, ...defaults, ...more };
+  return { trace_id, started_at, ...defaults, ...changes };
 }
 
-function aQuery(more: Partial<UsageQuery> = {}): UsageQuery {
+function aQuery(changes: Partial<UsageQuery> = {}): UsageQuery {
   const all = { start: 0, end: 30 * DAY, origin: 0, stride_ms: DAY };
-  return { workspace_ids: ["w1"], group_by: "workspace", ...all, ...more };
+  return { workspace_ids: ["w1"], group_by: "workspace", ...all, ...changes };
 }
 
 /** The expected answer, computed row by row. */
@@ -58,10 +58,10 @@ function counted(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
   const points = (text: string): number[] => [...text].map((char) => char.codePointAt(0) as number);
   const compare = (a: string | null, b: string | null): number => {
     if (a === null || b === null) return Number(a === null) - Number(b === null);
-    const [left, right] = [points(a), points(b)];
-    const at = left.findIndex((point, i) => point !== right[i]);
-    if (at < 0) return left.length - right.length;
-    return right[at] === undefined ? 1 : (left[at] as number) - (right[at] as number);
+    const [leftPoints, rightPoints] = [points(a), points(b)];
+    const at = leftPoints.findIndex((point, i) => point !== rightPoints[i]);
+    if (at < 0) return leftPoints.length - rightPoints.length;
+    return rightPoints[at] === undefined ? 1 : (leftPoints[at] as number) - (rightPoints[at] as number);
   };
   return [...rows.values()].sort((a, b) => a.bucket - b.bucket || compare(a.dimension, b.dimension));
 }
@@ -313,7 +313,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
         };
         const stored: TraceRow[] = [];
         const add = async (count: number): Promise<void> => {
-          const more = Array.from({ length: count }, (_, i) =>
+          const changes = Array.from({ length: count }, (_, i) =>
             aTrace(`r${stored.length + i}`, moment(), {
               workspace_id: pick(["w1", "w2", "w3"]),
               project_id: pick(["p1", "p2", "\u{1f600}"]),
@@ -322,8 +322,8 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
               counted: below(10) > 0,
             }),
           );
-          stored.push(...more);
-          await addTraces(storage, more);
+          stored.push(...changes);
+          await addTraces(storage, changes);
         };
         await add(200);
         const rounds = inShort(api, 150);

@@ -91,7 +91,7 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
         Object.fromEntries(Array.from({ length: below(4) }, () => [pick(names), pick(scalars)]));
       const threads = Array.from({ length: 20 }, (_, i) => ({ id: `t${i}`, values: null as JsonObject | null }));
       for (const { id } of threads) await aThread(storage, id);
-      let found = 0;
+      let matchCount = 0;
       const rounds = inShort(api, 200);
       for (let i = 0; i < rounds; i++) {
         const thread = pick(threads);
@@ -99,11 +99,11 @@ export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
         await leave(storage, assistant, thread.id, pickScalars(thread.values));
         const filter = below(2) ? values() : (pick(threads).values ?? {});
         const candidates = (await ids(storage, filter)).split(",");
-        const wanted = threads.filter((one) => one.values && contains(one.values, filter));
-        for (const { id } of wanted) assert.ok(candidates.includes(id), `${id} has ${JSON.stringify(filter)}`);
-        found += wanted.length;
+        const expected = threads.filter((thread) => thread.values && contains(thread.values, filter));
+        for (const { id } of expected) assert.ok(candidates.includes(id), `${id} has ${JSON.stringify(filter)}`);
+        matchCount += expected.length;
       }
-      assert.ok(found > rounds);
+      assert.ok(matchCount > rounds);
     });
   });
 }

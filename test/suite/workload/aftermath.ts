@@ -59,7 +59,7 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
 /** Deleted checkpoints leave nothing on the thread: new ones with the same ids and versions would show it. */
 async function checkRemains(storage: Storage, aftermath: Aftermath, thread_id: string): Promise<void> {
   const { scope, history, now } = aftermath;
-  const gone = new Set(history.goneFrom(thread_id));
+  const goneIds = new Set(history.goneFrom(thread_id));
   // A run that is not due yet does not block a later one.
   await createRun(storage, aftermath, `later-${thread_id}`, thread_id, now + 1);
   await createRun(storage, aftermath, `probe-${thread_id}`, thread_id);
@@ -68,10 +68,10 @@ async function checkRemains(storage: Storage, aftermath: Aftermath, thread_id: s
   assert.ok(outcome.kind === "claimed");
   const lease: Lease = outcome.claimed.lease;
   assert.equal(lease.run_id, `probe-${thread_id}`);
-  const checkpoints = [...gone].map((checkpoint_id) => bare(checkpoint_id, now));
+  const checkpoints = [...goneIds].map((checkpoint_id) => bare(checkpoint_id, now));
   assert.equal(await storage.saveProgress(scope, lease, { checkpoints, writes: [] }, now), true);
   const list = await storage.listCheckpoints(scope, thread_id, { limit: 10_000 });
-  for (const { checkpoint_id, values, writes } of list.filter((probe) => gone.has(probe.checkpoint_id))) {
+  for (const { checkpoint_id, values, writes } of list.filter((probe) => goneIds.has(probe.checkpoint_id))) {
     assert.deepEqual([values, writes], [[], []], `left of ${checkpoint_id}`);
   }
   await storage.stopRuns(scope, { thread_id, run_ids: [lease.run_id] }, "rollback", now);

@@ -9,7 +9,7 @@ export interface Attempt {
   readonly claimed: ClaimedRun;
   /** `now` is the clock in the claim; `sent` and `answered` are the times of its request and response. */
   readonly now: number;
-  readonly sent: number;
+  readonly sentAt: number;
   readonly answered: number;
   /** When the last accepted write was sent. */
   accepted: number;
@@ -24,11 +24,11 @@ export interface Attempt {
 
 interface Created {
   readonly thread_id: string;
-  readonly due: number;
+  readonly dueAt: number;
   /** It was due at its creation. */
   readonly at_once: boolean;
   readonly framed: boolean;
-  readonly sent: number;
+  readonly sentAt: number;
   readonly key: string | undefined;
   readonly body_hash: string;
   /** When the request was sent that ended or deleted it. */
@@ -49,7 +49,7 @@ interface Created {
 
 interface Saved {
   readonly attempt: Attempt;
-  readonly sent: number;
+  readonly sentAt: number;
   readonly answered: number;
 }
 
@@ -65,7 +65,7 @@ export class History {
   /** Accepted checkpoints; answers on checkpoints of earlier runs and frames follow. */
   readonly saved: Map<string, Saved> = new Map();
   readonly answers: { readonly checkpoint_id: string; readonly saved: Saved }[] = [];
-  readonly frames: Map<string, { readonly id: number; readonly data: string; readonly sent: number }[]> = new Map();
+  readonly frames: Map<string, { readonly id: number; readonly data: string; readonly sentAt: number }[]> = new Map();
   readonly refused: Set<string> = new Set();
   readonly repeated: {
     readonly key: string;
@@ -76,7 +76,7 @@ export class History {
   }[] = [];
   readonly #threadsMade: Set<string> = new Set();
   /** When deletions of a thread were sent and answered. */
-  readonly #threadsDeleted: Map<string, { readonly sent: number; readonly answered: number }[]> = new Map();
+  readonly #threadsDeleted: Map<string, { readonly sentAt: number; readonly answered: number }[]> = new Map();
   refusals = 0;
   #order = 0;
 
@@ -93,7 +93,7 @@ export class History {
 
   addRun(
     run_id: string,
-    run: Pick<Created, "thread_id" | "due" | "at_once" | "framed" | "sent" | "key" | "body_hash">,
+    run: Pick<Created, "thread_id" | "dueAt" | "at_once" | "framed" | "sentAt" | "key" | "body_hash">,
   ): void {
     assert.ok(!this.created.has(run_id));
     const initial = {
@@ -116,7 +116,7 @@ export class History {
   addClaim(
     claimed: ClaimedRun,
     { now, lease_until, latest }: { readonly now: number; readonly lease_until: number; readonly latest: number },
-    sent: number,
+    sentAt: number,
   ): Attempt {
     const { lease, run, thread } = claimed;
     assert.equal(run.status, "running");
@@ -124,25 +124,25 @@ export class History {
     assert.equal(thread.lock?.token, lease.token);
     assert.ok(run.created_at <= latest || this.run(run.run_id).at_once, `${run.run_id} was claimed before it was due`);
     assert.equal(run.end_frame, null);
-    const times = { now, sent, answered: this.tick(), accepted: 0, slot_until: lease_until, release_sent: NEVER };
+    const times = { now, sentAt, answered: this.tick(), accepted: 0, slot_until: lease_until, release_sent: NEVER };
     const attempt: Attempt = { lease, claimed, ...times, requeued: false, signalled: false };
     this.attempts.push(attempt);
     this.#byToken.set(lease.token, attempt);
     return attempt;
   }
 
-  attemptOf(token: string): Attempt | undefined {
+  findAttempt(token: string): Attempt | undefined {
     return this.#byToken.get(token);
   }
 
-  addThreadDeletion(thread_id: string, sent: number): void {
+  addThreadDeletion(thread_id: string, sentAt: number): void {
     const answered = this.tick();
-    this.#threadsDeleted.set(thread_id, [...(this.#threadsDeleted.get(thread_id) ?? []), { sent, answered }]);
+    this.#threadsDeleted.set(thread_id, [...(this.#threadsDeleted.get(thread_id) ?? []), { sentAt, answered }]);
   }
 
   /** True if the thread may have been deleted between a request sent at `from` and a response at `to`. */
   #threadGone(thread_id: string, from: number, to: number): boolean {
-    return (this.#threadsDeleted.get(thread_id) ?? []).some(({ sent, answered }) => answered > from && sent < to);
+    return (this.#threadsDeleted.get(thread_id) ?? []).some(({ sentAt, answered }) => answered > from && sentAt < to);
   }
 
   /** Attempts on one thread never overlap: each starts after the slot of the one before is free. */
@@ -152,13 +152,13 @@ export class History {
         const { run_id, thread_id } = attempt.lease;
         for (const next of inOrder.slice(i + 1)) {
           // A concurrent database may answer the later of two claims first.
-          const reordered = next.sent < attempt.answered && this.#overlap(next, attempt, inOrder) === null;
+          const reordered = next.sentAt < attempt.answered && this.#overlap(next, attempt, inOrder) === null;
           const overlap = reordered ? null : this.#overlap(attempt, next, inOrder);
           assert.equal(overlap, null, `${overlap} ${next.lease.run_id} was claimed on ${thread_id}`);
         }
         const run = this.run(run_id);
         assert.ok(attempt.accepted < run.deleted, `${run_id} wrote after it was gone`);
-        assert.ok(attempt.sent < run.deleted, `${run_id} was claimed after it was gone`);
+        assert.ok(attempt.sentAt < run.deleted, `${run_id} was claimed after it was gone`);
       }
     }
   }
@@ -168,28 +168,28 @@ export class History {
     const { run_id, thread_id } = attempt.lease;
     if (attempt.accepted >= next.answered) return `${run_id} wrote after`;
     // A third attempt, with a later clock, may have taken over the expired slot and released it.
-    const expired = all.some(({ now, sent }) => attempt.slot_until <= now && sent < next.answered);
+    const expired = all.some(({ now, sentAt }) => attempt.slot_until <= now && sentAt < next.answered);
     const free = attempt.release_sent < next.answered || expired;
-    return free || this.#threadGone(thread_id, attempt.sent, next.answered) ? null : `${run_id} had the slot when`;
+    return free || this.#threadGone(thread_id, attempt.sentAt, next.answered) ? null : `${run_id} had the slot when`;
   }
 
   /** A thread continues the run that has stored something; otherwise it starts its oldest due run. */
   checkOrder(rows: readonly RunRow[]): void {
-    const begun = new Map<string, number>();
+    const startedAt = new Map<string, number>();
     for (const { attempt, answered } of this.saved.values()) {
       const { run_id } = attempt.lease;
-      begun.set(run_id, Math.min(begun.get(run_id) ?? NEVER, answered));
+      startedAt.set(run_id, Math.min(startedAt.get(run_id) ?? NEVER, answered));
     }
     for (const attempt of this.attempts) {
       const row = rows.find((run) => run.run_id === attempt.lease.run_id);
-      for (const other of row ? rows : []) {
-        const run = this.run(other.run_id);
-        if (other === row || run.ended < attempt.answered || attempt.answered < run.sent) continue;
+      for (const rival of row ? rows : []) {
+        const run = this.run(rival.run_id);
+        if (rival === row || run.ended < attempt.answered || attempt.answered < run.sentAt) continue;
         const goesFirst = attempt.claimed.resumed
-          ? (begun.get(other.run_id) ?? NEVER) < attempt.sent && other.seq < (row as RunRow).seq
-          : (begun.get(other.run_id) ?? NEVER) < attempt.sent ||
-            (other.seq < (row as RunRow).seq && run.due <= attempt.now);
-        assert.ok(!goesFirst, `${other.run_id} was waiting when ${attempt.lease.run_id} was claimed`);
+          ? (startedAt.get(rival.run_id) ?? NEVER) < attempt.sentAt && rival.seq < (row as RunRow).seq
+          : (startedAt.get(rival.run_id) ?? NEVER) < attempt.sentAt ||
+            (rival.seq < (row as RunRow).seq && run.dueAt <= attempt.now);
+        assert.ok(!goesFirst, `${rival.run_id} was waiting when ${attempt.lease.run_id} was claimed`);
       }
     }
   }
@@ -202,14 +202,14 @@ export class History {
       for (const [i, attempt] of inOrder.entries()) {
         const { run, cancelled, exhausted, last_frame } = attempt.claimed;
         assert.equal(run.claims, i + 1, `claims of ${run_id}`);
-        if (this.run(run_id).flagged < attempt.sent) assert.ok(cancelled, `${run_id} forgot that it was cancelled`);
+        if (this.run(run_id).flagged < attempt.sentAt) assert.ok(cancelled, `${run_id} forgot that it was cancelled`);
         assert.equal(exhausted, !cancelled && counted >= MAX_ATTEMPTS, `${run_id} at claim ${i + 1}`);
         const executes = !cancelled && !exhausted;
         if (executes) counted++;
         assert.equal(run.attempt, counted, `attempts of ${run_id} at claim ${i + 1}`);
         if (attempt.requeued && executes) counted--;
         for (const frame of this.frames.get(run_id) ?? []) {
-          if (frame.sent < attempt.sent) last = Math.max(last, frame.id);
+          if (frame.sentAt < attempt.sentAt) last = Math.max(last, frame.id);
         }
         // It may be larger: a frame sent before the claim can be stored before it and answered after it.
         assert.ok(last_frame >= last, `${run_id} goes on at ${last_frame} though ${last} was stored`);
@@ -257,12 +257,12 @@ export class History {
 
   /** True if the run may have been deleted before a response at `to`. */
   #isGone(run: Created, to: number = NEVER): boolean {
-    return run.deletion_sent < to || this.#threadGone(run.thread_id, run.sent, to);
+    return run.deletion_sent < to || this.#threadGone(run.thread_id, run.sentAt, to);
   }
 
   /** Every run is either stored completely or deleted completely. Returns the stored runs by thread. */
   async checkRuns(storage: Storage, scope: Scope): Promise<Map<string, RunRow[]>> {
-    const left: RunRow[] = [];
+    const remainingRuns: RunRow[] = [];
     for (const [run_id, created] of this.created) {
       const run = await storage.getRun(scope, run_id);
       const frames = await allFrames(storage, scope, run_id);
@@ -271,7 +271,7 @@ export class History {
         assert.deepEqual(frames, [], `frames of ${run_id}, which is gone`);
         continue;
       }
-      left.push(run);
+      remainingRuns.push(run);
       assert.ok(run.ended_at !== null, `${run_id} is ${run.status} after draining`);
       assert.equal(created.deleted, NEVER, `${run_id} was deleted`);
       const accepted = [...(this.frames.get(run_id) ?? [])].sort((a, b) => a.id - b.id);
@@ -286,7 +286,7 @@ export class History {
       const next = created.framed ? frames.length + 1 : run.claims * 2 ** 32 + 1;
       assert.equal(run.end_frame, created.stopped ? next : created.end_frame, `the last frame of ${run_id}`);
     }
-    return grouped(left, (run) => run.thread_id);
+    return grouped(remainingRuns, (run) => run.thread_id);
   }
 
   checkThread(thread: ThreadRow, runs: readonly RunRow[], now: number): void {
@@ -306,7 +306,7 @@ export class History {
   /** The thread has every accepted checkpoint with its values and writes, and no other. */
   checkCheckpoints(thread: ThreadRow, checkpoints: readonly StoredCheckpoint[]): void {
     const { thread_id } = thread;
-    const found = new Map(checkpoints.map((checkpoint) => [checkpoint.checkpoint_id, checkpoint]));
+    const stored = new Map(checkpoints.map((checkpoint) => [checkpoint.checkpoint_id, checkpoint]));
     for (const { checkpoint_id, values, writes } of checkpoints) {
       const saved = this.saved.get(checkpoint_id);
       assert.ok(saved && !this.refused.has(checkpoint_id), `${checkpoint_id} was refused, but is stored`);
@@ -314,11 +314,11 @@ export class History {
       assert.equal(values.length, 1);
       assert.equal(writes.filter((write) => write.task_id === "task").length, 1);
       // The answer of the latest run counts, until that run is rolled back.
-      const seqOf = ({ attempt }: Saved): number => attempt.claimed.run.seq;
+      const getSeq = ({ attempt }: Saved): number => attempt.claimed.run.seq;
       const answered = this.answers
         .filter((answer) => answer.checkpoint_id === checkpoint_id)
         .filter(({ saved }) => !this.run(saved.attempt.lease.run_id).rolled_back)
-        .sort((a, b) => seqOf(a.saved) - seqOf(b.saved))
+        .sort((a, b) => getSeq(a.saved) - getSeq(b.saved))
         .at(-1);
       assert.deepEqual(
         writes.filter((write) => write.task_id === "answer").map((write) => write.data),
@@ -326,13 +326,13 @@ export class History {
         `answers on ${checkpoint_id}`,
       );
     }
-    for (const [checkpoint_id, { attempt, sent }] of this.saved) {
+    for (const [checkpoint_id, { attempt, sentAt }] of this.saved) {
       const { run_id } = attempt.lease;
       if (attempt.lease.thread_id !== thread_id || this.run(run_id).rolled_back) continue;
-      if (this.#threadGone(thread_id, sent, NEVER)) continue;
-      assert.ok(found.has(checkpoint_id), `${checkpoint_id} was accepted, but is not stored`);
+      if (this.#threadGone(thread_id, sentAt, NEVER)) continue;
+      assert.ok(stored.has(checkpoint_id), `${checkpoint_id} was accepted, but is not stored`);
     }
-    if (thread.head !== null) assert.ok(found.has(thread.head), `the head of ${thread_id} is stored`);
+    if (thread.head !== null) assert.ok(stored.has(thread.head), `the head of ${thread_id} is stored`);
   }
 
   /** Up to 30 runs with frames that are or may be deleted: their thread was deleted while they were created. */
@@ -343,11 +343,13 @@ export class History {
 
   /** Checkpoints of which no value or write may be left on the thread. */
   goneFrom(thread_id: string): string[] {
-    const gone = [...this.saved].filter(
-      ([, { attempt, sent }]) =>
-        this.run(attempt.lease.run_id).rolled_back || this.#threadGone(attempt.lease.thread_id, sent, NEVER),
+    const goneCheckpoints = [...this.saved].filter(
+      ([, { attempt, sentAt }]) =>
+        this.run(attempt.lease.run_id).rolled_back || this.#threadGone(attempt.lease.thread_id, sentAt, NEVER),
     );
-    const ofThread = gone.filter(([, { attempt }]) => attempt.lease.thread_id === thread_id).map(([id]) => id);
+    const ofThread = goneCheckpoints
+      .filter(([, { attempt }]) => attempt.lease.thread_id === thread_id)
+      .map(([id]) => id);
     return [...ofThread, ...[...this.refused].filter((id) => !this.saved.has(id))];
   }
 }

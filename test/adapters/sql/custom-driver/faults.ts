@@ -86,13 +86,13 @@ export const faults: Readonly<Record<string, () => SqlDriver>> = {
   },
   "A read returns a cached result": () => {
     const driver = opened();
-    const known = new Map<string, Promise<SqlRow[]>>();
+    const rowsBySql = new Map<string, Promise<SqlRow[]>>();
     return {
       ...driver,
       read(statement) {
         const key = JSON.stringify(statement);
-        const answer = known.get(key) ?? driver.read(statement);
-        known.set(key, answer);
+        const answer = rowsBySql.get(key) ?? driver.read(statement);
+        rowsBySql.set(key, answer);
         return answer;
       },
     };

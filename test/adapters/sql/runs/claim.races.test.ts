@@ -52,12 +52,12 @@ describe("a claim that was read before the world changed", () => {
       await aThread(quick, id);
       await aRun(quick, assistant, id, `${id}1`);
     }
-    let other: string | undefined;
+    let otherToken: string | undefined;
     world.meanwhile = async () => {
-      other = (await claimNext(quick, here, claimTerms("quick")))?.run.run_id;
+      otherToken = (await claimNext(quick, here, claimTerms("quick")))?.run.run_id;
     };
-    const own = (await claimNext(slow, here, claimTerms("slow")))?.run.run_id;
-    assert.deepEqual([other, own], ["t1", "u1"]);
+    const ownRunId = (await claimNext(slow, here, claimTerms("slow")))?.run.run_id;
+    assert.deepEqual([otherToken, ownRunId], ["t1", "u1"]);
   });
 
   it("leases no run that is not its thread's next any more, since an earlier one is due", async () => {

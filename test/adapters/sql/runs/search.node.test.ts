@@ -54,7 +54,7 @@ describe("searches over many runs", () => {
   });
 
   /** How SQLite reads the tables of the statements that a call sends. */
-  async function planOf(call: () => Promise<unknown>): Promise<string> {
+  async function readPlan(call: () => Promise<unknown>): Promise<string> {
     reads.length = 0;
     await call();
     const plans = reads.map(({ sql, args }) => all({ sql: `explain query plan ${sql}`, args }));
@@ -62,7 +62,7 @@ describe("searches over many runs", () => {
   }
 
   it("are not made by a start: it reads the runs that were running or are due", async () => {
-    const plan = await planOf(() => storage.becomeWorker(0));
+    const plan = await readPlan(() => storage.becomeWorker(0));
     const scans = plan.split("\n").filter((line) => line.startsWith("SCAN "));
     assert.deepEqual(
       new Set(scans.map((line) => line.replace(/^SCAN \w+ USING (?:COVERING )?INDEX /, ""))),
@@ -82,34 +82,34 @@ describe("searches over many runs", () => {
       () => storage.readRunTimes(scope, { counted_since: 10, timed_since: 10, limit: 100 }),
     ];
     for (const call of calls) {
-      const plan = await planOf(call);
+      const plan = await readPlan(call);
       assert.match(plan, /SEARCH runs USING (?:COVERING )?INDEX runs_status/);
       assert.doesNotMatch(plan, /SCAN runs\b/);
       assert.equal(plan.match(/INDEX runs_(?!status)/), null, plan);
     }
-    assert.match(await planOf(() => search({ thread_id: "t" })), /INDEX runs_order/);
-    assert.match(await planOf(() => search({ cron_id: "c" })), /INDEX runs_cron/);
+    assert.match(await readPlan(() => search({ thread_id: "t" })), /INDEX runs_order/);
+    assert.match(await readPlan(() => search({ cron_id: "c" })), /INDEX runs_cron/);
   });
 
   it("read waiting threads and failed deliveries by their own indexes", async () => {
     const page = { limit: 10, offset: 0, sort_order: "asc", sort_by: "state_updated_at" } as const;
-    const plan = await planOf(() => storage.searchThreads(scope, { status: "interrupted", ...page }));
+    const plan = await readPlan(() => storage.searchThreads(scope, { status: "interrupted", ...page }));
     assert.match(plan, /INDEX threads_interrupted/);
     assert.doesNotMatch(plan, /B-TREE FOR ORDER/);
-    const failed = await planOf(() => storage.listDeliveries(scope, { state: "failed", limit: 10 }));
+    const failed = await readPlan(() => storage.listDeliveries(scope, { state: "failed", limit: 10 }));
     assert.match(failed, /INDEX deliveries_failed/);
     assert.doesNotMatch(failed, /B-TREE/);
   });
 
   it("go on where they stopped, and find each run once", async () => {
-    const found: string[] = [];
+    const problems: string[] = [];
     let pages = 0;
     for (let after: RunSearch["after"] | null; after !== null; pages++) {
       const { rows, next } = await search({ assistant_id: "rare", ...(after ? { after } : {}) });
-      found.push(...rows.map(({ run }) => run.run_id));
+      problems.push(...rows.map(({ run }) => run.run_id));
       after = next;
     }
-    assert.deepEqual([found, pages], [["r00005"], 3]);
+    assert.deepEqual([problems, pages], [["r00005"], 3]);
     let count = 0;
     for (let after: RunSearch["after"] | null; after !== null; ) {
       const { rows, next } = await search({ graph_id: "g", limit: 1000, ...(after ? { after } : {}) });
@@ -121,7 +121,7 @@ describe("searches over many runs", () => {
 
   it("a claim reads no runs that wait for a later time: thousands may be suspended", async () => {
     const claim = { graph_ids: ["g"], token: "t", lease_until: 2, now: 1 };
-    const plan = await planOf(async () => assert.equal((await storage.claimRun(scope, claim)).kind, "none"));
+    const plan = await readPlan(async () => assert.equal((await storage.claimRun(scope, claim)).kind, "none"));
     // Once, for the running ones.
     assert.equal(plan.split("USING INDEX runs_status").length - 1, 1, plan);
     assert.match(plan, /EXISTS USING INDEX runs_immediate|SEARCH runs USING INDEX runs_immediate/);

@@ -9,12 +9,16 @@ export type Ask = (sql: string) => Promise<readonly Row[]>;
 const ACTIVE = "('pending', 'running')";
 
 /** What must hold at every moment, so also at the one of the copy. */
-async function checkMoment(ask: Ask, acknowledged: readonly Acknowledged[], left: ReadonlySet<string>): Promise<void> {
+async function checkMoment(
+  ask: Ask,
+  acknowledged: readonly Acknowledged[],
+  remainingRunIds: ReadonlySet<string>,
+): Promise<void> {
   const none = async (what: string, sql: string): Promise<void> =>
     assert.deepEqual((await ask(sql)).slice(0, 5), [], `${what}:`);
-  const runs = await runsOf(ask);
+  const runs = await readRunIds(ask);
   assert.deepEqual(
-    acknowledged.filter(({ run_id }) => left.has(run_id) && !runs.has(run_id)),
+    acknowledged.filter(({ run_id }) => remainingRunIds.has(run_id) && !runs.has(run_id)),
     [],
     "acknowledged runs that the copy lacks",
   );
@@ -64,7 +68,7 @@ async function checkMoment(ask: Ask, acknowledged: readonly Acknowledged[], left
 }
 
 /** How many there are of each status, beside what else a copy has to hold to be worth a test. */
-async function countsOf(ask: Ask): Promise<Readonly<Record<string, number>>> {
+async function readCounts(ask: Ask): Promise<Readonly<Record<string, number>>> {
   const rows = [
     ...(await ask("select status as name, count(*) as n from runs group by status")),
     ...(await ask("select 'delivery ' || state as name, count(*) as n from webhook_deliveries group by state")),
@@ -90,19 +94,19 @@ const get = async <Value>(site: Site, path: string): Promise<Value> => {
 /** Resolves when nothing is left to be executed or told; runs that are to start later do not count. */
 async function comesToRest(ask: Ask): Promise<void> {
   const until = Date.now() + 60_000;
-  const left = async (): Promise<number> => {
+  const countPending = async (): Promise<number> => {
     const [runs] = await ask(`select count(*) as n from runs where status in ${ACTIVE} and due_at < ${Date.now()}`);
-    const [told] = await ask("select count(*) as n from webhook_deliveries where state = 'pending'");
-    return Number(runs?.n) + Number(told?.n);
+    const [notifications] = await ask("select count(*) as n from webhook_deliveries where state = 'pending'");
+    return Number(runs?.n) + Number(notifications?.n);
   };
-  while ((await left()) > 0) {
-    assert.ok(Date.now() < until, `${await left()} runs and deliveries are left`);
+  while ((await countPending()) > 0) {
+    assert.ok(Date.now() < until, `${await countPending()} runs and deliveries are left`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
 /** What must hold once the service has executed what was under way. */
-async function checkRest(site: Site, ask: Ask, told: Told): Promise<void> {
+async function checkRest(site: Site, ask: Ask, notifications: Told): Promise<void> {
   const threads = await ask("select thread_id from threads where hidden = 0");
   for (const { thread_id } of threads) {
     const at = `/threads/${thread_id}`;
@@ -122,7 +126,7 @@ async function checkRest(site: Site, ask: Ask, told: Told): Promise<void> {
     assert.ok(Number(attempt) <= 3, `run ${run_id} was started ${attempt} times`);
     if (webhook === null || status === "pending") continue;
     assert.deepEqual(
-      [...(told.get(String(run_id)) ?? [])],
+      [...(notifications.get(String(run_id)) ?? [])],
       [`msg_${run_id}`],
       `the ids by which run ${run_id} was told`,
     );
@@ -131,17 +135,18 @@ async function checkRest(site: Site, ask: Ask, told: Told): Promise<void> {
 
 /** The messages of a thread are those of its runs in their order, each once; a run that did not succeed may have left fewer. */
 function checkMessages(runs: readonly Run[], messages: readonly string[]): void {
-  const rest = [...messages];
+  const remainingMessages = [...messages];
   for (const { run_id, thread_id, status, metadata } of runs) {
     const expected = [`${thread_id}/${metadata.n}`, ...Array.from({ length: STEPS }, (_, step) => `${run_id}/${step}`)];
     let count = 0;
-    while (count < expected.length && rest[0] === expected[count]) {
-      rest.shift();
+    while (count < expected.length && remainingMessages[0] === expected[count]) {
+      remainingMessages.shift();
       count++;
     }
-    if (status === "success") assert.ok(count >= 2, `run ${run_id} left ${count} messages, then comes ${rest[0]}`);
+    if (status === "success")
+      assert.ok(count >= 2, `run ${run_id} left ${count} messages, then comes ${remainingMessages[0]}`);
   }
-  assert.deepEqual(rest, [], "messages of no run, doubled or out of order");
+  assert.deepEqual(remainingMessages, [], "messages of no run, doubled or out of order");
 }
 
 /** A stream that is read from its start has every id once, and ends with the end. */
@@ -178,30 +183,30 @@ const WANTED = [
 export async function checkCopy(
   ask: Ask,
   acknowledged: readonly Acknowledged[],
-  left: ReadonlySet<string>,
+  remainingRunIds: ReadonlySet<string>,
 ): Promise<void> {
-  const counts = await countsOf(ask);
+  const counts = await readCounts(ask);
   const missing = WANTED.filter((name) => !counts[name]);
   assert.deepEqual(missing, [], `not there at the moment of the copy; there were ${JSON.stringify(counts)}`);
-  await checkMoment(ask, acknowledged, left);
+  await checkMoment(ask, acknowledged, remainingRunIds);
 }
 
 /** What a service on the copy makes of it is right too, but for the run that is to start much later. */
 export async function checkRestored(
   site: Site,
   ask: Ask,
-  { acknowledged, told }: Known,
-  left: ReadonlySet<string>,
+  { acknowledged, notifications }: Known,
+  remainingRunIds: ReadonlySet<string>,
 ): Promise<void> {
   site.open();
   await comesToRest(ask);
-  await checkMoment(ask, acknowledged, left);
-  await checkRest(site, ask, told);
+  await checkMoment(ask, acknowledged, remainingRunIds);
+  await checkRest(site, ask, notifications);
   const [scheduled] = await ask("select count(*) as n from runs where status = 'pending'");
   assert.equal(Number(scheduled?.n), 1, "the run that is to start later");
 }
 
 /** The ids of all runs. */
-export async function runsOf(ask: Ask): Promise<ReadonlySet<string>> {
+export async function readRunIds(ask: Ask): Promise<ReadonlySet<string>> {
   return new Set((await ask("select run_id from runs")).map(({ run_id }) => String(run_id)));
 }

@@ -20,7 +20,7 @@ export const STEPS = 2;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** A service on the storage, whose agents leave one message a step, with an id that is the same in every attempt. */
-export async function serve(storage: Storage, told: Told): Promise<Site> {
+export async function serve(storage: Storage, notifications: Told): Promise<Site> {
   let opened = false;
   const message = ({ run_id }: FunctionJob, step: number | string): JsonObject => ({
     messages: [{ type: "ai", id: `${run_id}/${step}`, content: `${run_id}/${step}` }],
@@ -59,8 +59,8 @@ export async function serve(storage: Storage, told: Told): Promise<Site> {
       delivery: { schedule_ms: [10, 10, 10] },
       async loopback(request) {
         const { run_id } = (await request.json()) as { readonly run_id: string };
-        const ids = told.get(run_id) ?? new Set();
-        told.set(run_id, ids.add(request.headers.get("webhook-id") ?? "none"));
+        const ids = notifications.get(run_id) ?? new Set();
+        notifications.set(run_id, ids.add(request.headers.get("webhook-id") ?? "none"));
         // Every second delivery comes again.
         return new Response(null, { status: ids.size === 1 && run_id.charCodeAt(0) % 2 ? 500 : 204 });
       },
@@ -135,7 +135,7 @@ export function startLoad(site: Site, clients: number): Load {
 /** What was known when a copy was begun. */
 export interface Known {
   readonly acknowledged: readonly Acknowledged[];
-  readonly told: Told;
+  readonly notifications: Told;
 }
 
 /**
@@ -144,20 +144,20 @@ export interface Known {
  */
 export async function copyUnderLoad(
   site: Site,
-  told: Told,
+  notifications: Told,
   count: number,
   copy: (at: number) => Promise<void>,
 ): Promise<Known[]> {
   const load = startLoad(site, 6);
   try {
     const { thread_id } = (await site.call<Acknowledged>("POST", "/threads", {})).body;
-    const create = async (assistant_id: string, n: number, more: object = {}): Promise<Acknowledged> => {
+    const create = async (assistant_id: string, n: number, extraFields: object = {}): Promise<Acknowledged> => {
       const input = { messages: [{ type: "human", id: `${thread_id}/${n}`, content: `${n}` }] };
-      const run = { assistant_id, input, metadata: { n }, stream_resumable: true, webhook: "/told", ...more };
+      const run = { assistant_id, input, metadata: { n }, stream_resumable: true, webhook: "/told", ...extraFields };
       const { run_id } = (await site.call<Acknowledged>("POST", `/threads/${thread_id}/runs`, run)).body;
       return { run_id, thread_id };
     };
-    const held = [
+    const requests = [
       await create("gated", 0, { durability: "sync" }),
       await create("steps", 1),
       await create("steps", 2, { after_seconds: 86_400 }),
@@ -165,13 +165,16 @@ export async function copyUnderLoad(
     const every = async (): Promise<boolean> =>
       Object.values((await site.service.metrics()).worker.ended).every((count) => count > 0);
     while (load.acknowledged.length < 40 || !(await every())) await pause(10);
-    const known: Known[] = [];
+    const copies: Known[] = [];
     for (let at = 0; at < count; at++) {
-      const acknowledged = [...load.acknowledged, ...held];
+      const acknowledged = [...load.acknowledged, ...requests];
       await copy(at);
-      known.push({ acknowledged, told: new Map([...told].map(([run_id, ids]) => [run_id, new Set(ids)])) });
+      copies.push({
+        acknowledged,
+        notifications: new Map([...notifications].map(([run_id, ids]) => [run_id, new Set(ids)])),
+      });
     }
-    return known;
+    return copies;
   } finally {
     await load.end();
   }

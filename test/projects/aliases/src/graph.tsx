@@ -10,8 +10,8 @@ const again = await import("./lib/kinds.js");
 if (again.Kind !== Kind) throw new Error("kinds.ts is there twice");
 
 class Answers {
-  constructor(private readonly end: () => string) {}
-  shown(answer: string) {
+  constructor(readonly end: () => string) {}
+  render(answer: string) {
     return (
       <b>
         {answer}
@@ -28,7 +28,7 @@ export function lines(text: string): number {
 export const graph: CompiledStateGraph<any, any, any> = new StateGraph(MessagesAnnotation)
   .addNode(Names.graph, () => {
     const answer: string = interrupt("What are we on?");
-    return { messages: [new AIMessage(new Answers(closing).shown(answer) + words.closing)] };
+    return { messages: [new AIMessage(new Answers(closing).render(answer) + words.closing)] };
   })
   .addEdge(START, Kind.Ask)
   .compile();

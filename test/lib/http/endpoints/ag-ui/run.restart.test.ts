@@ -6,7 +6,7 @@ import { nodeSqlite } from "../../../../../adapters/sqlite/node.ts";
 import type { FunctionJob } from "../../../../../lib/mod.ts";
 import { clientOf, KINDS, types } from "../../../../compat/ag-ui/client.ts";
 import { testService } from "../../../../suite/mod.ts";
-import { type Program, start, temporaryFolder, urlOf } from "../../../../support/programs.ts";
+import { type Program, start, temporaryFolder, waitForUrl } from "../../../../support/programs.ts";
 import { until } from "../../../../support/until.ts";
 
 const serve = (file: string): Program => start("test/compat/ai/serve.ts", [file, "0"], { cwd: "." });
@@ -19,7 +19,7 @@ for (const kind of KINDS) {
     const threadId = crypto.randomUUID();
     // Not by the client: it rejects twice when the connection breaks, once where nothing can catch it.
     const body = JSON.stringify({ threadId, runId: "r1", messages: [{ id: "u1", role: "user", content: "Hi" }] });
-    const broken = await fetch(`${await urlOf(first)}/ag-ui/slow`, { method: "POST", body });
+    const broken = await fetch(`${await waitForUrl(first)}/ag-ui/slow`, { method: "POST", body });
     const reader = (broken.body as ReadableStream<Uint8Array>).getReader();
     let text = "";
     while (!text.includes("Begun")) text += new TextDecoder().decode((await reader.read()).value);
@@ -29,7 +29,7 @@ for (const kind of KINDS) {
     });
 
     await using second = serve(file);
-    const url = await urlOf(second);
+    const url = await waitForUrl(second);
     // It waits for the run that the next process has taken over.
     const here = { fetch: (sent: string, init?: RequestInit) => fetch(sent.replace("http://localhost", url), init) };
     const client = clientOf(here, "slow", kind, { threadId });
