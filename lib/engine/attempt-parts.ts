@@ -61,6 +61,10 @@ export interface AttemptParts extends AttemptBasis {
   readonly mapper: EventMapper;
 }
 
+/**
+ * Creates the parts of an attempt and connects them with its `control`. Starts nothing and reads no rows, except that the
+ * heartbeat begins its timer.
+ */
 export function createAttemptParts(basis: AttemptBasis, barrier: WriteBarrier, control: AttemptControl): AttemptParts {
   const { options, graph, claimed, state } = basis;
   const { lease_ms, prices } = options;
@@ -129,6 +133,10 @@ interface CheckpointParts {
   readonly control: AttemptControl;
 }
 
+/**
+ * Creates the checkpoints of the job. Each of their reads is retried while the lease holds, and then renews a lease that ends
+ * soon.
+ */
 function createCheckpoints(
   { options, claimed }: AttemptBasis,
   { request, barrier, retry, control }: CheckpointParts,
@@ -180,6 +188,10 @@ function createOutput(
 /** The stream modes that events are derived from. */
 const DERIVED_EVENT_MODES: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
 
+/**
+ * Returns the members of the job without those that only the engine uses. Requests more stream modes than the client if the
+ * engine derives frames or thread events from them.
+ */
 function createJobMembers(
   { graph, claimed }: AttemptBasis,
   { stream_mode, resumable: _resumable, records_all: _all, ...request }: JobRequest,

@@ -45,7 +45,7 @@ export class AttemptState {
   #reason: StopReason | null = null;
   readonly #settled = Promise.withResolvers<void>();
 
-  /** Throws if the phase cannot follow the current one. */
+  /** Changes the phase, and resolves `settled` if it is that one. Throws if the phase cannot follow the current one. */
   enter(phase: AttemptPhase): void {
     if (!TRANSITIONS[this.#phase].includes(phase))
       throw new Error(`An attempt cannot go from ${this.#phase} to ${phase}`);

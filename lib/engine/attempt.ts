@@ -94,7 +94,10 @@ class RunAttempt implements Attempt, AttemptControl {
     this.#parts.slot.release();
   }
 
-  /** Executes the job. Resolves with the error of the executor, or undefined if it returned. */
+  /**
+   * Emits the `metadata` frame and, unless the attempt is stopped, executes the job. Resolves with the error of the executor, or
+   * undefined if it returned. Never rejects.
+   */
   async #execute(): Promise<unknown> {
     try {
       await this.#emitMetadataFrame();
@@ -105,7 +108,11 @@ class RunAttempt implements Attempt, AttemptControl {
     }
   }
 
-  /** Emits the `metadata` frame before the graph starts, because its first step may block the event loop. */
+  /**
+   * Waits for earlier executions of the thread, renews the lease if it ends soon, records the start and emits the `metadata`
+   * frame; a stopped attempt emits none. If the run has readers, stores the frame and lets two ticks pass, because the graph may
+   * block the loop.
+   */
   async #emitMetadataFrame(): Promise<void> {
     const { options, slot, claimed, output, progress, recorder, runLog } = this.#parts;
     const { run_id, thread_id, attempt, claims, resumable } = claimed.run;
@@ -130,6 +137,10 @@ class RunAttempt implements Attempt, AttemptControl {
     await this.ensureLease();
   }
 
+  /**
+   * Executes the job under its timeout, which stops the attempt as `timed_out`. Throws the error of the executor, and
+   * `AttemptsExhausted` without executing if the run has no attempt left.
+   */
   async #executeJob(): Promise<void> {
     const { options, graph, claimed } = this.#parts;
     this.#state.enter("executing");
@@ -147,6 +158,10 @@ class RunAttempt implements Attempt, AttemptControl {
     }
   }
 
+  /**
+   * Closes the journal, emits paused output (drops it if the attempt was stopped), and closes the progress writer, after a last
+   * save on shutdown. From then on the checkpoints refuse writes.
+   */
   async #settle(): Promise<void> {
     const { journal, output, progress, checkpoints } = this.#parts;
     this.#state.enter("settled");
@@ -159,6 +174,7 @@ class RunAttempt implements Attempt, AttemptControl {
     checkpoints.refuseWrites();
   }
 
+  /** Stores the end and returns what publishes it. If the storage refuses, stops the attempt as `lease_lost` and returns null. */
   async #end(failure: unknown): Promise<PublishEnd | null> {
     this.#state.enter("ending");
     const publishEnd = await this.#storeEnd(failure);
@@ -167,6 +183,10 @@ class RunAttempt implements Attempt, AttemptControl {
     return publishEnd;
   }
 
+  /**
+   * Returns the run to the queue on shutdown, suspends it if its journal has a suspension, and ends it otherwise. Returns the
+   * function that publishes the end, or null if the lease is lost.
+   */
   async #storeEnd(failure: unknown): Promise<PublishEnd | null> {
     const suspension = this.#parts.journal?.suspension;
     if (this.#state.reason === "shutting_down") return (await requeueRun(this.#parts)) ? () => {} : null;
@@ -177,6 +197,7 @@ class RunAttempt implements Attempt, AttemptControl {
     return finishRun(this.#parts, failure);
   }
 
+  /** Publishes a stored end. Logs an error of that, and does not throw. */
   #publish(publishEnd: PublishEnd | null): void {
     try {
       publishEnd?.();
@@ -205,7 +226,10 @@ class RunAttempt implements Attempt, AttemptControl {
     if (!this.#state.mayWrite) await this.#releaseThreadLock().catch(() => {});
   }
 
-  /** Releases the thread lock after a lost lease, because the executor has settled. */
+  /**
+   * Logs that the result is dropped and, because the executor has settled, releases the thread lock. Ends the log of the run if
+   * the run was deleted meanwhile.
+   */
   async #releaseThreadLock(): Promise<void> {
     const { options, claimed, runLog, retry } = this.#parts;
     const { storage, scope, environment } = options;
@@ -218,6 +242,11 @@ class RunAttempt implements Attempt, AttemptControl {
     if (isDeleted) endDeletedRunLog(runLog, "RunRolledBack");
   }
 
+  /**
+   * Stops the attempt: aborts the signal of the executor and abandons the executor if it ignores that for `abandon_ms`. After
+   * `lease_lost` and `rolled_back` nothing is written any more. Returns false if an earlier reason has precedence or the attempt
+   * has ended.
+   */
   stop(reason: StopReason): boolean {
     const { slot, heartbeat, checkpoints } = this.#parts;
     if (!this.#state.accepts(reason)) return this.#state.reason === reason;
@@ -290,6 +319,10 @@ class RunAttempt implements Attempt, AttemptControl {
     return this.#parts.heartbeat.isExpired(now) && (this.#state.isAtWork || this.#state.mayWrite);
   }
 
+  /**
+   * Renews the lease, or waits for the end that is being stored. After a lost lease waits until the executor has settled. Throws
+   * if the renewal fails while the run executes.
+   */
   async beforeClaim(): Promise<void> {
     const state = this.#state;
     if (state.mayWrite && !(await this.#parts.heartbeat.renew()) && state.mayWrite) {

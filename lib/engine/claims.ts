@@ -52,7 +52,7 @@ export class WorkerSlots {
     if (this.isIdle()) this.onIdle?.();
   }
 
-  /** Returns the executions of a thread. */
+  /** Returns the promises of attempts of this thread that still execute, without those that have settled. */
   listExecutions(thread_id: string): Promise<void>[] {
     const working: Promise<void>[] = [];
     for (const attempt of this.attempts) {
@@ -204,7 +204,10 @@ export class Claims {
     if (!this.#isClaiming && this.#parts.slots.countFree() > 0) this.#claim();
   }
 
-  /** Called after a due run was created. `busy` is true if its thread was busy. */
+  /**
+   * Is called after a due run was created: claims soon. Signals the new work to other processes, at once if the thread was busy
+   * (`busy`), otherwise as part of the backlog.
+   */
   offer(busy: boolean): void {
     this.#unannounced++;
     this.wake();
@@ -221,8 +224,8 @@ export class Claims {
   }
 
   /**
-   * Creates the claim for the end of a run. Returns null unless runs wait, and once per `POLL_MS`, so that a separate claim finds
-   * the runs of dead processes.
+   * Creates the claim that is sent with the end of a run, and tracks it until its `onResponse`. Returns null unless runs wait,
+   * and once per `POLL_MS`, so that a separate claim finds the runs of dead processes.
    */
   createNextClaim(): NextClaim | null {
     const { slots, leases } = this.#parts;
@@ -244,6 +247,10 @@ export class Claims {
     };
   }
 
+  /**
+   * Starts the claimed run. Without an outcome (the request failed) assumes a backlog; without a run clears the backlog, unless
+   * the worker was woken since the request.
+   */
   #handleResponse(outcome: FinishRunResult | undefined, wakeUpsBefore: number): void {
     if (outcome?.next) this.#parts.start(outcome.next);
     else if (!outcome) this.#hasBacklog = true;
@@ -275,6 +282,10 @@ export class Claims {
     });
   }
 
+  /**
+   * Claims runs and starts them, one claim after another, while there are a backlog and a free slot. A failed claim is retried
+   * later.
+   */
   async #claimAll(): Promise<void> {
     const { slots, health, start } = this.#parts;
     while (this.#hasBacklog && slots.countFree() > 0) {
@@ -297,6 +308,7 @@ export class Claims {
     }
   }
 
+  /** Settles the expired leases of this process, which may wait, and then claims one run. */
   async #sendClaim(): Promise<ClaimRunResult> {
     const { storage, scope } = this.#options;
     const now = await this.#parts.leases.settleExpiredLeases();
@@ -337,6 +349,7 @@ export interface Reservations {
   release(terms: LeaseTerms): void;
 }
 
+/** Creates the functions with which a new run reserves a slot, and starts in it or gives it back. */
 export function createReservations(
   options: ClaimOptions,
   { slots, leases, start }: ClaimParts,

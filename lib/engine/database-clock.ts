@@ -35,8 +35,9 @@ const MAX_BACKWARD_STEP_MS = 1_000;
 const DRIFT = 0.0005;
 
 /**
- * Starts the clock. Resolves after the first measurement, and rejects if it fails. Later failures are logged, and the measurement
- * is repeated.
+ * Starts a clock of the database's time, which is measured again regularly and after stalls. Its `now()` does not go back by
+ * small steps. Resolves after the first measurement, and rejects if that fails. Later failures are logged, and the measurement is
+ * repeated.
  */
 export async function startDatabaseClock({ environment, now }: DatabaseClockOptions): Promise<DatabaseClock> {
   const monotonic = environment.monotonic ?? environment.now;
@@ -48,6 +49,9 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
   let isStopped = false;
   let cancel = (): void => {};
 
+  /**
+   * Reads the time of the database several times. Returns the offset of the fastest read; throws if already the first read fails.
+   */
   async function measureOffset(): Promise<Offset> {
     let best: Offset | undefined;
     for (let i = 0; i < ROUNDS; i++) {
@@ -73,6 +77,7 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
     if (measured.error <= error || difference > measured.error + error) current = measured;
   }
 
+  /** Measures in the background and adopts the result if it is better. A failure is logged. */
   function startMeasurement(): void {
     measuredAt = monotonic();
     isMeasuring = true;
@@ -86,6 +91,7 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
       });
   }
 
+  /** Starts a measurement if one is due or the process has stalled. Schedules itself again. */
   function check(): void {
     const before = lastTimes;
     lastTimes = { monotonic: monotonic(), local: environment.now() };

@@ -25,6 +25,10 @@ export class EventDeriver {
     return event.type === "stream" && this.#derivesAll ? this.#deriveFromStream(event) : [];
   }
 
+  /**
+   * Converts a frame of a simple executor to thread events; an empty list for other modes. Wraps custom data without a `name` as
+   * `payload`.
+   */
   #deriveFromStream({ mode, namespace = [], data }: StreamEvent): YieldedEvent[] {
     switch (mode) {
       case "messages-tuple": {
@@ -46,6 +50,10 @@ export class EventDeriver {
     }
   }
 
+  /**
+   * Converts a state to events: ends of messages, the checkpoint, the values and its interrupts; nothing for the state before the
+   * input. The values are null if their checkpoint has them and only states are recorded.
+   */
   #deriveFromState({ values, tasks, checkpoint }: StateEvent): YieldedEvent[] {
     // LangGraph does not emit the state before the input either.
     if (!checkpoint || checkpoint.source === "input") return [];

@@ -52,7 +52,10 @@ export class EventMapper implements AttemptReport {
     return { usage: () => this.#usage.lasting };
   }
 
-  /** Handles one event. Returns a promise only if it must wait, because there is one event per token. */
+  /**
+   * Handles one event: emits its frames, records its thread events or adds its usage. Returns a promise only if it must wait,
+   * because there is one event per token. Throws for an event of another type.
+   */
   handle(event: ExecutorEvent): Promise<void> | undefined {
     switch (event.type) {
       case "stream":
@@ -71,6 +74,10 @@ export class EventMapper implements AttemptReport {
     }
   }
 
+  /**
+   * Emits the event. Before the first event that has frames emits the values of the resumed state once, unless the event itself
+   * has values.
+   */
   async #emitAfterResumedValues(event: StreamEvent | StateEvent): Promise<void> {
     const { output, isOutputEnded } = this.#options;
     const read = this.#resumedValues;
@@ -103,6 +110,10 @@ export class EventMapper implements AttemptReport {
     if (isInterrupt && !isInner) output.resumeOutput();
   }
 
+  /**
+   * Keeps the state as the last one, resumes paused output, emits the frames of the state and records it. In mode `messages`
+   * emits the messages that are now complete.
+   */
   #emitState(event: StateEvent): void {
     const { output, recorder, requested } = this.#options;
     this.#lastState = event;
@@ -114,6 +125,7 @@ export class EventMapper implements AttemptReport {
     }
   }
 
+  /** Emits the frame if its mode was requested, and records it in any case. */
   #emitStream(event: StreamEvent): void {
     const { requested, output, recorder } = this.#options;
     const { mode, namespace = [], data } = event;
@@ -166,6 +178,10 @@ class UsageSum {
     this.#prices = prices;
   }
 
+  /**
+   * Adds reported usage to the totals, with a cost by the price of the model if none was reported. Usage that repeats an earlier
+   * attempt's is not in `lasting`. Throws if a number is invalid.
+   */
   add(event: Extract<ExecutorEvent, { type: "usage" }>): void {
     const { tokens_in = 0, tokens_out = 0, model = "", repeats = false } = event;
     const price = Object.hasOwn(this.#prices, model) ? this.#prices[model] : undefined;

@@ -80,7 +80,10 @@ export class EventRecorder {
     else for (const derived of this.#deriver?.derive(event) ?? []) this.#recordYielded(derived);
   }
 
-  /** Records interrupts that wait for another resume value, because the run that resumed them has failed. */
+  /**
+   * Records interrupts that wait for another resume value, because the run that resumed them has failed. Each interrupt is
+   * recorded once.
+   */
   recordRequests(interrupts: readonly JsonObject[]): void {
     for (const { id = null, value = null } of interrupts) {
       const data = { interrupt_id: id, payload: value, value };
@@ -104,6 +107,10 @@ export class EventRecorder {
     return undefined;
   }
 
+  /**
+   * Reads the events of earlier attempts of this run, page by page, to learn what they left open. A failed read leaves
+   * `#hasReadEarlier` false, and is repeated before the end.
+   */
   async #readEarlier(): Promise<void> {
     const { storage, scope, claimed, retry } = this.#options;
     const { thread_id, claim_number } = claimed.run;
@@ -123,6 +130,10 @@ export class EventRecorder {
     this.#hasReadEarlier = true;
   }
 
+  /**
+   * Takes over an event of an earlier attempt: what it opened or closed, the interrupt it requested, and that the run has
+   * started.
+   */
   #recover(event: NewEvent): void {
     const { method, namespace, data } = event;
     this.#open.follow(event);
@@ -130,6 +141,10 @@ export class EventRecorder {
     if (namespace.length === 0) this.#hasStarted = true;
   }
 
+  /**
+   * Closes as interrupted what earlier attempts left open, and records `running` unless one of them did, and the interrupts that
+   * the run resumes.
+   */
   #appendStart(): void {
     const { claimed, job } = this.#options;
     this.#closeOpen({ event: "interrupted" }, "The run was interrupted, and starts again");
@@ -138,6 +153,10 @@ export class EventRecorder {
     if (interrupt_ids.length > 0) this.#recordRoot("input.answered", { interrupt_ids });
   }
 
+  /**
+   * Closes open messages and subgraphs, and records the end of the run: `failed`, `interrupted` (also if tasks wait), or
+   * `completed`.
+   */
   #appendEnd({ status, error, isWaiting, failure }: RecordedEnd): void {
     const completed = status === "interrupted" || isWaiting ? "interrupted" : "completed";
     const event = error ? "failed" : completed;
@@ -156,6 +175,7 @@ export class EventRecorder {
     for (const event of this.#open.close(lifecycle, message)) this.#record(event);
   }
 
+  /** Records an event and what it opens or closes. A second request of the same interrupt is dropped. */
   #recordYielded(event: YieldedEvent): void {
     this.#open.follow(event);
     if (event.method === "input.requested") {

@@ -69,6 +69,10 @@ export class Execution {
     this.#abandonWait?.();
   }
 
+  /**
+   * Pulls the next event, without a promise if the coroutine has one ready. Resolves as done once the attempt is abandoned, and
+   * then calls the iterator's `return`, whose errors are ignored.
+   */
   #nextExecutorEvent(events: Events): PullResult | Promise<PullResult> {
     const returnEvents = (): void => void (async () => events.return?.())().catch(() => {});
     if (this.#isAbandoned) {
@@ -87,7 +91,7 @@ export class Execution {
     });
   }
 
-  /** Waits for saves while too much is unsaved. */
+  /** Saves once, all for full checkpoints, then what is due for full output. */
   async #waitForSaves(): Promise<void> {
     const { options, checkpoints, output, progress } = this.#parts;
     if (checkpoints.isFull()) await progress.save("all");
@@ -104,6 +108,10 @@ export class Execution {
     void this.#resumeLater();
   }
 
+  /**
+   * Resumes paused output once everything before it is saved, at the latest after `MAX_INTERRUPT_PAUSES` pauses; never after a
+   * stop.
+   */
   async #resumeLater(): Promise<void> {
     const { options, state, output, progress } = this.#parts;
     let waits = 0;

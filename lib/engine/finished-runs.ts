@@ -25,7 +25,10 @@ type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalSt
 /** Calls the hook in a later tick of the event loop. Never throws. */
 export type OnRunFinished = (run: RunRow, end: RunEnd) => void;
 
-/** Creates the hook. `onCall` receives the promise of each call, which never rejects. */
+/**
+ * Creates a function that calls the host's hook in a later tick and logs an error of it; it does nothing without a hook. `onCall`
+ * receives the promise of each call, which never rejects.
+ */
 export function createRunFinishedHook(
   environment: Environment,
   hook: ((run: FinishedRun) => void | Promise<void>) | undefined,

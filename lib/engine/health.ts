@@ -27,7 +27,10 @@ export interface StorageHealth {
 const PROBE_INTERVAL_MS = 500;
 const CHECK_INTERVAL_MS = 1_000;
 
-/** Watches the storage. An outage starts with the first record whose error is one. */
+/**
+ * Watches the storage through its `log`: a record whose error is an outage starts one, with probes until the storage responds.
+ * During it each message is logged once. Checks the files regularly. Logs the end of the outage and calls `onRecovered`.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function watchStorageHealth({ environment, probe, check, onRecovered }: StorageHealthOptions): StorageHealth {
   // The messages logged in this outage; empty without an outage.
@@ -42,6 +45,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   let cancel = (): void => {};
   let cancelCheck = (): void => {};
 
+  /** Probes the storage. Returns false if it responds, even with another error. Notes damaged files. */
   async function isUnreachable(): Promise<boolean> {
     try {
       await probe();
@@ -53,6 +57,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
     }
   }
 
+  /** Calls `onLoss` for the first error that says that the files are damaged or lost, until the next recovery. */
   function noteLoss(error: unknown): void {
     if (areFilesLost || !(error instanceof ServiceError && error.reason === "storage_damaged")) return;
     areFilesLost = true;
@@ -60,6 +65,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
     onLoss(error.message);
   }
 
+  /** Probes after an interval, again and again until the storage responds, and then ends the outage. */
   function probeLater(): void {
     cancel = environment.timer(PROBE_INTERVAL_MS, async () => {
       const down = await isUnreachable();
@@ -69,6 +75,10 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
     });
   }
 
+  /**
+   * Ends the outage: logs its duration and the number of omitted records, and calls `onReturn` after lost files, then
+   * `onRecovered`.
+   */
   function endOutage(): void {
     logged.clear();
     if (areFilesLost) onReturn();
@@ -83,6 +93,7 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
     onRecovered();
   }
 
+  /** Checks the files at each interval, except during an outage, and logs what is wrong. */
   function checkLater(checkFiles: () => Promise<unknown>): void {
     cancelCheck = environment.timer(CHECK_INTERVAL_MS, async () => {
       try {

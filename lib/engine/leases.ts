@@ -55,7 +55,10 @@ export class Heartbeat {
     return environment.now() >= this.#until - lease_ms / 4;
   }
 
-  /** Renews the lease. Resolves to true if it was renewed. */
+  /**
+   * Renews the lease and schedules the next renewal. Returns true if it was renewed, false if it is lost or the call failed;
+   * never rejects. Calls `onCancelled` if the run is flagged, and `onLost` if the lease is lost or cannot be renewed in time.
+   */
   async renew(): Promise<boolean> {
     const { storage, scope, environment, lease, lease_ms } = this.#options;
     const sentAt = environment.now();
@@ -95,6 +98,7 @@ export class Heartbeat {
     this.#cancelTimer = this.#options.environment.timer(Math.max(0, ms), () => void this.renew());
   }
 
+  /** Schedules the next renewal, and calls `onCancelled` if the run is flagged. Loses the lease if `renewed` is null. */
   #handleResponse(renewed: Awaited<ReturnType<Storage["renewLease"]>>, until: number): void {
     if (!renewed) {
       this.#lose();
@@ -107,7 +111,10 @@ export class Heartbeat {
     if (renewed.cancelled) this.#options.onCancelled();
   }
 
-  /** Records a failed renewal. `late_ms` is the delay after a stall with which the process noticed the failure. */
+  /**
+   * Logs the first of successive failures and tries again soon. Loses the lease if it is about to end, except where no other
+   * process could take the run. `late_ms` is the delay after a stall with which the process noticed the failure.
+   */
   #fail(error: unknown, late_ms: number): void {
     if (this.#isStopped) return;
     const { storage, environment, lease, lease_ms } = this.#options;
@@ -139,6 +146,10 @@ export const RETRY_MS = 500;
 /** The time limit of retries during the shutdown of the process, in milliseconds. */
 const SHUTDOWN_RETRY_MS = 1_000;
 
+/**
+ * Returns a function that repeats a storage call of a run each `RETRY_MS`, for the duration of a lease (less on shutdown), and
+ * logs each failure. Throws the last error then, or as soon as the attempt may not write any more.
+ */
 export function createLeaseRetry(
   { environment, lease_ms }: Pick<HeartbeatOptions, "environment" | "lease_ms">,
   state: AttemptState,
@@ -201,7 +212,10 @@ export interface LeaseGuard {
 const CLAIM_RESPONSE_TIMEOUT_MS = 100;
 const MAX_STALL_EXTENSIONS = 8;
 
-/** Creates the guard. `single_process` means that no other process could retry a run whose claim has no response. */
+/**
+ * Creates the guard, which waits for expired leases of this process before a claim could start their runs a second time.
+ * `single_process` means that no other process could retry a run whose claim has no response.
+ */
 export function createLeaseGuard(
   environment: Environment,
   attempts: ReadonlySet<LeasedAttempt>,
@@ -221,7 +235,8 @@ export function createLeaseGuard(
   }
 
   /**
-   * Waits for the response to a late claim. A slow storage must not delay the rest, unless no other process could retry the run.
+   * Waits for the response to a late claim, and forgets the claim after a timeout, which a stall extends. A slow storage must not
+   * delay the rest; without a timeout if no other process could retry the run.
    */
   async function waitForResponse({ token, waiters }: InFlightClaim): Promise<void> {
     let cancel = (): void => {};

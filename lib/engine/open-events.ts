@@ -16,6 +16,7 @@ export class OpenEvents {
     else if (event.method === "messages") this.#followMessage(event, event.data);
   }
 
+  /** Remembers a subgraph that has started, and forgets it at any other event of its life. Ignores the root graph. */
   #followGraph(namespace: readonly string[], data: JsonObject): void {
     if (namespace.length === 0) return;
     const key = JSON.stringify(namespace);
@@ -23,6 +24,7 @@ export class OpenEvents {
     else this.#graphs.delete(key);
   }
 
+  /** Remembers a message that has started, and forgets one that has ended. */
   #followMessage({ namespace, node }: NewEvent, { event, run_id = null }: JsonObject): void {
     if (event !== "message-start" && event !== "message-finish" && event !== "error") return;
     const key = JSON.stringify([namespace, run_id]);
@@ -30,7 +32,10 @@ export class OpenEvents {
     else this.#messages.delete(key);
   }
 
-  /** Returns the ends of everything, inner parts first. Some clients wait for the end of a message. */
+  /**
+   * Returns the ends of all open messages, as errors with `message`, and then of the open subgraphs with `data`, inner ones
+   * first. Nothing is open afterwards. Some clients wait for the end of a message.
+   */
   close(data: JsonObject, message: string): readonly NewEvent[] {
     const messages = [...this.#messages.values()].map(
       ({ run_id, ...source }): NewEvent => ({

@@ -81,6 +81,7 @@ export class OutputBuffer {
     this.#emit({ ...event, seq });
   }
 
+  /** Appends the output, or keeps it while output is paused. More than `MAX_PAUSED_OUTPUT` outputs end the pause. */
   #emit(output: Output): void {
     if (this.#paused) {
       this.#paused.push(output);
@@ -90,7 +91,10 @@ export class OutputBuffer {
     }
   }
 
-  /** Publishes frames that are not stored at once; other output is published once it is stored. */
+  /**
+   * Gives a frame its id, and publishes it at once if the run stores no frames. Other output waits for a save, which is requested
+   * soon if the output has readers.
+   */
   #append(output: Output): void {
     const { claimed, runLog, counters, barrier, hasEventReaders, onAwaitedOutput } = this.#options;
     if (isEvent(output)) {
@@ -170,7 +174,7 @@ export class OutputBuffer {
     };
   }
 
-  /** Publishes what `drain` returned, and subtracts its size. */
+  /** Publishes what `drain` returned to the readers in this process, counts the frames, and subtracts the size. */
   publish({ frames, events = [] }: StoredOutput): void {
     const { counters, runLog, publishEvents } = this.#options;
     const newest = events.at(-1);
@@ -188,7 +192,10 @@ export class OutputBuffer {
   }
 }
 
-/** Continues the log after the earlier attempts. Returns the id of the first frame. */
+/**
+ * Sets up the log of the run for this attempt: whether frames are stored, the attempt number and where ids continue. Returns the
+ * id of the first frame: after the last stored one, or at the range of this claim.
+ */
 function resumeFrameIds({ run, last_frame }: ClaimedRun, runLog: RunLog): number {
   const { resumable } = run;
   const nextId = resumable ? last_frame + 1 : getFirstFrameId(run.claims - 1);

@@ -65,7 +65,10 @@ export class ProgressWriter {
     return !this.#waitsForEnd() && (this.#saving !== null || !this.#options.checkpoints.isEmpty());
   }
 
-  /** Schedules a save in a few milliseconds, together with what is added until then. */
+  /**
+   * Schedules a save in a few milliseconds, together with what is added until then. Does nothing if a save is scheduled or
+   * running, or nothing is ready.
+   */
   scheduleSave(): void {
     const { environment, output, scheduleSave } = this.#options;
     if (this.#cancelTimer || this.#saving || this.#state !== "open" || !this.#hasReady("due")) return;
@@ -73,7 +76,10 @@ export class ProgressWriter {
     this.#cancelTimer = output.isAwaited() ? scheduleSave(saveNow) : environment.timer(SAVE_MS, saveNow);
   }
 
-  /** Saves. Resolves when everything that the save may take is committed, or when that failed. */
+  /**
+   * Saves what is ready. Resolves when everything that the save may take is committed or has failed, after which the lease counts
+   * as lost. Never rejects; does nothing once closed or failed.
+   */
   save(extent: SaveExtent): Promise<void> {
     if (this.#state !== "open") return Promise.resolve();
     // The running save has drained before this call. Another one takes what was added since.
@@ -87,7 +93,7 @@ export class ProgressWriter {
     return this.#saving;
   }
 
-  /** Refuses later saves, after a last one if `savesFirst`. Resolves when none is running. */
+  /** Removes all write barriers, saves once more if `savesFirst`, and refuses later saves. Resolves when none is running. */
   async close(savesFirst: boolean): Promise<void> {
     this.#options.barrier.closeAll();
     if (savesFirst) await this.save("all");
@@ -110,6 +116,7 @@ export class ProgressWriter {
     return extent === "all" || !this.#waitsForEnd();
   }
 
+  /** Returns true if a save of this extent would store something. */
   #hasReady(extent: SaveExtent): boolean {
     const { output, journal, checkpoints } = this.#options;
     if (extent === "due" ? output.isSaveDue() : output.hasReady()) return true;
@@ -117,6 +124,7 @@ export class ProgressWriter {
     return this.#includesState(extent) && checkpoints.hasReady();
   }
 
+  /** Removes and returns what the save may take. Sets `#hasSavedState` if it contains checkpoints or writes. */
   #drain(extent: SaveExtent): Progress {
     const { output, journal, checkpoints } = this.#options;
     const state = this.#includesState(extent) ? checkpoints.drain() : { checkpoints: [], writes: [] };
@@ -129,7 +137,10 @@ export class ProgressWriter {
     this.#cancelTimer = null;
   }
 
-  /** Stores progress and publishes its output once it is committed. After a failure, another claim retries the run. */
+  /**
+   * Stores progress in parts and publishes its output once all are committed. Never rejects: after a failure it calls `onLost`,
+   * and another claim retries the run.
+   */
   async #store(progress: Progress): Promise<void> {
     const { storage, scope, environment, lease, output, retry, onLost } = this.#options;
     try {
@@ -148,7 +159,10 @@ export class ProgressWriter {
 /** The length above which values are not stored a second time with their event, which names their checkpoint. */
 const MAX_INLINE_VALUES_CHARS = 16 * 1024;
 
-/** Returns the progress without event values above `MAX_INLINE_VALUES_LENGTH`. Their checkpoints hold them. */
+/**
+ * Returns the progress without event values above `MAX_INLINE_VALUES_CHARS`, whose checkpoints hold them. Does not change its
+ * argument.
+ */
 function omitLargeValues(progress: Progress): Progress {
   const isLarge = ({ data, checkpoint_id }: ThreadEvent): boolean =>
     checkpoint_id !== undefined && data !== null && data.length > MAX_INLINE_VALUES_CHARS;

@@ -16,8 +16,8 @@ export interface RetentionJob {
 }
 
 /**
- * Starts a job. It waits `interval_ms` before the first pass and between passes. A failed pass is logged, and the next one does
- * its work.
+ * Starts a job that calls `step` until it deletes nothing, then again after `interval_ms`, also before the first pass. A failed
+ * pass is logged, and the next one does its work. `stop()` waits for the running pass.
  */
 export function startRetentionJob({ environment, interval_ms, failure, step }: RetentionJobOptions): RetentionJob {
   let stopped = false;

@@ -31,8 +31,8 @@ export async function requeueRun({ options, claimed, retry }: AttemptParts): Pro
 }
 
 /**
- * Suspends the run without a slot until a time or an event. Its next attempt continues the call. Resolves to null if the lease is
- * lost.
+ * Stores the last progress and suspends the run without a slot until a time or an event; its next attempt continues the call.
+ * Returns the function that publishes the output and wakes the worker at that time, or null if the lease is lost.
  */
 export async function suspendRun(parts: AttemptParts, suspension: Suspension): Promise<PublishEnd | null> {
   const { options, slot, claimed, progress, retry } = parts;
@@ -47,7 +47,10 @@ export async function suspendRun(parts: AttemptParts, suspension: Suspension): P
   };
 }
 
-/** Ends the run. `failure` is the error of the executor, undefined if it returned. Resolves to null if the lease is lost. */
+/**
+ * Ends the run and stores the last progress with it. `failure` is the error of the executor, undefined if it returned. Returns
+ * the function that publishes the end, closes the log, logs an error and calls the hooks; null if the lease is lost.
+ */
 export async function finishRun(parts: AttemptParts, failure: unknown): Promise<PublishEnd | null> {
   const { options, claimed, recorder, journal, progress, output, mapper, slot } = parts;
   const { run } = claimed;
@@ -95,6 +98,10 @@ interface AttemptResult {
   readonly stoppedMidway: boolean;
 }
 
+/**
+ * Returns status, error and last state of the attempt. For a cancelled run reads the state that it reached, or that before the
+ * run.
+ */
 async function createAttemptResult(parts: AttemptParts, failure: unknown): Promise<AttemptResult> {
   const { state, graph, options, mapper } = parts;
   const reported = mapper.getLastState();
@@ -120,7 +127,10 @@ interface Interrupts {
   readonly isPendingAgain: boolean;
 }
 
-/** Finds the pending interrupts. `resumesInterrupts` is true if the run has resumed interrupts. */
+/**
+ * Returns the pending interrupts: of the last state, or read from the checkpoints if a run that resumed some has failed.
+ * `resumesInterrupts` is true if the run has resumed interrupts.
+ */
 async function findInterrupts(
   parts: AttemptParts,
   { error, last }: AttemptResult,
@@ -144,6 +154,10 @@ interface RunEnd {
   readonly head: string | null;
 }
 
+/**
+ * Determines result, interrupts and head of a run. If it resumed interrupts and did not succeed, makes them pending again with a
+ * new checkpoint and records them as requested.
+ */
 async function findRunEnd(parts: AttemptParts, failure: unknown): Promise<RunEnd> {
   const { job, state, recorder } = parts;
   const resumesInterrupts = !(failure instanceof ResumeError) && (job.resume_targets ?? []).length > 0;
@@ -190,7 +204,10 @@ function findThreadStatus(
   return next.length > 0 || isPendingAgain ? "interrupted" : "idle";
 }
 
-/** Stores the end, with a claim for the next run in this slot. Resolves to false if another process has the run. */
+/**
+ * Stores the end, with a claim for the next run in this slot, and passes the outcome to that claim. Returns false if the lease is
+ * lost, true also if an earlier try took effect although it was reported as failed.
+ */
 async function storeEnd({ options, slot, claimed, retry }: AttemptParts, end: FinishRun): Promise<boolean> {
   const { storage, scope } = options;
   let tries = 0;

@@ -34,7 +34,10 @@ export async function findNewestRunCheckpoint({ claimed, checkpoints }: RunConte
   return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
 }
 
-/** Reads the last state of a stopped run: the state that it reported, unless it has stored a newer one. */
+/**
+ * Returns the last state of a stopped run: the one that it reported, or the stored one if that is newer. Returns null if the run
+ * has stored no checkpoint and reported no state without one; the reported state if the stored one cannot be read.
+ */
 export async function readLastState(context: RunContext, reported: StateEvent | null): Promise<StateEvent | null> {
   const checkpoint_id = await findNewestRunCheckpoint(context);
   // With durability `exit` a cancelled run has put none.
@@ -44,7 +47,10 @@ export async function readLastState(context: RunContext, reported: StateEvent | 
   return state ? { ...state, type: "state", checkpoint: { ns: "", checkpoint_id } } : reported;
 }
 
-/** Reads the state of the thread before the run. It stays the thread's state if the run reached none. */
+/**
+ * Reads the state of the thread before the run, without its checkpoint. It stays the thread's state if the run reached none.
+ * Returns null for a new thread, a stateless run and a state that cannot be read.
+ */
 export async function readStateBefore(context: RunContext): Promise<StateEvent | null> {
   const { run, thread } = context.claimed;
   if (thread.head === null || run.stateless) return null;
@@ -58,8 +64,8 @@ export async function readPendingTasks(context: RunContext): Promise<readonly Ta
 }
 
 /**
- * Makes the interrupts that a failed or stopped run had resumed pending again. States of graphs need nothing, because the tasks
- * that raised them have no result.
+ * Makes the interrupts that a failed or stopped run had resumed pending again, with a checkpoint appended for the next save. Does
+ * nothing for executors with states of their own, because the tasks that raised the interrupts have no result.
  */
 export async function reopenInterrupts({ options, claimed, checkpoints }: RunContext): Promise<void> {
   const { run_id, graph_id } = claimed.run;

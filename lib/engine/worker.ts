@@ -59,7 +59,10 @@ export interface Worker extends Reservations {
   /** Returns false if claiming has failed or has had no response for some time. */
   isHealthy(): boolean;
   counters(): WorkerCounters;
-  /** Stops claiming, waits `grace_ms` for running attempts, then returns the others to the queue. */
+  /**
+   * Claims nothing more, waits for running attempts and claims, and returns the runs to the queue after `grace_ms`. Resolves some
+   * seconds later at the latest. Stops acquiring the worker lock, and does not release it.
+   */
   stop(grace_ms: number): Promise<void>;
 }
 
@@ -68,6 +71,10 @@ const MAX_LOOP_BUSY_MS = 2;
 /** The time for executors and storage to finish after the grace period, in milliseconds. */
 const SHUTDOWN_MARGIN_MS = 20_000;
 
+/**
+ * Creates the worker and subscribes it to signals. With a `concurrency` it acquires the worker lock in the background, and then
+ * polls and claims; without, it executes nothing.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createWorker(options: WorkerOptions): Worker {
   const { storage, bus, scope, environment, concurrency, slots } = options;
@@ -88,6 +95,10 @@ export function createWorker(options: WorkerOptions): Worker {
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
 
+  /**
+   * Starts an attempt of a claimed run in a slot. Applies stops that arrived before it, a stored cancel and a shutdown in
+   * progress.
+   */
   function start(claimed: ClaimedRun): void {
     const { run_id, thread_id, graph_id, attempt: number } = claimed.run;
     let hasEndClaim = false;
@@ -106,6 +117,10 @@ export function createWorker(options: WorkerOptions): Worker {
         hasEndClaim = claim !== null;
         return claim;
       },
+      /**
+       * Frees the slot: takes the attempt out, ends the run's live log if no other attempt of the run is here, and lets the next
+       * claim begin.
+       */
       release() {
         slots.attempts.delete(attempt);
         slots.freedCount++;
@@ -134,6 +149,7 @@ export function createWorker(options: WorkerOptions): Worker {
     return isStopping ? "shutting_down" : null;
   }
 
+  /** Records the poll for the health check, and wakes the claims at each interval, from the first interval on. */
   function poll(): void {
     health.recordPoll();
     cancelPoll = environment.timer(POLL_MS, () => {
@@ -197,7 +213,10 @@ export function createWorker(options: WorkerOptions): Worker {
   };
 }
 
-/** Waits for the running attempts and claims, and stops the attempts after the grace period. */
+/**
+ * Waits for the running attempts and claims. After `grace_ms` stops the attempts as `shutting_down`, and resolves
+ * `SHUTDOWN_MARGIN_MS` later at the latest, even if some still run.
+ */
 async function waitForAttempts(slots: WorkerSlots, environment: Environment, grace_ms: number): Promise<void> {
   if (slots.isIdle()) return;
   const cancels: (() => void)[] = [];
@@ -220,7 +239,7 @@ const MAX_TIMER_AHEAD_MS = 60_000;
 /** The maximum delay of a timer, in milliseconds. Longer waits are split. */
 const MAX_TIMER_MS = 3_600_000;
 
-/** Creates one timer for all times at which runs become due. */
+/** Creates one timer for all times at which runs become due. Calls `onDue` once for all times that have passed. */
 function createDueTimer(environment: Environment, onDue: () => void): { add(time: number): void; stop(): void } {
   const times: number[] = [];
   let isStopped = false;
@@ -254,8 +273,9 @@ function createDueTimer(environment: Environment, onDue: () => void): { add(time
 const STANDBY_RETRY_MS = 250;
 
 /**
- * Tries until this process has the worker lock: one process at a time executes the runs of an embedded database, and the others
- * stand by. Calls `onStandby` once. The returned function stops the attempts.
+ * Tries until this process has the worker lock, and then calls `onAcquired`: one process at a time executes the runs of an
+ * embedded database, and the others stand by. The first refusal is logged and calls `onStandby`. The returned function stops the
+ * tries.
  */
 function acquireWorkerLock(
   { storage, environment }: WorkerOptions,

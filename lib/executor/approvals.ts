@@ -37,7 +37,10 @@ const SPELLINGS = [
   ["action_requests", "review_configs", "action_name", "allowed_decisions", "edited_action"],
 ] as const;
 
-/** Parses the value of an interrupt as an approval. Returns null for any other value. */
+/**
+ * Parses the value of an interrupt of LangChain's human-in-the-loop middleware, in each of its spellings. Returns null for any
+ * other value, and if one of its actions is malformed. Without configuration every decision but `respond` is allowed.
+ */
 export function parseApproval(value: Json): Approval | null {
   if (!isObject(value)) return null;
   const names = SPELLINGS.find(([requests]) => Array.isArray(value[requests]));

@@ -44,7 +44,10 @@ export class CheckpointCache {
     this.#options = options;
   }
 
-  /** Returns a checkpoint without reading the storage, or undefined if the storage must be read for it. */
+  /**
+   * Returns a checkpoint with the job's writes without reading the storage. Returns null if it cannot exist, undefined if the
+   * storage must be read for it.
+   */
   getCached({ ns, checkpoint_id }: CheckpointQuery): StoredCheckpoint | null | undefined {
     const id = this.#findId(ns, checkpoint_id);
     if (id === null) return null;
@@ -52,6 +55,7 @@ export class CheckpointCache {
     return match && this.mergeJobWrites(match);
   }
 
+  /** Returns a checkpoint with the job's writes, from the cache or the storage, or null. What was read stays cached. */
   async get(query: CheckpointQuery): Promise<StoredCheckpoint | null> {
     const cached = this.getCached(query);
     if (cached !== undefined) return cached;
@@ -59,6 +63,10 @@ export class CheckpointCache {
     return stored && this.mergeJobWrites(stored);
   }
 
+  /**
+   * Reads a checkpoint, without an id the newest one: of this run in the root namespace, else the head of the thread. Returns
+   * null if there is none.
+   */
   async #read({ ns, checkpoint_id }: CheckpointQuery): Promise<StoredCheckpoint | null> {
     const { run_id, head } = this.#options;
     const id = this.#findId(ns, checkpoint_id);
@@ -74,6 +82,7 @@ export class CheckpointCache {
     return checkpoint_id ?? this.#newest.get(ns) ?? (ns === "" && !resumed ? head : undefined);
   }
 
+  /** Reads a checkpoint with retries and caches it. Returns null if it does not exist. */
   async #load(query: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
     const { storage, scope, thread_id, retry } = this.#options;
     const stored = await retry(() => storage.getCheckpoint(scope, thread_id, query));
@@ -96,7 +105,10 @@ export class CheckpointCache {
     return this.#unsavedKeys.map((key) => this.#cached.get(key)).filter((checkpoint) => checkpoint !== undefined);
   }
 
-  /** Caches a checkpoint and returns its stored form, in which lists are reduced to their new elements. */
+  /**
+   * Adds an unsaved checkpoint as the newest of its namespace, and caches it if its values are known. Returns its stored form, in
+   * which lists that only grew are reduced to their new elements.
+   */
   add(checkpoint: NewCheckpoint, created_at: number): SavedCheckpoint {
     const { ns, checkpoint_id, parent_id } = checkpoint;
     const { run_id } = this.#options;
@@ -116,7 +128,10 @@ export class CheckpointCache {
     this.#jobWrites.set(key, mergeWrites(this.#jobWrites.get(key) ?? [], taskWrites));
   }
 
-  /** Drops what the last save has stored, because saves run one after another. Checkpoints with `unsavedWrites` stay cached. */
+  /**
+   * Drops what the save before the last one has stored, because saves run one after another, and notes what is `drained` now.
+   * Keeps the newest checkpoint of each namespace and those with drained or `unsavedWrites`.
+   */
   dropSaved(drained: Pick<Progress, "checkpoints" | "writes">, unsavedWrites: readonly NewWrites[]): void {
     const { checkpoints, writes } = drained;
     const isEmpty = checkpoints.length + writes.length === 0;
@@ -211,6 +226,10 @@ function toListDeltas(
   return { values, resolvedValues };
 }
 
+/**
+ * Returns the new elements of a JSON list that only grew, as a JSON list. Returns null for other values, short lists and other
+ * changes.
+ */
 function toListDelta(before: ChannelValue, after: ChannelValue): string | null {
   if (before.type !== "json" || after.type !== "json") return null;
   if (typeof before.data !== "string" || typeof after.data !== "string") return null;

@@ -34,8 +34,8 @@ export class ContentBlocks {
   }
 
   /**
-   * Adds a chunk (`…MessageChunk`) or a whole message, and returns its events. Ignores messages without an id, removals, and
-   * messages that have ended.
+   * Adds a chunk (`…MessageChunk`) or a whole message, and returns its events. A whole message also ends, and then only its usage
+   * and metadata count if chunks came before. Ignores messages without an id, removals, and messages that have ended.
    */
   addMessage(message: JsonObject, metadata: JsonObject): MessageEvent[] {
     const { id, type } = message;
@@ -60,7 +60,10 @@ export class ContentBlocks {
     });
   }
 
-  /** Ends the messages of a task and of its subgraphs. With `error` they end as failed. */
+  /**
+   * Ends the open messages of a namespace and of its subgraphs, and returns their events. With `error` they end as failed,
+   * without the ends of their blocks.
+   */
   close(namespace: readonly string[], error?: string): MessageEvent[] {
     const isInside = ({ namespace: messageNamespace }: OpenMessage): boolean =>
       namespace.every((segment, depth) => messageNamespace[depth] === segment);
@@ -120,6 +123,10 @@ class OpenMessage {
     this.#metadata = metadata;
   }
 
+  /**
+   * Creates the `message-start` event: id, role, tool call id, and provider and model of AI messages. Unknown types get the role
+   * `ai`.
+   */
   start(): MessageEvent {
     const type = toMessageType(this.#initialMessage.type as string);
     const otherRole = type === "function" ? "tool" : "ai";
@@ -139,7 +146,10 @@ class OpenMessage {
     });
   }
 
-  /** Adds the content of a chunk or of a whole message. */
+  /**
+   * Adds the content of a chunk or of a whole message, and returns its events. Sums up usage and keeps response metadata for the
+   * end.
+   */
   add(chunk: JsonObject): MessageEvent[] {
     if (chunk.usage_metadata) this.#usage = addNumbers(this.#usage, chunk.usage_metadata);
     if (isObject(chunk.response_metadata ?? null)) {
@@ -148,7 +158,10 @@ class OpenMessage {
     return toStandardBlocks(chunk).flatMap((part) => this.#addPart(part));
   }
 
-  /** `whole` is the final form of the message. Its usage replaces that of the chunks. */
+  /**
+   * Returns the ends of open blocks and of the message. `whole` is its final form, whose usage replaces that of the chunks; its
+   * content is ignored.
+   */
   finish(whole: JsonObject = {}): MessageEvent[] {
     const usage = whole.usage_metadata ?? this.#usage;
     const response = {
@@ -167,6 +180,10 @@ class OpenMessage {
     return this.#createEvent("error", { message });
   }
 
+  /**
+   * Adds a part to the block that it continues, or ends the open blocks and starts a new one. Returns the events; none for an
+   * empty text.
+   */
   #addPart(part: JsonObject): MessageEvent[] {
     const continued = this.#findContinuedBlock(part);
     if (continued) {
@@ -190,7 +207,7 @@ class OpenMessage {
     return [...events, ...this.#createDeltas(block, content)];
   }
 
-  /** Finds the block that a part continues. */
+  /** Returns the block that a part continues, by id, by `index`, or the last one for text; undefined if it starts a new one. */
   #findContinuedBlock(part: JsonObject): Block | undefined {
     const { type, index = null, id = null } = part;
     const last = this.#blocks.at(-1);
@@ -213,6 +230,7 @@ class OpenMessage {
     return continues && last?.content.type === type && (last.content.index ?? null) === null ? last : undefined;
   }
 
+  /** Returns the delta event of a part; an empty list if the part has no text. Tool calls repeat all of their arguments. */
   #createDeltas(block: Block, part: JsonObject): MessageEvent[] {
     const { index, content } = block;
     const { type } = content;
@@ -234,8 +252,8 @@ class OpenMessage {
   }
 
   /**
-   * Creates a snapshot of the arguments, which all clients can read. Snapshots of long arguments are less frequent, because each
-   * repeats all of them.
+   * Creates a snapshot of the arguments, which all clients can read, or an empty list if too little was added: snapshots of long
+   * arguments are less frequent, because each repeats all of them.
    */
   #createToolDeltas(block: Block): MessageEvent[] {
     const { id = null, name = null, args } = block.content;
@@ -246,6 +264,9 @@ class OpenMessage {
     return [this.#createEvent("content-block-delta", { index: block.index, delta: { type: "block-delta", fields } })];
   }
 
+  /**
+   * Closes the open blocks and returns their `content-block-finish` events, those of tool calls with the arguments as text, too.
+   */
   #finishBlocks(): MessageEvent[] {
     const openBlocks = this.#blocks.filter((block) => block.isOpen);
     return openBlocks.map((block) => {
@@ -282,7 +303,7 @@ function mergeBlock(block: JsonObject, part: JsonObject): JsonObject {
   return { ...(mergePart(block, part) as JsonObject), ...Object.fromEntries(fixed), type };
 }
 
-/** Returns the block as it is before its first delta. */
+/** Returns the block as it is before its first delta: without text, data or arguments. Tool calls of any type become chunks. */
 function toOpeningBlock(content: JsonObject): JsonObject {
   const { type } = content;
   if (type === "text") return { type, text: "" };
@@ -296,7 +317,10 @@ function toOpeningBlock(content: JsonObject): JsonObject {
   return start;
 }
 
-/** Returns the whole block. Arguments of tool calls are parsed. */
+/**
+ * Returns the whole block without `index`. Chunks of a tool call become a call with parsed arguments, or `invalid_tool_call` if
+ * these are not a JSON object.
+ */
 function toFinalBlock({ index: _index, ...content }: JsonObject): JsonObject {
   const { type, id = null, name = null, args = "" } = content;
   if (type === "tool_call") return { type, id, name, args };
@@ -345,7 +369,10 @@ function toStandardBlocks(message: JsonObject): JsonObject[] {
 
 const filterObjects = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
 
-/** Returns the tool calls of a message. Chunks have them twice, parsed and as text, and providers repeat them in the content. */
+/**
+ * Returns the tool calls of a message as blocks: its chunks if it has any, which also stand parsed in the message, else calls and
+ * invalid calls.
+ */
 function listToolCalls(message: JsonObject): JsonObject[] {
   const chunks = filterObjects(message.tool_call_chunks);
   if (chunks.length > 0) return chunks.map((chunk) => ({ ...chunk, type: "tool_call_chunk" }));
@@ -367,6 +394,7 @@ const TOOL_PARTS: ReadonlySet<Json | undefined> = new Set([
 
 const isToolPart = ({ type }: JsonObject): boolean => TOOL_PARTS.has(type);
 
+/** Converts one content block of a provider to the standard form. Returns unknown blocks unchanged. */
 function toStandardBlock(part: JsonObject): JsonObject {
   switch (part.type) {
     case "text":
@@ -401,6 +429,7 @@ const joinSummary = ({ summary }: JsonObject): string =>
 
 /**
  * Reads reasoning outside the content: a text of DeepSeek, Groq and others, or the list of summaries of OpenAI's Responses API.
+ * Returns one block, or an empty list.
  */
 function readReasoning({ reasoning_content, reasoning: reasoningMember }: JsonObject): JsonObject[] {
   const text = isObject(reasoningMember) ? joinSummary(reasoningMember) : (reasoningMember ?? reasoning_content);
@@ -426,8 +455,8 @@ const MEDIA: Readonly<Record<string, string>> = {
 };
 
 /**
- * Converts a media block, or returns null for other blocks. The content is in the block, or in a member named like its type or
- * `source`.
+ * Converts a media block of any provider, also one with a data URL; returns null for other blocks and without content. The
+ * content is in the block, or in a member named like its type or `source`.
  */
 function toMediaBlock(part: JsonObject): JsonObject | null {
   const type = String(part.type);
@@ -451,7 +480,7 @@ function toMediaBlock(part: JsonObject): JsonObject | null {
   };
 }
 
-/** Reads spoken answers and generated images of OpenAI. */
+/** Returns spoken answers and generated images of OpenAI as blocks; an empty list without these. */
 function readGeneratedMedia({ audio, tool_outputs }: JsonObject): JsonObject[] {
   const blocks = filterObjects(tool_outputs)
     .filter(({ type, result }) => type === "image_generation_call" && typeof result === "string")

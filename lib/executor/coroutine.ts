@@ -33,7 +33,10 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     this.#stage = stage;
   }
 
-  /** Returns the next event. The result is a promise only if it must be awaited. */
+  /**
+   * Returns the next event, or done. The result is a promise only if it must be awaited. Resuming the coroutine says that its
+   * last events were handled. Throws the coroutine's error after the stage was closed.
+   */
   pull(): PullResult | Promise<PullResult> {
     const value = this.#ready[this.#index++];
     if (value) return { done: false, value };
@@ -56,6 +59,10 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     return this;
   }
 
+  /**
+   * Resumes the coroutine until its next event or its end. Awaits promises that it yields, and throws their errors into it. If
+   * the stage fails, closes the coroutine.
+   */
   #resume(method: "next" | "throw" | "return", resumeValue?: unknown): PullResult | Promise<PullResult> {
     let step: IteratorResult<ExecutorEvent | Promise<unknown>, void>;
     try {
@@ -97,6 +104,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
     throw error;
   };
 
+  /** Closes the stage, and then returns done or throws `error`. */
   #end(error: unknown, failed: boolean): PullResult | Promise<PullResult> {
     this.#ready = NO_EVENTS;
     const end = (): PullResult => {
@@ -108,7 +116,7 @@ export class CoroutineIterator implements AsyncIterableIterator<ExecutorEvent, v
   }
 }
 
-/** Converts an iterable to a coroutine of its events. */
+/** Converts an iterable to a coroutine of its events. A coroutine that is closed early calls the `return` of the iterator. */
 export function* toCoroutine(iterable: AsyncIterable<ExecutorEvent>): EventCoroutine {
   const iterator = iterable[Symbol.asyncIterator]();
   let isOpen = false;

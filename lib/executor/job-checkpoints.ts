@@ -89,6 +89,7 @@ class CheckpointBuffer {
     this.#writes.add(task, position);
   }
 
+  /** Removes and returns what a save may take, and subtracts its size. */
   drain(): Pick<Progress, "checkpoints" | "writes"> {
     const [checkpoints, writes] = [this.#checkpoints.drain(), this.#writes.drain()];
     for (const { values } of checkpoints) this.#size -= sumDataLength(values);
@@ -116,6 +117,10 @@ class CheckpointBuffer {
 const sumDataLength = (parts: readonly { readonly data: string | Uint8Array }[]): number =>
   parts.reduce((sum, { data }) => sum + data.length, 0);
 
+/**
+ * Creates the checkpoints of a job: reads see what was put and not saved yet. After `refuseWrites`, `put` and `putWrites` throw
+ * `LeaseLost`.
+ */
 export function createJobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   const { barrier } = options;
   const cache = new CheckpointCache(options);
@@ -184,7 +189,7 @@ export function createJobCheckpoints(options: CheckpointOptions): JobCheckpoints
 
 type ListQuery = Parameters<CheckpointReader["list"]>[0];
 
-/** Lists unsaved checkpoints, then stored ones, newest first. */
+/** Yields unsaved checkpoints and then stored ones, newest first, each once. `limit` counts both. */
 async function* listAll(
   options: CheckpointOptions,
   at: ListQuery,

@@ -126,6 +126,7 @@ export function omitSecrets<Value extends Json>(value: Value): Value {
 const secretNameCache = new Map<string, boolean>();
 const MAX_CACHED_NAMES = 1_000;
 
+/** Returns `matchesSecretName`, cached for short names. */
 function isSecretName(name: string): boolean {
   const cached = secretNameCache.get(name);
   if (cached !== undefined) return cached;
@@ -203,8 +204,8 @@ export const isReservedMember = (name: string): boolean =>
   IDENTITY_MEMBERS.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
 
 /**
- * Adds to `config.configurable` the missing members of `context`, and the reverse, because graphs read either. A member in both
- * keeps its two values.
+ * Returns a copy in which `config.configurable` has the missing members of `context`, and the reverse, because graphs read
+ * either. Omits reserved members. A member in both keeps its two values.
  */
 export function mergeContext<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
@@ -254,7 +255,10 @@ export function createRunStateConfig(run: RunRow): StateConfig {
   return { configurable: config.configurable, metadata, context };
 }
 
-/** Returns the assistant's configuration, overridden by the thread's. */
+/**
+ * Returns configuration, metadata and context of the assistant, with the configuration overridden by the thread's, and merged
+ * with the context. All are empty for null without a thread's.
+ */
 export function createAssistantStateConfig(assistant: AssistantRow | null, threadConfig: JsonObject = {}): StateConfig {
   const { config = {}, context = {}, metadata = {} } = assistant ?? {};
   const members = [config["configurable"], threadConfig["configurable"]].filter(

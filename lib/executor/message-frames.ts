@@ -16,7 +16,7 @@ export class MessageFrames {
 
   /**
    * Adds one tuple. A chunk (`…MessageChunk`) returns the message so far, preceded by its metadata for the first chunk. A whole
-   * message is complete. Messages without an id are ignored.
+   * message is complete, and later chunks with its id start a new one. Messages without an id are ignored.
    */
   addMessage(message: JsonObject, metadata: JsonObject, eventNamespace: readonly string[] = []): MessageFrame[] {
     const { id, type } = message;
@@ -33,7 +33,10 @@ export class MessageFrames {
     return started ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
   }
 
-  /** Completes the messages of the list that were streamed in chunks, each once and in its namespace. */
+  /**
+   * Completes the messages of the list that were streamed in chunks, each once and in its namespace, and returns their frames in
+   * the order of the list.
+   */
   finish(messages: Json | undefined): MessageFrame[] {
     const incomplete = this.#incomplete;
     if (incomplete.size === 0 || !Array.isArray(messages)) return [];
@@ -63,6 +66,9 @@ function toWireMessage(message: JsonObject): JsonObject {
   return { ...members, tool_calls: calls };
 }
 
+/**
+ * Merges a chunk into the message: content and calls are appended, usage is added up, other members are replaced. The type stays.
+ */
 function mergeChunk(message: JsonObject, delta: JsonObject): JsonObject {
   const {
     type: _type,

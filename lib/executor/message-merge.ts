@@ -4,7 +4,10 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 /** The members that identify a part. They are replaced, not concatenated. */
 const IDENTIFYING: ReadonlySet<string> = new Set(["type", "id", "index", "name"]);
 
-/** Merges a part with its next chunk: strings are concatenated, list elements merged by `index`, other values replaced. */
+/**
+ * Merges a part with its next chunk: strings are concatenated (ids and types are not), objects merged by member, list elements by
+ * `index`, other values replaced. Null changes nothing.
+ */
 export function mergePart(part: Json | undefined, delta: Json): Json {
   if (part === undefined || part === null) return delta;
   if (delta === null) return part;
@@ -24,6 +27,7 @@ function mergeIdentity(previous: Json | undefined, value: Json): Json {
   return previous ?? value;
 }
 
+/** Returns the list with the piece merged into the block that it continues, or appended. */
 function mergeElement(list: Json[], piece: Json): Json[] {
   const index = list.findLastIndex(
     (element, elementIndex) =>

@@ -60,7 +60,10 @@ export function coerceMessage(value: Json, uuid: () => string, fallback: "human"
   };
 }
 
-/** Parses one message or a list. An element `{messages: […]}` is replaced by its messages. */
+/**
+ * Parses one message or a list; null is an empty list. An element `{messages: […]}` is replaced by its messages. Throws as
+ * `coerceMessage`.
+ */
 export function coerceMessages(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject[] {
   if (value === null) return [];
   const items = Array.isArray(value) ? value : [value];
@@ -125,7 +128,7 @@ function toWireToolCalls(calls: readonly Json[]): JsonObject {
   return { tool_calls: valid, ...(invalid.length > 0 ? { invalid_tool_calls: invalid } : {}) };
 }
 
-/** Parses tool arguments. Returns null while they are incomplete. */
+/** Parses tool arguments. Returns null while they are incomplete, and for anything but a JSON object. */
 export function parseArguments(text: Json): JsonObject | null {
   // Incomplete arguments rarely end in a brace, so most need no parsing.
   if (typeof text !== "string" || !text.trimEnd().endsWith("}")) return null;
@@ -138,8 +141,8 @@ export function parseArguments(text: Json): JsonObject | null {
 }
 
 /**
- * Returns the state after a change, and the change with its messages parsed. The lists and objects of `state` are shared, never
- * changed.
+ * Returns the state after a change, and the change with its messages parsed. Messages are merged by id, other members replaced.
+ * The lists and objects of `state` are shared, never changed. Throws for invalid messages.
  */
 export function applyUpdate(
   state: JsonObject,
@@ -153,7 +156,10 @@ export function applyUpdate(
   return { values: { ...state, ...update, messages: reduceMessages(getMessages(state), messages) }, update };
 }
 
-/** Returns the state after many changes. The state is copied once, and its messages are merged once. */
+/**
+ * Returns the state after many changes; `state` itself without any. Messages are merged by id, once; other members are replaced.
+ * Throws for invalid messages.
+ */
 export function applyUpdates(
   state: JsonObject,
   changes: readonly (readonly [change: JsonObject, fallback: "human" | "ai"])[],

@@ -41,7 +41,10 @@ export const pickLongStrings = (values: Json): ReadonlyMap<string, string> =>
 
 type CheckpointContent = Pick<StateEvent, "values" | "next" | "tasks" | "call" | "resumed_tasks">;
 
-/** Creates the checkpoint of a state that follows another. An unchanged value keeps its version. */
+/**
+ * Creates the checkpoint of a state that follows another, with the values that have changed; an unchanged value keeps its
+ * version. Registers the JSON text of a large state, so that frames share it. Throws a TypeError for an undefined value.
+ */
 export function toCheckpoint(
   state: CheckpointContent,
   checkpoint_id: string,
@@ -74,7 +77,10 @@ export function toCheckpoint(
 
 type ChannelEntry = readonly [channel: string, value: Json | undefined];
 
-/** Returns the version of each channel, the values that have changed, and the members of the state as JSON. */
+/**
+ * Returns the version of each channel, the values that have changed, and the members of the state as JSON without braces. Throws
+ * a TypeError for an undefined value.
+ */
 function diffChannels(
   channels: readonly ChannelEntry[],
   checkpoint_id: string,
@@ -141,7 +147,10 @@ interface RecordedState extends Pick<StateEvent, "next" | "tasks" | "call"> {
   readonly asked?: readonly Task[];
 }
 
-/** Parses the members of a recorded checkpoint beside its values. Returns null if another kind of graph has put it. */
+/**
+ * Parses the members of a recorded checkpoint beside its values. Tasks whose interrupts were answered have none. Returns null if
+ * another kind of graph has put it.
+ */
 export function parseRecordedState({ payload: { type, data }, writes }: StoredCheckpoint): RecordedState | null {
   const parsed: unknown = type === "json" && typeof data === "string" ? JSON.parse(data) : null;
   if (!isObject(parsed) || !Array.isArray(parsed.next)) return null;
@@ -167,7 +176,7 @@ export const ANSWERED_CHANNEL = "__answered__";
 
 /**
  * Creates the last checkpoint of a run that failed or was stopped, with the interrupts that it had resumed. Returns null without
- * such interrupts.
+ * such interrupts. Stores nothing.
  */
 export function createReopenedCheckpoint(stored: StoredCheckpoint, environment: Environment): NewCheckpoint | null {
   const { asked, ...parts } = parseRecordedState(stored) ?? { next: [], tasks: [], isSingleValue: false };
@@ -208,6 +217,10 @@ export const recordedGraphState: GraphState = {
     const stored = await checkpoints.get(at);
     return stored && toThreadState(at.thread_id, stored);
   },
+  /**
+   * Applies updates, one checkpoint for each step, and returns the newest state and its address. Throws `StateUpdateError` for an
+   * update that does not fit and for a state of another kind of graph.
+   */
   // biome-ignore lint/complexity/useMaxParams: the method of GraphState has these parameters
   async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, environment }) {
     let newestRef: CheckpointRef | null = null;

@@ -45,6 +45,10 @@ class SchemaCheck {
     this.findings.push(...findings.slice(0, this.#limit - this.findings.length));
   }
 
+  /**
+   * Adds a finding for each mismatch of a value, with its path `at`. Accepts keywords and references that are not supported, and
+   * stops at the limits of depth, comparisons and findings.
+   */
   visit(schema: Json, value: Json, at: string, depth: number): void {
     if (schema === false) this.#add(`${at} is not allowed`);
     if (!isObject(schema) || depth > MAX_DEPTH || this.#comparisons++ > MAX_COMPARISONS) return;
@@ -70,6 +74,7 @@ class SchemaCheck {
     }
   }
 
+  /** Returns true if the value matches. Adds no findings. */
   #fits(schema: Json, value: Json, depth: number): boolean {
     const { findings } = this;
     this.findings = [];
@@ -134,6 +139,7 @@ function findSizeMismatches(schema: JsonObject, value: Json, path: string): stri
   ];
 }
 
+/** Returns the mismatch with a pattern as a list of at most one. A pattern that JavaScript does not support matches. */
 function findPatternMismatch(pattern: Json | undefined, value: string, path: string): string[] {
   if (typeof pattern !== "string") return [];
   try {

@@ -84,6 +84,7 @@ function findSchemaProblem(value: unknown, path = "schema", depth = 0): string |
 const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value as Json) && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
+/** Returns the mistake in one keyword, or undefined. Unknown keywords count only if their names resemble a known one. */
 function findKeywordProblem(key: string, value: Json, path: string): string | undefined {
   if (!Object.hasOwn(KEYWORDS, key)) {
     const hint = OTHER_KEYWORDS.has(key) ? "" : suggestName(key, Object.keys(KEYWORDS));

@@ -50,6 +50,9 @@ export function changeState(
   return { ...position, values: applyChanges(state, changes, uuid), source };
 }
 
+/**
+ * Returns the state unchanged as a fork. Throws `StateUpdateError` with other updates, with values, or without a state to copy.
+ */
 function copyState(
   before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
   updates: readonly StateUpdate[],
@@ -62,7 +65,10 @@ function copyState(
   return { next, tasks, values, source: "fork" };
 }
 
-/** Returns the next nodes after an update, or null if it does not change them. */
+/**
+ * Returns the next nodes after an update, or null if it does not change them. Throws `StateUpdateError` for an unknown node in
+ * `goto`.
+ */
 function findNextNodes({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
   const targets = (command?.goto ?? []).map((target) => (typeof target === "string" ? target : target.node));
   const unknownNode = targets.find((target) => target !== name && target !== END);
@@ -74,6 +80,10 @@ function findNextNodes({ as_node, command }: StateUpdate, name: string): readonl
   return as_node === START || as_node === INPUT ? [name] : [];
 }
 
+/**
+ * Returns the changes of an update as a list of objects: its values, the command's update and the inputs of its `goto`. Throws
+ * `StateUpdateError` for a resume value and for other types.
+ */
 function toChanges({ values, command }: StateUpdate, name: string): JsonObject[] {
   if (command?.resume !== undefined) throw new StateUpdateError("command.resume: only a run can answer an interrupt");
   const gotoInputs = (command?.goto ?? []).flatMap((target) =>

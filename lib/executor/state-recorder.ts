@@ -44,7 +44,10 @@ export function recordStates(execute: Executor["execute"]): Executor["execute"] 
     recordCoroutine(job, signal, environment, (recordedJob) => toCoroutine(execute(recordedJob, signal, environment)));
 }
 
-/** Records the states of a coroutine. `start` creates it from the job with the modes that it must yield. */
+/**
+ * Runs the coroutine that `start` creates, and records its states as checkpoints. Mode `debug` also needs mode `tasks`. A run
+ * that resumes interrupts fails with a `ResumeError` before its start if they are not pending.
+ */
 export function recordCoroutine(
   job: Job,
   signal: AbortSignal,
@@ -57,7 +60,10 @@ export function recordCoroutine(
   return new CoroutineIterator(coroutine, new StateRecorder(job, signal, environment, isDebug));
 }
 
-/** Starts the coroutine if the interrupts that the run resumes are pending. Throws `ResumeError`. */
+/**
+ * Starts the coroutine if the interrupts that the run resumes are pending. Throws `ResumeError`, or the reason if the signal was
+ * aborted during the check.
+ */
 function* startAfterResumeCheck(job: Job, signal: AbortSignal, start: (job: Job) => EventCoroutine): EventCoroutine {
   const { checkpoints, from, resumed, resume_targets = [] } = job;
   if (!resumed) {
@@ -117,6 +123,10 @@ class StateRecorder implements EventStage {
     this.#putEnd()?.catch(() => {});
   }
 
+  /**
+   * Returns the events to emit for an event. A state is recorded as a checkpoint first, and gets its address and frames; after an
+   * abort it is dropped unless it is atomic. Returns a promise only if a checkpoint must be read or put.
+   */
   handle(event: ExecutorEvent): ExecutorEvent | readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
     if (event.type !== "state") {
       return this.#isDebug && event.type === "stream" ? [event, ...this.#createTaskFrames(event)] : event;
@@ -132,7 +142,10 @@ class StateRecorder implements EventStage {
     return read().then((states) => this.#recordFirst(event, ...states));
   }
 
-  /** Records the first state. `start` is the state that the run starts from, `head` the newest one of the thread. */
+  /**
+   * Records the first state. `start` is the state that the run starts from, `head` the newest one of the thread. Copies the
+   * metadata of the job for all checkpoints, because a function may change it later.
+   */
   #recordFirst(
     event: StateEvent,
     start: StoredCheckpoint | null,
@@ -146,7 +159,10 @@ class StateRecorder implements EventStage {
     return this.#record(event, head?.checkpoint_id ?? null);
   }
 
-  /** Records a state. The id of its checkpoint sorts after `idFloor`. */
+  /**
+   * Puts a state and returns its events. If only the last state is stored, keeps it for the end instead. Opens a write barrier
+   * that keeps the state and its frames in one save. The id of its checkpoint sorts after `idFloor`.
+   */
   #record(event: StateEvent, idFloor: string | null): readonly ExecutorEvent[] | Promise<readonly ExecutorEvent[]> {
     const job = this.#job;
     const parent = this.#newest ?? null;
@@ -178,6 +194,7 @@ class StateRecorder implements EventStage {
     return { ...this.#baseMetadata, ...members };
   }
 
+  /** Puts the checkpoint, after a deferred one. The first put also marks the interrupts that the run resumes as answered. */
   async #put(createCheckpoint: () => NewCheckpoint, strings: ReadonlyMap<string, string>): Promise<void> {
     await this.#putDeferred();
     const answeredState = this.#answeredState;
@@ -190,6 +207,7 @@ class StateRecorder implements EventStage {
     await this.#job.checkpoints.put(checkpoint);
   }
 
+  /** Writes to each interrupted task of the checkpoint that this run has answered it. */
   async #markAnswered(checkpoint: StoredCheckpoint): Promise<void> {
     const { checkpoints, run_id } = this.#job;
     const write = { channel: ANSWERED_CHANNEL, idx: 0, type: "json", data: JSON.stringify(run_id) };
@@ -209,7 +227,10 @@ class StateRecorder implements EventStage {
     return this.#putEnd();
   }
 
-  /** Puts the last state if only that one is put and something can read it. */
+  /**
+   * Puts the last state if it was deferred and something can read it; else returns undefined. A cancelled run on a thread drops
+   * it.
+   */
   #putEnd(): Promise<void> | undefined {
     const { aborted, reason } = this.#signal;
     // Only the next attempt of a stateless run that was stopped before its end reads its state.
@@ -225,6 +246,7 @@ class StateRecorder implements EventStage {
     if (createDeferred) await this.#job.checkpoints.put(createDeferred());
   }
 
+  /** Returns the frames of a checkpoint in modes `checkpoints` and `debug`; an empty list without these. */
   #createCheckpointFrames(
     { values, next, tasks }: StateEvent,
     { checkpoint_id, parent_id }: { readonly checkpoint_id: string; readonly parent_id?: string },

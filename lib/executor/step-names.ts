@@ -8,7 +8,9 @@ export type StepName = string | readonly (string | number)[];
 
 const MAX_NAME_CHARS = 200;
 
-/** Returns the stored form of a name: a list as JSON. Throws for a name that cannot be stored. */
+/**
+ * Returns the stored form of a name: a list as JSON. Throws a TypeError for a name that is empty, too long or cannot be stored.
+ */
 export function encodeStepName(stepName: StepName): string {
   const parts: readonly unknown[] = Array.isArray(stepName) ? stepName : [stepName];
   const valid = parts.every((part) =>
@@ -25,7 +27,7 @@ export function encodeStepName(stepName: StepName): string {
   return name;
 }
 
-/** Formats a stored name for people. */
+/** Returns a stored name for people: the parts of a list with spaces between. Other texts stay unchanged, also invalid JSON. */
 export function formatStepName(name: string): string {
   if (!name.startsWith("[")) return name;
   try {
@@ -54,7 +56,10 @@ function parseDurationText(text: string): number {
   return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (UNITS[unit as string] as number), 0);
 }
 
-/** Returns the milliseconds of a duration. Throws a TypeError that begins with `subject`. */
+/**
+ * Returns the milliseconds of a duration, rounded up. Throws a TypeError that begins with `subject`, also for negative and too
+ * long ones.
+ */
 export function parseDuration(duration: Duration, subject: string): number {
   const total =
     typeof duration === "number" ? duration : parseDurationText(typeof duration === "string" ? duration.trim() : "");

@@ -15,7 +15,7 @@ interface StoredThread {
   retry<Result>(call: () => Promise<Result>): Promise<Result>;
 }
 
-/** Yields stored checkpoints, newest first. Reads them in pages. */
+/** Yields stored checkpoints, newest first. Reads them in pages, which are smaller the larger the states are. */
 export async function* listStoredCheckpoints(
   { storage, scope, thread_id, retry }: StoredThread,
   at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
@@ -41,7 +41,10 @@ export async function* listStoredCheckpoints(
 
 const createCacheKey = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
 
-/** Creates a reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
+/**
+ * Creates a reader of stored checkpoints for one request. `get` caches what it reads and returns null if there is none; `list`
+ * caches only the element that it has yielded last. The root namespace without an id is `head`.
+ */
 export function createStoredCheckpointReader(
   storage: Storage,
   scope: Scope,

@@ -21,6 +21,7 @@ export class WriteBarrier {
     return ++this.#opened;
   }
 
+  /** Closes this barrier and all before it, and resolves those that wait for them. */
   close(position: number): void {
     this.#closed = Math.max(this.#closed, position);
     const waiting = this.#waiting;

@@ -29,6 +29,7 @@ interface CreateRunValue {
   readonly kwargs: Readonly<Record<string, unknown>>;
 }
 
+/** Returns the run as custom `threads:create_run` handlers receive it, with defaults filled in, and without `on_disconnect`. */
 function toCreateRunValue(thread_id: string | null, run_id: string | null, request: RunCreate): CreateRunValue {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
   const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...kwargs } = rest;
@@ -91,7 +92,10 @@ interface NewRunAuthorizer {
 /** The events of a new run: one for the run, one for its assistant. */
 export type RunEvent = "threads:create_run" | "assistants:read";
 
-/** Creates the authorizer of new runs and of the runs of crons. */
+/**
+ * Creates the authorizer of new runs and of the runs of crons. It calls custom handlers, which may change request and metadata.
+ * Throws their refusal, and `forbidden` for stateless runs with metadata that the caller could not see.
+ */
 export const createNewRunAuthorizer = (
   { authorize, isEnforced, scope }: Authorizer<RunEvent>,
   assistants: Pick<InternalAssistants, "isDefault">,
@@ -101,6 +105,10 @@ export const createNewRunAuthorizer = (
     const authorizedCall = await authorize("assistants:read", { assistant_id });
     return authorizedCall.scope.filter ? authorizedCall.scope : undefined;
   },
+  /**
+   * Returns the scope and the request, with the changes of the handlers, which `recheck` validates again. Without enforced
+   * authorization returns the request unchanged.
+   */
   async authorizeRun(thread_id, run_id, request, recheck) {
     if (!isEnforced) return { scope, value: request };
     const run = toCreateRunValue(thread_id, run_id, request);
@@ -131,7 +139,10 @@ export type AuthorizeNewRun = (
   origin?: RunOrigin,
 ) => Promise<AuthorizedRun>;
 
-/** Returns a function that authorizes a new run. It chooses the id of the run if a custom handler gets the id. */
+/**
+ * Returns a function that authorizes a new run and returns scope, request and origin. The origin gets the caller, an idempotency
+ * key that is limited to the caller, the scope of assistants, and, for custom handlers, a new run id.
+ */
 export const authorizeNewRun = (
   authorizer: Authorizer<RunEvent>,
   { assistants }: Pick<InternalResources, "assistants">,
@@ -172,6 +183,7 @@ export const authorizeCreateRun = (authorizer: Authorizer<RunEvent>, resources: 
 /** Describes the thread of a run that the caller has just created, for the guard of its stream. */
 const toNewThread = ({ run }: Pick<RunStream, "run">): GuardedThread => ({ thread_id: run.thread_id, is_new: true });
 
+/** Returns `stream`, which authorizes the run first. Its frames fail once the caller loses access. */
 export const authorizeStreamRun = (authorizer: Authorizer<RunEvent>, resources: InternalResources): Runs["stream"] => {
   const authorize = authorizeNewRun(authorizer, resources);
   return async (thread_id, request, origin, ...options) => {
@@ -181,6 +193,7 @@ export const authorizeStreamRun = (authorizer: Authorizer<RunEvent>, resources: 
   };
 };
 
+/** Returns `wait`, which authorizes the run first. Its result rejects once the caller loses access. */
 export const authorizeWaitForRun = (authorizer: Authorizer<RunEvent>, resources: InternalResources): Runs["wait"] => {
   const authorize = authorizeNewRun(authorizer, resources);
   return async (...args) => {
@@ -190,7 +203,10 @@ export const authorizeWaitForRun = (authorizer: Authorizer<RunEvent>, resources:
   };
 };
 
-/** Returns `createBatch`, which authorizes each run. The filters of all runs apply to each of them. */
+/**
+ * Returns `createBatch`, which authorizes each run before any is created. The filters on assistants of all runs apply to each of
+ * them; the rest of the origin is that of the first.
+ */
 export const authorizeCreateBatch = (
   authorizer: Authorizer<RunEvent>,
   resources: InternalResources,
@@ -224,7 +240,10 @@ export const authorizeRerun = (
 
 type JoinEvent = "threads:read" | "threads:update";
 
-/** Authorizes a join. With `cancel_on_disconnect` the caller needs the permission to cancel, now and when it disconnects. */
+/**
+ * Authorizes a join. With `cancel_on_disconnect` the caller needs the permission to cancel, too: the options get a `mayCancel`
+ * that checks it again at the disconnect.
+ */
 async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: boolean }>(
   authorizer: Authorizer<JoinEvent>,
   thread_id: string | null,
@@ -240,6 +259,7 @@ async function authorizeJoin<Options extends { readonly cancel_on_disconnect?: b
   return { grant, options: { ...options, mayCancel: async () => (await findRevocation()) === null } };
 }
 
+/** Returns `join`, whose result rejects once the caller loses access. */
 export const authorizeJoinRun =
   (authorizer: Authorizer<JoinEvent>, { runs }: Pick<InternalResources, "runs">): Runs["join"] =>
   async (thread_id, run_id, joinOptions = {}) => {
@@ -248,6 +268,7 @@ export const authorizeJoinRun =
     return authorizer.guards.result(grant, pending, pending.run);
   };
 
+/** Returns `joinStream`, whose frames fail once the caller loses access. */
 export const authorizeJoinRunStream =
   (authorizer: Authorizer<JoinEvent>, { runs }: Pick<InternalResources, "runs">): Runs["joinStream"] =>
   async (thread_id, run_id, joinOptions = {}) => {

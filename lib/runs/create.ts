@@ -70,11 +70,16 @@ interface RunCreator extends RunPreparer {
   createBatch(scope: Scope, requests: readonly RunCreate[], origin: ScopedOrigin): Promise<readonly NewOrRepeatedRun[]>;
 }
 
+/**
+ * Creates the functions that create runs. They read the rows a request refers to, store the run, and start over as often as one
+ * of these rows changed in between. Then the run starts here or is announced to other processes.
+ */
 export function createRunCreator(options: CreateOptions): RunCreator {
   const { scope: deploymentScope, assistants } = options;
   const resolver = new RunResolver(options);
   const starter = new RunStarter(options, (resolved) => resolver.plan(resolved));
   return {
+    /** Validates, resolves and stores a run. Returns the earlier run if the idempotency key was used before. */
     async create(scope, { thread_id, request, origin, watched = false }) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
@@ -91,6 +96,7 @@ export function createRunCreator(options: CreateOptions): RunCreator {
         assistant = await assistants.resolve(assistantScope, request.assistant_id);
       }
     },
+    /** Validates and resolves a run, and returns the argument of `createRun` without storing anything. */
     async prepare(scope, thread_id, request, origin) {
       validateRunRequest(request, thread_id);
       const describedRun = resolver.describeRun(scope, { thread_id, request, origin });
@@ -144,7 +150,10 @@ class RunResolver {
     this.#hostedGraphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   }
 
-  /** Collects the parts that need no lookup, and chooses the ids. Throws what `prepare` of the features throws. */
+  /**
+   * Collects the parts that need no lookup, normalizes the resume value and chooses the ids: given ones in lower case, else new
+   * ones. Throws what `prepare` of the features throws.
+   */
   describeRun(scope: Scope, { thread_id, request: rawRequest, origin }: CreateRunParams, index = 0): DescribedRun {
     const { features, environment } = this.#options;
     const request = normalizeResume(rawRequest);
@@ -170,7 +179,10 @@ class RunResolver {
     return resolvingThread.then((threadMembers) => ({ ...run, assistant, now: environment.now(), ...threadMembers }));
   }
 
-  /** Waits for a resolved run. If the resume value of a repeated request is refused, returns the run of the first request. */
+  /**
+   * Waits for a resolved run. If that throws for a resume value whose idempotency key was used before, returns the run of the
+   * first request instead, because its interrupt is answered by now.
+   */
   async resolveOrFindRepeated(
     resolving: Promise<ResolvedRun>,
     { command }: RunCreate,
@@ -187,7 +199,10 @@ class RunResolver {
     }
   }
 
-  /** Returns the argument of `createRun`. Throws `forbidden` for metadata with which the caller could not see the thread. */
+  /**
+   * Returns the argument of `createRun`, whose frames are stored if several processes share the storage. Throws `forbidden` for
+   * metadata with which the caller could not see the thread, and `bad_request` for contradicting configuration.
+   */
   plan(resolved: ResolvedRun): CreateRun {
     const { storage, limits } = this.#options;
     const plan = toCreateRun(resolved);
@@ -199,6 +214,10 @@ class RunResolver {
     return { ...plan, run: { ...plan.run, ...resumable }, limits };
   }
 
+  /**
+   * Reads thread and start checkpoint, and binds a resume value to pending interrupts. The thread is null if the run is to create
+   * it. Throws `not_found`, `already_exists` (another caller's id), `checkpoint_not_found`, and what `bind` throws.
+   */
   async #resolveThread(
     { scope, request }: DescribedRun,
     thread_id: string,
@@ -253,7 +272,11 @@ class RunStarter {
     this.#planRun = planRun;
   }
 
-  /** Stores and starts a run. Returns null if the assistant or the thread changed since they were read: read them again and retry. */
+  /**
+   * Stores a run, if possible with a claim for a free slot, and starts or announces it. Returns the earlier run for a used
+   * idempotency key, null if the assistant or the thread changed since they were read (read again and retry). Throws if the run
+   * is refused.
+   */
   async store(resolved: ResolvedRun, watched: boolean): Promise<NewOrRepeatedRun | null> {
     const { storage, scope: deploymentScope, worker } = this.#options;
     const plan = this.#planRun(resolved);
@@ -274,7 +297,10 @@ class RunStarter {
       : throwRefusal(result, resolved.thread_id);
   }
 
-  /** Stores all runs or none. Returns null if one of their assistants changed: read them again and retry. */
+  /**
+   * Stores and starts all runs or none. Returns earlier runs for used idempotency keys, null if an assistant changed (read again
+   * and retry). Throws if one of the runs is refused.
+   */
   async storeBatch(resolvedRuns: readonly ResolvedRun[]): Promise<readonly NewOrRepeatedRun[] | null> {
     const unclaimedPlans = resolvedRuns.map((resolved) => this.#planRun(resolved));
     const plans = unclaimedPlans.map((plan, i) => ({
@@ -295,7 +321,10 @@ class RunStarter {
     return throwRefusal(refusal, (resolvedRuns[index] as ResolvedRun).thread_id);
   }
 
-  /** Starts or announces a stored run. `busy` is true if its thread was busy. */
+  /**
+   * Starts a stored run that is claimed, schedules a delayed one, and announces others. Signals the runs that it stopped. If a
+   * `watched` run must wait for a stopped one, its subscribers get a notice later. `busy` is true if its thread was busy.
+   */
   start(
     { run, claimed, stopped }: CreatedRun,
     plan: CreateRun,
@@ -319,6 +348,10 @@ class RunStarter {
     return { run, repeated: false };
   }
 
+  /**
+   * Stores all runs or none, and gives unused slots back. If the call fails although the runs were stored, returns them as
+   * created.
+   */
   async #storePlans(plans: readonly CreateRun[]): Promise<CreateRunsResult> {
     const { storage, scope: deploymentScope, worker } = this.#options;
     let result: CreateRunsResult | undefined;
@@ -342,6 +375,7 @@ class RunStarter {
     return claim ? { claim } : {};
   }
 
+  /** Sends the notice of `#sendWaitingNotice` after a delay. Logs a failure. */
   #scheduleWaitingNotice(run: RunRow, stoppedRunId: string | null): void {
     const { environment } = this.#options;
     const { run_id, thread_id } = run;
@@ -352,7 +386,10 @@ class RunStarter {
     });
   }
 
-  /** Emits a notice with the run that this one waits for, because the executor of a stopped run may ignore its signal. */
+  /**
+   * Emits a notice with the run that this one waits for, because the executor of a stopped run may ignore its signal. Does
+   * nothing if the run has no subscribers here, has started, or the thread lock is free.
+   */
   async #sendWaitingNotice({ run_id, thread_id }: RunRow, stoppedRunId: string | null): Promise<void> {
     const { storage, scope: deploymentScope, environment, hub } = this.#options;
     const runLog = hub.find(run_id);
@@ -364,8 +401,8 @@ class RunStarter {
   }
 
   /**
-   * Returns the run of a failed call if it was stored nevertheless, else rethrows `error`. Runs that it stopped get their signal from the
-   * database.
+   * Returns the run of a failed call if it was stored nevertheless, logs that, and returns a claimed one to the queue; else
+   * rethrows `error`. `stopped` is empty: runs that it stopped get their signal from the database.
    */
   async #findUnconfirmed({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
     const { storage, scope: deploymentScope, environment } = this.#options;
@@ -390,7 +427,10 @@ function toRepeatedRun(run: RunRow | null, same_body: boolean): NewOrRepeatedRun
 
 type CreateRefusal = Exclude<CreateRunResult, { readonly kind: "created" | "repeated" }>;
 
-/** Throws the error of a refused run. Returns null for `stale`: the assistant or the thread changed, so read them again and retry. */
+/**
+ * Throws `not_found`, `thread_busy`, `interrupt_already_answered` or `limit_reached` for a refused run. Returns null for `stale`:
+ * the assistant or the thread changed, so read them again and retry.
+ */
 function throwRefusal(result: CreateRefusal, thread_id: string): null {
   switch (result.kind) {
     case "thread_not_found":

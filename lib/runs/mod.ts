@@ -142,6 +142,7 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
   const { storage, environment, subscriptions } = options;
   const shareLookups = coalesceCalls(createTickBudget(environment, JOINS_PER_TICK).waitForRoom);
 
+  /** Returns the run. Throws `not_found` if it does not exist or is on another thread than `thread_id`. */
   async function requireRun(scope: Scope, thread_id: string | null, run_id: string): Promise<RunRow> {
     const run = await storage.getRun(scope, run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
@@ -150,7 +151,10 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
     return run;
   }
 
-  /** Returns the function to call when a subscriber disconnects. It does not retain the row, whose input may be large. */
+  /**
+   * Returns the function to call when a subscriber disconnects. With `cancel` it interrupts the run in the background if
+   * `mayCancel` allows, and logs a failure. It does not retain the row, whose input may be large.
+   */
   const createLeaveHandler =
     (scope: Scope, { run_id, thread_id }: RunRow, cancel: boolean, mayCancel = async () => true) =>
     (): void => {
@@ -169,6 +173,7 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
     return shareLookups(key, 1, () => requireRun(scope, thread_id, run_id));
   }
 
+  /** Subscribes to the result of a run and keeps the process alive until it has ended or `leave` is called. */
   async function wait(
     scope: Scope,
     run: RunRow,
@@ -192,6 +197,7 @@ function createSubscriberFunctions(options: RunOptions, { stop }: Pick<RunStoppe
   return { requireRun, requireSharedRun, createLeaveHandler, wait };
 }
 
+/** Creates the internal resource of runs. Searches and reruns are imported when they are first called. */
 export function createRuns(options: RunOptions): InternalRuns {
   const { storage, environment, hub, threads, subscriptions } = options;
   const stopper = createRunStopper(options);
@@ -265,7 +271,10 @@ export function createRuns(options: RunOptions): InternalRuns {
   };
 }
 
-/** Returns the runs of a thread, newest first. Reads them in batches with ticks of the event loop between. */
+/**
+ * Returns the runs of a thread, newest first, or after the run `above` the newer ones, oldest first. Reads them in batches with
+ * ticks of the event loop between.
+ */
 async function listInBatches(
   { storage, environment }: Pick<RunOptions, "storage" | "environment">,
   scope: Scope,
@@ -299,7 +308,10 @@ const toPendingRun = ({ run, repeated }: NewOrRepeatedRun): Run => ({
 /** The maximum length of a cancel reason in characters. */
 const MAX_REASON_LENGTH = 1000;
 
-/** Validates a cancel reason and returns its stored form. Expands the reserved word `taken`. Throws `invalid`. */
+/**
+ * Returns the stored form of a cancel reason, which expands the reserved word `taken`. Throws `invalid` for action `rollback` and
+ * a reason that is too long.
+ */
 function encodeCancelReason(reason: string, action: StopAction): string {
   if (action === "rollback") {
     throw invalidFieldError("reason", "only with action interrupt, because a rolled-back run is deleted");

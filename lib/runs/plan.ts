@@ -27,7 +27,10 @@ export interface ResolvedRun {
   readonly now: number;
 }
 
-/** Returns the argument of `createRun` in the storage. Throws `bad_request` if a key has two values. */
+/**
+ * Returns the argument of `createRun` in the storage: the run, the thread to create or update, and the revisions that were read.
+ * Credentials are stored with the run, not with the thread. Throws `bad_request` if a key has two values.
+ */
 export function toCreateRun(resolved: ResolvedRun): CreateRun {
   const {
     request,
@@ -87,7 +90,10 @@ export function toCreateRun(resolved: ResolvedRun): CreateRun {
 /** Returns true for keys that only the server may set, because graphs trust them. */
 const isServerOnlyKey = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 
-/** Merges the configuration of the request into that of the thread. Omits that of the assistant, which stays with its versions. */
+/**
+ * Merges the configuration of the request into that of the thread, without members that only the server may set. Omits that of
+ * the assistant, which stays with its versions.
+ */
 function mergeConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
   const stored = thread?.config ?? {};
@@ -111,6 +117,10 @@ function toThreadUpdate(
     : { update_thread: next };
 }
 
+/**
+ * Returns the request that the executor gets: merged with the assistant's configuration and context, with defaults filled in. A
+ * command replaces the input. Throws `bad_request` if `configurable` and `context` have different values for a key.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one member of a stored request after the other
 function toJobRequest(
   { assistant, request, origin, start_checkpoint, resume_targets, stateless, run_id, thread_id }: ResolvedRun,

@@ -44,7 +44,11 @@ export class ResumeBinder {
     this.#threads = threads;
   }
 
-  /** Returns the request with its resume value bound. Throws `invalid`, `interrupt_already_answered` or `no_open_interrupt`. */
+  /**
+   * Binds the resume value to the interrupts that the thread waits for. If none fits, drops it from a request that also updates
+   * the state; keeps it unbound if the state cannot be read. Throws `invalid`, `interrupt_already_answered` or
+   * `no_open_interrupt`.
+   */
   async bind({ thread_id, thread, start_checkpoint, request, requires_ids }: ResumeRequest): Promise<BoundResume> {
     try {
       const boundResume =
@@ -71,7 +75,10 @@ export class ResumeBinder {
     return (await Promise.all(lists)).flat();
   }
 
-  /** Returns what the thread waits for at `start_checkpoint` or at its head, or null if it waits for nothing. */
+  /**
+   * Returns what the thread waits for at `start_checkpoint` or at its head: interrupts, a breakpoint, or asks of a suspended
+   * call; null if there is no state. With `rollback` on a busy thread, what it waits for once its runs are deleted.
+   */
   async #findPendingState(
     thread: ThreadRow,
     start_checkpoint: CheckpointRef | null,

@@ -25,8 +25,8 @@ export const toTargetName = ({ interrupt_id, checkpoint_id }: InterruptRef): str
   interrupt_id ?? `breakpoint ${checkpoint_id}`;
 
 /**
- * Binds the resume value of a request to pending interrupts; returns null if it is for none of them. A plain value is for the only
- * one, a map for those that it names. `requiresIds` refuses a plain value. Throws `invalid` or `no_open_interrupt` (`expected_answers`).
+ * Returns the request with its resume value limited to pending interrupts, and these as targets; at a breakpoint a request
+ * without command and input. Returns null if the value is for none. Throws `invalid` or `no_open_interrupt` (`expected_answers`).
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one answer, in their order
 export function bindResume(request: RunCreate, state: PendingState | null, requiresIds: boolean): BoundResume | null {
@@ -97,7 +97,10 @@ function requireExpected(
   }
 }
 
-/** Throws `invalid` for a wrong number of decisions for the actions of LangChain's human-in-the-loop middleware. */
+/**
+ * Throws `invalid` if the answer has another number of decisions than the interrupt of LangChain's human-in-the-loop middleware
+ * has actions. Accepts other interrupts and answers.
+ */
 function requireDecisions({ id, value }: Interrupt, answer: Json): void {
   const { actionRequests = null, action_requests = null } = isObject(value) ? value : {};
   const actions = actionRequests ?? action_requests;
@@ -111,7 +114,9 @@ function requireDecisions({ id, value }: Interrupt, answer: Json): void {
   throw new ServiceError("invalid", `command.resume of interrupt ${id}: ${text}; it has ${decisions.length}`);
 }
 
-/** Returns the active run that resumes the interrupts which a resume value is for. */
+/**
+ * Returns the first active run that resumes an interrupt which the resume value is for, else undefined. A plain value is for any.
+ */
 export function findAnsweringRun(resume: Json, active: readonly RunRow[]): RunRow | undefined {
   const readTargets = ({ kwargs }: RunRow): readonly JsonObject[] =>
     Array.isArray(kwargs.resume_targets) ? (kwargs.resume_targets as JsonObject[]) : [];

@@ -39,10 +39,18 @@ const STOP_BATCH_SIZE = 100;
 /** The poll interval of a cancel that waits for a run in another process. */
 const END_POLL_INTERVAL_MS = 100;
 
+/**
+ * Creates the functions that stop runs: they change the rows, stop the attempts of this process, end the logs of deleted runs and
+ * wake the worker when a foreign thread lock expires.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunStopper(options: StopOptions): RunStopper {
   const { storage, scope: deploymentScope, environment, hub, worker } = options;
 
+  /**
+   * Stops the attempts of these runs here, ends the logs of deleted runs, and reports runs that ended without a start. If another
+   * process holds the thread lock, the worker wakes when that expires.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one line for each kind of stopped run
   function onStopped(runs: readonly StoppedRun[]): void {
     for (const run of runs) {
@@ -54,7 +62,10 @@ export function createRunStopper(options: StopOptions): RunStopper {
     }
   }
 
-  /** Wakes the worker when the lock of the thread expires, because the process that executes the run may be dead. */
+  /**
+   * Wakes the worker when the lock of the thread expires, because the process that executes the run may be dead. Works in the
+   * background, and logs a failure.
+   */
   function wakeWhenLockExpires(thread_id: string, slot_token: string): void {
     storage.getThread(deploymentScope, thread_id).then(
       (thread) => {
@@ -66,7 +77,9 @@ export function createRunStopper(options: StopOptions): RunStopper {
     );
   }
 
-  /** Resolves when the run has ended and no longer holds the lock of its thread. */
+  /**
+   * Resolves when the run has ended or is deleted, and its attempt no longer holds the thread lock. Polls without a time limit.
+   */
   async function waitUntilEnded({ run_id, thread_id, lock_token }: StoppedRun): Promise<void> {
     await worker.whenDone(run_id);
     while (true) {
@@ -82,7 +95,10 @@ export function createRunStopper(options: StopOptions): RunStopper {
     }
   }
 
-  /** Returns the number of runs that were stopped. Waits for a tick of the event loop after each batch. */
+  /**
+   * Stops the runs and signals their attempts. Returns the number of runs that were stopped; ended ones do not count. Waits for a
+   * tick of the event loop after each batch.
+   */
   async function stopBatches(scope: Scope, batches: readonly StopTarget[], action: StopAction): Promise<number> {
     let stoppedCount = 0;
     for (const batch of batches) {

@@ -122,6 +122,7 @@ const SEARCH_BATCH_SIZE = 100;
 /** The maximum number of feedback links that are returned with a run. */
 const MAX_FEEDBACK_LINKS = 100;
 
+/** Creates the operations that search, inspect and repeat runs of all threads. `create` creates the run of a `rerun`. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createRunSearches(
   { storage, environment, assistants, workspace_id }: RunSearchOptions,
@@ -166,6 +167,10 @@ export function createRunSearches(
 
     stats: (scope) => readRunStats(storage, scope, environment.now()),
 
+    /**
+     * Returns all details of a run, with its newest checkpoint, webhook delivery and feedback links. The stack of its error is
+     * null for callers with a filter.
+     */
     async inspect(scope, run_id) {
       const [run, listedRun] = await requireListedRun(scope, run_id);
       const [checkpoint, delivery, links] = await Promise.all([
@@ -213,7 +218,10 @@ export function createRunSearches(
   };
 }
 
-/** Converts the filters to those of the storage. Throws `invalid`. */
+/**
+ * Converts the filters to those of the storage. Throws `invalid` for a malformed time and for metadata that is no text, number,
+ * boolean or null.
+ */
 function toRunSearch(query: RunListQuery): Omit<RunSearch, "limit"> {
   const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
   for (const [key, value] of Object.entries(metadata ?? {})) {
@@ -259,7 +267,10 @@ function toRunSummary({ run, lease_until, cancel_requested, usage }: ListedRun, 
   };
 }
 
-/** Returns the request that creates a run like this one, without credentials and members that the server added. */
+/**
+ * Returns the request that creates a run like this one, without credentials, members that the server added, and context that
+ * `configurable` repeats. A stateless run keeps no start checkpoint.
+ */
 function toRerunRequest(run: RunRow): RunCreate {
   const stored = readKwargs(run.kwargs);
   const { configurable, ...config } = omitSecrets(stored.config as unknown as JsonObject);

@@ -61,7 +61,10 @@ export async function readRunStats(storage: Storage, scope: Scope, now: number):
   return computeRunStats(counts, times.slice(0, MAX_TIMED_RUNS), times.length <= MAX_TIMED_RUNS, now);
 }
 
-/** Computes the figures of the last hour. `times` are those of runs created in the last two hours, and of active runs. */
+/**
+ * Computes counts, queue length and percentiles of each minute of the last hour. `times` are those of runs created in the last
+ * two hours, and of active runs. Ignores delayed runs that are not due yet.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one pass over the runs fills all counts
 export function computeRunStats(
   statuses: RunStats["statuses"],

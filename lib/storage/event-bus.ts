@@ -29,7 +29,10 @@ export interface EventBus {
   close(): void;
 }
 
-/** Creates the bus of a process. `origin` is sent with each id, as `<id>@<origin>`, so that a process ignores its own signals. */
+/**
+ * Creates the bus of a process. Listeners here are called in a later tick, once for each id; other processes get a signal at
+ * once. Each id is sent as `<id>@<origin>`, so that a process ignores its own signals.
+ */
 export function createEventBus(
   signals: Signals | undefined,
   origin: string,
@@ -96,7 +99,9 @@ export function createEventBus(
   };
 }
 
-/** Wraps a storage so that each successful operation publishes its changes on the bus. */
+/**
+ * Returns a proxy of the storage: each successful operation publishes its changes on the bus. Other methods are bound and cached.
+ */
 export function publishChanges(storage: Storage, bus: EventBus): Storage {
   const members = new Map<PropertyKey, unknown>(Object.entries(createPublishingOperations(storage, bus)));
   return new Proxy(storage, {
@@ -117,7 +122,10 @@ export function publishChanges(storage: Storage, bus: EventBus): Storage {
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 function createPublishingOperations(storage: Storage, { publish }: EventBus): Partial<Storage> {
-  /** Publishes a created run. It publishes no `work`: the worker that creates the run does so if it has no slot for it. */
+  /**
+   * Publishes a created run and those that it stopped. It publishes no `work`: the worker that creates the run does so if it has
+   * no slot for it.
+   */
   function publishCreated(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
     for (const { run_id } of stopped) publish("run", run_id);

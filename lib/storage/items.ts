@@ -107,6 +107,7 @@ const COMPARATORS: Readonly<Record<ItemCondition[1], (actual: Json | undefined, 
   lte: (actual, operand) => toNumber(actual) <= toNumber(operand),
 };
 
+/** Converts a value as JavaScript does; NaN where that throws. */
 function toNumber(value: unknown): number {
   try {
     return Number(value);
@@ -115,7 +116,10 @@ function toNumber(value: unknown): number {
   }
 }
 
-/** Returns the highest cosine similarity of the vectors to the query, from -1 to 1, or null if no vector has its length. */
+/**
+ * Returns the highest cosine similarity of the vectors to the query, from -1 to 1, or null if no vector has its length. A zero
+ * vector has the similarity 0.
+ */
 export function maxCosineSimilarity(vectors: readonly Vector[], query_vector: Vector): number | null {
   const norm = vectorNorm(query_vector);
   let highest: number | null = null;

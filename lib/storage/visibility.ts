@@ -65,6 +65,7 @@ const isScalar = (value: unknown): value is Scalar =>
 const isPlainObject = (value: unknown): value is JsonObject =>
   isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
 
+/** Returns the conditions on one key, or null if a part of `test` is not supported or has no operators. */
 function parseConditions(key: string, test: unknown): readonly Condition[] | null {
   if (isScalar(test)) return [{ key, equals: test }];
   const operators = isPlainObject(test) ? Object.entries(test) : [];

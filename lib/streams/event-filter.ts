@@ -98,7 +98,7 @@ export function listMethods({ channels }: EventFilter): ReadonlySet<EventMethod>
   return new Set(EVENT_METHODS.filter((method) => channelNames.has(toChannel(method))));
 }
 
-/** Converts a filter to a predicate, without `since`. */
+/** Converts a filter to a predicate, without `since`. Channels and namespaces must both match; without namespaces all match. */
 export function compileFilter(filter: EventFilter): EventPredicate {
   const { channels, namespaces = [], depth = Number.POSITIVE_INFINITY } = filter;
   const methods = listMethods(filter);

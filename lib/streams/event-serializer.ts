@@ -44,7 +44,10 @@ export class EventSerializer {
     this.#limit = limit;
   }
 
-  /** Reads a page of stored events. `pages` are those of the thread. */
+  /**
+   * Reads a page of stored events. Concurrent equal reads share one, and large events are shared with other readers. `pages` are
+   * those of the thread.
+   */
   readPage(
     pages: PageReader<StoredThreadEvent>,
     scope: Scope,
@@ -58,7 +61,10 @@ export class EventSerializer {
     });
   }
 
-  /** Serializes an event. Returns null if it is not included, or if its values can no longer be read. */
+  /**
+   * Serializes an event. Returns null if it is not included, or if its values can no longer be read. Values that only a
+   * checkpoint has are read from there (throws what that throws) and cached, so that readers share them.
+   */
   serialize(
     thread_id: string,
     event: StoredThreadEvent,
@@ -76,6 +82,7 @@ export class EventSerializer {
     return entry.event;
   }
 
+  /** Serializes an event with its data. Readers share large events. */
   #serializeData(thread_id: string, event: StoredThreadEvent, data: string): SerializedEvent {
     if (data.length < LARGE_TEXT_CHARS) return serializeEvent(event, data);
     // A `seq` is never used twice, but a rollback shortens the end of its run.
@@ -83,6 +90,10 @@ export class EventSerializer {
     return this.#serialized.get(key) ?? this.#serialized.share(key, serializeEvent(event, data));
   }
 
+  /**
+   * Reads the values of an event from its checkpoint, serializes it and caches the result. Returns null if the checkpoint is
+   * gone; that and an error leave no cache entry.
+   */
   async #serializeValues(thread_id: string, event: StoredThreadEvent, key: string): Promise<SerializedEvent | null> {
     const { checkpoint_id = "", namespace } = event;
     try {
@@ -99,6 +110,10 @@ export class EventSerializer {
     }
   }
 
+  /**
+   * Counts the size of a cached event, and drops the entries that were not used for longest above the limit. Slows later reads
+   * down.
+   */
   #cache(key: string, size: number): void {
     this.#limit.spend(size);
     const entry = this.#values.get(key);

@@ -14,7 +14,10 @@ interface FrameFilter {
 /** The events that every filter includes, beside those of features. */
 const UNFILTERED: ReadonlySet<string> = new Set(["metadata", "error", "end"]);
 
-/** Reads the matching frames, and always an `end`, because clients treat an empty stream as a broken one. */
+/**
+ * Reads the matching frames, and always metadata, errors, trailers and an `end`, which it creates if the run had ended before:
+ * clients treat an empty stream as a broken one.
+ */
 export function filterFrames(
   frames: Reader<Frame>,
   runLog: RunLog,

@@ -40,6 +40,7 @@ export function encodeFrame({ event, namespace, data }: FrameContent): NewFrame 
   return { event: name, data: encodeData(event, namespace, data) };
 }
 
+/** Returns the data of a frame as JSON; undefined becomes `null`. Shares the text of root values and of metadata of messages. */
 function encodeData(event: string, namespace: readonly string[], data: Json): string {
   // The last values are often the result too.
   if (event === "values" && namespace.length === 0) return stringifyShared(data).json ?? "null";
@@ -60,6 +61,10 @@ export function decodeFrame(frame: Pick<Frame, "event" | "data">): FrameContent 
   return { event, namespace, data: decodeData(frame) };
 }
 
+/**
+ * Parses the data of a frame. A large object is cached while something uses it, so callers must not change it. Throws for invalid
+ * JSON.
+ */
 function decodeData(frame: Pick<Frame, "data">): Json {
   if (frame.data.length < LARGE_TEXT_CHARS) return JSON.parse(frame.data) as Json;
   const cached = decodedValues.get(frame)?.deref();

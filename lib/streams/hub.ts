@@ -79,7 +79,7 @@ export class StreamHub {
     if (this.find(runLog.run_id) === runLog) this.#logs.delete(runLog.run_id);
   }
 
-  /** Retains an ended log for late subscribers, within the limits of age and size. */
+  /** Retains an ended log for late subscribers, and releases the oldest ones above the limits of age and size. */
   retain(runLog: RunLog, size: number): void {
     const now = this.#environment.now();
     const { keep_ms, keep_size } = this.options;
@@ -110,6 +110,7 @@ export class StreamHub {
     this.#logs.clear();
   }
 
+  /** Ends all logs as `gone` with an error, forgets them, and returns that completion. */
   #endAll(error: string, message: string): RunCompletion {
     const completion: RunCompletion = { status: "gone", result: { __error__: { error, message } } };
     for (const runLog of this.#logs.values()) runLog.end(completion);
@@ -200,6 +201,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     this.change.notify();
   }
 
+  /**
+   * Ends the log: resolves waiters, wakes readers, and has the hub retain the log for a while. Has no effect on a log that has
+   * ended.
+   */
   end(completion: RunCompletion): void {
     if (this.completion) return;
     this.completion = completion;
@@ -224,7 +229,10 @@ export class RunLog extends RingLog<Frame, StoredFrame> {
     if (this.#isReleased) this.release();
   }
 
-  /** Reads the page of stored frames after this id; empty if there are none. */
+  /**
+   * Returns the page of stored frames after this id; empty if there are none. The newest pages stay cached, and readers share a
+   * read.
+   */
   async readPage(after: number): Promise<readonly StoredFrame[]> {
     const covers = (page: readonly StoredFrame[]): boolean =>
       (page[0] as StoredFrame).id <= after + 1 && (page.at(-1) as StoredFrame).id > after;
@@ -284,6 +292,7 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
     return createMetadataFrame(JSON.stringify({ ...ids, missing_before: this.position + 1 }));
   }
 
+  /** Reads the next page of stored frames. Frames that are missing before it are reported to the subscriber later. */
   protected async load(): Promise<Page<StoredFrame>> {
     const items = await this.#log.readPage(this.position);
     const first = items[0]?.id ?? Number.POSITIVE_INFINITY;

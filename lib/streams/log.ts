@@ -15,7 +15,10 @@ export interface Reader<Item> extends AsyncIterable<Item> {
 
 const END = { done: true, value: undefined } as const;
 
-/** Creates a reader. It is no generator, because `return` of a generator waits for the next item. */
+/**
+ * Creates a reader. Its iterator ends at the first empty batch, and its `return` leaves at once: it is no generator, because
+ * `return` of a generator waits for the next item.
+ */
 export function createReader<Item>(next: Reader<Item>["next"], leave: () => void): Reader<Item> {
   return {
     next,
@@ -100,6 +103,10 @@ export class PageReader<Stored extends Item> {
     this.#getPosition = getPosition;
   }
 
+  /**
+   * Reads a page at a time per log; calls with an equal key share the read. Readers share large items. The size of a page slows
+   * down later reads. Throws what `load` throws.
+   */
   read<Read extends Pick<Page<Stored>, "items">>(key: string, load: () => Promise<Read>): Promise<Read> {
     const before = this.#last;
     const page = this.#readShared(key, COST_PER_READ, async () => {
@@ -264,6 +271,10 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     );
   }
 
+  /**
+   * Returns the next batch of items; empty at the end or after the reader has left. Waits for items, for a tick with room, and
+   * for the check of the reader's access. Throws once if reading fails, and has left then.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
   async #next(): Promise<readonly Emitted[]> {
     while (!this.hasLeft) {
@@ -291,7 +302,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     return [];
   }
 
-  /** Waits for a change of the log, or reads the next page. */
+  /** Waits for a change of the log, or reads the next page or attaches the reader. Keeps the process alive meanwhile. */
   async #waitForItems(): Promise<void> {
     const { change, keepAlive } = this.#log;
     const changed = change.wait(this);
@@ -312,8 +323,8 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
   }
 
   /**
-   * Collects a batch from the log or the page. An item that must be read first ends the batch, and the result resolves once it
-   * was added.
+   * Adds a batch from the log or the page to `ready`, and moves the position. An item that must be read first ends the batch, and
+   * the result resolves once it was added; otherwise it is undefined.
    */
   #collectBatch(ready: Emitted[]): Promise<void> | undefined {
     const takeNotice = this.takeNotice?.();
@@ -340,6 +351,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
     return undefined;
   }
 
+  /** Reads the next page, or skips to the end of the last one if nothing of it is left. */
   async #read(): Promise<void> {
     const { floor } = this;
     if (this.position < this.#readTo) {

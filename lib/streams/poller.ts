@@ -39,7 +39,10 @@ export class Poller {
     return this.#reading;
   }
 
-  /** Starts polling after `ms`. */
+  /**
+   * Schedules the next read after `ms`, or after a longer time with signals. If the position moves until then, waits again
+   * instead.
+   */
   start(ms: number = MIN_POLL_MS): void {
     const { environment, hasSignals, getPosition } = this.#options;
     const before = getPosition();
@@ -55,6 +58,10 @@ export class Poller {
     this.#cancel();
   }
 
+  /**
+   * Reads, again if a read was requested meanwhile, and then schedules the next read: later each time if nothing was new. Calls
+   * `onIdle` instead if reading is not needed any more.
+   */
   async #readAll(ms: number, isTimed: boolean): Promise<void> {
     const { read, getPosition, isNeeded, onIdle } = this.#options;
     const before = getPosition();

@@ -66,7 +66,10 @@ function publishValue(runLog: RunLog, event: string, data: JsonObject): void {
 
 const DELETED_RUN_MESSAGES = { RunDeleted: "The run was deleted", RunRolledBack: "The run was rolled back" };
 
-/** Ends the log of a run that was deleted or rolled back, if there is one. */
+/**
+ * Ends the log of a run that was deleted or rolled back as `gone`, with an `error` and an `end` frame. Does nothing without a
+ * log.
+ */
 export function endDeletedRunLog(runLog: RunLog | undefined, name: keyof typeof DELETED_RUN_MESSAGES): void {
   if (!runLog) return;
   const error = { error: name, message: DELETED_RUN_MESSAGES[name] };
@@ -129,7 +132,10 @@ interface RunSubscriptionOptions {
   readonly features: Pick<CombinedFeatures, "trailer">;
 }
 
-/** Reads the result of wait and join for a run that ended before the call. */
+/**
+ * Returns the result of wait and join for a run that ended before the call: its error, or the values of the state, `{}` without a
+ * state. A state that cannot be read is logged and returned as an error.
+ */
 async function readStoredResult(options: RunSubscriptionOptions, run: RunRow): Promise<Json> {
   const { storage, scope, environment } = options;
   const { run_id, thread_id } = run;
@@ -173,6 +179,10 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   const warn = (run_id: string, error: unknown): void =>
     environment.log({ level: "warn", message: "following a run failed", run_id, error });
 
+  /**
+   * Starts to copy the frames of a run of another process, until it ends or has no subscribers. Does nothing for a run of this
+   * process.
+   */
   function watch({ thread_id }: Pick<RunRow, "thread_id">, runLog: RunLog): void {
     if (!acceptsRemoteFrames(runLog)) return;
     let poller = remoteRuns.get(runLog)?.poller;
@@ -196,6 +206,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     else poller.start();
   }
 
+  /** Copies stored frames that are new, and ends the log if the run has ended. */
   async function read(runLog: RunLog): Promise<void> {
     // The first check of a run reads whether its frames are stored.
     const wasStored = runLog.hasStoredFrames;
@@ -204,6 +215,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     if (acceptsRemoteFrames(runLog) && runLog.hasStoredFrames && !wasStored) await copyFrames(runLog);
   }
 
+  /** Publishes the stored frames that the log does not have yet, while it has subscribers. */
   async function copyFrames(runLog: RunLog): Promise<void> {
     while (runLog.hasSubscribers) {
       const page = await storage.readFrames(scope, runLog.run_id, runLog.lastId);
@@ -216,7 +228,10 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     }
   }
 
-  /** Ends the log if the run's row has ended. */
+  /**
+   * Reads the row of a remote run and updates attempt and storage of frames in its log. Ends the log if the run has ended, or as
+   * rolled back if the row does not exist.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the run may be deleted, claimed or ended during each read
   async function closeIfEnded(runLog: RunLog): Promise<void> {
     if (!acceptsRemoteFrames(runLog)) return;
@@ -295,7 +310,10 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
 
-  /** Returns the log of a run, which has ended if the run has. The caller subscribes and then calls `watch`. */
+  /**
+   * Returns the log of a run, which has ended if the run has. Replaces the log of a deleted run if its ids are too low for this
+   * subscriber. The caller subscribes and then calls `watch`.
+   */
   function openLog(run: RunRow, after: number, isNew: boolean): RunLog | Promise<RunLog> {
     const { run_id } = run;
     const lastSeenId = Math.min(after, MAX_FRAME_ID);
@@ -312,7 +330,10 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return closeOrKeepLog(run, runLog, isNew);
   }
 
-  /** Ends the log if the run has ended: the row may be older than that end, so it is read again once the log exists. */
+  /**
+   * Ends the log if the run has ended: the row may be older than that end, so it is read again once the log exists. If that read
+   * fails, logs it for a new run; else forgets the log and throws.
+   */
   async function closeOrKeepLog({ run_id, thread_id }: RunRow, runLog: RunLog, isNew: boolean): Promise<RunLog> {
     try {
       await closeIfEnded(runLog);
@@ -349,6 +370,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return isUnknown() && runLog.isLive && (await isFrameOfOtherAttempt(runLog, id));
   }
 
+  /** Returns true if a frame with this id is stored. The log of a remote run then continues after it. */
   async function isStoredFrame(runLog: RunLog, id: number): Promise<boolean> {
     const [frame] = await storage.readFrames(scope, runLog.run_id, id - 1);
     if (frame?.id !== id) return false;
@@ -366,7 +388,10 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return !runLog.hasStoredFrames && isFrameOfLaterClaim(id, runLog.lastId, row);
   }
 
-  /** Returns the result of a run that has not ended, or whose log has ended as `gone`. */
+  /**
+   * Returns the result of a run that has not ended, or whose log has ended as `gone`. It resolves with the trailer's members
+   * added, and never rejects. Starts to watch a remote run.
+   */
   function awaitResult(run: RunRow, runLog: RunLog): RunResult {
     const frames = options.features.trailer(run);
     const result = runLog
@@ -378,7 +403,10 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     return { runLog, result };
   }
 
-  /** Returns the result of any run. The state of an ended run is read now, because later runs change it. */
+  /**
+   * Returns the result of any run. The state of an ended run is read now, because later runs change it. Throws what that read
+   * throws.
+   */
   async function readOrAwaitResult(run: RunRow, runLog: RunLog): Promise<RunResult> {
     if (!hasEnded(run) || runLog.completion?.status === "gone") return awaitResult(run, runLog);
     try {

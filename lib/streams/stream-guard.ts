@@ -64,6 +64,10 @@ const RECHECK_INTERVAL_MS = 2_000;
 /** The maximum age of a check when something of the thread is emitted, in milliseconds. */
 const MAX_CHECK_AGE_MS = 1_000;
 
+/**
+ * Creates the guards, which end open responses when their callers lose access. Responses with the same thread and filter share a
+ * watch.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
   const watches = new Map<string, VisibilityWatch>();
@@ -78,6 +82,10 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
     return watch;
   }
 
+  /**
+   * Opens a guard. Returns undefined if the grant can neither be revoked nor has a filter. A new thread is watched once it
+   * exists.
+   */
   const open: StreamGuards["open"] = (grant, thread, onLost) => {
     const filtered = grant.scope.filter ? thread : undefined;
     if (!grant.findRevocation && !filtered) return undefined;
@@ -93,6 +101,10 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
 
   return {
     open,
+    /**
+     * Returns a reader that leaves and throws the revocation once the caller loses the grant, and ends without an error once the
+     * thread is excluded. Returns `reader` itself if nothing needs a guard.
+     */
     reader(grant, reader, thread) {
       let revocation: ServiceError | null = null;
       const guard = open(grant, thread, (reason) => {
@@ -117,6 +129,10 @@ export function createStreamGuards(options: StreamGuardOptions): StreamGuards {
         return [];
       }, leave);
     },
+    /**
+     * Returns the pending run with a result that rejects once the caller loses access: with the revocation, or `not_found`.
+     * Returns `pending` itself if nothing needs a guard.
+     */
     result(grant, pending, thread) {
       // A waiting caller must not refer to the run, because its input may be large.
       const { result: unguarded, leave: leaveUnguarded } = pending;
@@ -157,7 +173,10 @@ class ResponseGuard implements StreamGuard {
     this.#onLost = onLost;
   }
 
-  /** Repeats the check of the grant until the guard is closed. */
+  /**
+   * Repeats the check of the grant after each interval until the guard is closed. A revocation closes the guard and calls
+   * `onLost`.
+   */
   recheck(environment: Pick<Environment, "timer">, findRevocation: () => Promise<ServiceError | null>): void {
     this.#cancelRecheck = environment.timer(RECHECK_INTERVAL_MS, () => {
       void findRevocation().then((revocation) => {
@@ -186,6 +205,7 @@ class ResponseGuard implements StreamGuard {
     this.#watch?.leave(this.#onExcluded);
   }
 
+  /** Closes the guard and reports the loss, once. `revocation` is null if the thread is excluded. */
   #lose(revocation: ServiceError | null): void {
     if (this.#isClosed) return;
     this.#isLost = true;
@@ -246,6 +266,10 @@ class VisibilityWatch {
     return this.#checking;
   }
 
+  /**
+   * Reads the thread. If it exists and the filter excludes it, all responses lose it; a deleted thread does not count. Otherwise
+   * notes the time of the check, unless the thread has changed during it.
+   */
   async #read(): Promise<void> {
     const { storage, environment } = this.#options;
     const { filter: _, ...unfiltered } = this.#scope;
@@ -261,6 +285,7 @@ class VisibilityWatch {
     for (const onExcluded of listeners) onExcluded();
   }
 
+  /** Checks at each interval until the watch is closed. A storage failure reveals nothing about the thread and is ignored. */
   #scheduleCheck(): void {
     this.#cancelTimer = this.#options.environment.timer(RECHECK_INTERVAL_MS, () => {
       // A storage failure reveals nothing about the thread.
@@ -270,6 +295,7 @@ class VisibilityWatch {
     });
   }
 
+  /** Stops checks and the subscription, and removes the watch from the shared ones. Works once. */
   #close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -61,7 +61,8 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
   }
 
   /**
-   * Returns the end of the runs of a thread that was deleted or is excluded. Clients wait for it, and the rows no longer exist.
+   * Leaves the log. Returns the end of the runs of a busy thread that was deleted or is excluded, because clients wait for it and
+   * the rows no longer exist; else an empty list.
    */
   protected override end(): readonly SerializedEvent[] {
     const { log, environment } = this.#options;
@@ -75,7 +76,10 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
     return [{ ...end, last: true }];
   }
 
-  /** Looks for the thread, which may not exist yet. */
+  /**
+   * Looks for the thread, which may not exist yet, and has its runs record all events. Once it is visible sets the position of
+   * the replay, opens a guard and returns true. Returns false without a read if nothing has changed since the last look.
+   */
   protected override async attach(): Promise<boolean> {
     const { scope, thread_id, log, guards } = this.#options;
     await log.ready;
@@ -100,6 +104,7 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
     return Math.max(this.#openedAt, this.#options.log.startsAfter);
   }
 
+  /** Reads the next page of stored events of the requested methods; empty without methods. */
   protected async load(): Promise<Page<StoredThreadEvent>> {
     const { scope, thread_id, log, serializer } = this.#options;
     const methods = this.#methods;

@@ -81,6 +81,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     return this.#options.environment.keepAlive;
   }
 
+  /** Starts the log after the newest stored event, unless events came first, and starts polling. Rejects if the read fails. */
   async #begin(): Promise<void> {
     const { storage, scope } = this.#options;
     const newest = await storage.getLastEventSeq(scope, this.#thread_id);
@@ -88,7 +89,10 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     if (!this.isClosed) this.#poller.start();
   }
 
-  /** Returns the thread if it is visible, and makes its runs record all events from now on. */
+  /**
+   * Returns the thread if it is visible and not of a stateless run, and makes its runs record all events from now on. Returns
+   * null otherwise. Equal concurrent calls share a read.
+   */
   findThread(scope: Scope): Promise<ThreadRow | null> {
     return this.#findShared(JSON.stringify(scope), 0, async () => {
       const { storage } = this.#options;
@@ -101,7 +105,10 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     });
   }
 
-  /** Adds events that an attempt of this process has stored. `before` is the `seq` before the first one. */
+  /**
+   * Adds events that an attempt of this process has stored, and wakes readers. `before` is the `seq` before the first one: if the
+   * log lacks earlier events, keeps these until a read that starts now has added those.
+   */
   publish(before: number, events: readonly SerializedEvent[]): void {
     if (this.last < before || this.last === 0) {
       // The storage has others before them, but perhaps not their large values.
@@ -125,6 +132,10 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     if (hasChanged) this.changes++;
   }
 
+  /**
+   * Adds the stored events after the last one and wakes readers, in batches with ticks between. Checks after a change whether the
+   * thread was deleted, and then forgets everything. A failure is logged.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
   async #read(isTimed: boolean): Promise<void> {
     const { storage, scope, environment } = this.#options;
@@ -172,6 +183,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
     if (this.readers === 0) this.close();
   }
 
+  /** Ends the log: readers wake and end, polling stops, and the log is removed from the open ones. Works once. */
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;

@@ -7,7 +7,10 @@ import type { ProtocolEvent, SerializedEvent } from "./event-filter.ts";
 /** An event as a value, of the executor or of the engine. */
 export type NewEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type" | "method"> & Pick<ThreadEvent, "method">;
 
-/** Converts an event to its stored form. */
+/**
+ * Converts an event to its stored form, with its data as JSON; null if only its checkpoint has them. A custom event gets its
+ * name.
+ */
 export function encodeEvent(event: NewEvent, timestamp: number): Omit<ThreadEvent, "seq"> {
   const { method, namespace, data, node, checkpoint_id } = event;
   const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
@@ -23,7 +26,9 @@ export function decodeStoredEvent({ method, namespace, node, data }: ThreadEvent
 const formatEventId = ({ seq, run_id, method, namespace }: StoredThreadEvent): string =>
   method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
 
-/** Serializes an event. `data` is its JSON. */
+/**
+ * Returns the event as a client gets it, in a JSON envelope. `data` is its data as JSON, `id` the id of the event for clients.
+ */
 export function serializeEvent(
   event: StoredThreadEvent,
   data: string,

@@ -23,6 +23,10 @@ export interface ThreadEventLogs extends ThreadEvents {
   close(): void;
 }
 
+/**
+ * Creates the event logs of threads. A log is opened with its first reader and closed after the last. Values of checkpoints stay
+ * cached while there are readers.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
   const { storage, environment, bus } = options;
@@ -37,6 +41,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     if (logs.size + replays === 0) serializer.clear();
   }
 
+  /** Opens the log of a thread, which removes itself when it is closed. */
   function open(thread_id: string): ThreadEventLog {
     const log = new ThreadEventLog(thread_id, options, limit, serializer, () => {
       if (logs.get(thread_id) === log) logs.delete(thread_id);
@@ -46,6 +51,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     return log;
   }
 
+  /** Yields all stored events of these methods after `from`, also those of other runs. Yields nothing without methods. */
   async function* readStoredAfter(
     scope: Scope,
     thread_id: string,

@@ -67,7 +67,7 @@ function createThreadRuns(
     }
   }
 
-  /** Reads the waiting runs again. Resolves to true if there were any. */
+  /** Reads the waiting runs again; deleted ones count as ended. Resolves to true if there were any. */
   async function refreshWaiting(): Promise<boolean> {
     const waiting = entries.filter((entry) => getStartTime(entry) === null);
     const pending = new Map((waiting.length > 0 ? await listPending() : []).map((run) => [run.seq, run]));
@@ -105,7 +105,7 @@ function createThreadRuns(
   return {
     /** True if there may be new runs, or some of these may have started or ended. */
     stale: true,
-    /** Loads the runs that are active now. Call it once, first. */
+    /** Loads the runs that are active now; without a position, frames that exist already are skipped. Call it once, first. */
     async begin(): Promise<void> {
       const [newest, pending, running] = await Promise.all([
         after ? [] : storage.listRuns(scope, thread_id, { limit: 1, offset: 0 }),
@@ -118,7 +118,7 @@ function createThreadRuns(
         if (run.seq <= highestSeq) entries.push(toThreadRun(run, after ? 0 : await findNewestFrameId(run)));
       }
     },
-    /** Finds every run that may be emitted. */
+    /** Reads new and waiting runs, and makes each run that may be emitted ready, once and in order. Clears `stale`. */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
     async refresh(): Promise<void> {
       let rows: readonly RunRow[];
@@ -231,6 +231,10 @@ class ThreadFrames {
     return this.#modes.has(mode);
   }
 
+  /**
+   * Adds a frame of a run to the ready ones, if frames of runs were requested, after the start of the run. Keeps `error` and
+   * `end` for `finish`.
+   */
   addFrame(source: RunFrameSource, frame: Frame): void {
     const { event, data } = frame;
     if (event === "error") {
@@ -245,7 +249,10 @@ class ThreadFrames {
     }
   }
 
-  /** Reports the end of a run. The last frame carries the position. */
+  /**
+   * Adds the end of a run to the ready frames: lifecycle, state and `run_done`, as requested. The last frame carries the
+   * position, which never moves back.
+   */
   async finish(source: Omit<RunFrameSource, "frames">): Promise<void> {
     const { entry, end, error } = source;
     const { run_id, started_at } = entry.run;
@@ -267,6 +274,7 @@ class ThreadFrames {
     }
   }
 
+  /** Adds the start of a run to the ready frames, once and only if lifecycles were requested. */
   #start(source: Pick<RunFrameSource, "entry" | "started">, id: Frame["id"]): void {
     if (source.started) return;
     source.started = true;
@@ -311,6 +319,10 @@ export async function subscribeThread(
 
   const nextRun = createNextRunSubscription(options, runs, open, refreshSoon);
 
+  /**
+   * Makes the run the current one and subscribes to its frames. A deleted run, and one that has ended without stored frames, only
+   * gets its end.
+   */
   async function openRun(entry: ThreadRun): Promise<void> {
     current = nextRun.takeSource(entry);
     if (current) return;
@@ -327,6 +339,10 @@ export async function subscribeThread(
     await frames.finish({ entry, started: entry.after > 0, end, ...(run.error ? { error: run.error } : {}) });
   }
 
+  /**
+   * Adds the next frames of the current run. At the end of its frames finishes the run, or leaves if they have no `end`, because
+   * the service stops.
+   */
   async function advance(source: RunFrameSource): Promise<void> {
     const batch = await (source.first ?? source.frames.next());
     delete source.first;
@@ -340,6 +356,7 @@ export async function subscribeThread(
     else leave();
   }
 
+  /** Waits for a change of the thread or for the next poll, and keeps the process alive meanwhile. */
   async function pause(): Promise<void> {
     const cancel = environment.timer(getMaxPollMs(storage.signals !== undefined), refreshSoon);
     const changed = change.wait(runs);
@@ -348,6 +365,7 @@ export async function subscribeThread(
     cancel();
   }
 
+  /** Ends the stream: leaves the runs and wakes the reader. */
   function leave(): void {
     hasLeft = true;
     unsubscribe();
@@ -355,6 +373,7 @@ export async function subscribeThread(
     for (const source of [current, nextRun.source]) source?.frames.leave();
   }
 
+  /** Does one thing: reads frames, opens the next run, refreshes the runs, or waits. Leaves if the thread was deleted. */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the loop of one reader: what it waits for depends on what it has read
   async function step(): Promise<void> {
     const entry = current ? undefined : runs.next();
@@ -370,6 +389,10 @@ export async function subscribeThread(
     }
   }
 
+  /**
+   * Returns the ready frames, and waits until there are some. Returns an empty list after the end. Throws if a read fails, but
+   * not while the service stops.
+   */
   async function next(): Promise<readonly Frame[]> {
     try {
       while (!hasLeft) {
@@ -403,6 +426,10 @@ function createNextRunSubscription(
 ) {
   return {
     source: undefined as RunFrameSource | undefined,
+    /**
+     * Subscribes to the run that is due next and leaves that of another one. If that run has started or ended meanwhile, marks
+     * the runs as stale instead. Does nothing without a waiting run.
+     */
     async subscribe(): Promise<void> {
       const entry = runs.firstWaiting(environment.now());
       if (!entry || entry === this.source?.entry) return;

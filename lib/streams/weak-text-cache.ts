@@ -12,7 +12,10 @@ export class WeakTextCache<Item extends { readonly data: string }> {
     return this.#items.get(key)?.deref();
   }
 
-  /** Returns the item that readers already hold if it has the same text, else `item`. */
+  /**
+   * Returns the item that readers already hold if it has the same text, else `item`, which it then shares. Short texts are not
+   * shared. An entry does not keep its item in memory.
+   */
   share(key: string | number, item: Item): Item {
     if (item.data.length < LARGE_TEXT_CHARS) return item;
     const shared = this.get(key);
