@@ -178,7 +178,7 @@ export function createLazyModule<Calls extends object>(
   let loaded: Calls | undefined;
   let loading: Promise<Calls> | undefined;
 
-  async function loadOnce(): Promise<Calls> {
+  async function loadAndKeep(): Promise<Calls> {
     try {
       loaded = await load();
       return loaded;
@@ -193,7 +193,7 @@ export function createLazyModule<Calls extends object>(
       (calls as Record<string, (...args: readonly unknown[]) => unknown>)[name]?.(...args);
     return (...args: readonly unknown[]): unknown => {
       if (loaded) return call(loaded, args);
-      loading ??= loadOnce();
+      loading ??= loadAndKeep();
       return loading.then((calls) => call(calls, args));
     };
   };

@@ -69,6 +69,10 @@ class CronFiringHandler implements FiringHandler {
     this.#isStopping = isStopping;
   }
 
+  /**
+   * Handles the due fire times of a cron: creates a run for the latest and records the others as skipped. Returns false if that
+   * failed or the rows kept changing, which is logged. Never rejects.
+   */
   async handle(cron: CronRow): Promise<boolean> {
     const { environment } = this.#options;
     try {
@@ -81,6 +85,10 @@ class CronFiringHandler implements FiringHandler {
     return false;
   }
 
+  /**
+   * Disables a cron that has failed at least so often in a row: stores the reason in its metadata and logs it. Does nothing if it
+   * is disabled, deleted or has succeeded meanwhile.
+   */
   async disable({ cron_id }: CronRow, failures: number): Promise<void> {
     const { storage, scope, environment } = this.#options;
     const next = (row: CronRow): CronContent => {
@@ -93,7 +101,10 @@ class CronFiringHandler implements FiringHandler {
     environment.log({ level: "warn", message: "cron disabled: its runs failed", cron_id, failures: row.failures });
   }
 
-  /** Returns false if the rows changed during each of several attempts. */
+  /**
+   * Handles fire times until none is due, or disables the cron after too many failures. Returns false if the rows changed during
+   * each of several tries; true on shutdown.
+   */
   async #handleDueFireTimes(cron: CronRow): Promise<boolean> {
     const { storage, scope, environment, max_failures } = this.#options;
     let row: CronRow | null = cron;
@@ -111,7 +122,10 @@ class CronFiringHandler implements FiringHandler {
     return this.#isStopping();
   }
 
-  /** Handles one batch of fire times from `first` on, and returns the result of the storage. */
+  /**
+   * Handles one batch of fire times from `first` on, and returns the result of the storage. Starts the run, and counts and logs
+   * skipped times. A run that is refused is recorded as a skip.
+   */
   async #handleBatch(cron: CronRow, first: number, now: number): Promise<FireCronResult["kind"]> {
     const { storage, scope, runs, misfire_grace_ms } = this.#options;
     const { cron_id } = cron;
@@ -147,7 +161,7 @@ class CronFiringHandler implements FiringHandler {
     return row?.enabled === true && row.revision === revision && row.next_run_date === next_run_date;
   }
 
-  /** Returns null if the run is refused and a retry cannot help. Rethrows other errors. */
+  /** Returns the run to create, or null, logged, if it is refused and a retry cannot help. Rethrows other errors. */
   async #prepareRun(cron: CronRow): Promise<CreateRun | null> {
     const { scope, environment, runs } = this.#options;
     try {
@@ -172,7 +186,10 @@ class CronFiringHandler implements FiringHandler {
   }
 }
 
-/** Decides about a batch of due fire times: those older than the grace time are missed, the latest fires, and the others are superseded. */
+/**
+ * Decides about a batch of due fire times: those older than the grace time are missed, the latest fires, and the others are
+ * superseded. While more are due, none fires. Ignores fire times older than the retention of firings.
+ */
 function planFirings(
   { nextFireTime, fireTimesUntil }: Schedules,
   cron: CronRow,

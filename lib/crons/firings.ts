@@ -82,6 +82,7 @@ export async function requireCron(storage: CronStorage, scope: Scope, cron_id: s
   return row;
 }
 
+/** Creates the operations on fire times of crons: a preview, details with past firings, and a run by hand. */
 export function createCronFirings({
   storage,
   scope: deploymentScope,
@@ -127,6 +128,7 @@ export function createCronFirings({
       };
     },
 
+    /** Creates a run of the cron now, also of a disabled one, and records it as a firing by hand. The schedule stays. */
     async run(scope, cron_id) {
       const cron = await requireCron(storage, scope, cron_id);
       const run = await runs.create(deploymentScope, cron.thread_id, toCronRunRequest(cron), toCronRunOrigin(cron));
@@ -140,6 +142,7 @@ export function createCronFirings({
   };
 }
 
+/** Returns the next fire times after `now`, at most `limit`. */
 async function listFireTimes(timing: Timing, now: number, limit: number): Promise<string[]> {
   const { nextFireTime } = await loadSchedules();
   const fireTimes: string[] = [];

@@ -68,6 +68,7 @@ class PollingCronScheduler implements CronScheduler {
     this.#polling = this.#poll();
   }
 
+  /** Sets the timer of the next poll to this time, at the latest to the poll interval. Does nothing on shutdown. */
   #schedule(time: number): void {
     if (this.#isStopping) return;
     this.#cancelTimer();
@@ -77,6 +78,10 @@ class PollingCronScheduler implements CronScheduler {
     this.#cancelTimer = environment.timer(Math.max(0, this.#timerAt - now), () => this.#startPoll());
   }
 
+  /**
+   * Disables failing crons, handles the due ones, deletes old firings, and schedules the next poll: at the next fire time, or
+   * after a growing delay if firing has failed. Logs errors.
+   */
   async #poll(): Promise<void> {
     const { storage, scope, environment } = this.#options;
     const startedAt = environment.now();
@@ -98,6 +103,7 @@ class PollingCronScheduler implements CronScheduler {
     this.#schedule(Math.min(nextAt, this.#requestedAt));
   }
 
+  /** Imports and creates the handler at the first call, and returns it. */
   async #loadHandler(): Promise<FiringHandler> {
     this.#handler ??= (await import("./firing-handler.ts")).createFiringHandler(
       this.#options,
@@ -159,6 +165,9 @@ type CronLoopOptions = Omit<CronOptions, "wakeAt"> &
     readonly enabled: boolean;
   };
 
+/**
+ * Creates the resource of crons and starts their scheduler if `enabled`. The code of the resource is imported at the first call.
+ */
 export function createCronLoop(options: CronLoopOptions): CronLoop {
   const scheduler = options.enabled ? new PollingCronScheduler(options) : null;
   const crons = createLazyModule<InternalCrons>(

@@ -99,6 +99,7 @@ export interface CronOptions extends CronFiringOptions {
   wakeAt(time: number): void;
 }
 
+/** Creates the operations on crons. A new or changed fire time wakes the scheduler. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createCrons(options: CronOptions): InternalCrons {
   const { storage, scope: deploymentScope, environment, runs, assistants, wakeAt } = options;
@@ -118,6 +119,10 @@ export function createCrons(options: CronOptions): InternalCrons {
 
   return {
     ...createCronFirings(options),
+    /**
+     * Creates a cron, and its thread if it may. Prepares its first run, and throws what that throws. Throws `invalid` or
+     * `not_found`.
+     */
     async create(scope, thread_id, request, origin = {}) {
       const now = environment.now();
       const schedules = await loadSchedules();
@@ -141,6 +146,10 @@ export function createCrons(options: CronOptions): InternalCrons {
 
     get: async (scope, cron_id) => toCron(await requireCron(storage, scope, cron_id)),
 
+    /**
+     * Changes a cron and wakes the scheduler. New run options are tried with a prepared run. Throws `not_found`, `invalid`, and
+     * `forbidden` for metadata with which the caller would not see the cron.
+     */
     async update(scope, cron_id, patch) {
       const now = environment.now();
       const before = await requireCron(storage, scope, cron_id);
@@ -181,7 +190,7 @@ export function createCrons(options: CronOptions): InternalCrons {
   };
 }
 
-/** Merges the run options of a request into the stored ones; null removes an option. */
+/** Returns the run options of a request merged into the stored ones; null removes an option, undefined keeps it. */
 function mergePayload(request: CronRunOptions, before: JsonObject = {}): JsonObject {
   const changes = CRON_RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
     ([, value]) => value !== undefined,
@@ -200,7 +209,10 @@ function parseTiming({ validateTiming }: Schedules, { schedule, timezone, end_ti
 /** The ISO 8601 forms that RFC 3339 lacks: without seconds, without the minutes or the colon of an offset. */
 const SHORT_FORM = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):?(\d\d)?|Z)?$/i;
 
-/** Parses an ISO 8601 time; the default offset is UTC. Throws `invalid` (no such time, or not in the future). */
+/**
+ * Parses an ISO 8601 time; the default offset is UTC. Returns null for null. Throws `invalid` (no such time, or not in the
+ * future).
+ */
 function parseEndTime(text: string | null, now: number): number | null {
   if (text === null) return null;
   const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORT_FORM.exec(text) ?? [];
@@ -210,6 +222,10 @@ function parseEndTime(text: string | null, now: number): number | null {
   return time;
 }
 
+/**
+ * Returns what happens to the thread of a run: null on a thread of the cron's own, else `delete` by default. Throws `invalid` if
+ * a value was requested for a cron on a thread.
+ */
 function resolveOnRunCompleted(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
   if (thread_id === null) return requested ?? "delete";
   if (requested !== null) {
@@ -218,7 +234,10 @@ function resolveOnRunCompleted(thread_id: string | null, requested: OnRunComplet
   return null;
 }
 
-/** Returns the content of a cron after a patch. Throws `invalid`. */
+/**
+ * Returns the content of a cron after a patch, with its next fire time if the timing changes; that is null for a disabled one.
+ * Enabling a cron removes the reason why it was disabled. Throws `invalid`.
+ */
 function applyPatch(
   { validateTiming, nextFireTime }: Schedules,
   cron: CronRow,
@@ -258,7 +277,7 @@ interface CronRequest {
   readonly now: number;
 }
 
-/** Returns the content of a new cron. Throws `invalid`. */
+/** Returns the content of a new cron, enabled by default, with its first fire time. Throws `invalid`. */
 function toNewCron(
   schedules: Schedules,
   { cron_id, thread_id, request, now }: CronRequest,

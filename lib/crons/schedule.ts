@@ -56,6 +56,7 @@ export function fireTimesUntil(timing: Timing, first: number, until: number, lim
   return fireTimes;
 }
 
+/** Returns a function that finds the next fire time after a time; null if there is none before the end time. */
 function createFireTimeFinder({ schedule, timezone, end_time }: Timing): (after: number) => number | null {
   const next = createCalculator(normalizeSchedule(schedule), timezone ?? "UTC");
   return (after) => {

@@ -80,15 +80,15 @@ export class WorkerSlots {
     return (await Promise.all(this.findAttempts(run_id).map((attempt) => attempt.flushEmitted()))).length > 0;
   }
 
-  /** Stops this run if a claim in flight brings it. */
-  stopLater(run_id: string, reason: StopReason): void {
+  /** Stops this run when it starts, if a claim in flight brings it. Has no effect without such a claim. */
+  stopOnStart(run_id: string, reason: StopReason): void {
     if (!this.isClaiming()) return;
     if (this.#reasons.size >= MAX_STOP_SIGNALS) this.#reasons.clear();
     this.#reasons.set(run_id, reason);
   }
 
-  /** Reads the cancel flag of this run if a claim in flight brings it. */
-  checkLater(run_id: string): void {
+  /** Has this run read its cancel flag when it starts, if a claim in flight brings it. Has no effect without such a claim. */
+  checkCancelOnStart(run_id: string): void {
     if (!this.isClaiming()) return;
     if (this.#checks.size >= MAX_STOP_SIGNALS) this.#checks.clear();
     this.#checks.add(run_id);

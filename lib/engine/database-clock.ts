@@ -77,7 +77,6 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
     if (measured.error <= error || difference > measured.error + error) current = measured;
   }
 
-  /** Measures in the background and adopts the result if it is better. A failure is logged. */
   function startMeasurement(): void {
     measuredAt = monotonic();
     isMeasuring = true;
@@ -91,7 +90,6 @@ export async function startDatabaseClock({ environment, now }: DatabaseClockOpti
       });
   }
 
-  /** Starts a measurement if one is due or the process has stalled. Schedules itself again. */
   function check(): void {
     const before = lastTimes;
     lastTimes = { monotonic: monotonic(), local: environment.now() };

@@ -51,14 +51,14 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
       await probe();
       return false;
     } catch (error) {
-      noteLoss(error);
+      noteLostFiles(error);
       // Any other error is a response of the storage.
       return isOutage(error);
     }
   }
 
   /** Calls `onLoss` for the first error that says that the files are damaged or lost, until the next recovery. */
-  function noteLoss(error: unknown): void {
+  function noteLostFiles(error: unknown): void {
     if (areFilesLost || !(error instanceof ServiceError && error.reason === "storage_damaged")) return;
     areFilesLost = true;
     reason = error.message;
@@ -66,11 +66,11 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   }
 
   /** Probes after an interval, again and again until the storage responds, and then ends the outage. */
-  function probeLater(): void {
+  function scheduleProbe(): void {
     cancel = environment.timer(PROBE_INTERVAL_MS, async () => {
       const down = await isUnreachable();
       if (stopped) return;
-      if (down) probeLater();
+      if (down) scheduleProbe();
       else endOutage();
     });
   }
@@ -94,14 +94,14 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
   }
 
   /** Checks the files at each interval, except during an outage, and logs what is wrong. */
-  function checkLater(checkFiles: () => Promise<unknown>): void {
+  function scheduleFileCheck(checkFiles: () => Promise<unknown>): void {
     cancelCheck = environment.timer(CHECK_INTERVAL_MS, async () => {
       try {
         if (logged.size === 0) await checkFiles();
       } catch (error) {
         log({ level: "error", message: "the files of the database are not as they should be", error });
       }
-      if (!stopped) checkLater(checkFiles);
+      if (!stopped) scheduleFileCheck(checkFiles);
     });
   }
 
@@ -116,15 +116,15 @@ export function watchStorageHealth({ environment, probe, check, onRecovered }: S
         outageStart = environment.now();
         omittedRecords = 0;
         reason = (error as Error).message;
-        probeLater();
+        scheduleProbe();
       }
       logged.add(message);
-      noteLoss(error);
+      noteLostFiles(error);
     }
     environment.log(record);
   };
 
-  if (check) checkLater(check);
+  if (check) scheduleFileCheck(check);
   return {
     log,
     problem: () => (logged.size > 0 ? reason : null),

@@ -93,7 +93,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const scheduleSave = createSaveScheduler(environment);
   let isStopping = false;
   let cancelPoll = (): void => {};
-  let releaseLock = (): void => {};
+  let stopAcquiringLock = (): void => {};
 
   /**
    * Starts an attempt of a claimed run in a slot. Applies stops that arrived before it, a stored cancel and a shutdown in
@@ -169,7 +169,7 @@ export function createWorker(options: WorkerOptions): Worker {
 
   bus.subscribe("work", scope.deployment, () => claims.wake());
   bus.subscribe("run", null, (run_id, from) => {
-    if (run_id !== undefined && from !== "here") slots.checkLater(run_id);
+    if (run_id !== undefined && from !== "here") slots.checkCancelOnStart(run_id);
     checkCancelled(from, (attempt) => run_id === undefined || run_id === attempt.run_id);
   });
   bus.subscribe("thread", null, (thread_id, from) =>
@@ -184,7 +184,7 @@ export function createWorker(options: WorkerOptions): Worker {
       poll();
       bus.notifyAll();
     };
-    releaseLock = acquireWorkerLock(options, health, onAcquired, bus.notifyAll);
+    stopAcquiringLock = acquireWorkerLock(options, health, onAcquired, bus.notifyAll);
   }
 
   return {
@@ -193,7 +193,7 @@ export function createWorker(options: WorkerOptions): Worker {
     ...createReservations(options, parts, claims),
     cancel(run_id, reason) {
       const attempts = slots.findAttempts(run_id);
-      if (attempts.length === 0) slots.stopLater(run_id, reason);
+      if (attempts.length === 0) slots.stopOnStart(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
     },
     async whenDone(run_id) {
@@ -205,7 +205,7 @@ export function createWorker(options: WorkerOptions): Worker {
       isStopping = true;
       slots.isOpen = false;
       claims.stop();
-      releaseLock();
+      stopAcquiringLock();
       cancelPoll();
       dueTimer.stop();
       await waitForAttempts(slots, environment, grace_ms);

@@ -14,13 +14,14 @@ export function createAppCaller(app: App): (request: Request) => Promise<Respons
   let call: ((request: Request) => AppResponse) | undefined;
   return async (request) => {
     // The host may add routes until the first request.
-    call ??= toAppFunction(app);
+    call ??= createRequestFunction(app);
     const response = (await call(request)) ?? null;
     return response === null ? null : toMutableResponse(response);
   };
 }
 
-function toAppFunction(app: App): (request: Request) => AppResponse {
+/** Returns a function that calls the application. A Hono application is copied, so that later routes of it have no effect. */
+function createRequestFunction(app: App): (request: Request) => AppResponse {
   if (typeof app === "function") return app;
   return isHono(app) ? withNotFoundStatus(app) : (request) => app.fetch(request);
 }

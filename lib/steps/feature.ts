@@ -19,6 +19,10 @@ interface StepsContext extends FeatureContext {
 /** The interval between searches for due calls. Needed because signals can be lost and processes can die. */
 const DUE_CALLS_INTERVAL_MS = 1_000;
 
+/**
+ * Creates the feature of durable functions: their resources, a job that continues due calls, and the journals of attempts.
+ * Imports the code when a call is due or an event arrives.
+ */
 export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
   const { settings, storage, scope, environment } = context;
   const limits = { ...settings.steps, ...settings.limits, ...settings.worker };
@@ -48,6 +52,7 @@ export function stepsFeature(context: StepsContext): FeatureOf<"steps"> {
 
 const createUnsavedJournal = (): UnsavedJournal => ({ entries: [], tokens: [] });
 
+/** Creates the journal of one attempt, which is opened when a durable function asks for it. Saves `drain` what was not stored. */
 function attemptJournal(context: JournalContext, attempt: JournalAttempt): AttemptJournal {
   let call_id = attempt.claimed.run.call_id ?? null;
   let isOpen = false;
@@ -67,6 +72,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
     get suspension() {
       return suspension;
     },
+    /** Opens the journal and returns it; null if the call to continue no longer exists or another run has continued it. */
     async open(call, origin) {
       const { openJournal } = await import("./journal.ts");
       const journal = await openJournal({
@@ -93,6 +99,7 @@ function attemptJournal(context: JournalContext, attempt: JournalAttempt): Attem
     onEmitted(event) {
       if (event.type === "stream" && event.position) unsaved.position = event.position;
     },
+    /** Removes and returns what a save stores of the call; an empty object without a call or changes. */
     drain() {
       const { start, release, entries, tokens, position } = unsaved;
       if (call_id === null || !(start || release || position || entries.length + tokens.length > 0)) return {};

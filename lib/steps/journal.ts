@@ -52,7 +52,11 @@ export interface OpenJournalOptions extends JournalContext {
 /** The interval between reads of events, for databases where signals can be lost. */
 const POLL_MS = 2_000;
 
-/** Opens the journal of a call. Returns null if the call no longer exists, or if another run has continued it. */
+/**
+ * Opens the journal of a call, or starts one. An ended, truncated or copied call continues as a new one with its entries, which
+ * are stored again. Returns null if the call no longer exists, is of another graph, or another run has continued it. Stores
+ * nothing itself.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the cases of a journal that is opened again, in their order
 export async function openJournal(options: OpenJournalOptions): Promise<ActiveJournal | null> {
   const { storage, scope, environment, attempt, call, assignedCallId, unsaved } = options;
@@ -157,7 +161,10 @@ class StoredJournal implements ActiveJournal {
     return this.#events;
   }
 
-  /** Reads events at intervals too, because signals can be lost. */
+  /**
+   * Reads the events, and again at each signal and interval, because signals can be lost. Calls the listener after each read
+   * until the journal is closed. Rejects if the first read fails; later failures are ignored.
+   */
   async listen(listener: () => void): Promise<void> {
     const { bus, environment, attempt, onClose } = this.#options;
     const notify = (): void => {
@@ -207,6 +214,7 @@ class StoredJournal implements ActiveJournal {
     }
   }
 
+  /** Adds an entry for the next save and returns it with time and run. Throws `JournalFull` above a limit, except for pauses. */
   append(entry: Omit<JournalEntry, "at" | "run_id">): JournalEntry {
     const { environment, limits } = this.#options;
     const storedEntry = { ...entry, at: environment.now(), run_id: this.run_id };
@@ -229,6 +237,7 @@ class StoredJournal implements ActiveJournal {
     return storedEntry;
   }
 
+  /** Adds an entry for the next save. Drops an unsaved position of output, because the entry has the newest one. */
   bufferEntry(entry: string, idx: number): void {
     const unsaved = this.#options.unsaved();
     this.#size += entry.length;
@@ -249,6 +258,10 @@ class StoredJournal implements ActiveJournal {
     if (attempt.isOutputEnded()) throw new LeaseLost(this.run_id);
   }
 
+  /**
+   * Creates a token for an event and returns it with its URL; only its hash is stored, with the next save. Throws
+   * `public_base_url_missing`.
+   */
   async createEventAddress(
     name: string,
     occurrence: number,
@@ -287,6 +300,10 @@ class StoredJournal implements ActiveJournal {
     this.#options.pause(this.entries.at(-1)?.until ?? null, lastEventSeq);
   }
 
+  /**
+   * Has the attempt end as suspended, until `due_at` or an event. Throws `TooManySuspended` if the deployment has too many such
+   * runs.
+   */
   async suspend(due_at: number | null, waiting_for: readonly WaitingFor[]): Promise<void> {
     const { storage, scope, attempt, limits } = this.#options;
     const suspendedCount = await attempt.retry(() => storage.countSuspended(scope));

@@ -17,6 +17,7 @@ const MAX_RESULT_CHARS = 64 * 1024;
 
 const callEndedError = (): ServiceError => new ServiceError("call_ended", "The call has ended: it takes no event");
 
+/** Creates the operations on durable calls: events for them, their steps, and the job that continues due ones. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createDurableCalls(
   options: DurableCallOptions,
@@ -38,7 +39,8 @@ export function createDurableCalls(
   }
 
   /**
-   * Throws `gone` if the call or the wait has ended, and `invalid` if the payload does not fit the schema of the wait.
+   * Throws `gone` if the call or the wait has ended, and `event_misfit` if the payload does not fit the schema of the wait. An
+   * event that the function does not wait for yet passes.
    */
   async function requireOpenWait(
     call: DurableCallRow,
@@ -64,6 +66,7 @@ export function createDurableCalls(
     if (problem !== null) throw new ServiceError("event_misfit", `The event does not fit: ${problem}`);
   }
 
+  /** Stores an event and continues due calls in the background. Returns false if the storage refuses it. */
   async function storeEvent(
     call: DurableCallRow,
     name: string,
@@ -75,6 +78,10 @@ export function createDurableCalls(
     return event !== null;
   }
 
+  /**
+   * Stores an event for a call. Throws `event_not_awaited` without a call, `gone` if it has ended, `event_misfit`, `invalid` or
+   * `too_large`.
+   */
   async function sendEvent(call: DurableCallRow | null, name: StepName, payload: Json): Promise<void> {
     const storedName = parseStepName(name);
     validatePayload(payload);
@@ -97,6 +104,7 @@ export function createDurableCalls(
 
   return {
     resumeDueCalls,
+    /** Sends an event to the newest call of a thread. */
     async send(scope, thread_id, name, payload) {
       const id = thread_id.toLowerCase();
       const thread = await storage.getThread(scope, id);
@@ -107,6 +115,10 @@ export function createDurableCalls(
     async sendToRun(scope, thread_id, run_id, name, payload) {
       await sendEvent(await findCall(scope, await requireRun(scope, thread_id, run_id)), name, payload);
     },
+    /**
+     * Stores the event of a token. Does nothing if the same payload has come before. Throws `event_answered` for another payload,
+     * `event_not_awaited` for an unknown token, and what `sendEvent` throws.
+     */
     async deliver(token, payload) {
       const tokenRow = await storage.findToken(deploymentScope, await hashToken(token));
       // Guesses need no rate limit: a token has 256 bits, and a limit would lock out the sender of a valid one.
@@ -123,6 +135,10 @@ export function createDurableCalls(
       if (sameJson(answer, payload)) return;
       throw new ServiceError("event_answered", "Another event has come to this address");
     },
+    /**
+     * Returns the steps of the run's call and all events that have come for it; empty lists without a call. Throws `not_found`
+     * without the run.
+     */
     async steps(scope, thread_id, run_id) {
       const call = await findCall(scope, await requireRun(scope, thread_id, run_id));
       if (!call) return { call_id: null, steps: [], events: [] };
@@ -150,7 +166,7 @@ function parseStepName(name: StepName): string {
   }
 }
 
-/** Throws `invalid` for null and for values beyond JSON, and `too_large`. */
+/** Throws `invalid` for null and for numbers beyond JSON, and `too_large`. */
 function validatePayload(payload: Json): void {
   if (payload === null || payload === undefined) throw new ServiceError("invalid", "An event must not be null");
   if (!isFiniteJson(payload)) throw new ServiceError("invalid", `An event ${NUMBER_OUT_OF_RANGE}`);
@@ -179,6 +195,10 @@ const STATUS = {
   timeout: "timed_out",
 } as const;
 
+/**
+ * Converts an entry to the record of its operation, with attempts and start of the `previous` entries. A long result is null,
+ * with `result_omitted`.
+ */
 function toStepRecord(kind: StepRecord["kind"], entry: JournalEntry, previous: StepRecord | undefined): StepRecord {
   const { name, occurrence, phase, attempt, until, value, error, began, at, run_id } = entry;
   const isEnded = STATUS[phase] !== "waiting" && STATUS[phase] !== "retrying";

@@ -31,7 +31,11 @@ export interface DueCallResumer {
 export function createDueCallResumer(options: DurableCallOptions): DueCallResumer {
   const { storage, scope, environment } = options;
 
-  /** Creates the run that continues a call. Returns false if that must be tried again later. */
+  /**
+   * Creates the run that continues a call, with the configuration of the run before, and clears the time at which the call is
+   * due. Ends the call if other input has replaced it. Returns false if it must be tried again; a refused run is tried again
+   * later and logged.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each outcome of the continuation decides when the call is due next
   async function resumeCall(call: DurableCallRow): Promise<boolean> {
     const { thread_id, call_id, run_id, due_at } = call;
@@ -77,6 +81,7 @@ export function createDueCallResumer(options: DurableCallOptions): DueCallResume
     return true;
   }
 
+  /** Continues the calls that are due, one after another. Returns how many of them are settled. */
   async function resumeDueCalls(): Promise<number> {
     const dueCalls = options.runs() ? await storage.listDueCalls(scope, environment.now(), MAX_DUE_CALLS) : [];
     let resumedCount = 0;

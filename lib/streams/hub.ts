@@ -279,7 +279,11 @@ class FrameCursor extends LogCursor<Frame, StoredFrame> {
     this.#onLeave = onLeave;
   }
 
-  protected override takeNotice(): Frame | undefined {
+  /**
+   * Returns a `metadata` frame that is due, once: the run that this one waits for, or the frames that are missing before the
+   * next. Moves the position behind the missing ones. Returns undefined if none is due.
+   */
+  protected override consumeNotice(): Frame | undefined {
     const { waiting_for, last, hasStoredFrames, startsAfter, run_id, attempt } = this.#log;
     if (waiting_for !== undefined && last === 0 && !this.#hasNoted) {
       this.#hasNoted = true;

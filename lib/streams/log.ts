@@ -255,8 +255,8 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
 
   /** Sets `isAttached` once there is something to read. Resolves to false if the reader has to wait for a change. */
   protected attach?(): Promise<boolean>;
-  /** Returns an item to emit that is not in the log. */
-  protected takeNotice?(): Emitted | undefined;
+  /** Returns an item to emit that is not in the log, once; undefined if there is none. May move the position. */
+  protected consumeNotice?(): Emitted | undefined;
   /** Reads the page after `position`. */
   protected abstract load(): Promise<Page<Stored>>;
   /** Converts an item to its emitted form; null if this reader does not get it. */
@@ -318,7 +318,7 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
   /** Throws the error, unless the reader has left or the service stops. */
   #failWith(error: unknown): void {
     const isExpected = this.hasLeft || this.#log.isClosed;
-    if (!this.hasLeft) this.close();
+    if (!this.hasLeft) this.leaveLog();
     if (!isExpected) throw error;
   }
 
@@ -327,8 +327,8 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
    * the result resolves once it was added; otherwise it is undefined.
    */
   #collectBatch(ready: Emitted[]): Promise<void> | undefined {
-    const takeNotice = this.takeNotice?.();
-    if (takeNotice) return void ready.push(takeNotice);
+    const notice = this.consumeNotice?.();
+    if (notice) return void ready.push(notice);
     const { items, getPosition } = this.#log;
     const list: readonly (Emitted | Stored)[] = this.position < this.floor ? this.#page : items;
     let maxChars = MAX_BATCH_CHARS;
@@ -366,18 +366,19 @@ export abstract class LogCursor<Emitted extends Item, Stored extends Item = Emit
 
   /** Returns the last items of a reader whose stream ends. */
   protected end(): readonly Emitted[] {
-    this.close();
+    this.leaveLog();
     return [];
   }
 
-  protected close(): void {
+  /** Marks the reader as having left, and closes the log after its last reader. Does not wake a waiting `next`. */
+  protected leaveLog(): void {
     this.hasLeft = true;
     this.#log.onReaderLeft();
   }
 
   leave(): void {
     if (this.hasLeft) return;
-    this.close();
+    this.leaveLog();
     this.#log.change.wake(this);
   }
 }

@@ -220,7 +220,7 @@ class VisibilityWatch {
   readonly #options: StreamGuardOptions;
   readonly #scope: Scope;
   readonly #thread_id: string;
-  readonly #onClose: () => void;
+  readonly #onClosed: () => void;
   readonly #unsubscribe: () => void;
   #checkedAt: number;
   /** The number of changes of the thread. A check that began before the last one does not count. */
@@ -233,7 +233,7 @@ class VisibilityWatch {
     this.#options = options;
     this.#scope = scope;
     this.#thread_id = thread_id;
-    this.#onClose = onClose;
+    this.#onClosed = onClose;
     this.#checkedAt = options.environment.now();
     this.#unsubscribe = options.bus.subscribe("thread", thread_id, () => {
       this.#changes++;
@@ -301,6 +301,6 @@ class VisibilityWatch {
     this.#isClosed = true;
     this.#cancelTimer();
     this.#unsubscribe();
-    this.#onClose();
+    this.#onClosed();
   }
 }

@@ -124,8 +124,8 @@ export class ThreadEventCursor extends LogCursor<SerializedEvent, StoredThreadEv
     return this.#guard?.mayContinue();
   }
 
-  protected override close(): void {
-    super.close();
+  protected override leaveLog(): void {
+    super.leaveLog();
     this.#guard?.close();
   }
 }

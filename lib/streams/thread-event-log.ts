@@ -36,7 +36,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
   /** Published events that are not in `items` until the storage was read. */
   readonly #early = new Map<number, SerializedEvent>();
   readonly #poller: Poller;
-  readonly #onClose: () => void;
+  readonly #onClosed: () => void;
   #mustCheckThread = false;
   readonly #findShared = coalesceCalls();
 
@@ -61,7 +61,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
       isNeeded: () => !this.isClosed,
     });
     const unsubscribe = options.bus.subscribe("thread", thread_id, () => this.read(true));
-    this.#onClose = () => {
+    this.#onClosed = () => {
       unsubscribe();
       onClose();
     };
@@ -187,7 +187,7 @@ export class ThreadEventLog extends RingLog<SerializedEvent, StoredThreadEvent> 
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;
-    this.#onClose();
+    this.#onClosed();
     this.#poller.stop();
     this.change.notify();
   }

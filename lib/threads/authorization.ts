@@ -27,6 +27,7 @@ export const createCallerThreadId =
     return await threads.idOf(scope, chat_id, user ? user.identity : user_id);
   };
 
+/** Returns `stream`, which authorizes reading the thread. Its frames fail once the caller loses access. */
 export const authorizeStreamThread =
   ({ authorize, guards }: Authorizer<"threads:read">, { threads }: InternalResources): Threads["stream"] =>
   async (thread_id, query) => {

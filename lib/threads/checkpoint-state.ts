@@ -25,8 +25,9 @@ export interface ThreadReads {
 }
 
 /**
- * Reads a checkpoint with the graph that wrote it, as several graphs may have run on the thread; null if it does not exist. Throws
- * `StateUnreadable`.
+ * Reads a checkpoint with the graph that wrote it, as several graphs may have run on the thread; null if it does not exist. If
+ * the graph cannot apply pending writes, leaves them out. Throws `StateReadError` if the graph fails, and errors of the storage
+ * unchanged.
  */
 export async function readState(
   { environment, reader, createConfigReader, findGraph }: ThreadReads,

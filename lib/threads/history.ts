@@ -74,7 +74,10 @@ export async function readHistory(
   }
 }
 
-/** Reads the next states of a history, up to a large one. */
+/**
+ * Reads the next states of a history, up to a large one, again if the run was rolled back meanwhile. Returns also the number of
+ * checkpoints and the last one.
+ */
 const readPart = (reads: HistoryReads, row: ThreadRow, query: PartQuery): Promise<HistoryPart> =>
   reads.readConsistently(row, async (row) => {
     const { thread_id } = row;

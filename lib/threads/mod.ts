@@ -17,7 +17,7 @@ import type { Reader } from "../streams/log.ts";
 import { endDeletedRunLog } from "../streams/run-subscription.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import type { AddStates, CheckpointSelector, HistoryQuery } from "./history.ts";
-import { type AuthorizeCopy, createStateChanges, type StateChanges, type Superstep } from "./state-changes.ts";
+import { type AuthorizeCopy, createStateOperations, type StateChanges, type Superstep } from "./state-changes.ts";
 import type { States } from "./states.ts";
 import type { ThreadSummaries, ThreadSummaryOptions } from "./summaries.ts";
 import {
@@ -135,10 +135,11 @@ export interface InternalThreads
   expire(limit: number): Promise<number>;
 }
 
+/** Creates the internal resource of threads. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreads(options: ThreadOptions): InternalThreads {
   const { storage, scope: deploymentScope, environment, hub, worker, states } = options;
-  const changes = createStateChanges({ storage, scope: deploymentScope, environment, states });
+  const changes = createStateOperations({ storage, scope: deploymentScope, environment, states });
   const { requireThread, requireFreshThread, readCurrentState } = states;
 
   async function readThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
@@ -160,6 +161,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
     ...createLazyModule<InternalResource<ThreadSummaries>>({ list: true, inbox: true }, async () =>
       (await import("./summaries.ts")).createThreadSummaries(options),
     ),
+    /**
+     * Creates a thread, with `supersteps` also its first states. Returns the existing one for `if_exists: "do_nothing"`; throws
+     * `already_exists` otherwise and if it is not visible to the caller.
+     */
     async create(scope, request = {}) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
       requireOwnMetadata(scope, metadata);
@@ -189,6 +194,10 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       if (state) return await readThread(await requireFreshThread(scope, thread_id), include);
       return { ...toThread(await requireThread(scope, thread_id), include), values: null };
     },
+    /**
+     * Merges metadata and sets the time to live; returns the thread with its state. Throws `not_found`, and `forbidden` for
+     * metadata with which the caller would not see the thread.
+     */
     async update(scope, thread_id, patch) {
       const ttl = toStoredTtl(patch.ttl);
       await requireThread(scope, thread_id);
@@ -201,6 +210,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       if (!row) throw notFoundError("thread", thread_id);
       return await states.runPaced(() => readThread(row));
     },
+    /** Deletes the thread with its runs, stops those that execute and ends their streams. Throws `not_found`. */
     async delete(scope, thread_id) {
       const row = await requireThread(scope, thread_id);
       const listRuns = (status: RunStatus): Promise<readonly RunRow[]> =>
@@ -237,6 +247,7 @@ export function createThreads(options: ThreadOptions): InternalThreads {
       const { checkpoints, channel_values, pending_writes } = size;
       return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
     },
+    /** Streams the frames of all runs of the thread, from now or after a position. Throws `not_found`. */
     async stream(scope, thread_id, query = {}) {
       const row = await requireThread(scope, thread_id);
       // The stream starts from the state before the active run; its frames show the rest.

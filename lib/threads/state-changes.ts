@@ -103,7 +103,10 @@ function createStateWriter({ storage, scope, environment, states }: ChangeOption
   const collectCheckpoints = (thread_id: string, head: string | null): JobCheckpoints =>
     createCheckpointCollector({ storage, scope, thread_id, head, now: () => environment.now() });
 
-  /** Applies updates. Throws `invalid` if the graph refuses them, and rethrows storage errors unchanged. */
+  /**
+   * Has the graph apply the updates, whose checkpoints are collected and not stored. Throws `invalid` if the graph refuses them
+   * or has no updates, and rethrows storage errors unchanged.
+   */
   async function applyUpdates(
     [graph_id, graph]: HostedGraph,
     { base, steps, checkpoints, metadata, readConfig }: GraphUpdate,
@@ -157,12 +160,16 @@ function toCheckpointMetadata({ thread_id, metadata: { assistant_id } }: ThreadR
   return { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
 }
 
+/** Creates the operations that change the states of threads: updates, metadata of the head, copies and pruning. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
-export function createStateChanges(options: ChangeOptions): InternalStateChanges {
+export function createStateOperations(options: ChangeOptions): InternalStateChanges {
   const { storage, scope: deploymentScope, environment, states } = options;
   const { collectCheckpoints, applyUpdates, requireGraph } = createStateWriter(options);
 
-  /** Updates the current state of a thread. Returns null if the thread changed meanwhile. */
+  /**
+   * Updates the state of a thread and stores it as the head. Returns the address of the new checkpoint, or null if the thread
+   * changed meanwhile. Throws `not_found`, `checkpoint_not_found`, `thread_busy`, `bad_request` or `invalid`.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one update, in their order
   async function tryUpdate(scope: Scope, thread_id: string, change: StateChange): Promise<WireCheckpoint | null> {
     const { ns, checkpoint_id, update } = parseChange(change);
@@ -200,12 +207,17 @@ export function createStateChanges(options: ChangeOptions): InternalStateChanges
   }
 
   return {
+    /** Updates the state, again as often as the thread changes meanwhile. */
     async updateState(scope, thread_id, change) {
       for (;;) {
         const newCheckpoint = await tryUpdate(scope, thread_id, change);
         if (newCheckpoint) return newCheckpoint;
       }
     },
+    /**
+     * Merges metadata into the newest checkpoint of the thread. Throws `invalid` for reserved members, `not_found` without a
+     * state.
+     */
     async patchState(scope, thread_id, metadata) {
       const reserved = Object.keys(metadata).find((name) => RESERVED_METADATA.has(name));
       if (reserved !== undefined) throw new ServiceError("invalid", `metadata.${reserved}: is set by the service`);
@@ -216,6 +228,10 @@ export function createStateChanges(options: ChangeOptions): InternalStateChanges
         throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
       }
     },
+    /**
+     * Copies the thread with its states under a new id, again as often as it changes meanwhile. `authorize` may change the
+     * metadata. Throws `conflict` if the thread does not exist.
+     */
     async copy(scope, thread_id, authorize = async (copy) => copy) {
       const nothingToCopyError = new ServiceError(
         "conflict",
@@ -242,6 +258,10 @@ export function createStateChanges(options: ChangeOptions): InternalStateChanges
       const ids = [...new Set(thread_ids.map((id) => id.toLowerCase()))];
       return storage.pruneThreads(scope, { thread_ids: ids, strategy }, environment.now());
     },
+    /**
+     * Returns the checkpoints of the supersteps for a new thread, and stores nothing. Throws `invalid` without a hosted graph in
+     * the metadata.
+     */
     async createInitialState(thread_id, threadMetadata, supersteps) {
       if (supersteps.length > MAX_SUPERSTEPS) {
         throw invalidFieldError("supersteps", `must be at most ${MAX_SUPERSTEPS}`);

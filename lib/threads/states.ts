@@ -58,6 +58,7 @@ export interface States {
   findGraph(graph_id: string): GraphState | null;
 }
 
+/** Creates the functions that read the states of threads. Reads run one at a time on embedded databases. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStates({
   storage,
@@ -71,12 +72,14 @@ export function createStates({
   const findGraph = (graph_id: string): GraphState | null =>
     hostedGraphs.has(graph_id) ? (executor.state?.(graph_id) ?? recordedGraphState) : null;
 
+  /** Returns the thread. Throws `not_found`, also for the thread of a stateless run that has ended. */
   async function requireThread(scope: Scope, thread_id: string): Promise<ThreadRow> {
     const row = await storage.getThread(scope, thread_id.toLowerCase());
     if (!row || (row.stateless && row.status !== "busy")) throw notFoundError("thread", thread_id);
     return row;
   }
 
+  /** Returns the id of the newest root checkpoint, of the active run if it has stored one; null if there is none. */
   async function findHead(row: ThreadRow): Promise<string | null> {
     if (row.running === null) return row.head;
     const newestCheckpoint = await storage.getCheckpoint(deploymentScope, row.thread_id, {
@@ -86,7 +89,10 @@ export function createStates({
     return newestCheckpoint?.checkpoint_id ?? row.head;
   }
 
-  /** Reads again if the active run was rolled back meanwhile, because its checkpoints may have disappeared during the read. */
+  /**
+   * Waits until the active run has stored what it has emitted, and reads. Reads again if that run was rolled back meanwhile,
+   * because its checkpoints may have disappeared during the read.
+   */
   async function readConsistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
     if (row.running !== null) await waitUntilStored(row.running);
     const reading = read(row);
@@ -140,6 +146,10 @@ export function createStates({
         return null;
       }
     },
+    /**
+     * Returns the state at a checkpoint, or the current one; an empty state for a thread without one. Throws
+     * `checkpoint_not_found`.
+     */
     async readStateAt({ thread_id, ...rest }, { checkpoint_id, checkpoint_ns = "" }, subgraphs = false) {
       const idSelector = checkpoint_id === undefined ? {} : { checkpoint_id };
       const state = await readConsistently({ thread_id, ...rest }, async (row) => {
@@ -162,6 +172,7 @@ export function createStates({
 /** The channels of states that are stored as one value, and of functional graphs. */
 const SINGLE_VALUE_CHANNELS: ReadonlySet<string> = new Set(["__root__", "__end__"]);
 
+/** Returns the first message of the state, read from the start of its stored list if possible; null if it has none. */
 async function findFirstMessage(
   storage: Storage,
   scope: Scope,
@@ -179,6 +190,10 @@ async function findFirstMessage(
   return isObject(values) && Array.isArray(values.messages) ? (values.messages[0] ?? null) : null;
 }
 
+/**
+ * Returns a function that runs work, so much at a time, and lets other requests run after each `MAX_BLOCKING_MS` of work. It
+ * rejects as the work does.
+ */
 function createPacer(environment: Environment, maxConcurrent: number): States["runPaced"] {
   const budget = createSemaphore(maxConcurrent);
   const clock = environment.monotonic ?? environment.now;

@@ -95,6 +95,7 @@ export interface ThreadSummaryOptions {
   readonly states: States;
 }
 
+/** Creates the lists of threads for people: all with titles, and those that wait for an answer. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadSummaries(options: ThreadSummaryOptions): InternalResource<ThreadSummaries> {
   const { storage, environment, assistants, states } = options;
@@ -117,7 +118,10 @@ export function createThreadSummaries(options: ThreadSummaryOptions): InternalRe
     return { nodes, title: extractTitle(Array.isArray(messages) ? (messages[0] ?? null) : null) };
   }
 
-  /** Returns the summary of a thread with its title. Reads its first message if the metadata has no title. */
+  /**
+   * Returns the summary of a thread with its title, from its metadata or its first message, and with what a waiting run waits
+   * for.
+   */
   async function readThreadSummary(scope: Scope, row: ThreadRow): Promise<ThreadSummary> {
     const title = readMetadataTitle(row) ?? extractTitle(await tryRead(row, states.readFirstMessage));
     if (row.status !== "busy") return toThreadSummary(row, title);
@@ -213,6 +217,10 @@ function toThreadSummary(row: ThreadRow, title: string | null): ThreadSummary {
   };
 }
 
+/**
+ * Converts a thread that waits: its interrupts with the nodes that raised them, and its age. Nodes are null without a readable
+ * state.
+ */
 function toInboxThread(row: ThreadRow, state: InboxState | null, now: number): InboxThread {
   const { thread_id, graph_id, assistant_id, title } = toThreadSummary(
     row,
@@ -232,7 +240,10 @@ function toInboxThread(row: ThreadRow, state: InboxState | null, now: number): I
 const readMetadataTitle = ({ metadata: { title } }: ThreadRow): string | null =>
   typeof title === "string" && title.trim() !== "" ? shortenTitle(title) : null;
 
-/** Returns the text of a message in its JSON form, or in LangChain's stored form inside an object that names its class. */
+/**
+ * Returns the text of a message in its JSON form, or in LangChain's stored form inside an object that names its class. Null
+ * without text.
+ */
 function extractTitle(message: Json): string | null {
   const fields = isObject(message) && !("content" in message) ? Object.values(message).find(isObject) : message;
   const content = isObject(fields) ? fields.content : fields;

@@ -67,7 +67,10 @@ const toTtlJson = (ttl: ThreadRow["ttl"]): ThreadTtlJson | null =>
 /** Parts of a thread that are returned only when `include` names them. */
 export type Extra = "ttl";
 
-/** Converts a thread with the values and interrupts of its newest state. */
+/**
+ * Converts a thread with the values of its newest state. The interrupts are those of the state while a run is active, else those
+ * of the row. The values are null without a state.
+ */
 export function toThreadWithState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
   const tasks = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
   const pending = Object.fromEntries(tasks.map((task) => [task.id, task.interrupts as unknown as Json]));
@@ -133,9 +136,13 @@ export interface ThreadSearches {
   count(query?: ThreadFilter): Promise<number>;
 }
 
+/** Creates the search over threads. A filter on values reads the state of each candidate. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createThreadSearches(storage: Storage, states: States): InternalResource<ThreadSearches> {
-  /** Returns all rows that match the whole query, in order. Reads only the states of rows that pass every other filter. */
+  /**
+   * Returns all rows that match the whole query, in order. Reads only the states of rows that pass every other filter; unreadable
+   * ones are logged and do not match. `check` may throw to end the search.
+   */
   async function findMatches(scope: Scope, query: ThreadSearch, check?: () => void): Promise<ThreadRow[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
     const matches: ThreadRow[] = [];
@@ -169,6 +176,10 @@ export function createThreadSearches(storage: Storage, states: States): Internal
     return { items: rows, total, next: toNextOffset(total) };
   }
 
+  /**
+   * Calls `begin` with total and next offset, and then `add` with a function that reads the next thread, one after another.
+   * Unreadable states count as null.
+   */
   const searchEach: InternalResource<ThreadSearches>["searchEach"] = async (scope, query, { begin, add, check }) => {
     const { select, include = [] } = query;
     const extract = query.extract ? compileExtract(query.extract) : null;
@@ -205,6 +216,7 @@ export function createThreadSearches(storage: Storage, states: States): Internal
       });
       return { items, ...page };
     },
+    /** Counts the matching threads. A filter on values reads the states of all that match otherwise. */
     async count(scope, query = {}) {
       if (filtersValues(query)) return (await findMatches(scope, query)).length;
       const { metadata, status } = query;
@@ -250,7 +262,7 @@ function parsePath(alias: string, text: string): Path {
   return { root, steps };
 }
 
-/** Compiles paths by alias. A path to a missing value reads null. Throws `invalid`. */
+/** Compiles paths by alias. A path to a missing value reads null. Throws `invalid` for too many or malformed paths. */
 export function compileExtract(paths: Readonly<Record<string, string>>): {
   /** True when a path reads the state's values. */
   readonly readsValues: boolean;

@@ -7,6 +7,10 @@ const MAX_EXPIRED_THREADS = 100;
 
 type Ttl = Pick<TimeToLive, "strategy"> & { readonly default_ttl?: number; readonly sweep_interval_minutes?: number };
 
+/**
+ * Creates the feature that gives new threads a default time to live, if one is set, and deletes or prunes expired threads at
+ * intervals.
+ */
 export function threadTtlFeature({
   options,
 }: {

@@ -54,6 +54,10 @@ export function createDeliveryAttempt(
   const { environment, settings } = options;
   const { timeout_ms } = settings;
 
+  /**
+   * Attempts a delivery. Resolves with a failure when the time is over, which also aborts the request, when `controller` aborts,
+   * and for any error.
+   */
   function attemptWithTimeout(
     row: DeliveryRow,
     attemptedAt: number,
@@ -77,6 +81,10 @@ export function createDeliveryAttempt(
     });
   }
 
+  /**
+   * Checks the URL and the resolved addresses, signs the body and sends it, to the service's own handler for a loopback path. A
+   * refused URL is a final failure. Rejects with a SendError.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the checks of one delivery, in their order
   async function attempt(row: DeliveryRow, attemptedAt: number, signal: AbortSignal): Promise<DeliveryAttemptResult> {
     const verdict = checkUrl(settings.policy, row.url);
@@ -108,6 +116,7 @@ export function createDeliveryAttempt(
     return { ...toResult(response), ...(response_text === null ? {} : { response_text }) };
   }
 
+  /** Calls the handler of the service with the request, and returns its status as the result. Fails without such a handler. */
   async function sendToLoopback(
     path: string,
     request: RequestInit & { readonly signal: AbortSignal },
@@ -120,7 +129,10 @@ export function createDeliveryAttempt(
     return toResult({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
   }
 
-  /** Configured headers come last and may replace the user agent. The names of the other defaults are reserved. */
+  /**
+   * Returns the headers, with signatures if there are secrets. Configured headers come last and may replace the user agent. The
+   * names of the other defaults are reserved.
+   */
   async function createHeaders(
     row: DeliveryRow,
     attemptedAt: number,
@@ -220,8 +232,8 @@ async function resolveHost({ resolve }: WebhookTransport, host: string): Promise
 const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
 
 /**
- * Returns the body as JSON. It depends only on the row and is identical, to the byte, at each attempt: `webhook_sent_at` is the time of the
- * first one. Call it after the first attempt has started.
+ * Returns the body as JSON. It depends only on the row, so each attempt has the same bytes: `webhook_sent_at` is the time of the
+ * first one. Values that make it too large are null, with `values_omitted`. Call it after the first attempt has started.
  */
 export function buildPayload(row: DeliveryRow): string {
   const { run } = row;

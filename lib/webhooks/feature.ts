@@ -21,6 +21,10 @@ const MAX_WEBHOOK_DEPTH = 5;
 /** The maximum length of a state in webhooks, in characters. Larger ones are omitted. */
 const MAX_VALUES_CHARS = 5 * 1024 * 1024;
 
+/**
+ * Creates the feature of webhooks, with the sender of deliveries. Logs a warning if configured headers could reach any public
+ * host.
+ */
 export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> {
   const { options, webhooks, bus, scope, environment, settings } = context;
   const { loopback, policy } = webhooks;
@@ -38,6 +42,10 @@ export function webhooksFeature(context: WebhookContext): FeatureOf<"webhooks"> 
   }
   return {
     resources: { webhooks: sender },
+    /**
+     * Returns the webhook or push of a new run; nothing without one and with webhooks disabled. Throws `invalid` for a chain that
+     * is too deep, `webhook_refused` for a URL that the policy refuses.
+     */
     prepare(
       { webhook: url = null }: { readonly webhook?: string | null },
       { webhook_depth: depth = 0, push }: { readonly webhook_depth?: number; readonly push?: PushRequest },

@@ -87,7 +87,10 @@ interface HttpRequestOptions {
   readonly signal: AbortSignal;
 }
 
-/** Sends one request, and resolves with the status and the start of the body. Rejects with a SendError. */
+/**
+ * Sends one request to one of these addresses, without keep-alive and proxies. Resolves with the status and the start of the
+ * body, also if the body fails, and closes the connection. Rejects with a SendError: timeout, network error or abort.
+ */
 export function sendHttpRequest({
   http,
   environment,

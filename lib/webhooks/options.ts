@@ -160,7 +160,7 @@ export function findExposedHeaders({ headers }: WebhookOptions, { policy }: Webh
   return Object.entries(headers ?? {}).flatMap(([name, value]) => (value.includes("${{") ? [name] : []));
 }
 
-/** Returns the bytes of a `whsec_` secret, or null for invalid text. */
+/** Returns the bytes of a `whsec_` secret, or null for invalid text and fewer than 24 or more than 64 bytes. */
 export function decodeSecret(secret: string): Uint8Array | null {
   const encoded = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret)?.[1];
   if (encoded === undefined) return null;
@@ -172,6 +172,7 @@ export function decodeSecret(secret: string): Uint8Array | null {
   }
 }
 
+/** Returns the bytes of the secrets, with templates filled in. Reports invalid ones and leaves them out. */
 function resolveSecrets(input: unknown, prefixes: Prefixes, env: EnvVars, report: Report): readonly Uint8Array[] {
   if (input === undefined) return [];
   const location = ["webhooks", "signing_secret"];
@@ -219,7 +220,7 @@ const EDGES = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 
 const HEADERS = ["webhooks", "headers"];
 
-/** Fills in the templates of the headers. Leaves out invalid headers. */
+/** Fills in the templates of the headers. Reports invalid and repeated headers and leaves them out. */
 export function resolveHeaders(headers: unknown, prefixes: Prefixes, env: EnvVars, report: Report): ResolvedHeaders {
   if (headers === undefined) return [];
   if (!isObject(headers)) {
@@ -242,6 +243,9 @@ type Prefixes = readonly string[] | null;
 
 const isPrefix = (value: unknown): value is string => typeof value === "string" && NAME.test(value);
 
+/**
+ * Returns the prefixes of variables that templates may read, a default without the option. Reports invalid ones and returns null.
+ */
 export function readPrefixes(env_prefix: unknown, report: Report): Prefixes {
   if (env_prefix === undefined) return [DEFAULT_ENV_PREFIX];
   const prefixes: readonly unknown[] = Array.isArray(env_prefix) ? env_prefix : [env_prefix];
@@ -252,8 +256,8 @@ export function readPrefixes(env_prefix: unknown, report: Report): Prefixes {
 }
 
 /**
- * Replaces every `${{ env.NAME }}` of the text, once. Names must start with a prefix. Null after a problem, and with null for the
- * prefixes, whose problem `readPrefixes` reports: then no variable is read.
+ * Replaces every `${{ env.NAME }}` of the text, once. Names must start with a prefix. Returns null after reporting a problem, and
+ * with null for the prefixes, whose problem `readPrefixes` has reported: then no variable is read.
  */
 function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variables): string | null {
   const { report } = variables;
@@ -277,7 +281,7 @@ function resolveTemplate(loc: InputIssue["loc"], text: string, variables: Variab
   return readable ? value + text.slice(position) : null;
 }
 
-/** Returns the value of a variable, or null after a problem. */
+/** Returns the value of a variable. Reports one that is not set, is empty or has no allowed prefix, and returns null. */
 function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, report }: Variables): string | null {
   if (prefixes === null) return null;
   if (!prefixes.some((prefix) => name.startsWith(prefix))) {
@@ -294,6 +298,7 @@ function readVariable(loc: InputIssue["loc"], name: string, { prefixes, env, rep
 /** Strips the white space that `fetch` would strip. */
 const trimEdges = (value: string): string => value.replace(EDGES, "");
 
+/** Returns true for a valid header name. Reports one that is invalid, reserved or repeated. */
 function isUsableName(loc: InputIssue["loc"], name: string, isRepeated: boolean, report: Report): boolean {
   if (!TOKEN.test(name)) report(loc, "invalid_header_name", "is not a valid HTTP header name");
   else if (RESERVED.test(name)) report(loc, "reserved_header", "is set by the service: remove it");
@@ -302,6 +307,7 @@ function isUsableName(loc: InputIssue["loc"], name: string, isRepeated: boolean,
   return false;
 }
 
+/** Returns the value of a header with its templates filled in and trimmed, or null after reporting a problem. */
 function resolveValue(loc: InputIssue["loc"], value: unknown, variables: Variables): string | null {
   const invalid = (msg: string): null => {
     variables.report(loc, "invalid_header_value", msg);

@@ -148,6 +148,7 @@ export function normalizeDomain(entry: string): string | null {
   return DOTTED_DECIMAL.test(host) && host !== text.replace(/\.$/, "") ? null : host;
 }
 
+/** Parses a URL or the path of a loopback. Returns the destination without its fragment, or the reason why it is refused. */
 function parseDestination(policy: WebhookPolicy, raw: string): Destination | RefusalReason {
   if (raw === "") return "empty";
   if (isLongerThan(raw, policy.max_url_length)) return "too_long";
@@ -159,6 +160,7 @@ function parseDestination(policy: WebhookPolicy, raw: string): Destination | Ref
   return parseAbsoluteDestination(policy, raw);
 }
 
+/** Parses an absolute URL, and checks scheme, host and port. Returns the destination, or the reason why it is refused. */
 function parseAbsoluteDestination(policy: WebhookPolicy, raw: string): Destination | RefusalReason {
   const origin = readOrigin(raw);
   if (typeof origin === "string") return origin;
@@ -191,6 +193,10 @@ function readOrigin(raw: string): { readonly scheme: "http" | "https"; readonly 
 
 const DEFAULT_PORT = { http: 80, https: 443 };
 
+/**
+ * Returns the reason why a host is refused, or null: invalid, an unusual spelling of an address, not in the allowed domains, or
+ * not public.
+ */
 function findHostProblem(policy: WebhookPolicy, host: string, authority: string): RefusalReason | null {
   if (!hasValidLabels(host)) return "invalid_host";
   // URL parsers read 0x7f.1, 017700000001 and full-width digits as addresses; other software does not.

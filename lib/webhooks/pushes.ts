@@ -51,6 +51,10 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
   }
 
   return {
+    /**
+     * Stores a push configuration, or replaces the one with its id. Throws `webhook_refused`, `not_found`, `invalid` (too many)
+     * or `conflict`.
+     */
     async setPush(scope: Scope, { last_run, thread_id, ...push }: Omit<PushRow, "push_id" | "host">): Promise<void> {
       const row: PushRow = { ...createPush(policy, environment, push), ...push, last_run, thread_id };
       if (await storage.setPush(scope, row, environment.now())) return;
@@ -65,6 +69,7 @@ export function createPushes({ storage, environment, policy }: PushOptions) {
     },
     listPushes: (scope: Scope, { task_id }: Pick<PushRow, "thread_id" | "task_id">): Promise<readonly PushRow[]> =>
       storage.listPushes(scope, task_id),
+    /** Deletes a push configuration if it exists. Throws `not_found` without the task. */
     async removePush(scope: Scope, push: Pick<PushRow, "thread_id" | "task_id" | "config_id">): Promise<void> {
       await requireTask(scope, push.task_id);
       await storage.removePush(scope, push);

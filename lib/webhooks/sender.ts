@@ -79,7 +79,10 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   let cancelPoll = (): void => {};
   let cancelRemotePoll: (() => void) | null = null;
 
-  /** Claims due deliveries, and once more if called during a claim. */
+  /**
+   * Claims due deliveries in the background and schedules the next poll; once more if called during a claim. Does nothing while
+   * all requests are in use. A failure is logged and retried.
+   */
   function poll(): void {
     pollAgain = true;
     if (isStopping || claiming || sending.size >= concurrency) return;
@@ -101,7 +104,10 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     if (!isStopping) cancelPoll = environment.timer(ms, poll);
   }
 
-  /** Claims and starts due deliveries up to the concurrency. Returns the delay before the next claim in milliseconds. */
+  /**
+   * Claims and starts due deliveries up to the concurrency. Returns the delay before the next claim in milliseconds. Rejects if
+   * the storage fails.
+   */
   async function claim(): Promise<number> {
     pollAgain = false;
     const token = environment.uuid();
@@ -131,6 +137,10 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     return wait > 0 ? Math.min(wait, POLL_INTERVAL_MS) : BLOCKED_HOST_DELAY_MS;
   }
 
+  /**
+   * Sends a claimed delivery in the background, at once aborted on shutdown, and polls again at its end. Logs a failure to record
+   * it.
+   */
   function startDelivery(sendClaimed: SendClaimedDelivery, row: DeliveryRow, token: string): void {
     const controller = new AbortController();
     if (isStopping) controller.abort();
@@ -144,6 +154,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     sending.set(controller, done);
   }
 
+  /** Returns the delivery of a run. Throws `not_found`. */
   async function get(scope: Scope, run_id: string): Promise<DeliveryDetail> {
     const { findDelivery } = await import("./deliveries.ts");
     const delivery = await findDelivery(storage, scope, run_id.toLowerCase());
@@ -151,7 +162,10 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     return delivery;
   }
 
-  /** Reads before it claims, because usually the other process has sent everything. */
+  /**
+   * Polls if a delivery is due, also if that cannot be read. Reads before it claims, because usually the other process has sent
+   * everything.
+   */
   async function pollForRemoteRuns(): Promise<void> {
     cancelRemotePoll = null;
     try {
@@ -169,6 +183,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
   });
 
   return {
+    /** Aborts running requests, which are retried later, and resolves when all are recorded. Later signals send nothing. */
     async stop() {
       isStopping = true;
       stopController.abort();
@@ -182,6 +197,7 @@ export function createWebhookSender(options: WebhookSenderOptions): WebhookSende
     },
     get,
     list: async (scope, query = {}) => (await import("./deliveries.ts")).listDeliveries(storage, scope, query),
+    /** Makes a delivery due again. Throws `not_found`, or `delivery_active` while it is being sent. */
     async redeliver(scope, run_id) {
       const id = run_id.toLowerCase();
       if (await storage.redeliver(scope, id, environment.now())) return;

@@ -108,8 +108,11 @@ function Help({ close }: { readonly close: () => void }): VNode {
 
 const loaded = new Map<string, ComponentType>();
 
-/** Renders the chosen view, and nothing while it loads: the view before it would take the ids of the new address as its own. */
-function CurrentView(): VNode {
+/**
+ * Loads and renders the view of the address, and sets the title of the page. Renders nothing while it loads, because the view before it
+ * would take the ids of the new address as its own, and a message if there is no such view or it fails.
+ */
+function SelectedView(): VNode {
   const name = view.value;
   const [, setLoaded] = useState("");
   const [problem, setProblem] = useState("");
@@ -191,7 +194,7 @@ export function Frame(): VNode {
             The server does not answer. The page tries again; what you typed stays.
           </div>
         ) : null}
-        <CurrentView />
+        <SelectedView />
       </main>
       <Notices />
       <KeyPrompt />
