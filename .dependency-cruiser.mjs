@@ -64,7 +64,7 @@ const ALLOWED = [
     may: ["^lib/", npm("valibot")],
   },
   { name: "route-table", path: "^lib/http/route-table\\.ts$", may: ["^lib/", npm("itty-router")] },
-  { name: "lib", path: "^lib/", may: ["^lib/"] },
+  { name: "lib", path: "^lib/", may: ["^lib/"], types: [npm("@standard-schema/spec")] },
   {
     name: "sql",
     path: "^adapters/sql/",
@@ -228,7 +228,11 @@ export default {
       comment: "A program that embeds the core loads these packages and no others.",
       severity: "error",
       from: { path: "^lib/mod\\.ts$" },
-      to: { path: "^node_modules/", pathNot: npm("valibot", "croner", "ipaddr\\.js"), reachable: true },
+      to: {
+        path: "^node_modules/",
+        pathNot: npm("valibot", "croner", "ipaddr\\.js", "@standard-schema/spec"),
+        reachable: true,
+      },
     },
   ],
   options: {

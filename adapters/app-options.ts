@@ -30,7 +30,10 @@ const DATABASE_SCHEMA = strictSection({
   direct_url: textSchema,
   writer: stringEnum(WRITERS),
 } satisfies Record<keyof typeof DATABASE_NAMES, Schema>);
-const FUNCTION_SCHEMA = strictSection({ ...AGENT_SETTINGS, agent: anything, strict: flag });
+const FUNCTION_SCHEMA = strictSection({
+  ...AGENT_SETTINGS,
+  ...{ agent: anything, strict: flag, "~schemas": anything, "~types": anything },
+});
 const GRAPH_SCHEMA = strictSection({ ...AGENT_SETTINGS, graph: anything });
 
 export function findDatabaseProblems(database: unknown): string[] {

@@ -12,10 +12,84 @@ export type { Cron, CronCreate, Crons } from "./crons/mod.ts";
 export type { FinishedRun } from "./engine/finished-runs.ts";
 export type { Environment, LogRecord } from "./environment.ts";
 export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";
-export type { AuthUser, Executor, StoreItem, ThreadState } from "./executor/contract.ts";
+export type { AgentSchemas } from "./executor/agent-schemas.ts";
+export type { AgentSettings } from "./executor/agent-settings.ts";
+export type {
+  AgentError,
+  AsJson,
+  Check,
+  Graphs,
+  GraphsOf,
+  NotJson,
+  Schema,
+  Simplify,
+  Untyped,
+  Wire,
+  WireOf,
+} from "./executor/agent-types.ts";
+export type {
+  AuthUser,
+  Executor,
+  ModelUsage,
+  RunConfig,
+  StoreHandle,
+  StoreItem,
+  ThreadState,
+} from "./executor/contract.ts";
 export { combine } from "./executor/contract.ts";
+export type {
+  AIMessage,
+  ContentBlock,
+  HumanMessage,
+  ImageBlock,
+  InvalidToolCall,
+  Message,
+  MessageChunk,
+  MessageLike,
+  MessageMembers,
+  MessagesInput,
+  RemoveMessage,
+  RoleMessage,
+  SystemMessage,
+  TextBlock,
+  ToolCall,
+  ToolMessage,
+  ToolRoleMessage,
+  UsageMetadata,
+} from "./executor/message-types.ts";
 export type { Feedback, FeedbackCreate, FeedbackRecord, FeedbackToken } from "./feedback/mod.ts";
-export { type AgentDefinition, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
+export type {
+  AgentFunction,
+  AgentResult,
+  FunctionJob,
+  Interrupted,
+  JobTypes,
+  UntypedJob,
+  UpdateOf,
+  Yielded,
+} from "./functions/function-job.ts";
+export {
+  type Agent,
+  type AgentDefinition,
+  type AgentOptions,
+  agent,
+  fromFunctions,
+  type JobOf,
+  type WireFor,
+} from "./functions/mod.ts";
+export type {
+  AskOptions,
+  DurableOperations,
+  EventAddress,
+  FromJsonSchema,
+  Infer,
+  JsonSchema,
+  NullAfter,
+  StepContext,
+  StepOptions,
+  StepResult,
+  WaitOptions,
+} from "./functions/operations.ts";
 export type { Json, JsonObject } from "./json.ts";
 export type { CorsOptions, HttpOptions } from "./options/http.ts";
 export { validateOptions } from "./options.ts";

@@ -30,6 +30,7 @@ const treeChecks: readonly Check[] = [
   ["types of the studio page", "tsc -p adapters/studio/page"],
   ["size of the studio page", "node scripts/studio.mjs"],
   ["types of the examples", "tsc -p examples"],
+  ["programs that must and must not compile", "node scripts/check-type-tests.ts --source"],
   ["types on Deno", "deno check lib adapters/*.ts adapters/*/*.ts server.ts test/suite examples/deno.ts"],
   ["imports", "depcruise lib adapters server.ts test/suite"],
   ["unused files and exports", "knip --no-progress --include files,exports,duplicates"],
@@ -49,6 +50,7 @@ const buildChecks: readonly Check[] = [
   ["manifest", `publint run ${tarball} --strict`],
   ["types as an importer sees them", `attw ${tarball} --profile esm-only --quiet`],
   ["snippets of README and docs", "node scripts/check-snippets.ts"],
+  ["programs that must and must not compile, with the package", "node scripts/check-type-tests.ts"],
   ["bundles of a program that embeds it", "node scripts/check-bundles.ts"],
 ];
 /** The checks that wait for a registry and for servers to start. */

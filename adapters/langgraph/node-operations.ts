@@ -8,8 +8,7 @@ import {
   resolveWakeTime,
   type StepName,
 } from "../../lib/executor/step-names.ts";
-import type { FromJsonSchema, WaitOptions } from "../../lib/functions/operations.ts";
-import type { JsonObject } from "../../lib/json.ts";
+import type { FromJsonSchema, JsonSchema, NullAfter, WaitOptions } from "../../lib/functions/operations.ts";
 import type { GraphWaits } from "./graph-waits.ts";
 import { WAIT_MARKER, WAITS_KEY, type WaitRequest, type WaitResult } from "./wait-interrupts.ts";
 
@@ -50,14 +49,18 @@ export async function sleep(name: StepName, until: Duration | Date): Promise<voi
  * ```
  */
 export async function wait<
-  const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>,
->(name: StepName, { timeout, schema, begin }: WaitOptions<Schema> = {}): Promise<FromJsonSchema<Schema> | null> {
+  const Declared extends JsonSchema = Record<never, never>,
+  Timeout extends Duration | undefined = undefined,
+>(
+  name: StepName,
+  { timeout, schema, begin }: WaitOptions<Declared, Timeout> = {},
+): Promise<FromJsonSchema<Declared> | NullAfter<Timeout>> {
   const storedName = encodeStepName(name);
   const label = formatStepName(storedName);
   const timeoutMember = timeout === undefined ? {} : { ms: parseDuration(timeout, `${label}: timeout`) };
   const schemaMember = schema === undefined ? {} : { schema: parseSchema(schema, label) };
   const request: WaitRequest = { kind: "wait", name: storedName, ...timeoutMember, ...schemaMember };
-  if (!begin) return (await raiseWait(request)).payload as FromJsonSchema<Schema> | null;
+  if (!begin) return (await raiseWait(request)).payload as FromJsonSchema<Declared> | NullAfter<Timeout>;
   const { getConfig, task } = await import("@langchain/langgraph");
   const beginTask = task(`begin ${label}`, async () => {
     const { checkpoint_ns, [WAITS_KEY]: waits } = getConfig().configurable ?? {};
@@ -66,5 +69,7 @@ export async function wait<
     await begin(address);
     return key;
   });
-  return (await raiseWait({ ...request, key: await beginTask() })).payload as FromJsonSchema<Schema> | null;
+  return (await raiseWait({ ...request, key: await beginTask() })).payload as
+    | FromJsonSchema<Declared>
+    | NullAfter<Timeout>;
 }

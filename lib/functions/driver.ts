@@ -3,7 +3,8 @@ import type { ModelUsage } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
 import type { Json } from "../json.ts";
 import { copyJson } from "./copy-json.ts";
-import { type AgentFunction, type FunctionJob, InterruptSignal } from "./invocation.ts";
+import type { AgentFunction, FunctionJob, Interrupted } from "./function-job.ts";
+import { InterruptSignal } from "./invocation.ts";
 import { findStream } from "./streams.ts";
 
 export type FunctionEvent =
@@ -97,7 +98,7 @@ export class FunctionDriver {
             eventQueue.push({ kind: "custom", data: copyJson(data, "emitted data") });
           },
           spend: eventQueue.reportUsage,
-          interrupt: (value: unknown): object => {
+          interrupt: (value: unknown): Interrupted => {
             this.hasCalledInterrupt = true;
             return new InterruptSignal(copyJson(value, "interrupt value"));
           },

@@ -3,14 +3,17 @@ import type { Environment } from "../environment.ts";
 import type { Command, ExecutorEvent, Job, StateEvent } from "../executor/contract.ts";
 import type { EventCoroutine } from "../executor/coroutine.ts";
 import { findResumeMismatch, toResumeMap } from "../executor/job-request.ts";
+import type { Message } from "../executor/message-types.ts";
 import { applyUpdates, getMessages } from "../executor/messages.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { AgentDefinition } from "./agent.ts";
 import { copyJson } from "./copy-json.ts";
 import { FunctionDriver, type FunctionEvent, FunctionEventQueue } from "./driver.ts";
 import type { DurableOperationsRuntime } from "./durable-operations.ts";
 import { createFrames, createInterruptFrames } from "./frames.ts";
-import { type AgentDefinition, createTask, FunctionInvocation, InterruptSignal } from "./invocation.ts";
+import type { FunctionJob } from "./function-job.ts";
+import { createTask, FunctionInvocation, InterruptSignal } from "./invocation.ts";
 import type { DurableOperations } from "./operations.ts";
 import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } from "./thread-head.ts";
 
@@ -246,21 +249,27 @@ function toCommandUpdates(update: Json): JsonObject[] {
   return update.map((pair) => Object.fromEntries([pair]));
 }
 
+/** Returns the public members of the job, with a copy of the state that the function may change. */
 function createFunctionJob(job: Job, head: ThreadHead, values: JsonObject, signal: AbortSignal): BaseFunctionJob {
+  const { run_id, thread_id, assistant_id, graph_id, attempt, stateless } = job;
+  const { input, context, config, metadata, user, store } = job;
   const state = copyJson(values, "state") as JsonObject;
-  const { journal: _journal, resume_targets: _targets, ...jobMembers } = job;
   const command = job.command && normalizeCommand(job.command, head.interrupt_ids);
-  return Object.assign(jobMembers, { command, state, messages: getMessages(state) as JsonObject[], signal });
+  return {
+    ...{ run_id, thread_id, assistant_id, graph_id, attempt, stateless },
+    ...{ input, command, state, messages: getMessages(state) as Message[], context },
+    ...{ config, metadata, user, store, signal },
+  };
 }
 
 /**
  * Reduces a map of resume values to the value for the interrupt of the function. Without such a value, `resume` is
  * removed.
  */
-function normalizeCommand(command: Command, ids: readonly string[]): Command {
-  const { resume, ...commandWithoutResume } = command;
+function normalizeCommand({ resume, update }: Command, ids: readonly string[]): NonNullable<FunctionJob["command"]> {
+  const updateMember = update === undefined ? {} : { update };
   const resumeMap = resume === undefined ? null : toResumeMap(resume, new Set(ids));
-  if (!resumeMap) return command;
-  const id = ids.find((pendingId) => Object.hasOwn(resumeMap, pendingId));
-  return id === undefined ? commandWithoutResume : { ...commandWithoutResume, resume: resumeMap[id] as Json };
+  const id = resumeMap && ids.find((pendingId) => Object.hasOwn(resumeMap, pendingId));
+  const value = resumeMap ? resumeMap[id ?? ""] : resume;
+  return { ...updateMember, ...(value === undefined ? {} : { resume: value }) };
 }

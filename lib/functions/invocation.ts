@@ -1,70 +1,15 @@
 /** An invocation of a hosted function: converts what the function emits, yields and returns to executor events. */
-import type {
-  AgentSettings,
-  ExecutorEvent,
-  Interrupt,
-  Job,
-  ModelUsage,
-  StateEvent,
-  StreamEvent,
-  Task,
-} from "../executor/contract.ts";
+import type { ExecutorEvent, Interrupt, Job, ModelUsage, StateEvent, StreamEvent, Task } from "../executor/contract.ts";
 import { applyUpdate } from "../executor/messages.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { copyJson, describeType, isPlainObject } from "./copy-json.ts";
 import { createInterruptFrames, InvocationFrames } from "./frames.ts";
-import type { DurableOperations } from "./operations.ts";
+import type { Interrupted } from "./function-job.ts";
 import { MessageDelta } from "./streams.ts";
 
-/** The argument of an agent function: the job and a copy of the current state. The function may change the copy. */
-export interface FunctionJob extends Omit<Job, "journal" | "resume_targets">, DurableOperations {
-  /** The thread's values after the input or the `command.update` of this run. */
-  readonly state: JsonObject;
-  /** `state.messages` in wire form (`{type, content, id, …}`). `[]` if there are none. */
-  readonly messages: JsonObject[];
-  /**
-   * Aborts when the run must stop. The reason is `cancelled`, `rolled_back`, `timed_out`, `shutting_down`, `lease_lost`, or
-   * `suspended` when the run waits: see `sleep`.
-   * Pass it to every call that waits: the thread's next run starts when this function returns, or after `abandon_ms`.
-   */
-  readonly signal: AbortSignal;
-  /** Sends JSON data to subscribers of stream mode `custom` at once, even while the function awaits something else. */
-  emit(data: unknown): void;
-  /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
-  spend(usage: ModelUsage): void;
-  /**
-   * Pauses the run until a client resumes it: `yield job.interrupt(value)`, or return it. The run ends and the thread
-   * is interrupted. The run that resumes it calls the function again from its start, with the resume value in
-   * `command.resume` and the stored state.
-   */
-  interrupt(value: unknown): object;
-}
-
-/**
- * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
- * or an object with a `textStream`. Of the result of `streamText` in the AI SDK, text, calls of tools and their results become
- * messages, tokens count as usage, and errors of the model fail the run.
- *
- * Yielded, or items of the iterable:
- * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
- * - a plain object is an update of the state: `messages` are coerced (`role` or `type`, a string is an `ai` message) and merged
- *   by id, every other key replaces its value. The object is copied: later changes to it have no effect.
- * - `job.interrupt(value)` ends the run with an interrupt.
- *
- * A returned string or object counts like a yielded one; `undefined` and `null` are ignored. Any other value, and any value that
- * is not JSON, fails the run. A thrown error is the run's error: updates yielded before it are kept, an unfinished reply is not.
- */
-export type AgentFunction = (job: FunctionJob) => unknown;
-
-/** A function with its settings. */
-export interface AgentDefinition extends AgentSettings {
-  readonly agent: AgentFunction;
-  /** If true, a durable call fails when its journal has another order of operations. Default false. */
-  readonly strict?: boolean;
-}
-
 /** The value that `job.interrupt(value)` returns. */
-export class InterruptSignal {
+export class InterruptSignal implements Interrupted {
+  readonly "~interrupt" = true;
   readonly value: Json;
   constructor(value: Json) {
     this.value = value;

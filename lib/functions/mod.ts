@@ -3,9 +3,11 @@ import { ConfigError } from "../errors.ts";
 import type { Executor } from "../executor/contract.ts";
 import { END, START } from "../executor/state-changes.ts";
 import { recordCoroutine } from "../executor/state-recorder.ts";
-import type { AgentDefinition, AgentFunction } from "./invocation.ts";
+import type { AgentDefinition } from "./agent.ts";
+import type { AgentFunction } from "./function-job.ts";
 
-export type { AgentDefinition, AgentFunction, FunctionJob } from "./invocation.ts";
+export * from "./agent.ts";
+export type * from "./function-job.ts";
 export type * from "./operations.ts";
 
 type Execute = typeof import("./execute.ts").execute;

@@ -3,6 +3,7 @@ import type { Environment } from "../environment.ts";
 import type { Job } from "../executor/contract.ts";
 import { toResumeMap } from "../executor/job-request.ts";
 import type { ActiveJournal, CallInput, JournalEntry } from "../executor/journal.ts";
+import type { Message } from "../executor/message-types.ts";
 import { getMessages } from "../executor/messages.ts";
 import { findSchemaMismatch } from "../executor/schema-check.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -122,7 +123,7 @@ function continuedJob(
     input: input ?? undefined,
     command: null,
     state,
-    messages: getMessages(state) as JsonObject[],
+    messages: getMessages(state) as Message[],
     context: structuredClone(context),
     config: { ...structuredClone(otherConfig), configurable } as BaseFunctionJob["config"],
     metadata: structuredClone(metadata),

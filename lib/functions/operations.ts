@@ -1,6 +1,8 @@
 /** The durable operations as agents use them. Their implementation is loaded when a function first uses one. */
+// biome-ignore-all lint/suspicious/noExplicitAny: an answer without a schema is what its sender sends
+import type { AsJson, Schema } from "../executor/agent-types.ts";
 import type { Duration, StepName } from "../executor/step-names.ts";
-import type { JsonObject } from "../json.ts";
+import type { Json } from "../json.ts";
 
 export type { Duration, StepName } from "../executor/step-names.ts";
 
@@ -14,6 +16,7 @@ export interface StepContext {
   readonly signal: AbortSignal;
 }
 
+/** The retries of a step, and the time limit of each attempt. */
 export interface StepOptions {
   /** The maximum number of retries of a failed step. Default 0. */
   readonly retries?: number;
@@ -33,44 +36,60 @@ export interface EventAddress {
   readonly key: string;
 }
 
+/** A JSON Schema that is written in place. */
+export type JsonSchema = { readonly [keyword: string]: unknown; readonly "~standard"?: never };
+
 /** The type that a JSON Schema describes, as far as TypeScript can express it. */
-export type FromJsonSchema<Schema> = Schema extends { readonly const: infer Value }
+export type FromJsonSchema<Declared> = Declared extends { readonly const: infer Value }
   ? Value
-  : Schema extends { readonly enum: readonly (infer Value)[] }
+  : Declared extends { readonly enum: readonly (infer Value)[] }
     ? Value
-    : Schema extends { readonly type: "boolean" }
+    : Declared extends { readonly type: "boolean" }
       ? boolean
-      : Schema extends { readonly type: "string" }
+      : Declared extends { readonly type: "string" }
         ? string
-        : Schema extends { readonly type: "number" | "integer" }
+        : Declared extends { readonly type: "number" | "integer" }
           ? number
-          : Schema extends { readonly type: "array"; readonly items: infer Item }
+          : Declared extends { readonly type: "array"; readonly items: infer Item }
             ? FromJsonSchema<Item>[]
-            : Schema extends { readonly type: "object"; readonly properties: infer Members }
+            : Declared extends { readonly type: "object"; readonly properties: infer Members }
               ? { [Name in keyof Members]?: FromJsonSchema<Members[Name]> }
-              : // biome-ignore lint/suspicious/noExplicitAny: an answer without a schema is what its sender sends
-                any;
+              : any;
+
+/** The type of a value that fits a schema: the output of a Standard Schema, or what a JSON Schema describes. */
+export type Infer<Declared> = Declared extends Schema<any, infer Output> ? Output : FromJsonSchema<Declared>;
+
+/** `null` if an operation has a timeout. */
+export type NullAfter<Timeout> = [Timeout] extends [undefined] ? never : null;
 
 /** The timeout of a wait, the schema of its event, and the step that hands out its address. */
-export interface WaitOptions<Schema> {
+export interface WaitOptions<Declared, Timeout = Duration | undefined> {
   /** The duration after which `wait` returns null. Default: none. */
-  readonly timeout?: Duration;
-  /** The JSON Schema of the event. An event that does not fit is refused, and the wait continues. */
-  readonly schema?: Schema;
+  readonly timeout?: Timeout;
+  /**
+   * A Standard Schema or a JSON Schema of the event. An event that does not fit its JSON Schema is refused, and the wait
+   * continues.
+   */
+  readonly schema?: Declared;
   /** A step that hands the address to the sender of the event. */
   begin?(address: EventAddress): unknown;
 }
 
-export interface AskOptions<Schema> {
-  readonly timeout?: Duration;
-  /** The JSON Schema of the resume value. Clients see it as `response_schema`. */
-  readonly schema?: Schema;
+/** The timeout of a question, and the schema of its answer. */
+export interface AskOptions<Declared, Timeout = Duration | undefined> {
+  /** The duration after which `ask` returns null. Default: none. */
+  readonly timeout?: Timeout;
+  /** A Standard Schema or a JSON Schema of the resume value. Clients see its JSON Schema as `response_schema`. */
+  readonly schema?: Declared;
 }
 
-/** The result of a step: the text of a stream, and any other value as its JSON. */
+/** The result of a step: the text of a stream, and any other value as JSON keeps it. */
 export type StepResult<Returned> = Returned extends AsyncIterable<unknown> | { readonly textStream: unknown }
   ? string
-  : Returned;
+  : // biome-ignore lint/suspicious/noConfusingVoidType: a step may return nothing
+    Returned extends Json | void
+    ? Returned
+    : AsJson<Returned>;
 
 /**
  * The operations of durable functions. A function that uses them continues where it stopped, after a crash, a deploy,
@@ -90,17 +109,23 @@ export interface DurableOperations {
   ): Promise<StepResult<Awaited<Returned>>>;
   /** Resolves after a duration or at a time. Long sleeps need no worker, and survive restarts. */
   sleep(name: StepName, until: Duration | Date): Promise<void>;
-  /** Waits for one event from outside. Returns its JSON payload, or null after `timeout`. */
-  wait<const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>>(
-    name: StepName,
-    options?: WaitOptions<Schema>,
-  ): Promise<FromJsonSchema<Schema> | null>;
-  /** Raises an interrupt with `value`. Returns its resume value, or null after `timeout`. Several may be pending. */
-  ask<const Schema extends JsonObject | { readonly [key: string]: unknown } = Record<never, never>>(
+  /** Waits for one event from outside. Returns its JSON payload as `schema` parses it, or null after `timeout`. */
+  wait<
+    const Declared extends Schema | JsonSchema = Record<never, never>,
+    Timeout extends Duration | undefined = undefined,
+  >(name: StepName, options?: WaitOptions<Declared, Timeout>): Promise<Infer<Declared> | NullAfter<Timeout>>;
+  /**
+   * Raises an interrupt with `value`. Returns its resume value as `schema` parses it, or null after `timeout`. Several
+   * may be pending.
+   */
+  ask<
+    const Declared extends Schema | JsonSchema = Record<never, never>,
+    Timeout extends Duration | undefined = undefined,
+  >(
     name: StepName,
     value: unknown,
-    options?: AskOptions<Schema>,
-  ): Promise<FromJsonSchema<Schema> | null>;
+    options?: AskOptions<Declared, Timeout>,
+  ): Promise<Infer<Declared> | NullAfter<Timeout>>;
 }
 
 /** The error of a step that failed in its last attempt, also when it is replayed. */

@@ -3,7 +3,7 @@ import type { Job, StateEvent, StoredCheckpoint, Task } from "../executor/contra
 import type { EventCoroutine } from "../executor/coroutine.ts";
 import { FOREIGN_STATE_MESSAGE, parseRecordedState, readValues } from "../executor/recorded-states.ts";
 import { isObject, type JsonObject } from "../json.ts";
-import type { FunctionJob } from "./invocation.ts";
+import type { FunctionJob } from "./function-job.ts";
 import type { DurableOperations } from "./operations.ts";
 
 /** The job of a function before the driver adds its methods. */

@@ -9,7 +9,7 @@ describe("a later attempt", () => {
   const stepping = (seen: string[], waits: (job: FunctionJob) => Promise<void>): Executor =>
     fromFunctions({
       async *g(job: FunctionJob) {
-        seen.push(`attempt ${job.attempt}${job.resumed ? " resumed" : ""}`);
+        seen.push(`attempt ${job.attempt}${job.state.step === undefined ? "" : " resumed"}`);
         yield { step: 1 };
         await waits(job);
         yield { step: 2 };

@@ -125,7 +125,7 @@ describe("commands", () => {
       assert.equal(jobs[0]?.config.configurable.thread_id, thread_id);
       assert.equal(jobs[0]?.config.configurable.color, "red");
       assert.equal(jobs[0]?.config.recursion_limit, 7);
-      assert.deepEqual(jobs[0]?.interrupt_before, ["x"]);
+      assert.deepEqual(stored?.kwargs.interrupt_before, ["x"]);
       await run(thread_id, { assistant_id: "echo", multitaskStrategy: "rollback", multitask_strategy: "enqueue" });
       await run(thread_id, { assistant_id: "echo" });
       const strategies = (await service.runs.list(thread_id)).map((one) => one.multitask_strategy);

@@ -1,0 +1,152 @@
+/** The types of agents as their callers see them, and the checks of what is given as an agent. Types alone. */
+// biome-ignore-all lint/suspicious/noExplicitAny: the types match agents of any type
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { Json, JsonObject } from "../json.ts";
+import type { AgentSettings } from "./agent-settings.ts";
+import type { Message, MessageLike } from "./message-types.ts";
+
+/** A Standard Schema, for example of valibot, zod or arktype. */
+export type Schema<Input = any, Output = any> = StandardSchemaV1<Input, Output>;
+
+/** The types of an agent as its callers see them. Values are as the API sends them, before schemas transform them. */
+export interface Wire {
+  input: any;
+  values: any;
+  context: any;
+  interrupt: any;
+  resume: any;
+  custom: any;
+}
+
+/** The types of an agent that declares none. */
+export interface Untyped {
+  input: Json;
+  values: { messages?: Message[]; [key: string]: unknown };
+  context: JsonObject;
+  interrupt: Json;
+  resume: any;
+  custom: Json;
+}
+
+/** The types of all agents of a service, by graph id. */
+export type Graphs = { readonly [graph_id: string]: Wire };
+
+/** Shows an intersection as one object type in editors. */
+export type Simplify<Type> = { [Name in keyof Type]: Type[Name] } & {};
+
+/** An error type in place of a value that JSON cannot keep. */
+export interface NotJson<Reason extends string> {
+  readonly "~error": Reason;
+}
+
+/** The type of a value after it was stored as JSON: a `Date` is a string then, and a `Map` an error type. */
+export type AsJson<Type> = 0 extends 1 & Type
+  ? Type
+  : Type extends string | number | boolean | null | undefined
+    ? Type
+    : Type extends { toJSON(): infer Converted }
+      ? Converted
+      : Type extends bigint | symbol | ((...args: never) => unknown)
+        ? NotJson<"a step returns JSON: no function, bigint or symbol">
+        : Type extends ReadonlyMap<any, any> | ReadonlySet<any>
+          ? NotJson<"a step returns JSON: use an array or an object in place of a Map or Set">
+          : Type extends readonly (infer Item)[]
+            ? AsJson<Item>[]
+            : Type extends object
+              ? { [Name in keyof Type]: AsJson<Type[Name]> }
+              : Type;
+
+/** A message of LangChain's classes. */
+interface MessageClass {
+  lc_serializable: boolean;
+  content: any;
+  _getType(): string;
+}
+
+type GraphOutput<Type> = 0 extends 1 & Type
+  ? Json
+  : Type extends MessageClass
+    ? Message
+    : Type extends Json
+      ? Type
+      : Type extends readonly (infer Item)[]
+        ? GraphOutput<Item>[]
+        : Type extends object
+          ? AsJson<Type>
+          : Type;
+
+type GraphInput<Type> = 0 extends 1 & Type
+  ? Json
+  : [Extract<Type, MessageClass | readonly MessageClass[]>] extends [never]
+    ? Type
+    : MessageLike | readonly MessageLike[];
+
+type GraphInputs<Input> = { [Name in keyof Input]: GraphInput<Input[Name]> } & {};
+type GraphOutputs<Output> = { [Name in keyof Output]: GraphOutput<Output[Name]> } & {};
+
+type GraphWire<Input, Output, Context> = {
+  input: GraphInputs<Input>;
+  values: GraphOutputs<Output>;
+  context: Context;
+  interrupt: Json;
+  resume: any;
+  custom: Json;
+} & {};
+
+type GraphContext<Graph> = Graph extends { stream(input: any, options?: infer Options): any }
+  ? NonNullable<Options> extends { context?: infer Context }
+    ? Exclude<Context, undefined> extends infer Declared
+      ? 0 extends 1 & Declared
+        ? JsonObject
+        : Declared
+      : JsonObject
+    : JsonObject
+  : JsonObject;
+
+/** The types of what was given as an agent: of `agent()`, or of a LangGraph.js graph. `Untyped` for all others. */
+export type WireOf<AgentLike> = AgentLike extends { readonly "~types"?: infer Types }
+  ? NonNullable<Types> extends Wire
+    ? NonNullable<Types>
+    : Untyped
+  : AgentLike extends { readonly "~InputType": infer Input; readonly "~OutputType": infer Output }
+    ? GraphWire<Input, Output, Simplify<Partial<GraphContext<AgentLike>>>>
+    : AgentLike extends { readonly graph: infer Graph }
+      ? Graph extends (...args: any) => infer Result
+        ? WireOf<Awaited<Result>>
+        : WireOf<Graph>
+      : Untyped;
+
+/** The types of all agents of an object, by name. */
+export type GraphsOf<Agents> = { [Name in keyof Agents]: WireOf<Agents[Name]> } & {};
+
+/** An error type in place of an agent: its text says what is wrong. */
+export interface AgentError<Reason extends string> {
+  readonly "~error": Reason;
+}
+
+/** What no agent may return. */
+type InvalidResult = number | bigint | boolean | symbol | ((...args: never) => unknown) | readonly unknown[];
+
+type DefinitionKey = keyof AgentSettings | "agent" | "graph" | "strict" | "~types" | "~schemas";
+
+type CheckResult<Result, AgentLike> =
+  unknown extends Awaited<Result>
+    ? AgentLike
+    : [Extract<Awaited<Result>, InvalidResult>] extends [never]
+      ? AgentLike
+      : AgentError<"An agent returns a string, a state update, a stream or nothing">;
+
+type CheckKeys<AgentLike, UnknownKey = Exclude<keyof AgentLike, DefinitionKey>> = [UnknownKey] extends [never]
+  ? AgentLike
+  : AgentError<`Unknown setting: ${UnknownKey & string}`>;
+
+/** The agent itself, or an `AgentError` that says what is wrong with it. */
+export type Check<AgentLike> = AgentLike extends (job: any) => infer Result
+  ? CheckResult<Result, AgentLike>
+  : AgentLike extends { readonly "~types"?: Wire } | { readonly nodes: object } | { invoke: unknown }
+    ? AgentLike
+    : AgentLike extends { readonly agent: (job: any) => infer Result }
+      ? CheckResult<Result, CheckKeys<AgentLike>>
+      : AgentLike extends { readonly graph: unknown }
+        ? CheckKeys<AgentLike>
+        : AgentLike;
