@@ -5,7 +5,20 @@
  */
 export type { Assistant, AssistantCreate, Assistants, AssistantVersion, PageOf } from "./assistants/mod.ts";
 export { type Accounts, createAccounts } from "./auth/accounts.ts";
-export type { Auth, AuthContext } from "./auth/custom.ts";
+export { type Auth, type AuthClaims, type AuthUserOf, defineAuth, type SdkAuth } from "./auth/custom.ts";
+export type {
+  AuthAction,
+  AuthAnswer,
+  AuthAnyValue,
+  AuthContext,
+  AuthEvent,
+  AuthEventsOf,
+  AuthFilter,
+  AuthHandlers,
+  AuthPattern,
+  AuthResource,
+  AuthValues,
+} from "./auth/events.ts";
 export type { AuthMode, AuthOptions } from "./auth/principal.ts";
 export { type StaticIdentityOptions, staticIdentity } from "./auth/static-keys.ts";
 export type { Cron, CronCreate, Crons } from "./crons/mod.ts";

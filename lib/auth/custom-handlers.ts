@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
-import { isObject, type JsonObject } from "../json.ts";
+import { isObject } from "../json.ts";
 import { type Filter, NO_FILTER, readFilter } from "../storage/visibility.ts";
 import {
   type Auth,
@@ -95,7 +95,7 @@ export function createCustomHandlers(
       const changed = structuredClone(value) as typeof value & { metadata?: unknown };
       if (CREATE_EVENTS.has(event)) changed.metadata ??= {};
       const { permissions } = user;
-      const context = { event, resource, action, value: changed as unknown as JsonObject, permissions, user };
+      const context = { event, resource, action, value: changed, permissions, user };
       const filter = readHandlerFilter(name, await callHandler(name, () => on[name]?.(context)));
       const merged = merge_filter_on_create ? mergeFilter(event, changed, filter) : changed;
       const { metadata } = merged;

@@ -1,40 +1,13 @@
-/** Custom authentication and authorization: what the host's handlers take and return. `guard.ts` calls them. */
+/** Custom authentication and authorization: what the host's handlers take and return. `custom-handlers.ts` calls them. */
 import { type ErrorReason, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { type Filter, toOwnerMetadata, type Visibility } from "../storage/visibility.ts";
 import { callable, findProblems, strictSection } from "../validation.ts";
+import type { AuthContext, AuthEvent, AuthHandlers } from "./events.ts";
 
 export type { AuthUser } from "../executor/contract.ts";
-
-/** The actions that handlers authorize. */
-export type AuthEvent =
-  | `threads:${"create" | "read" | "update" | "delete" | "search" | "create_run"}`
-  | `assistants:${"create" | "read" | "update" | "delete" | "search"}`
-  | `crons:${"create" | "read" | "update" | "delete" | "search"}`
-  | `store:${"put" | "get" | "search" | "list_namespaces" | "delete"}`;
-
-/** The ids, fields and filters of a call. Only the members that the service changes itself are typed. */
-type AuthValue = JsonObject & { metadata?: JsonObject; namespace?: string[] };
-
-/** The argument of a handler. Its changes to `value` take effect. */
-export interface AuthContext {
-  readonly event: AuthEvent;
-  readonly resource: string;
-  readonly action: string;
-  readonly value: AuthValue;
-  readonly permissions: readonly string[];
-  readonly user: AuthUser;
-}
-
-/**
- * Undefined, null or true: allowed. False: forbidden. An object: a filter on metadata, such as `{owner: "ann"}` or
- * `{team: {$contains: "a"}}`.
- */
-type AuthHandlerResult = undefined | null | boolean | JsonObject;
-
-// biome-ignore lint/suspicious/noConfusingVoidType: a handler that only changes `value` returns nothing.
-type AuthHandler = (context: AuthContext) => AuthHandlerResult | void | Promise<AuthHandlerResult | void>;
+export type { AuthContext, AuthEvent, AuthHandlers } from "./events.ts";
 
 /** The host's authentication. An `Auth` object of `@langchain/langgraph-sdk/auth` works, too. */
 export interface Auth {
@@ -44,15 +17,40 @@ export interface Auth {
    */
   authenticate(request: Request): Promise<string | AuthClaims> | string | AuthClaims;
   /** Handlers by event, such as `threads:create`; `threads`, `*:create` and `*` handle events without one. */
-  readonly on?: Readonly<Record<string, AuthHandler>>;
+  readonly on?: AuthHandlers;
 }
 
+/** What `authenticate` returns: an identity, and further members for handlers and agents. */
 export interface AuthClaims {
   readonly identity: string;
   readonly permissions?: readonly string[];
   readonly display_name?: string;
   readonly is_authenticated?: boolean;
   readonly [extra: string]: Json | readonly string[] | undefined;
+}
+
+/** The user as handlers get it: with the members that `authenticate` returns. */
+export type AuthUserOf<Claims extends string | AuthClaims> = AuthUser & (Claims extends string ? unknown : Claims);
+
+/**
+ * Types custom authentication: the handlers in `on` get the members that `authenticate` returns, in `user`. Returns its argument.
+ *
+ * @example
+ * ```ts
+ * import { defineAuth } from "greenroom";
+ *
+ * export const auth = defineAuth({
+ *   authenticate: () => ({ identity: "ann", team: "blue" }),
+ *   on: { threads: ({ user }) => ({ team: { $contains: user.team } }) },
+ * });
+ * ```
+ */
+export function defineAuth<Claims extends string | AuthClaims>(auth: {
+  readonly authenticate: (request: Request) => Claims | Promise<Claims>;
+  readonly on?: AuthHandlers<AuthUserOf<Claims>>;
+}): Auth {
+  // The service calls the handlers with the user that `authenticate` has returned.
+  return auth as unknown as Auth;
 }
 
 /** An `Auth` object of `@langchain/langgraph-sdk/auth`. */
@@ -115,9 +113,16 @@ export const CREATE_EVENTS: ReadonlySet<AuthEvent> = new Set([
   "crons:create",
 ]);
 
+/** The argument of a handler, for code that calls handlers of all events. */
+interface HandlerContext extends Pick<AuthContext, "event" | "permissions" | "user"> {
+  readonly resource: string;
+  readonly action: string;
+  readonly value: object;
+}
+
 interface Handlers {
   readonly authenticate: (request: Request) => unknown;
-  readonly on: Readonly<Record<string, (context: AuthContext) => unknown>>;
+  readonly on: Readonly<Record<string, (context: HandlerContext) => unknown>>;
 }
 
 /**
@@ -133,7 +138,10 @@ export function readHandlers(custom: unknown): Handlers | undefined {
       : undefined;
   }
   if (typeof authenticate !== "function") return undefined;
-  return { authenticate: (request) => (custom as unknown as Auth).authenticate(request), on: on ?? {} };
+  return {
+    authenticate: (request) => (custom as unknown as Auth).authenticate(request),
+    on: (on ?? {}) as unknown as Handlers["on"],
+  };
 }
 
 const CRUD_ACTIONS: readonly string[] = ["create", "read", "update", "delete", "search"];

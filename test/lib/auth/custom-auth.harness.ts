@@ -1,5 +1,6 @@
 /** A service whose callers are known by custom authentication: `Bearer ann` is Ann, and what handlers are asked is kept. */
-import type { Auth, AuthClaims, AuthContext } from "../../../lib/auth/custom.ts";
+import type { Auth, AuthClaims } from "../../../lib/auth/custom.ts";
+import type { AuthContext, AuthPattern } from "../../../lib/auth/events.ts";
 import { type Environment, systemEnvironment } from "../../../lib/environment.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
@@ -26,7 +27,7 @@ export interface World extends AsyncDisposable {
 const PATIENCE_MS = 10_000;
 
 export interface WorldOptions extends Omit<TestServiceOptions, "auth"> {
-  readonly on?: Readonly<Record<string, (context: AuthContext) => unknown>>;
+  readonly on?: { readonly [Pattern in AuthPattern]?: (context: AuthContext<Pattern>) => unknown };
   readonly claims?: (name: string) => Omit<AuthClaims, "identity">;
   readonly authenticate?: Auth["authenticate"];
   readonly auth?: TestServiceOptions["auth"];
@@ -67,7 +68,7 @@ export async function customWorld(options: WorldOptions = {}): Promise<World> {
     name,
     (context: AuthContext) => {
       asked.push(structuredClone(context));
-      return handler(context);
+      return (handler as (context: AuthContext) => unknown)(context);
     },
   ]);
   const custom = { authenticate: authenticate ?? known, on: Object.fromEntries(noted) } as Auth;

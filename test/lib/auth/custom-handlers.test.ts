@@ -7,6 +7,7 @@ import {
   type AuthEvent,
   type AuthUser,
   type CustomHandlers,
+  defineAuth,
   findAuthProblems,
   HandlerRefusal,
 } from "../../../lib/auth/custom.ts";
@@ -280,7 +281,7 @@ describe("handlers", () => {
     await assert.rejects(answer, { code: "unavailable" });
   });
 
-  const left: readonly ((value: JsonObject) => void)[] = [
+  const left: readonly ((value: AuthContext["value"]) => void)[] = [
     (value) => Object.assign(value, { metadata: "ann" }),
     (value) => Object.assign(value, { metadata: [] }),
     (value) => Object.assign(value, { metadata: { since: new Date(0) } }),
@@ -367,5 +368,20 @@ describe("auth.custom", () => {
     for (const name of ["thread:create", "threads:put", "threads:create:x", "create", "*:*", "", "toString"]) {
       assert.match(findAuthProblems({ authenticate, on: { [name]: () => {} } }).join(), /there is no such event/, name);
     }
+    assert.match(
+      findAuthProblems({ authenticate, on: { "threads:craete": () => true } }).join(),
+      /^auth\.custom\.on\.threads:craete: there is no such event .*; did you mean threads:create\?$/,
+    );
+  });
+
+  it("gets the members that authenticate returns, in the handlers of defineAuth", async () => {
+    const auth = defineAuth({
+      authenticate: async () => ({ identity: "ann", team: "blue" }),
+      on: { threads: ({ user }) => ({ team: { $contains: user.team } }) },
+    });
+    const { guard } = guarded(auth);
+    const user = await guard.authenticate(request());
+    const { visibility } = await guard.authorize(user, "threads:read", { thread_id: null });
+    assert.deepEqual(visibility, { filter: [{ key: "team", contains: ["blue"] }] });
   });
 });

@@ -1,18 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { AuthContext } from "../../../lib/auth/custom.ts";
+import type { AuthContext, AuthEvent, AuthValues } from "../../../lib/auth/events.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import { testService } from "../../suite/kit.ts";
 import { UNKNOWN } from "./custom.harness.ts";
 import { customWorld } from "./custom-auth.harness.ts";
 
+type Ids = Readonly<Record<"thread_id" | "run_id" | "assistant_id" | "cron_id", string>>;
+
 describe("authorization", () => {
   it("is asked by every route, with what the call is about", async () => {
     await using world = await customWorld({ on: { "*": () => true } });
-    const ask = async (method: string, path: string, body?: unknown): Promise<JsonObject> => {
+    const ask = async (method: string, path: string, body?: unknown): Promise<Ids> => {
       const { status, body: answer, text } = await world.ask("ann", method, path, body);
       assert.ok(status < 300, `${method} ${path}: ${status} ${text}`);
-      return answer;
+      return answer as unknown as Ids;
     };
     const { thread_id } = await ask("POST", "/threads", {});
     const { run_id } = await ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input: {} });
@@ -28,7 +30,7 @@ describe("authorization", () => {
     const assistant = `/assistants/${assistant_id}`;
     world.asked();
 
-    type Expected = readonly [event: string, value: Readonly<Record<string, unknown>>];
+    type Expected = { [E in AuthEvent]: readonly [event: E, value: Partial<AuthValues[E]>] }[AuthEvent];
     const table: readonly (readonly [method: string, path: string, body: unknown, ...asked: Expected[]])[] = [
       ["POST", "/threads", { metadata: { a: 1 } }, ["threads:create", { metadata: { a: 1 } }]],
       ["POST", "/threads", {}, ["threads:create", { metadata: {} }]],
@@ -164,7 +166,7 @@ describe("authorization", () => {
         const { event, resource, action, value: told, user, permissions } = asked[i] as AuthContext;
         assert.equal(`${resource}:${action}`, event);
         assert.deepEqual([user.identity, permissions], ["ann", []]);
-        const same = Object.fromEntries(Object.keys(value).map((key) => [key, told[key]]));
+        const same = Object.fromEntries(Object.keys(value).map((key) => [key, told[key as keyof typeof told]]));
         assert.deepEqual(same, value, about);
       }
     }

@@ -158,7 +158,7 @@ describe("routes that change states", () => {
 
 describe("authorization of changed states", () => {
   it("is asked of each, and what it changes takes effect", async () => {
-    const asked: [string, JsonObject][] = [];
+    const asked: [string, unknown][] = [];
     await using host = await testService({
       executor: fromFunctions({ echo: () => null }),
       auth: {

@@ -1,6 +1,7 @@
 /** The table of operations: it has each call of a service, and each call asks about the events of its row alone. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import type { AuthEvent, AuthHandlers, AuthValues } from "../../../lib/auth/events.ts";
 import { OPERATIONS, OPERATIONS_WITHOUT_HANDLERS, ROUTE_OPERATIONS } from "../../../lib/service/operations.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
@@ -28,12 +29,78 @@ const INTERNAL: readonly string[] = [
 
 const user = { ...userNamed("ann"), permissions: [] };
 
+/** The members that AuthValues gives each event. The compiler compares both. */
+const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues[Event], true>> } = {
+  "threads:create": { metadata: true, thread_id: true, if_exists: true, supersteps: true, ttl: true },
+  "threads:read": { metadata: true, thread_id: true, run_id: true, run_ids: true, feedback_id: true },
+  "threads:update": {
+    ...{ metadata: true, thread_id: true, run_id: true, feedback_id: true, action: true, ttl: true },
+    ...{ values: true, as_node: true, checkpoint: true, checkpoint_id: true },
+  },
+  "threads:delete": {
+    ...{ metadata: true, thread_id: true, run_id: true, thread_ids: true, strategy: true, assistant_id: true },
+  },
+  "threads:search": {
+    ...{ metadata: true, limit: true, offset: true, cursor: true, sort_by: true, sort_order: true, ids: true },
+    ...{ values: true, status: true, select: true, extract: true, include: true, text: true, state: true },
+    ...{ assistant_id: true, graph_id: true, thread_id: true, cron_id: true, user_id: true },
+    ...{ created_after: true, created_before: true, started_after: true, started_before: true },
+  },
+  "threads:create_run": {
+    ...{ metadata: true, assistant_id: true, thread_id: true, run_id: true, status: true, multitask_strategy: true },
+    ...{ prevent_insert_if_inflight: true, if_not_exists: true, after_seconds: true, kwargs: true },
+  },
+  "assistants:create": {
+    ...{ metadata: true, graph_id: true, assistant_id: true, config: true, context: true, name: true },
+    ...{ description: true, if_exists: true },
+  },
+  "assistants:read": { metadata: true, assistant_id: true },
+  "assistants:update": {
+    ...{ metadata: true, assistant_id: true, graph_id: true, config: true, context: true, name: true },
+    ...{ description: true, version: true },
+  },
+  "assistants:delete": { metadata: true, assistant_id: true },
+  "assistants:search": {
+    ...{ metadata: true, graph_id: true, name: true, limit: true, offset: true, sort_by: true, sort_order: true },
+  },
+  "crons:create": {
+    ...{ metadata: true, schedule: true, assistant_id: true, thread_id: true, if_not_exists: true, timezone: true },
+    ...{ end_time: true, enabled: true, on_run_completed: true, input: true, config: true, context: true },
+    ...{ webhook: true, interrupt_before: true, interrupt_after: true, multitask_strategy: true, durability: true },
+    ...{ checkpoint_during: true, stream_mode: true, stream_subgraphs: true, stream_resumable: true },
+    ...{ feedback_keys: true },
+  },
+  "crons:read": { metadata: true, cron_id: true },
+  "crons:update": {
+    ...{ metadata: true, cron_id: true, schedule: true, timezone: true, end_time: true, enabled: true },
+    ...{ on_run_completed: true, input: true, config: true, context: true, webhook: true, interrupt_before: true },
+    ...{ interrupt_after: true, multitask_strategy: true, durability: true, checkpoint_during: true },
+    ...{ stream_mode: true, stream_subgraphs: true, stream_resumable: true, feedback_keys: true },
+  },
+  "crons:delete": { metadata: true, cron_id: true },
+  "crons:search": {
+    ...{ metadata: true, assistant_id: true, thread_id: true, enabled: true, limit: true, offset: true },
+    ...{ sort_by: true, sort_order: true },
+  },
+  "store:put": { namespace: true, key: true, value: true, index: true, ttl: true },
+  "store:get": { namespace: true, key: true },
+  "store:delete": { namespace: true, key: true },
+  "store:search": { namespace: true, query: true, filter: true, limit: true, offset: true },
+  "store:list_namespaces": { namespace: true, suffix: true, max_depth: true, limit: true, offset: true },
+};
+
 describe("the table of operations", () => {
   const asked: string[] = [];
+  const untyped: string[] = [];
   let kit: TestService;
 
   before(async () => {
-    const on = { "*": ({ event }: { readonly event: string }) => void asked.push(event) };
+    const on: AuthHandlers = {
+      "*": ({ event, value }) => {
+        asked.push(event);
+        untyped.push(...Object.keys(value).filter((name) => !Object.hasOwn(MEMBERS[event], name)));
+      },
+    };
     kit = await testService({
       agents: { agent: () => "Hi" },
       auth: { custom: { authenticate: () => "ann", on } },
@@ -96,6 +163,7 @@ describe("the table of operations", () => {
       // What it names does not exist: the call may be refused, after it has asked.
       await (async () => await call(callerNouns(), things, by))().catch(() => {});
       for (const event of asked) assert.ok(events.includes(event), `it asks about ${event}, too`);
+      assert.deepEqual(untyped.splice(0), [], "AuthValues lacks members that a handler gets");
       assert.equal(new Set(asked).size > 0, events.length > 0, `it asks about ${asked.join(", ") || "nothing"}`);
     });
   }
