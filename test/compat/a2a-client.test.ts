@@ -20,22 +20,22 @@ import { type TestService, testService } from "../suite/mod.ts";
 import { type Gate, gate } from "../support/gate.ts";
 import { until } from "../support/until.ts";
 
-const textOf = (parts: Task["history"][number]["parts"] = []): string =>
+const joinText = (parts: Task["history"][number]["parts"] = []): string =>
   parts.map(({ content }) => (content?.$case === "text" ? content.value : "")).join("");
 
 const SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /** A notification whose signature was verified. */
-interface Told {
+interface ReceivedPush {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: unknown;
 }
 
 let messages = 0;
-const message = (text: string, more: object = {}, rest: object = {}): SendMessageRequest =>
+const message = (text: string, extraFields: object = {}, extraParams: object = {}): SendMessageRequest =>
   SendMessageRequest.fromJSON({
-    message: { messageId: `c${++messages}`, role: "ROLE_USER", parts: [{ text }], ...more },
-    ...rest,
+    message: { messageId: `c${++messages}`, role: "ROLE_USER", parts: [{ text }], ...extraFields },
+    ...extraParams,
   });
 
 describe("the client of A2A", () => {
@@ -43,13 +43,13 @@ describe("the client of A2A", () => {
   let server: Listener;
   let stops: Gate;
   let receiver: Listener;
-  const told: Told[] = [];
+  const pushes: ReceivedPush[] = [];
 
   before(async () => {
     receiver = await serve(
       async (request) => {
         const headers = Object.fromEntries(request.headers);
-        told.push({ headers, body: new Webhook(SECRET).verify(await request.text(), headers) });
+        pushes.push({ headers, body: new Webhook(SECRET).verify(await request.text(), headers) });
         return new Response(null, { status: 204 });
       },
       { port: 0, hostname: "127.0.0.1" },
@@ -74,7 +74,7 @@ describe("the client of A2A", () => {
     await receiver.close();
   });
 
-  async function clientOf(agent: string, version: "1.0" | "0.3"): Promise<Client> {
+  async function createClient(agent: string, version: "1.0" | "0.3"): Promise<Client> {
     const legacyCompat = { enabled: true };
     const factory = new ClientFactory({
       transports: [new JsonRpcTransportFactory({ legacyCompat })],
@@ -94,16 +94,16 @@ describe("the client of A2A", () => {
 
   for (const version of ["1.0", "0.3"] as const) {
     it(`${version}: has two turns in one context`, async () => {
-      const client = await clientOf("echo", version);
+      const client = await createClient("echo", version);
       assert.equal(client.protocolVersion, version);
       const first = await send(client, message("Hi"));
       assert.equal(first.status?.state, TaskState.TASK_STATE_COMPLETED);
-      assert.equal(textOf(first.artifacts[0]?.parts), "You said Hi");
+      assert.equal(joinText(first.artifacts[0]?.parts), "You said Hi");
       const { contextId } = first;
       const second = await send(client, message("Again", { contextId }));
       assert.deepEqual([second.contextId, second.history.length], [contextId, 4]);
       const read = await client.getTask({ tenant: "", id: first.id, historyLength: 1 });
-      assert.equal(textOf(read.history[0]?.parts), "You said Hi");
+      assert.equal(joinText(read.history[0]?.parts), "You said Hi");
       await assert.rejects(client.getTask({ tenant: "", id: "99999999-9999-4999-8999-999999999999" }), /not found/);
       if (version === "1.0") {
         const { tasks, totalSize } = await client.listTasks(ListTasksRequest.fromJSON({ contextId }));
@@ -112,11 +112,11 @@ describe("the client of A2A", () => {
     });
 
     it(`${version}: streams an answer`, async () => {
-      const client = await clientOf("tells", version);
+      const client = await createClient("tells", version);
       let text = "";
       const states: unknown[] = [];
       for await (const { payload } of client.sendMessageStream(message("Tell"))) {
-        if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+        if (payload?.$case === "artifactUpdate") text += joinText(payload.value.artifact?.parts);
         else if (payload?.$case === "statusUpdate") states.push(payload.value.status?.state);
       }
       assert.equal(text, "Once upon a time");
@@ -124,17 +124,17 @@ describe("the client of A2A", () => {
     });
 
     it(`${version}: answers a question`, async () => {
-      const client = await clientOf("asks", version);
-      const asked = await send(client, message("Weather?"));
-      assert.equal(asked.status?.state, TaskState.TASK_STATE_INPUT_REQUIRED);
-      assert.equal(textOf(asked.status?.message?.parts), "Which city?");
-      const { id: taskId, contextId } = asked;
+      const client = await createClient("asks", version);
+      const inputTask = await send(client, message("Weather?"));
+      assert.equal(inputTask.status?.state, TaskState.TASK_STATE_INPUT_REQUIRED);
+      assert.equal(joinText(inputTask.status?.message?.parts), "Which city?");
+      const { id: taskId, contextId } = inputTask;
       const done = await send(client, message("Rome", { taskId, contextId }));
-      assert.deepEqual([done.id, textOf(done.artifacts[0]?.parts)], [taskId, 'Got "Rome"']);
+      assert.deepEqual([done.id, joinText(done.artifacts[0]?.parts)], [taskId, 'Got "Rome"']);
     });
 
     it(`${version}: follows a task that asks`, async () => {
-      const client = await clientOf("asks", version);
+      const client = await createClient("asks", version);
       const { id: taskId, contextId } = await send(client, message("Weather?"));
       const states: unknown[] = [];
       let text = "";
@@ -143,7 +143,7 @@ describe("the client of A2A", () => {
           states.push(payload.value.status?.state);
           await send(client, message("Rome", { taskId, contextId }));
         } else if (payload?.$case === "statusUpdate") states.push(payload.value.status?.state);
-        else if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+        else if (payload?.$case === "artifactUpdate") text += joinText(payload.value.artifact?.parts);
       }
       const { TASK_STATE_INPUT_REQUIRED: asks, TASK_STATE_WORKING: works, TASK_STATE_COMPLETED: done } = TaskState;
       const followed = version === "1.0" ? [[asks, works, done], 'Got "Rome"'] : [[asks], ""];
@@ -152,23 +152,23 @@ describe("the client of A2A", () => {
 
     it(`${version}: is told the end of a task at its URL, signed`, async () => {
       stops.reset();
-      const client = await clientOf("slow", version);
+      const client = await createClient("slow", version);
       const now = { configuration: { returnImmediately: true } };
       const { id: taskId } = await send(client, message("One", {}, now));
       const authentication = { scheme: "Bearer", credentials: "c" };
       const config = { tenant: "", id: "mine", taskId, url: `${receiver.url}/told`, token: "t", authentication };
-      const shown = { ...config, token: "", authentication: { scheme: "Bearer", credentials: "" } };
-      assert.deepEqual(await client.createTaskPushNotificationConfig(config), shown);
+      const expectedConfig = { ...config, token: "", authentication: { scheme: "Bearer", credentials: "" } };
+      assert.deepEqual(await client.createTaskPushNotificationConfig(config), expectedConfig);
       await client.createTaskPushNotificationConfig({ ...config, id: "other" });
       const key = { tenant: "", taskId, id: "mine" };
-      assert.deepEqual(await client.getTaskPushNotificationConfig(key), shown);
+      assert.deepEqual(await client.getTaskPushNotificationConfig(key), expectedConfig);
       await client.deleteTaskPushNotificationConfig({ ...key, id: "other" });
       await client.deleteTaskPushNotificationConfig({ ...key, id: "other" });
       const list = { tenant: "", taskId, pageSize: 0, pageToken: "" };
-      assert.deepEqual((await client.listTaskPushNotificationConfig(list)).configs, [shown]);
+      assert.deepEqual((await client.listTaskPushNotificationConfig(list)).configs, [expectedConfig]);
       stops.open();
-      await until(() => told.length === 1, "it is told");
-      const [{ headers, body }] = told.splice(0) as [Told];
+      await until(() => pushes.length === 1, "it is told");
+      const [{ headers, body }] = pushes.splice(0) as [ReceivedPush];
       assert.deepEqual([headers.authorization, headers["x-a2a-notification-token"]], ["Bearer c", "t"]);
       const { payload } =
         version === "1.0" ? StreamResponse.fromJSON(body) : legacyPushNotificationToV1StreamResponse(body);
@@ -179,7 +179,7 @@ describe("the client of A2A", () => {
 
     it(`${version}: follows a task that it did not wait for, and cancels a queued one`, async () => {
       stops.reset();
-      const client = await clientOf("slow", version);
+      const client = await createClient("slow", version);
       const now = { configuration: { returnImmediately: true } };
       const first = await send(client, message("One", {}, now));
       await stops.reached();
@@ -191,7 +191,7 @@ describe("the client of A2A", () => {
       let text = "";
       for await (const { payload } of client.resubscribeTask({ tenant: "", id: first.id })) {
         if (payload?.$case === "task") stops.open();
-        if (payload?.$case === "artifactUpdate") text += textOf(payload.value.artifact?.parts);
+        if (payload?.$case === "artifactUpdate") text += joinText(payload.value.artifact?.parts);
         if (payload?.$case === "statusUpdate") last = payload.value.status?.state;
       }
       assert.deepEqual([last, text], [TaskState.TASK_STATE_COMPLETED, "Through"]);

@@ -57,7 +57,7 @@ interface Requirement {
 type Explained = Readonly<Record<string, JsonObject | string>>;
 
 /** A name that ends with a star stands for all that begin so. */
-const nameOf = (id: string, listed: Explained): string | undefined =>
+const findListedName = (id: string, listed: Explained): string | undefined =>
   Object.keys(listed).find((name) => (name.endsWith("*") ? id.startsWith(name.slice(0, -1)) : id === name));
 
 /** What the report and the list do not agree on. */
@@ -66,17 +66,17 @@ function differences(
   failures: Explained,
   untested: Explained,
 ): string[] {
-  const seen = new Set<string>();
-  const found: string[] = [];
+  const listedNames = new Set<string>();
+  const problems: string[] = [];
   for (const [id, { status, errors }] of Object.entries(report)) {
-    const name = status === "PASS" ? undefined : nameOf(id, status === "FAIL" ? failures : untested);
-    if (name !== undefined) seen.add(name);
-    else if (status !== "PASS") found.push(`${id} is not listed: ${[status, ...errors].join("; ").slice(0, 500)}`);
+    const name = status === "PASS" ? undefined : findListedName(id, status === "FAIL" ? failures : untested);
+    if (name !== undefined) listedNames.add(name);
+    else if (status !== "PASS") problems.push(`${id} is not listed: ${[status, ...errors].join("; ").slice(0, 500)}`);
   }
   for (const name of Object.keys({ ...failures, ...untested })) {
-    if (!seen.has(name)) found.push(`${name} is listed, but the suite has no such result any more`);
+    if (!listedNames.has(name)) problems.push(`${name} is listed, but the suite has no such result any more`);
   }
-  return found;
+  return problems;
 }
 
 const service = await createService({
@@ -106,14 +106,14 @@ try {
   await new Promise((done) => child.on("close", done));
   const report = JSON.parse(readFileSync(`${path}.json`, "utf8")).per_requirement as Record<string, Requirement>;
   const { failures, not_tested } = JSON.parse(readFileSync(new URL("a2a-tck.json", import.meta.url), "utf8"));
-  const found = differences(report, failures, not_tested);
-  for (const one of found) console.log(one);
+  const problems = differences(report, failures, not_tested);
+  for (const problem of problems) console.log(problem);
   const count = (status: Requirement["status"]): number =>
-    Object.values(report).filter((one) => one.status === status).length;
+    Object.values(report).filter((requirement) => requirement.status === status).length;
   console.log(
     `${count("PASS")} requirements pass, ${count("FAIL")} fail, ${count("SKIPPED") + count("NOT TESTED")} are not tested`,
   );
-  if (found.length > 0) process.exitCode = 1;
+  if (problems.length > 0) process.exitCode = 1;
 } finally {
   await server.close();
   await service.stop();

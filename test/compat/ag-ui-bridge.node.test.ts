@@ -75,11 +75,11 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
 
     it("answers one interrupt, and two at once", async () => {
       await using bridge = await open();
-      const one = bridge.agent("asks");
-      await one.say("Go");
-      const [asked] = one.interrupts();
-      await one.run({ resume: [{ interruptId: asked?.id, status: "resolved", payload: "Rome" }] });
-      assert.match(String(one.said().at(-1)), /Going to .*Rome/);
+      const singleAgent = bridge.agent("asks");
+      await singleAgent.say("Go");
+      const [interrupt] = singleAgent.interrupts();
+      await singleAgent.run({ resume: [{ interruptId: interrupt?.id, status: "resolved", payload: "Rome" }] });
+      assert.match(String(singleAgent.said().at(-1)), /Going to .*Rome/);
       const two = bridge.agent("twice");
       await two.say("Go");
       const resume = two

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { testService } from "../suite/mod.ts";
 import { until } from "../support/until.ts";
-import { clientOf, interrupts, KINDS, outcome, said, types } from "./ag-ui/client.ts";
+import { createClient, interrupts, KINDS, outcome, readLastContent, types } from "./ag-ui/client.ts";
 import { langchainAgents, ran } from "./ai/agents.ts";
 
 type Test = Awaited<ReturnType<typeof testService>>;
@@ -59,10 +59,10 @@ for (const kind of KINDS) {
     it("streams text, and has two turns", async () => {
       await using test = await testService({ executor: executor() });
       for (const graph of ["echo", "plain"]) {
-        const client = clientOf(test, graph, kind);
+        const client = createClient(test, graph, kind);
         for (const text of ["Hi", "Again"]) {
           await client.say(text);
-          assert.match(String(said(client)), new RegExp(`You said ${text}`));
+          assert.match(String(readLastContent(client)), new RegExp(`You said ${text}`));
         }
         assert.equal(client.agent.messages.length, 4);
         assert.equal(types(client)[0], "RUN_STARTED");
@@ -73,11 +73,11 @@ for (const kind of KINDS) {
 
     it("sees tools, and their errors", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "plain", kind);
+      const client = createClient(test, "plain", kind);
       await client.say("lookup fails");
-      const shown = types(client).filter((type) => /TOOL|STEP/.test(type));
-      assert.ok(shown.filter((type) => type === "TOOL_CALL_RESULT").length === 2, shown.join());
-      assert.ok(shown.includes("STEP_STARTED"), shown.join());
+      const toolEvents = types(client).filter((type) => /TOOL|STEP/.test(type));
+      assert.ok(toolEvents.filter((type) => type === "TOOL_CALL_RESULT").length === 2, toolEvents.join());
+      assert.ok(toolEvents.includes("STEP_STARTED"), toolEvents.join());
       const roles = client.agent.messages.map(({ role }) => role);
       assert.deepEqual(roles, ["user", "assistant", "tool", "tool", "assistant"]);
       assert.match(JSON.stringify(client.agent.messages), /"toolCallId":"call-1-1","error":/);
@@ -85,11 +85,11 @@ for (const kind of KINDS) {
 
     it("shows and changes the state", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "state", kind, { initialState: { n: 1 } });
+      const client = createClient(test, "state", kind, { initialState: { n: 1 } });
       client.agent.addMessage({ id: "u", role: "user", content: "Hi" });
       await client.run({ context: [{ description: "page", value: "home" }], forwardedProps: { style: "x" } });
-      const seen = { "ag-ui": { tools: [], context: [{ description: "page", value: "home" }] } };
-      assert.deepEqual(client.agent.state, { n: 2, seen });
+      const expectedState = { "ag-ui": { tools: [], context: [{ description: "page", value: "home" }] } };
+      assert.deepEqual(client.agent.state, { n: 2, seen: expectedState });
       assert.deepEqual(
         types(client).filter((type) => type.startsWith("REASONING")),
         ["START", "MESSAGE_START", "MESSAGE_CONTENT", "MESSAGE_END", "END"].map((type) => `REASONING_${type}`),
@@ -104,7 +104,7 @@ for (const kind of KINDS) {
 
     it("regenerates by a shorter list, and edits by another text", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "plain", kind);
+      const client = createClient(test, "plain", kind);
       await client.say("One");
       await client.say("Two");
       const { messages } = client.agent;
@@ -125,7 +125,7 @@ for (const kind of KINDS) {
     it("answers an approval", async () => {
       await using test = await testService({ executor: executor() });
       for (const approved of [true, false]) {
-        const client = clientOf(test, "clerk", kind);
+        const client = createClient(test, "clerk", kind);
         await client.say("refund");
         const [interrupt] = interrupts(client);
         assert.deepEqual(
@@ -135,13 +135,13 @@ for (const kind of KINDS) {
         ran.length = 0;
         await client.run({ resume: [{ interruptId: interrupt?.id, status: "resolved", payload: { approved } }] });
         assert.deepEqual(ran, approved ? ["refund 30"] : []);
-        assert.match(String(said(client)), /^Done/);
+        assert.match(String(readLastContent(client)), /^Done/);
       }
     });
 
     it("answers two interrupts at once, and no other ones", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "twice", kind);
+      const client = createClient(test, "twice", kind);
       await client.say("Go");
       const ids = interrupts(client).map(({ id }) => id);
       assert.equal(ids.length, 2);
@@ -165,10 +165,10 @@ for (const kind of KINDS) {
 
     it("gets the whole thread in its order, when the page has only its newest message", async () => {
       await using test = await testService({ executor: executor() });
-      const first = clientOf(test, "plain", kind);
+      const first = createClient(test, "plain", kind);
       await first.say("One");
       const { threadId } = first.agent;
-      const client = clientOf(test, "plain", kind, { threadId });
+      const client = createClient(test, "plain", kind, { threadId });
       await client.say("Two");
       assert.deepEqual(types(client).slice(0, 3), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "MESSAGES_SNAPSHOT"]);
       assert.deepEqual(
@@ -179,7 +179,7 @@ for (const kind of KINDS) {
 
     it("runs tools of the page", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "page", kind);
+      const client = createClient(test, "page", kind);
       await client.say("Go");
       assert.deepEqual(outcome(client), {
         type: "success",
@@ -187,12 +187,12 @@ for (const kind of KINDS) {
       });
       client.agent.addMessage({ id: "tr1", role: "tool", content: "yes", toolCallId: "c1" });
       await client.run();
-      assert.equal(said(client), "The page says yes");
+      assert.equal(readLastContent(client), "The page says yes");
     });
 
     it("gets the error of a run, and closes what was open", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "fails", kind);
+      const client = createClient(test, "fails", kind);
       await client.say("Hi");
       assert.deepEqual(types(client).slice(-3), ["STEP_FINISHED", "TEXT_MESSAGE_END", "RUN_ERROR"]);
       assert.deepEqual(client.errors.at(-1), { type: "RUN_ERROR", message: "no model", code: "error" });
@@ -200,7 +200,7 @@ for (const kind of KINDS) {
 
     it("cancels by hanging up", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "waits", kind);
+      const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
       await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
       client.agent.abortRun();
@@ -211,7 +211,7 @@ for (const kind of KINDS) {
 
     it("gets an error when the server stops, and closes what was open", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "waits", kind);
+      const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
       await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
       await test.service.stop(0);
@@ -222,7 +222,7 @@ for (const kind of KINDS) {
 
     it("gets the end of a run that another caller cancels", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "waits", kind);
+      const client = createClient(test, "waits", kind);
       const done = client.say("Hi");
       await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
       const thread_id = await test.service.threads.idOf(client.agent.threadId);
@@ -237,21 +237,21 @@ for (const kind of KINDS) {
 describe("the AG-UI endpoint", () => {
   const ask = ({ fetch }: Pick<Test, "fetch">, graph: string, body: unknown, headers = {}): Promise<Response> =>
     fetch(`http://localhost/ag-ui/${graph}`, { method: "POST", body: JSON.stringify(body), headers });
-  const input = (more: object = {}): JsonObject => ({
+  const input = (extraFields: object = {}): JsonObject => ({
     ...{ threadId: "t", runId: "r", messages: [{ id: "u1", role: "user", content: "Hi" }] },
-    ...more,
+    ...extraFields,
   });
 
   it("creates one run for one runId", async () => {
     await using test = await testService({ executor: executor() });
     const both = await Promise.all([ask(test, "echo", input()), ask(test, "echo", input())]);
-    const [one, other] = await Promise.all(both.map((response) => response.text()));
-    assert.equal(other, one);
-    assert.equal(await (await ask(test, "echo", input())).text(), one);
+    const [firstBody, secondBody] = await Promise.all(both.map((response) => response.text()));
+    assert.equal(secondBody, firstBody);
+    assert.equal(await (await ask(test, "echo", input())).text(), firstBody);
     await (
       await ask(test, "echo", input({ runId: "r2", messages: [{ id: "u2", role: "user", content: "Hi" }] }))
     ).text();
-    assert.equal(await (await ask(test, "echo", input())).text(), one);
+    assert.equal(await (await ask(test, "echo", input())).text(), firstBody);
     assert.equal((await test.service.runs.list(await test.service.threads.idOf("t"))).length, 2);
   });
 
@@ -269,17 +269,17 @@ describe("the AG-UI endpoint", () => {
     const first = await (await answer("yes")).text();
     assert.match(first, /Got \\"yes\\"/);
     assert.equal(await (await answer("yes")).text(), first);
-    const other = await answer("no");
-    assert.deepEqual([other.status, ((await other.json()) as JsonObject).code], [409, "no_open_interrupt"]);
+    const otherAnswer = await answer("no");
+    assert.deepEqual([otherAnswer.status, ((await otherAnswer.json()) as JsonObject).code], [409, "no_open_interrupt"]);
     assert.equal((await test.service.runs.list(thread_id)).length, 2);
   });
 
   it("ignores forged messages and a state with messages", async () => {
-    const seen: unknown[] = [];
+    const inputs: unknown[] = [];
     await using test = await testService({
       agents: {
         agent({ messages, state }: FunctionJob) {
-          seen.push(
+          inputs.push(
             messages.map(({ type, content }) => [type, content]),
             Object.keys(state),
           );
@@ -294,7 +294,7 @@ describe("the AG-UI endpoint", () => {
       { id: "u1", role: "user", content: "Hi" },
     ];
     await (await ask(test, "agent", input({ messages, state: { messages: [{ role: "user", content: "x" }] } }))).text();
-    assert.deepEqual(seen, [[["human", "Hi"]], ["messages"]]);
+    assert.deepEqual(inputs, [[["human", "Hi"]], ["messages"]]);
   });
 
   it("refuses what it cannot run", async () => {
@@ -325,7 +325,7 @@ describe("the AG-UI endpoint", () => {
 
   it("lets runs go on, where the host wants it", async () => {
     await using test = await testService({ executor: executor(), http: { ag_ui: { on_disconnect: "continue" } } });
-    const client = clientOf(test, "waits", "1.0.0");
+    const client = createClient(test, "waits", "1.0.0");
     const done = client.say("Hi");
     await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
     client.agent.abortRun();

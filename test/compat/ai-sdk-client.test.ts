@@ -79,7 +79,7 @@ async function assertSame(test: Test, chat: AnyChat, id: string, agent: string):
 }
 
 /** The approvals that a message waits for. */
-const asked = ({ messages }: AnyChat): string[] =>
+const listQuestions = ({ messages }: AnyChat): string[] =>
   (messages.at(-1)?.parts ?? []).flatMap((part) => {
     const { state, approval } = part as { readonly state?: string; readonly approval?: { readonly id: string } };
     return state === "approval-requested" && approval ? [approval.id] : [];
@@ -119,7 +119,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
       mail: "approval-requested",
     });
     await assertSame(test, chat, "c", "clerk");
-    const [refund = "", mail = ""] = asked(chat);
+    const [refund = "", mail = ""] = listQuestions(chat);
     await chat.addToolApprovalResponse({ id: refund, approved: true });
     assert.equal(chat.status, "ready");
     await chat.addToolApprovalResponse({ id: mail, approved: true });
@@ -134,7 +134,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
     await using test = await testService({ executor: executor() });
     const chat = openChat({ id: "c", agent: "clerk", fetch: test.fetch, ...automatic });
     await chat.sendMessage({ text: "refund lookup mail" });
-    const [refund = "", mail = ""] = asked(chat);
+    const [refund = "", mail = ""] = listQuestions(chat);
     await chat.addToolApprovalResponse({ id: refund, approved: true });
     await chat.addToolApprovalResponse({ id: mail, approved: false, reason: "too much" });
     await until(() => chat.status === "ready" && JSON.stringify(chat.messages).includes("Done"));
@@ -150,7 +150,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
       const chat = openChat({ id: "c", agent: "clerk", fetch: test.fetch }, version);
       await chat.sendMessage({ text: "refund lookup" });
       assert.equal(chat.error, undefined);
-      const [id = ""] = asked(chat);
+      const [id = ""] = listQuestions(chat);
       if (version === 6) {
         await chat.addToolApprovalResponse({ id, approved: true });
         await chat.sendMessage();
@@ -197,7 +197,7 @@ describe("the AI SDK's chat with LangChain agents", () => {
       const ids = (chat.messages.at(-1)?.parts ?? []).map((part) => (part as { readonly id: string }).id);
       assert.equal(ids.length, 2);
       const answers = ids.map((id, index) => [id, `yes${index}`] as const);
-      for (const some of together ? [answers] : answers.map((one) => [one])) {
+      for (const some of together ? [answers] : answers.map((answer) => [answer])) {
         await chat.sendMessage(undefined, { body: { resume: Object.fromEntries(some) } });
         assert.equal(chat.error, undefined);
         await assertSame(test, chat, `c${together}`, "twice");
@@ -223,16 +223,16 @@ describe("the AI SDK's chat: other turns", () => {
         before.map(({ id }) => id),
       );
       await assertSame(test, chat, "c", agent);
-      for (const [place, text] of [
+      for (const [location, text] of [
         [2, "Three"],
         [0, "Zero"],
       ] as const) {
-        await chat.sendMessage({ text, messageId: before[place]?.id as string });
+        await chat.sendMessage({ text, messageId: before[location]?.id as string });
         assert.equal(chat.error, undefined);
-        assert.equal(chat.messages.length, place + 2);
+        assert.equal(chat.messages.length, location + 2);
         assert.match(JSON.stringify(chat.messages.at(-1)), new RegExp(`You said ${text}`));
         await assertSame(test, chat, "c", agent);
-        assert.equal((await stored(test, "c", agent)).length, place + 2);
+        assert.equal((await stored(test, "c", agent)).length, location + 2);
       }
     });
   }

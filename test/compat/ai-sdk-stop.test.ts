@@ -82,7 +82,7 @@ const AGENTS: Readonly<Record<string, (prompts: Prompts) => Executor>> = {
   },
 };
 
-const textsOf = (messages: readonly UIMessage[]): string[] =>
+const readTexts = (messages: readonly UIMessage[]): string[] =>
   messages.map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")).join(""));
 
 describe("a chat that was stopped", () => {
@@ -97,12 +97,12 @@ describe("a chat that was stopped", () => {
       const stop = async (): Promise<number> =>
         (await test.fetch("http://localhost/ai/agent/chat/c/stop", { method: "POST" })).status;
       const chat = openChat({ id: "c", fetch: test.fetch });
-      const sent = chat.sendMessage({ text: "Hi" });
+      const pendingSend = chat.sendMessage({ text: "Hi" });
       await until(() => JSON.stringify(chat.messages).includes("half"));
       assert.equal(await stop(), 204);
-      await sent;
+      await pendingSend;
       await chat.stop();
-      assert.deepEqual([chat.status, textsOf(chat.messages)], ["ready", ["Hi", HALF]]);
+      assert.deepEqual([chat.status, readTexts(chat.messages)], ["ready", ["Hi", HALF]]);
 
       const loaded = await load();
       assert.deepEqual(plain(loaded), plain(chat.messages));
@@ -114,8 +114,8 @@ describe("a chat that was stopped", () => {
       const reloaded = openChat({ id: "c", fetch: test.fetch, messages: loaded });
       await reloaded.sendMessage({ text: "Go on" });
       assert.deepEqual(prompts.at(-1), ["Hi", HALF, "Go on"]);
-      assert.deepEqual(textsOf(reloaded.messages), ["Hi", HALF, "Go on", "Whole."]);
-      assert.deepEqual(textsOf(await load()), ["Hi", HALF, "Go on", "Whole."]);
+      assert.deepEqual(readTexts(reloaded.messages), ["Hi", HALF, "Go on", "Whole."]);
+      assert.deepEqual(readTexts(await load()), ["Hi", HALF, "Go on", "Whole."]);
     });
   }
 
@@ -123,11 +123,11 @@ describe("a chat that was stopped", () => {
     const prompts: Prompts = [];
     await using test = await testService({ executor: (AGENTS["a function"] as (typeof AGENTS)[string])(prompts) });
     const chat = openChat({ id: "c", fetch: test.fetch });
-    const sent = chat.sendMessage({ text: "Hi" });
+    const pendingSend = chat.sendMessage({ text: "Hi" });
     await until(() => JSON.stringify(chat.messages).includes("half"));
     await test.fetch("http://localhost/ai/agent/chat/c/stop", { method: "POST" });
-    await sent;
+    await pendingSend;
     await chat.regenerate();
-    assert.deepEqual([prompts.at(-1), textsOf(chat.messages)], [["Hi"], ["Hi", "Whole."]]);
+    assert.deepEqual([prompts.at(-1), readTexts(chat.messages)], [["Hi"], ["Hi", "Whole."]]);
   });
 });

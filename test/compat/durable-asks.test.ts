@@ -35,13 +35,13 @@ async function open(Sdk: unknown) {
   };
 }
 
-interface Asked {
+interface AskedValues {
   readonly __interrupt__?: readonly { readonly id: string; readonly value: string }[];
   readonly messages: readonly { readonly content: string }[];
 }
-const asked = (values: unknown): string[] => ((values as Asked).__interrupt__ ?? []).map(({ value }) => value);
-const idsOf = (values: unknown): string[] => ((values as Asked).__interrupt__ ?? []).map(({ id }) => id);
-const said = (values: unknown): string | undefined => (values as Asked).messages.at(-1)?.content;
+const readQuestions = (values: unknown): string[] => ((values as AskedValues).__interrupt__ ?? []).map(({ value }) => value);
+const readInterruptIds = (values: unknown): string[] => ((values as AskedValues).__interrupt__ ?? []).map(({ id }) => id);
+const readLastContent = (values: unknown): string | undefined => (values as AskedValues).messages.at(-1)?.content;
 const input = { messages: [{ role: "user", content: "Refund" }] };
 
 for (const [name, Sdk, hasThreadStreams] of [
@@ -54,11 +54,11 @@ for (const [name, Sdk, hasThreadStreams] of [
       await using at = await open(Sdk);
       const { runs, threads } = at.client;
       const { thread_id } = await threads.create();
-      const shown = await runs.wait(thread_id, "refund", { input });
-      assert.deepEqual(asked(shown), ["First?", "Second?"]);
-      const [first, second] = idsOf(shown) as [string, string];
+      const output = await runs.wait(thread_id, "refund", { input });
+      assert.deepEqual(readQuestions(output), ["First?", "Second?"]);
+      const [first, second] = readInterruptIds(output) as [string, string];
       const values = await runs.wait(thread_id, "refund", { command: { resume: { [first]: "one", [second]: "two" } } });
-      assert.equal(said(values), "A-1: one two");
+      assert.equal(readLastContent(values), "A-1: one two");
       assert.equal((await threads.get(thread_id)).status, "idle");
     });
 
@@ -66,8 +66,8 @@ for (const [name, Sdk, hasThreadStreams] of [
       await using at = await open(Sdk);
       const { runs, threads } = at.client;
       const { thread_id } = await threads.create();
-      const shown = await runs.wait(thread_id, "refund", { input });
-      const [first, second] = idsOf(shown) as [string, string];
+      const output = await runs.wait(thread_id, "refund", { input });
+      const [first, second] = readInterruptIds(output) as [string, string];
       const answer = async (resume: unknown): Promise<unknown> => {
         let last: unknown;
         for await (const { event, data } of runs.stream(thread_id, "refund", {
@@ -79,9 +79,9 @@ for (const [name, Sdk, hasThreadStreams] of [
         return last;
       };
       const then = await answer({ [second]: "two" });
-      assert.deepEqual(idsOf(then), [first]);
+      assert.deepEqual(readInterruptIds(then), [first]);
       assert.equal((await threads.get(thread_id)).status, "interrupted");
-      assert.equal(said(await answer("one")), "A-1: one two");
+      assert.equal(readLastContent(await answer("one")), "A-1: one two");
     });
 
     // Not in 2.0.0: it has no thread streams.
@@ -101,19 +101,19 @@ for (const [name, Sdk, hasThreadStreams] of [
         if (order === "together") await thread.input.respond({ responses: answers } as never);
         else {
           await thread.input.respond(answers[1] as never);
-          const left = async () =>
+          const countRemaining = async () =>
             (await at.client.threads.getState(thread.threadId)).tasks.flatMap((t) => t.interrupts);
           await until(async () => (await at.client.threads.get(thread.threadId)).status === "interrupted");
-          await until(async () => (await left()).length === 1);
+          await until(async () => (await countRemaining()).length === 1);
           assert.deepEqual(
-            (await left()).map(({ id }) => id),
+            (await countRemaining()).map(({ id }) => id),
             [answers[0]?.interrupt_id],
           );
           await thread.input.respond(answers[0] as never);
         }
         await until(async () => (await at.client.threads.get(thread.threadId)).status === "idle");
         const { values } = await at.client.threads.getState(thread.threadId);
-        assert.equal(said(values), "A-1: First?! Second?!", order);
+        assert.equal(readLastContent(values), "A-1: First?! Second?!", order);
         await thread.close();
       }
     });

@@ -16,7 +16,7 @@ const service = (): Promise<TestService> =>
     public_base_url: BASE,
   });
 
-function clientOf({ fetch }: TestService): Client {
+function createClient({ fetch }: TestService): Client {
   const within = (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
     const request = new Request(input, init);
     return fetch(new Request(request.url.replace(BASE, "http://greenroom"), request));
@@ -46,7 +46,7 @@ async function all<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
 describe("the langsmith client", () => {
   it("makes and lists feedback links, over more than one page", async () => {
     await using at = await service();
-    const client = clientOf(at);
+    const client = createClient(at);
     const run_id = await aRun(at);
     const first = await client.createPresignedFeedbackToken(run_id, "user_score");
     assert.match(first.url, new RegExp(`^${BASE}/api/v1/feedback/tokens/[0-9a-f-]{36}$`));
@@ -65,27 +65,27 @@ describe("the langsmith client", () => {
 
   it("creates, reads, changes, lists and deletes feedback", async () => {
     await using at = await service();
-    const client = clientOf(at);
+    const client = createClient(at);
     const run_id = await aRun(at);
-    const made = await client.createFeedback(run_id, "quality", { score: 0.123456, comment: "good", value: "fine" });
-    const read = await client.readFeedback(made.id);
+    const feedback = await client.createFeedback(run_id, "quality", { score: 0.123456, comment: "good", value: "fine" });
+    const read = await client.readFeedback(feedback.id);
     assert.deepEqual(
       [read.key, read.score, read.comment, read.value, read.run_id],
       ["quality", 0.1235, "good", "fine", run_id],
     );
-    await client.updateFeedback(made.id, { score: 1, comment: "better" });
-    assert.deepEqual((await client.readFeedback(made.id)).comment, "better");
+    await client.updateFeedback(feedback.id, { score: 1, comment: "better" });
+    assert.deepEqual((await client.readFeedback(feedback.id)).comment, "better");
     await client.createFeedback(run_id, "other", { score: true });
     const listed = await all(client.listFeedback({ runIds: [run_id], feedbackKeys: ["quality", "other"] }));
     assert.deepEqual(listed.map(({ key }) => key).sort(), ["other", "quality"]);
     assert.deepEqual((await all(client.listFeedback({ runIds: [run_id], feedbackKeys: ["other"] }))).length, 1);
-    await client.deleteFeedback(made.id);
-    await assert.rejects(client.readFeedback(made.id), /404/);
+    await client.deleteFeedback(feedback.id);
+    await assert.rejects(client.readFeedback(feedback.id), /404/);
   });
 
   it("records what is submitted to a link, under its run", async () => {
     await using at = await service();
-    const client = clientOf(at);
+    const client = createClient(at);
     const run_id = await aRun(at);
     const { url } = await client.createPresignedFeedbackToken(run_id, "user_score");
     // What the Python client sends to a link: all fields, its key too.
@@ -119,11 +119,11 @@ describe("the langsmith client", () => {
         },
       ]),
     });
-    const made = (await answer.json()) as { feedback_key: string; url: string }[];
+    const tokens = (await answer.json()) as { feedback_key: string; url: string }[];
     assert.deepEqual(
-      made.map(({ feedback_key }) => feedback_key),
+      tokens.map(({ feedback_key }) => feedback_key),
       ["a", "b"],
     );
-    assert.ok(made.every(({ url }) => !url.endsWith("/")));
+    assert.ok(tokens.every(({ url }) => !url.endsWith("/")));
   });
 });

@@ -48,15 +48,15 @@ describe("clients of MCP", () => {
     await client.connect(new StreamableHTTPClientTransport(url) as Parameters<typeof client.connect>[0]);
     const { tools } = await client.listTools();
     assert.ok(tools.some(({ name }) => name === "echo"));
-    const said = await client.callTool({ name: "echo", arguments: { message: "Hi" } });
-    assert.equal(textOf(said as JsonObject), "You said Hi");
+    const echoResult = await client.callTool({ name: "echo", arguments: { message: "Hi" } });
+    assert.equal(textOf(echoResult as JsonObject), "You said Hi");
     const notes: number[] = [];
     const progress = { onprogress: ({ progress }: { progress: number }) => notes.push(progress) };
     await client.callTool({ name: "echo", arguments: { message: "Hi" } }, undefined, progress);
-    const asked = await client.callTool({ name: "refund", arguments: { message: "Hi" } });
-    assert.equal(asked.isError, true);
-    const thread_id = (asked._meta as JsonObject)["greenroom/thread_id"];
-    const again = (more: JsonObject) => client.callTool({ name: "refund", arguments: { thread_id, ...more } });
+    const inputResult = await client.callTool({ name: "refund", arguments: { message: "Hi" } });
+    assert.equal(inputResult.isError, true);
+    const thread_id = (inputResult._meta as JsonObject)["greenroom/thread_id"];
+    const again = (extraArgs: JsonObject) => client.callTool({ name: "refund", arguments: { thread_id, ...extraArgs } });
     assert.match(textOf((await again({ resume: "yes" })) as JsonObject), /Only a person can answer/);
     const { result } = await test.service.runs.wait(String(thread_id), {
       assistant_id: "refund",
@@ -78,10 +78,10 @@ describe("clients of MCP", () => {
       await client.connect(new NewTransport(url));
       const { tools } = await client.listTools();
       assert.ok(tools.some(({ name }) => name === "echo"));
-      const said = await client.callTool({ name: "echo", arguments: { message: "Hi" } });
-      assert.equal(textOf(said as JsonObject), "You said Hi");
-      const asked = await client.callTool({ name: "form", arguments: { message: "Hi" } });
-      assert.equal(textOf(asked as JsonObject), 'Got {"name":"Ann"}');
+      const echoResult = await client.callTool({ name: "echo", arguments: { message: "Hi" } });
+      assert.equal(textOf(echoResult as JsonObject), "You said Hi");
+      const inputResult = await client.callTool({ name: "form", arguments: { message: "Hi" } });
+      assert.equal(textOf(inputResult as JsonObject), 'Got {"name":"Ann"}');
       const failed = await client.callTool({ name: "fails", arguments: { message: "Hi" } });
       assert.deepEqual([failed.isError, textOf(failed as JsonObject)], [true, "It broke"]);
       const misfit = await client.callTool({ name: "echo", arguments: { message: 3 } });
@@ -177,8 +177,8 @@ describe("clients of MCP", () => {
     const client = new MultiServerMCPClient({ mcpServers: { agents: { transport: "http", url: url.href } } });
     const tools = await client.getTools();
     const echo = tools.find(({ name }) => name === "echo");
-    const said = (await echo?.invoke({ message: "Hi" })) as { readonly text: string };
-    assert.equal(said.text, "You said Hi");
+    const echoOutput = (await echo?.invoke({ message: "Hi" })) as { readonly text: string };
+    assert.equal(echoOutput.text, "You said Hi");
     await client.close();
   });
 });

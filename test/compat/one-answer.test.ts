@@ -47,14 +47,14 @@ describe("an interrupt consumes one answer, and no answer to an earlier interrup
     const { taskId = "" } = (await ask("tools/call", { name: "beside", arguments: {} }, options)).result;
     /** The keys of the interrupts that wait, by their text. */
     const waiting = async (...texts: string[]): Promise<string[]> => {
-      let asked: Record<string, { readonly params: { readonly message: string } }> = {};
+      let inputsByKey: Record<string, { readonly params: { readonly message: string } }> = {};
       await until(
         async () => {
           const { inputRequests = {} } = (await ask("tasks/get", { taskId }, options)).result;
-          asked = inputRequests as typeof asked;
+          inputsByKey = inputRequests as typeof inputsByKey;
           return (
             texts.join() ===
-            Object.values(asked)
+            Object.values(inputsByKey)
               .map(({ params }) => params.message)
               .sort()
               .join()
@@ -63,7 +63,7 @@ describe("an interrupt consumes one answer, and no answer to an earlier interrup
         texts.join(),
         10_000,
       );
-      return texts.map((text) => Object.keys(asked).find((key) => asked[key]?.params.message === text) ?? "");
+      return texts.map((text) => Object.keys(inputsByKey).find((key) => inputsByKey[key]?.params.message === text) ?? "");
     };
     const update = (key: string, answer: string) =>
       ask("tasks/update", { taskId, inputResponses: { [key]: { action: "accept", content: { answer } } } }, options);

@@ -5,12 +5,12 @@ import { sdkSuite } from "./sdk/mod.ts";
 import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, SDKS } from "./sdk/reach.ts";
 
-const { place, close } = sharedStorage(() => nodeSqlite(":memory:"));
+const { createStorageOptions, close } = sharedStorage(() => nodeSqlite(":memory:"));
 after(close);
 
 sdkSuite({ describe, it }, "SDK 1.12.4 below /v1.2/~team_b-7/", {
   Sdk: SDKS["SDK 1.12.4"],
   open: inProcess,
-  place,
+  createStorageOptions,
   prefix: "/v1.2/~team_b-7/",
 });

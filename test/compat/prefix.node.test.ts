@@ -9,7 +9,7 @@ import { sdkSuite } from "./sdk/mod.ts";
 import { sharedStorage } from "./sdk/place.ts";
 import { overSocket, SDKS } from "./sdk/reach.ts";
 
-const { place, close } = sharedStorage(() => nodeSqlite(":memory:"));
+const { createStorageOptions, close } = sharedStorage(() => nodeSqlite(":memory:"));
 after(close);
 
 // In `npm test` sdk.test.ts runs the suite below a prefix, on Bun.
@@ -17,7 +17,7 @@ if (process.env.GREENROOM_TEST_ALL !== "0")
   sdkSuite({ describe, it }, "SDK 2.0.0 over a socket below /api/agents", {
     Sdk: SDKS["SDK 2.0.0"],
     open: overSocket,
-    place,
+    createStorageOptions,
     prefix: "/api/agents",
   });
 
@@ -114,7 +114,7 @@ describe("a mount", () => {
     const { thread_id } = (await (await at.send("/api/agents/threads", {})).json()) as { thread_id: string };
     const on = `/threads/${thread_id}/runs`;
     const ask = { assistant_id: "hello", input };
-    const placesOf = async (path: string): Promise<readonly [string | null, string | null]> => {
+    const readLocations = async (path: string): Promise<readonly [string | null, string | null]> => {
       const response = await at.send(`/api/agents${path}`, ask);
       await response.text();
       return [response.headers.get("content-location"), response.headers.get("location")];
@@ -127,7 +127,7 @@ describe("a mount", () => {
       ["/runs", `^/runs/${id}$`, null],
       ["/runs/stream", `^/runs/${id}$`, `^/runs/${id}/stream$`],
     ] as const) {
-      const [first, second] = await placesOf(path);
+      const [first, second] = await readLocations(path);
       assert.match(String(first), new RegExp(location), path);
       if (next === null) assert.equal(second, null, path);
       else assert.match(String(second), new RegExp(next), path);

@@ -58,7 +58,7 @@ async function open(): Promise<World> {
     async ended(thread_id) {
       const [run] = await host.service.runs.list(thread_id, { limit: 1 });
       await (await host.service.runs.join(thread_id, run?.run_id ?? "")).result;
-      return said((await host.service.threads.state(thread_id)).values);
+      return readContents((await host.service.threads.state(thread_id)).values);
     },
     async stream(graphId, input, config = {}) {
       const run = await v3(remote(graphId), input, config);
@@ -75,7 +75,7 @@ async function open(): Promise<World> {
 
 const hi = { messages: [{ role: "user", content: "hi" }] };
 const onThread = () => ({ configurable: { thread_id: crypto.randomUUID() } });
-const said = (values: unknown): unknown[] =>
+const readContents = (values: unknown): unknown[] =>
   (values as { messages: { content: unknown }[] }).messages.map((message) => message.content);
 
 async function collect<Item>(stream: AsyncIterable<Item>): Promise<Item[]> {
@@ -98,10 +98,10 @@ describe("RemoteGraph.streamEvents v3", () => {
     const [messages, values] = [spoken(run), collect(run.values)];
     await world.opened(2);
     world.gates.open("token 1", "token 2", "token 3");
-    assert.deepEqual(said(await run.output), ["hi", "You said: hi"]);
+    assert.deepEqual(readContents(await run.output), ["hi", "You said: hi"]);
     assert.equal(run.interrupted, false);
     assert.deepEqual(await messages, [["model", "You ", "said: ", "hi"]]);
-    assert.deepEqual((await values).map(said), [["hi"], ["hi", "You said: hi"]]);
+    assert.deepEqual((await values).map(readContents), [["hi"], ["hi", "You said: hi"]]);
   });
 
   it("tells of subgraphs", async () => {
@@ -112,8 +112,8 @@ describe("RemoteGraph.streamEvents v3", () => {
     const output = Promise.resolve(graph.output);
     await world.opened(3);
     world.gates.open("deep 1", "deep 2", "deep 3", "report");
-    assert.deepEqual(said(await output), ["hi", "Deep thought here", "Checked"]);
-    assert.deepEqual(said(await run.output), ["hi", "Deep thought here", "Checked", "Reported"]);
+    assert.deepEqual(readContents(await output), ["hi", "Deep thought here", "Checked"]);
+    assert.deepEqual(readContents(await run.output), ["hi", "Deep thought here", "Checked", "Reported"]);
   });
 
   it("has the error of the run in its lifecycle", async () => {
@@ -127,7 +127,7 @@ describe("RemoteGraph.streamEvents v3", () => {
     await using world = await open();
     const config = onThread();
     const run = await world.stream("approval", hi, config);
-    assert.deepEqual(said(await run.output), ["hi", "One moment."]);
+    assert.deepEqual(readContents(await run.output), ["hi", "One moment."]);
     assert.equal(run.interrupted, true);
     assert.deepEqual(
       run.interrupts.map(({ payload }) => payload),
@@ -141,7 +141,7 @@ describe("RemoteGraph.streamEvents v3", () => {
   it("takes a command that updates the state and chooses the node", async () => {
     await using world = await open();
     const run = await world.stream("chat", new Command({ update: hi, goto: "model" }), onThread());
-    assert.deepEqual(said(await run.output), ["hi", "You said: hi"]);
+    assert.deepEqual(readContents(await run.output), ["hi", "You said: hi"]);
   });
 
   it("cancels the run when it is aborted", async () => {
@@ -164,7 +164,7 @@ describe("RemoteGraph.streamEvents v3", () => {
       await world.opened(2);
       world.gates.open("token 1", "token 2", "token 3");
       for (const message of await tokens) writer?.(message);
-      return { messages: [{ role: "ai", content: said(await run.output).at(-1) }] };
+      return { messages: [{ role: "ai", content: readContents(await run.output).at(-1) }] };
     };
     const ask = async ({ messages }: typeof state.State): Promise<object> => {
       const { thread_id } = config.configurable;
@@ -203,7 +203,7 @@ describe("RemoteGraph.streamEvents v3", () => {
       .compile();
     const run = await local.streamEvents(hi as unknown as { messages: BaseMessage[] }, { version: "v3" });
     const events = await collect(run);
-    assert.deepEqual(said(await run.output).at(-1), "You said: hi");
+    assert.deepEqual(readContents(await run.output).at(-1), "You said: hi");
     assert.ok(events.some(({ method, params }) => method === "values" && params.namespace.length > 0));
   });
 });

@@ -43,7 +43,7 @@ async function open(Sdk: typeof Client): Promise<World> {
 
 const input = { messages: [{ role: "user", content: "hi" }] };
 const onThread = (n = 1) => ({ configurable: { thread_id: `7f1c9c6e-3f5b-4f0a-9d59-3a2f5f0c0b0${n}` } });
-const said = (values: unknown): unknown[] =>
+const readContents = (values: unknown): unknown[] =>
   (values as { messages: { content: unknown }[] }).messages.map((message) => message.content);
 
 async function collect<Item>(stream: AsyncIterable<Item> | Promise<AsyncIterable<Item>>): Promise<Item[]> {
@@ -57,10 +57,10 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
     it("is invoked with a thread, which it makes, and without one", async () => {
       await using world = await open(Sdk);
       const chat = world.remote("chat");
-      assert.deepEqual(said(await chat.invoke(input)), ["hi", "You said: hi"]);
-      assert.deepEqual(said(await chat.invoke(input, onThread())), ["hi", "You said: hi"]);
+      assert.deepEqual(readContents(await chat.invoke(input)), ["hi", "You said: hi"]);
+      assert.deepEqual(readContents(await chat.invoke(input, onThread())), ["hi", "You said: hi"]);
       const again = await chat.invoke({ messages: [{ role: "user", content: "more" }] }, onThread());
-      assert.deepEqual(said(again), ["hi", "You said: hi", "more", "You said: more"]);
+      assert.deepEqual(readContents(again), ["hi", "You said: hi", "more", "You said: more"]);
       await assert.rejects(world.remote("failing").invoke(input), /boom happened/);
     });
 
@@ -74,11 +74,11 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       const values = await collect(family.stream({}, { streamMode: ["values"] }));
       assert.deepEqual(values.at(-1), ["values", { steps: ["inner", "last", "after"] }]);
       const nested = await collect(family.stream({}, { streamMode: "updates", subgraphs: true }));
-      const told = nested.map(([namespace, data]: [string[], object]) => [
+      const updates = nested.map(([namespace, data]: [string[], object]) => [
         namespace.map((part) => part.split(":")[0]).join("|"),
         Object.keys(data).join(),
       ]);
-      assert.deepEqual(told, [
+      assert.deepEqual(updates, [
         ["child", "inner"],
         ["child", "last"],
         ["", "child"],
@@ -105,7 +105,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
 
       const history = await collect(family.getStateHistory(onThread(), { limit: 3 }));
       assert.deepEqual(
-        history.map((one) => one.metadata?.source),
+        history.map((state) => state.metadata?.source),
         ["update", "update", "loop"],
       );
       const updates = await collect(family.getStateHistory(onThread(), { filter: { source: "update" } }));
@@ -144,11 +144,11 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       assert.deepEqual(waiting.next, ["approve"]);
       assert.deepEqual(waiting.tasks[0]?.interrupts[0]?.value, { question: "Book seat 7A?", tool: "book" });
       const done = await approval.invoke(new Command({ resume: "yes" }), onThread());
-      assert.deepEqual(said(done).slice(-2), ["seat 7A is booked", "Done: seat 7A is booked"]);
+      assert.deepEqual(readContents(done).slice(-2), ["seat 7A is booked", "Done: seat 7A is booked"]);
       assert.deepEqual((await approval.getState(onThread())).next, []);
       const chat = world.remote("chat").withConfig(onThread(2));
-      const gone = await chat.invoke(new Command({ update: input, goto: "model" }));
-      assert.deepEqual(said(gone), ["hi", "You said: hi"]);
+      const resumed = await chat.invoke(new Command({ update: input, goto: "model" }));
+      assert.deepEqual(readContents(resumed), ["hi", "You said: hi"]);
     });
 
     it("is a node of a local graph", async () => {
@@ -176,15 +176,15 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
         .addEdge("remote", END)
         .compile();
       const nested = await collect(parent.stream({}, { streamMode: "updates", subgraphs: true }));
-      const told = nested.map(([namespace, data]) => [
+      const updates = nested.map(([namespace, data]) => [
         namespace.map((part) => part.split(":")[0]).join("|"),
         Object.keys(data).join(),
       ]);
       assert.ok(
-        told.some(([namespace, node]) => namespace?.startsWith("remote") && node === "after"),
-        JSON.stringify(told),
+        updates.some(([namespace, node]) => namespace?.startsWith("remote") && node === "after"),
+        JSON.stringify(updates),
       );
-      assert.deepEqual(told.at(-1), ["", "remote"]);
+      assert.deepEqual(updates.at(-1), ["", "remote"]);
 
       const asking = outer("approval").compile({ checkpointer: new MemorySaver() });
       await asking.invoke({ messages: [] }, onThread(3));

@@ -15,12 +15,12 @@ describe("libSQL in a file", () => {
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "greenroom-clients-"));
   });
-  const { place, close } = sharedStorage(() => libsql(`file:${folder}/a.db`));
+  const { createStorageOptions, close } = sharedStorage(() => libsql(`file:${folder}/a.db`));
   after(async () => {
     await close();
     await rm(folder, { recursive: true });
   });
-  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
+  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, createStorageOptions });
 });
 
 if (sqldProgram === undefined) {
@@ -36,11 +36,11 @@ function onServer(program: string): void {
       server = await startSqld(program);
     });
     // By WebSocket a test takes half as long as by HTTP.
-    const { place, close } = sharedStorage(() => libsql(server.url.replace("http", "ws")));
+    const { createStorageOptions, close } = sharedStorage(() => libsql(server.url.replace("http", "ws")));
     after(async () => {
       await close();
       await server.stop();
     });
-    sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+    sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, createStorageOptions });
   });
 }

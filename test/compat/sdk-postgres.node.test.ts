@@ -20,12 +20,12 @@ describe("Postgres", () => {
     server = await startPostgres({ fsync: false });
     url = (await server.database()).url;
   });
-  const { place, close } = sharedStorage(() => postgres(url));
+  const { createStorageOptions, close } = sharedStorage(() => postgres(url));
   after(async () => {
     await close();
     await server.stop();
   });
-  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
+  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, createStorageOptions });
 });
 
 describe("PGlite", () => {
@@ -35,21 +35,21 @@ describe("PGlite", () => {
     alive = setInterval(() => {}, 60_000);
     db = await PGlite.create();
   });
-  const { place, close } = sharedStorage(() => postgres(pgliteOptions(db)));
+  const { createStorageOptions, close } = sharedStorage(() => postgres(pgliteOptions(db)));
   after(async () => {
     clearInterval(alive);
     await close();
     await db.close();
   });
-  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, createStorageOptions });
 });
 
 describe("Kysely", () => {
-  const { place, close } = sharedStorage(() => {
+  const { createStorageOptions, close } = sharedStorage(() => {
     const database = new DatabaseSync(":memory:");
     database.exec("pragma foreign_keys = on");
     return sqlStorage(fromKysely(new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) })));
   });
   after(close);
-  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, createStorageOptions });
 });

@@ -62,12 +62,12 @@ const CALLS: Readonly<Record<string, Call>> = {
   "threads.patchState": ({ client, thread }) => client.threads.patchState(thread, { seen: true }),
   "threads.getHistory": ({ client, thread }) => client.threads.getHistory(thread, { limit: 5, metadata: { a: 1 } }),
   async "threads.joinStream"({ client, thread }) {
-    const left = new AbortController();
-    const frames = client.threads.joinStream(thread, { signal: left.signal, streamMode: "run_modes" });
+    const disconnect = new AbortController();
+    const frames = client.threads.joinStream(thread, { signal: disconnect.signal, streamMode: "run_modes" });
     const first = frames.next();
     await client.runs.wait(thread, "family", { input: {} });
     await first;
-    left.abort();
+    disconnect.abort();
     await collect(frames).catch(() => {});
   },
   async "threads.stream"({ client, fetch }) {
@@ -140,7 +140,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 };
 
 /** The public methods of a client, as `group.method`. */
-function methodsOf(Sdk: typeof Client): string[] {
+function listMethods(Sdk: typeof Client): string[] {
   const client = new Sdk({ apiUrl: "http://greenroom" });
   return Object.entries(client)
     .filter(([group]) => !group.startsWith("~"))
@@ -160,7 +160,7 @@ async function readTable(): Promise<Map<string, readonly boolean[]>> {
 }
 
 /** Calls one method on a service of its own; gives the statuses of all answers. */
-async function called(Sdk: typeof Client, call: Call): Promise<readonly number[]> {
+async function callMethod(Sdk: typeof Client, call: Call): Promise<readonly number[]> {
   const gates = createGates();
   await using host = await testService({ executor: testExecutor(gates) });
   const { apiUrl, fetch, close } = await inProcess(host.fetch);
@@ -203,7 +203,7 @@ async function sendsFeedbackKeys(Sdk: typeof Client, method: "create" | "stream"
 
 for (const [name, Sdk] of Object.entries(SDKS)) {
   describe(`every method of ${name}`, () => {
-    const methods = methodsOf(Sdk);
+    const methods = listMethods(Sdk);
 
     it("has a call here", () => {
       assert.ok(methods.length > 35, "methods are found");
@@ -217,7 +217,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
       const call = CALLS[method];
       if (!call) continue;
       it(`is answered: ${method}`, async () => {
-        const statuses = await called(Sdk, call);
+        const statuses = await callMethod(Sdk, call);
         assert.ok(statuses.length > 0, "it asked for something");
         assert.deepEqual(
           statuses.filter((status) => status >= 400),
@@ -230,7 +230,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
 
 describe("the table of methods in docs/reference/sdk.md", () => {
   it("has a row for each, with the families that have it, and no other", async () => {
-    const families = Object.values(SDKS).map((Sdk) => new Set(methodsOf(Sdk)));
+    const families = Object.values(SDKS).map((Sdk) => new Set(listMethods(Sdk)));
     const expected = [...new Set(families.flatMap((names) => [...names]))].map((name): [string, boolean[]] => [
       name,
       families.map((names) => names.has(name)),
@@ -260,9 +260,9 @@ describe("the table of methods in docs/reference/sdk.md", () => {
   });
 
   it("has calls of methods that there are", () => {
-    const known = new Set(Object.values(SDKS).flatMap(methodsOf));
+    const methodNames = new Set(Object.values(SDKS).flatMap(listMethods));
     assert.deepEqual(
-      Object.keys(CALLS).filter((name) => !known.has(name)),
+      Object.keys(CALLS).filter((name) => !methodNames.has(name)),
       [],
     );
   });

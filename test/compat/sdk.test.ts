@@ -13,17 +13,17 @@ if ("Bun" in globalThis) {
   open = () => bunSqlite(":memory:");
 }
 describe("SQLite in memory", () => {
-  const { place, close } = sharedStorage(open);
+  const { createStorageOptions, close } = sharedStorage(open);
   after(close);
   // `npm test` runs 1.15.0 in process on Deno, and 2.0.0 over the sockets of Bun, below a prefix; prefix.node.test.ts has both of Node.
   const runtime = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
   const some = process.env.GREENROOM_TEST_ALL === "0";
   const first = runtime === "bun" ? "SDK 1.12.4" : "SDK 1.15.0";
   if (!some || runtime !== "bun")
-    sdkSuite({ describe, it }, `${first} in process`, { Sdk: SDKS[first], open: inProcess, place });
+    sdkSuite({ describe, it }, `${first} in process`, { Sdk: SDKS[first], open: inProcess, createStorageOptions });
   if (!some && runtime === "node")
-    sdkSuite({ describe, it }, "SDK 2.0.0 in process", { Sdk: SDKS["SDK 2.0.0"], open: inProcess, place });
+    sdkSuite({ describe, it }, "SDK 2.0.0 in process", { Sdk: SDKS["SDK 2.0.0"], open: inProcess, createStorageOptions });
   const [where, below] = some ? [" below /api/agents", { prefix: "/api/agents" }] : ["", {}];
-  const newest = { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place, ...below };
+  const newest = { Sdk: SDKS["SDK 2.0.0"], open: overSocket, createStorageOptions, ...below };
   if (!some || runtime === "bun") sdkSuite({ describe, it }, `SDK 2.0.0 over a socket${where}`, newest);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Line, lineOf } from "../soak/executions.ts";
+import { type Line, parseLine } from "../soak/executions.ts";
 
 describe("the log of executions", () => {
   const line: Line = {
@@ -18,11 +18,11 @@ describe("the log of executions", () => {
 
   it("is read also where a process was killed in the middle of a line", () => {
     const text = JSON.stringify(line);
-    assert.deepEqual(lineOf(text), line);
+    assert.deepEqual(parseLine(text), line);
     for (const length of [1, 9, 30, text.length - 1]) {
       const torn = JSON.stringify({ ...line, pid: 3 }).slice(0, length);
-      assert.deepEqual(lineOf(torn + text), line);
-      assert.throws(() => lineOf(torn), SyntaxError);
+      assert.deepEqual(parseLine(torn + text), line);
+      assert.throws(() => parseLine(torn), SyntaxError);
     }
   });
 });

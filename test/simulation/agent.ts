@@ -35,7 +35,7 @@ export const GRAPHS: readonly string[] = ["plain", "saver"];
 export const MAX_ATTEMPTS = 3;
 
 /** The messages a script leaves when it runs to its end or its question. */
-export function messagesOf(script: Script): string[] {
+export function createMessages(script: Script): string[] {
   const messages: string[] = [];
   for (const [i, step] of script.steps.entries()) {
     if (step.end === "throw") break;
@@ -50,10 +50,10 @@ export function bare(message: Json): string {
   return String(message).split(" ")[0] as string;
 }
 
-export function scriptOf(input: Json | undefined, command: JsonObject | null): Script {
-  const given = (command?.resume ?? input) as unknown as Script | Readonly<Record<string, Script>>;
+export function readScript(input: Json | undefined, command: JsonObject | null): Script {
+  const scriptOrAnswers = (command?.resume ?? input) as unknown as Script | Readonly<Record<string, Script>>;
   // An answer may be in a map by interrupt id.
-  return "tag" in given ? (given as Script) : (Object.values(given)[0] as Script);
+  return "tag" in scriptOrAnswers ? (scriptOrAnswers as Script) : (Object.values(scriptOrAnswers)[0] as Script);
 }
 
 export function agentExecutor(world: World, process: Process): Executor {
@@ -89,19 +89,22 @@ export function agentExecutor(world: World, process: Process): Executor {
 
 async function* act(world: World, process: Process, job: Job, signal: AbortSignal): AsyncGenerator<ExecutorEvent> {
   const { scheduler } = world;
-  const script = scriptOf(job.input ?? job.context.script, job.command as unknown as JsonObject | null);
+  const script = readScript(job.input ?? job.context.script, job.command as unknown as JsonObject | null);
   const head = await job.checkpoints.get({ ns: "" });
   const messages = messagesIn(head);
   const pending = pendingIn(head);
-  const gone = (job.resume_targets ?? []).filter(({ interrupt_id: id }) => id !== null && !pending.includes(id));
+  const missingTargets = (job.resume_targets ?? []).filter(
+    ({ interrupt_id: id }) => id !== null && !pending.includes(id),
+  );
   // `recordStates` looks itself, before it calls the agent.
-  if (job.graph_id === "saver" && !job.resumed && gone.length > 0) throw createInterruptGoneError(gone, pending);
+  if (job.graph_id === "saver" && !job.resumed && missingTargets.length > 0)
+    throw createInterruptGoneError(missingTargets, pending);
   world.oracle.answers.consumed(job, pending);
   const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
   const name = job.graph_id;
   // A later attempt goes on behind the last step that is stored.
   const done = job.resumed ? messages.filter((message) => bare(message).startsWith(`${script.tag}/`)).length : 0;
-  let shown = 0;
+  let emittedCount = 0;
   const lag = job.graph_id === "saver" ? world.plan.lag_ms : 0;
 
   async function* speak(step: number, event: "message-start" | "message-finish"): AsyncGenerator<ExecutorEvent> {
@@ -152,7 +155,7 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
         tag: script.tag,
         attempt: job.attempt,
         claim: world.oracle.runs.byId.get(job.run_id)?.state.claims ?? 0,
-        n: shown++,
+        n: emittedCount++,
       };
       if (job.modes.has("custom")) yield { type: "stream", mode: "custom", data };
       if (n % 16 === 3) await pause(world, process, 1, script.deaf ? null : signal);

@@ -1,7 +1,7 @@
 /** What must hold when everything has ended. */
 import type { Json } from "../../lib/json.ts";
 import type { Service } from "../../lib/service.ts";
-import { bare, messagesOf } from "./agent.ts";
+import { bare, createMessages } from "./agent.ts";
 import { checkMessages, messagesOfState } from "./message-events.ts";
 import type { RunNote, ThreadNote } from "./oracle/notes.ts";
 import { SWEPT_MS } from "./plan.ts";
@@ -65,14 +65,14 @@ const SWEEP_MS = 6_000;
 
 /** What is kept for a while only. */
 function checkSwept(world: World): void {
-  for (const left of [
+  for (const source of [
     "run_frames",
     "idempotency_keys",
     "runs where stateless = 1",
     "threads where hidden = 1 and not exists (select 1 from runs r where r.thread_id = threads.thread_id)",
   ]) {
-    const [row] = world.database.query(`select count(*) as count from ${left}`);
-    if (Number(row?.count) > 0) world.violation("retention", `${row?.count} rows are left of ${left}`);
+    const [row] = world.database.query(`select count(*) as count from ${source}`);
+    if (Number(row?.count) > 0) world.violation("retention", `${row?.count} rows are left of ${source}`);
   }
 }
 
@@ -125,11 +125,11 @@ function checkRows(world: World): void {
 
 /** What clients were told holds. */
 function checkClients(world: World): void {
-  const made = new Map<string, number>();
-  for (const run of world.oracle.runs.byId.values()) made.set(run.tag, (made.get(run.tag) ?? 0) + 1);
+  const countByTag = new Map<string, number>();
+  for (const run of world.oracle.runs.byId.values()) countByTag.set(run.tag, (countByTag.get(run.tag) ?? 0) + 1);
   for (const client of world.clients) {
-    for (const { tag, run_id, refused, unknown } of client.asked) {
-      const count = made.get(tag) ?? 0;
+    for (const { tag, run_id, refused, unknown } of client.requestedRuns) {
+      const count = countByTag.get(tag) ?? 0;
       if (count > 1) world.violation("R4", `${tag} was made ${count} times`);
       if (refused && !unknown && count > 0) world.violation("R4", `${tag} was refused, and was made`);
       if (run_id !== null && count === 0) world.violation("I1", `${tag} was acknowledged, and never was`);
@@ -144,7 +144,7 @@ function checkContent(world: World, thread: ThreadNote, values: Json): void {
   const refuse = (run: RunNote, text: string): void =>
     world.violation("I4", `${thread.name} has ${messages.join()}: ${run.tag} (${run.state.status}) ${text}`);
   for (const run of thread.ended) {
-    const all = messagesOf(run.script);
+    const all = createMessages(run.script);
     let count = 0;
     while (at + count < messages.length && messages[at + count] === `${run.tag}/${count}`) count++;
     // A run that ended otherwise has kept the steps it had stored.
@@ -163,11 +163,11 @@ function checkStatus(world: World, thread: ThreadNote, status: string): void {
   if (!last) expected.add("idle");
   // An answer that was late leaves the thread as it was, and one that failed leaves its question open.
   else if (last.targets.length > 0 && last.state.status !== "success")
-    for (const rest of ["idle", "interrupted", "error"]) expected.add(rest);
+    for (const restStatus of ["idle", "interrupted", "error"]) expected.add(restStatus);
   else if (last.state.status === "error" || last.state.status === "timeout") expected.add("error");
   else if (last.state.status === "success")
     expected.add(last.script.steps.some(({ end }) => end === "ask") ? "interrupted" : "idle");
-  else for (const rest of ["idle", "interrupted", "error"]) expected.add(rest);
+  else for (const restStatus of ["idle", "interrupted", "error"]) expected.add(restStatus);
   if (!expected.has(status)) {
     world.violation("I5", `${thread.name} is ${status} after ${last?.tag} (${last?.state.status})`);
   }
@@ -175,7 +175,7 @@ function checkStatus(world: World, thread: ThreadNote, status: string): void {
 
 /** I6: a run whose frames are stored can be read again whole, by everybody, from anywhere. */
 async function checkReplay(world: World, run: RunNote, dice: Dice): Promise<void> {
-  const seen = world.frames.byRun.get(run.run_id) ?? new Map<number, string>();
+  const seenFrames = world.frames.byRun.get(run.run_id) ?? new Map<number, string>();
   const last = run.state.end_frame as number;
   const after = dice.chance(0.7) ? 0 : dice.below(last);
   const reader = new Reader(world, "the last reader", run.run_id, after);
@@ -198,7 +198,7 @@ async function checkReplay(world: World, run: RunNote, dice: Dice): Promise<void
   });
   if (!reader.ended) world.violation("I6", `${run.tag} is read without an end`);
   if (reader.last !== last) world.violation("I6", `${run.tag} is read up to frame ${reader.last}, its end is ${last}`);
-  for (const id of seen.keys()) {
+  for (const id of seenFrames.keys()) {
     if (id > last) world.violation("I6", `frame ${id} of ${run.tag} was shown, and its end is frame ${last}`);
   }
   // They may have been swept meanwhile.
@@ -238,7 +238,7 @@ async function checkThreadStream(world: World, thread: ThreadNote, dice: Dice): 
   }
   for (const run of thread.runs) {
     if (run.fate !== "present") continue;
-    const ids = reader.seen.get(run.state.seq) ?? [];
+    const ids = reader.framesByRun.get(run.state.seq) ?? [];
     const last = run.state.end_frame as number;
     if (!reader.done.has(run.run_id)) world.violation("I6", `${reader.name} was not told that ${run.tag} is done`);
     else if (ids.at(-1) !== last)
@@ -251,14 +251,17 @@ async function checkThreadStream(world: World, thread: ThreadNote, dice: Dice): 
 /** Of each claim's events a beginning is kept, in order; of the one that ended the run with success all. */
 function checkEvents(world: World, run: RunNote, texts: readonly string[]): void {
   const events = texts.filter(Boolean).map((text) => JSON.parse(text) as { claim: number; n: number });
-  const shown = new Map<number, number>();
+  const eventCounts = new Map<number, number>();
   for (const { claim, n } of events) {
-    if (n !== (shown.get(claim) ?? 0))
-      world.violation("I6", `event ${n} of claim ${claim} of ${run.tag} follows event ${(shown.get(claim) ?? 0) - 1}`);
-    shown.set(claim, n + 1);
+    if (n !== (eventCounts.get(claim) ?? 0))
+      world.violation(
+        "I6",
+        `event ${n} of claim ${claim} of ${run.tag} follows event ${(eventCounts.get(claim) ?? 0) - 1}`,
+      );
+    eventCounts.set(claim, n + 1);
   }
   if (run.state.status !== "success" || !run.lastExecution || !run.shows) return;
-  const kept = shown.get(run.state.claims) ?? 0;
-  if (kept !== run.lastExecution.shown)
-    world.violation("I6", `${run.tag} has shown ${run.lastExecution.shown} events, and ${kept} are kept`);
+  const storedCount = eventCounts.get(run.state.claims) ?? 0;
+  if (storedCount !== run.lastExecution.emittedCount)
+    world.violation("I6", `${run.tag} has shown ${run.lastExecution.emittedCount} events, and ${storedCount} are kept`);
 }

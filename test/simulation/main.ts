@@ -17,7 +17,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { simulateDurable } from "./durable/simulate.ts";
-import { planOf } from "./plan.ts";
+import { createPlan } from "./plan.ts";
 import { type SimulateOptions, simulate } from "./simulate.ts";
 
 const { values } = parseArgs({
@@ -77,7 +77,7 @@ async function run(from: number, count: number, step: number): Promise<number> {
 
 /** The same in several processes, each with every so many'th seed. */
 async function runInParts(from: number, count: number): Promise<number> {
-  const own = process.argv.slice(2).filter((arg, i, all) => arg !== "--jobs" && all[i - 1] !== "--jobs");
+  const ownArgs = process.argv.slice(2).filter((arg, i, all) => arg !== "--jobs" && all[i - 1] !== "--jobs");
   const flags = process.versions["deno"] ? ["run", "-A", "--no-check"] : [];
   const part = (i: number): Promise<number> => {
     const share = [
@@ -88,7 +88,7 @@ async function runInParts(from: number, count: number): Promise<number> {
       "--seeds",
       String(Math.ceil((count - i) / jobs)),
     ];
-    const child = spawn(process.execPath, [...flags, fileURLToPath(import.meta.url), ...own, ...share], {
+    const child = spawn(process.execPath, [...flags, fileURLToPath(import.meta.url), ...ownArgs, ...share], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     let failed = 0;
@@ -111,19 +111,19 @@ async function shrink(seed: number): Promise<void> {
   const fails = async (also: readonly string[], halve: number): Promise<boolean> =>
     (await simulate(seed, { ...options, without: also, halve })).violations.length > 0;
   if (!(await fails(without, 0))) return console.log(`seed ${seed} does not fail`);
-  for (const fault of planOf(seed, without).faults) {
+  for (const fault of createPlan(seed, without).faults) {
     if (await fails([...without, fault], 0)) without.push(fault);
   }
   let halve = 0;
   while (halve < 4 && (await fails(without, halve + 1))) halve++;
-  console.log(`needed: ${[...planOf(seed, without).faults].join(", ") || "no fault"}, load halved ${halve} times`);
+  console.log(`needed: ${[...createPlan(seed, without).faults].join(", ") || "no fault"}, load halved ${halve} times`);
   console.log(`--seed ${seed} --without ${without.join(",")} --halve ${halve} --trace`);
 }
 
 if (values.planted) {
   const { showPlanted } = await import("./planted.ts");
-  const found = await showPlanted(Number(values.seeds), jobs, new RegExp(values.only));
-  process.exitCode = found ? 0 : 1;
+  const allFound = await showPlanted(Number(values.seeds), jobs, new RegExp(values.only));
+  process.exitCode = allFound ? 0 : 1;
 } else if (values.shrink) {
   await shrink(Number(values.seed));
 } else {

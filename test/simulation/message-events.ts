@@ -9,7 +9,7 @@ type Entry = [offset: number, method: number, namespace: readonly string[], time
 const MESSAGES = EVENT_METHODS.indexOf("messages");
 
 /** The events of each message of a run, in their order. */
-function wordsOf(world: World, run_id: string): Map<string, string[]> {
+function readWords(world: World, run_id: string): Map<string, string[]> {
   const rows = world.database.query("select events from thread_events where run_id = ? order by first_seq", [run_id]);
   const words = new Map<string, string[]>();
   for (const [, method, , , data] of rows.flatMap(({ events }) => JSON.parse(String(events)) as Entry[])) {
@@ -27,8 +27,8 @@ function wordsOf(world: World, run_id: string): Map<string, string[]> {
 export function checkMessages(world: World, thread: ThreadNote, messages: readonly string[]): void {
   if (world.plan.lag_ms === 0) return;
   for (const run of thread.runs) {
-    if (run.fate !== "present" || run.temporary || !run.own) continue;
-    const words = wordsOf(world, run.run_id);
+    if (run.fate !== "present" || run.temporary || !run.savesItself) continue;
+    const words = readWords(world, run.run_id);
     const refuse = (name: string, text: string): void =>
       world.violation("I16", `${name} ${text}: ${(words.get(name) ?? []).join() || "nothing"}; ${run.state.status}`);
     for (const [name, list] of words) {

@@ -266,7 +266,7 @@ export class SimulatedNode {
         world.count(`signal ${fate}`);
         if (fate === "in time" || fate === "doubled") arrive(ms);
         if (fate === "late" || fate === "doubled") arrive(dice.between(5, 3_000));
-        if (fate === "missed") arrive(dice.between(5, 2_000), (one) => one.onGap());
+        if (fate === "missed") arrive(dice.between(5, 2_000), (listener) => listener.onGap());
       }
     };
     return {

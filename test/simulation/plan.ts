@@ -110,7 +110,7 @@ export interface Plan {
 export const SWEPT_MS = 300_000;
 
 /** The plan of a seed. `without` leaves faults out and `halve` halves the load so often: to find what a failure needs. */
-export function planOf(seed: number, without: readonly string[] = [], halve = 0, skew_ms = 0): Plan {
+export function createPlan(seed: number, without: readonly string[] = [], halve = 0, skew_ms = 0): Plan {
   const dice = new Dice(seed, "plan");
   const faults = new Set<Fault>();
   // One seed in eight has none: then nothing at all may go wrong.
@@ -121,7 +121,7 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
   }
   const mode = dice.chance(0.35) ? "file" : "leases";
   const remote = mode === "leases" && dice.chance(0.5);
-  const kept = dice.chance(0.1) ? SWEPT_MS : 86_400_000;
+  const retentionMs = dice.chance(0.1) ? SWEPT_MS : 86_400_000;
   const share = 2 ** halve;
   return {
     seed,
@@ -142,7 +142,7 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     concurrency: dice.pick([1, 2, 10]),
     pending_per_thread: dice.chance(0.2) ? 2 : 1_000,
     padding: dice.pick([0, 0, 900]),
-    retention: { frames_ms: kept, stateless_ms: dice.pick([0, 3_000, 60_000]), idempotency_ms: kept },
+    retention: { frames_ms: retentionMs, stateless_ms: dice.pick([0, 3_000, 60_000]), idempotency_ms: retentionMs },
     faults,
     skew_ms,
     call_fault: dice.pick([0.01, 0.03, 0.08]),

@@ -382,9 +382,9 @@ function search(fault: PlantedFault, seeds: number): Promise<string | null> {
     child.on("error", reject);
     child.on("close", (code) => {
       rmSync(folder, { recursive: true, force: true });
-      const found = /^seed \d+ FAILED.*$/m.exec(output)?.[0] ?? null;
-      if (found === null && code !== 0) reject(new Error(`${fault.name}:\n${output}`));
-      else resolve(found);
+      const failure = /^seed \d+ FAILED.*$/m.exec(output)?.[0] ?? null;
+      if (failure === null && code !== 0) reject(new Error(`${fault.name}:\n${output}`));
+      else resolve(failure);
     });
   });
 }
@@ -399,11 +399,13 @@ export async function showPlanted(seeds: number, jobs: number, only: RegExp): Pr
   const work = async (): Promise<void> => {
     while (at < faults.length) {
       const fault = faults[at++] as PlantedFault;
-      const found = await search(fault, seeds);
-      if (found === null && !fault.equivalent && !fault.test) missed++;
-      const known = fault.equivalent ? `as it may: ${fault.equivalent}` : fault.test && `but not in ${fault.test}`;
-      const survives = known ? `survives, ${known}` : "SURVIVES";
-      console.log(`${fault.name}\n    ${found?.slice(0, 160) ?? survives}`);
+      const failure = await search(fault, seeds);
+      if (failure === null && !fault.equivalent && !fault.test) missed++;
+      const knownReason = fault.equivalent
+        ? `as it may: ${fault.equivalent}`
+        : fault.test && `but not in ${fault.test}`;
+      const survives = knownReason ? `survives, ${knownReason}` : "SURVIVES";
+      console.log(`${fault.name}\n    ${failure?.slice(0, 160) ?? survives}`);
     }
   };
   await Promise.all(Array.from({ length: jobs }, work));

@@ -30,7 +30,7 @@ export class Scheduler {
   now: number;
   readonly #dice: Dice;
   readonly #heap: Event[] = [];
-  readonly #held = new Map<Owner, Event[]>();
+  readonly #heldEvents = new Map<Owner, Event[]>();
   readonly #pausedAt = new Map<Owner, number>();
   // The last event that was queued behind others of its owner, per owner.
   readonly #queued = new WeakMap<Owner, Event>();
@@ -78,9 +78,9 @@ export class Scheduler {
     owner.still_ms += this.now - (this.#pausedAt.get(owner) ?? this.now);
     this.#pausedAt.delete(owner);
     owner.paused = false;
-    const held = this.#held.get(owner) ?? [];
-    this.#held.delete(owner);
-    for (const event of held) {
+    const heldEvents = this.#heldEvents.get(owner) ?? [];
+    this.#heldEvents.delete(owner);
+    for (const event of heldEvents) {
       event.time = this.now + (event.inward ? this.#dice.below(6) : 0);
       event.tie = 0;
       this.#push(event);
@@ -98,9 +98,9 @@ export class Scheduler {
       this.#pop();
       if (!event.fn || (event.owner && !event.owner.alive)) continue;
       if (event.owner?.paused) {
-        const held = this.#held.get(event.owner);
-        if (held) held.push(event);
-        else this.#held.set(event.owner, [event]);
+        const heldEvents = this.#heldEvents.get(event.owner);
+        if (heldEvents) heldEvents.push(event);
+        else this.#heldEvents.set(event.owner, [event]);
         continue;
       }
       this.now = event.time;

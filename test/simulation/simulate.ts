@@ -9,7 +9,7 @@ import "../../lib/steps/journal.ts";
 import "../../lib/steps/mod.ts";
 import { loadClaimedDelivery } from "../../lib/webhooks/sender.ts";
 import { Database } from "./database.ts";
-import { planOf } from "./plan.ts";
+import { createPlan } from "./plan.ts";
 import { makeSteady } from "./steady.ts";
 import { type Outcome, World } from "./world.ts";
 
@@ -35,7 +35,7 @@ export async function simulate(seed: number, options: SimulateOptions = {}): Pro
   // Loading takes real ticks of the event loop, which no seed decides.
   await Promise.all([loadSchedules(), loadClaimedDelivery()]);
   database.clear();
-  const plan = planOf(seed, options.without, options.halve, options.skew_ms);
+  const plan = createPlan(seed, options.without, options.halve, options.skew_ms);
   const world = new World(plan, database, options.trace ?? 200, options.ignore ?? null);
   const restore = makeSteady(seed);
   try {

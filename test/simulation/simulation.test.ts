@@ -73,9 +73,9 @@ describe("simulation", () => {
   // One of them asks the others.
   if (runtime === "node") {
     it("goes the same way on every runtime", async () => {
-      const [own, ...others] = await Promise.all(Object.keys(RUNTIMES).map(hashes));
-      assert.equal(own?.length, COMPARED);
-      for (const other of others) assert.deepEqual(other, own);
+      const [first, ...otherHashes] = await Promise.all(Object.keys(RUNTIMES).map(hashes));
+      assert.equal(first?.length, COMPARED);
+      for (const runtimeHashes of otherHashes) assert.deepEqual(runtimeHashes, first);
     });
   }
 

@@ -17,10 +17,10 @@ export class Frames {
 
   /** I6: two readers never differ on what an id names. */
   see(run_id: string, id: number, text: string): void {
-    const known = this.byRun.get(run_id) ?? new Map<number, string>();
-    this.byRun.set(run_id, known);
-    const before = known.get(id);
-    if (before === undefined) known.set(id, text);
+    const knownFrames = this.byRun.get(run_id) ?? new Map<number, string>();
+    this.byRun.set(run_id, knownFrames);
+    const before = knownFrames.get(id);
+    if (before === undefined) knownFrames.set(id, text);
     else if (before !== text) {
       const tag = this.#world.oracle.runs.byId.get(run_id)?.tag;
       this.#world.violation("I6", `frame ${id} of ${tag} was ${before}, and is ${text}`);
@@ -40,7 +40,7 @@ export class Reader {
   // Where the present connection began to know what comes next.
   #contiguous: boolean;
   // The last frame of this connection, and its event.
-  #shown = 0;
+  #lastShown = 0;
   #event = "";
   // Where this connection began.
   #from: number;
@@ -57,7 +57,7 @@ export class Reader {
   /** A new connection. What a run without stored frames has shown meanwhile is not seen again. */
   connect(): void {
     this.#contiguous = this.#world.oracle.runs.byId.get(this.run_id)?.framed ?? false;
-    this.#shown = 0;
+    this.#lastShown = 0;
     this.#event = "";
     this.#from = this.last;
     this.ended = false;
@@ -100,9 +100,9 @@ export class Reader {
       return;
     }
     // A process that never saw the frames of a run counts its own: ids increase within the connection.
-    const before = this.#contiguous && !this.#isEnding(frame) ? this.last : this.#shown;
+    const before = this.#contiguous && !this.#isEnding(frame) ? this.last : this.#lastShown;
     if (frame.id <= before) refuse(`it comes after frame ${before}`);
-    this.#shown = frame.id;
+    this.#lastShown = frame.id;
     const present = run?.fate === "present" && (frame.event !== "end" || data?.["status"] !== "rollback");
     if (present && run.framed && this.#contiguous && frame.id !== this.last + 1 && !this.#isEnding(frame)) {
       refuse(`it comes after frame ${this.last}`);
@@ -166,20 +166,20 @@ export function pump(
     readonly failed: (error: unknown) => void;
   },
 ): () => void {
-  let left = false;
+  let hasLeft = false;
   const read = async (): Promise<void> => {
     while (true) {
       const batch = await frames.next();
-      if (!process.alive || left) return;
+      if (!process.alive || hasLeft) return;
       if (batch.length === 0) return handle.closed();
-      for (const frame of batch) if (!left) handle.frame(frame);
+      for (const frame of batch) if (!hasLeft) handle.frame(frame);
     }
   };
   read().catch((error: unknown) => {
-    if (process.alive && !left) handle.failed(error);
+    if (process.alive && !hasLeft) handle.failed(error);
   });
   return () => {
-    left = true;
+    hasLeft = true;
     frames.leave();
   };
 }

@@ -12,7 +12,7 @@ export class ThreadReader {
   /** The last frame that has a place. */
   at: ThreadPosition = { seq: 0, frame: 0, at: 0 };
   /** Frames seen by run. */
-  readonly seen: Map<number, number[]> = new Map();
+  readonly framesByRun: Map<number, number[]> = new Map();
   readonly done: Set<string> = new Set();
   readonly #world: World;
   readonly #life: ThreadNote | undefined;
@@ -50,8 +50,8 @@ export class ThreadReader {
     this.at = { seq, frame: id, at };
     // What is told late has the place of what was told before it.
     if (frame.event === "run_done" && run?.state.seq !== seq) return;
-    const ids = this.seen.get(seq) ?? [];
-    this.seen.set(seq, ids);
+    const ids = this.framesByRun.get(seq) ?? [];
+    this.framesByRun.set(seq, ids);
     const last = ids.at(-1) ?? 0;
     const present = run?.fate === "present" && run.state.seq === seq;
     if (id <= last && present) refuse(`it comes after frame ${last} of that run`);

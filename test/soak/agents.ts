@@ -99,7 +99,7 @@ export async function* agent(job: FunctionJob): AsyncGenerator<unknown> {
     mark("hold", token, ids);
     await pause(HELD_MS, signal);
   };
-  let shown = 0;
+  let emittedCount = 0;
   mark("begin", token, ids);
   try {
     await hold("start");
@@ -107,7 +107,7 @@ export async function* agent(job: FunctionJob): AsyncGenerator<unknown> {
     for (let step = 0; step < steps; step++) {
       mark("step", token, ids, step);
       await pause(wait_ms, signal);
-      for (let n = 0; n < tokens; n++) job.emit({ key, attempt, n: shown++ } satisfies Token);
+      for (let n = 0; n < tokens; n++) job.emit({ key, attempt, n: emittedCount++ } satisfies Token);
       yield message(`s${step}`);
       await hold(step + 1);
     }

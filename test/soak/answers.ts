@@ -2,7 +2,7 @@
 import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { checkTries } from "./answers/checks.ts";
-import { AGENTS, type Consumed, gateOf, QUESTIONS } from "./answers/questions.ts";
+import { AGENTS, type Consumed, getGatePath, QUESTIONS } from "./answers/questions.ts";
 import { insist, type Question, type Try, tryTwice } from "./answers/tries.ts";
 import { type Client, connect } from "./client.ts";
 import type { Report } from "./report.ts";
@@ -92,9 +92,9 @@ async function soak(
     const deadline = Date.now() + options.most_ms;
     while ((tries.length < options.tries || kills < options.least_kills) && Date.now() < deadline) {
       const agent = AGENTS[started++ % AGENTS.length] as Question["agent"];
-      await answerThread(client, site.path, agent, (made, interrupt_id) => {
-        tries.push(made);
-        ids.set(made.thread_id, (ids.get(made.thread_id) ?? new Set()).add(interrupt_id));
+      await answerThread(client, site.path, agent, (attempt, interrupt_id) => {
+        tries.push(attempt);
+        ids.set(attempt.thread_id, (ids.get(attempt.thread_id) ?? new Set()).add(interrupt_id));
       }).catch((error: Error) => void wrong.push(error.message));
     }
   }
@@ -106,7 +106,7 @@ async function soak(
       await sleep(least + Math.random() * (most - least));
       while (!finished && tries.length < before + TRIES_PER_KILL) await sleep(20);
       if (finished) return;
-      if (server.gone()) wrong.push(`${server.runtime} ended by itself: ${server.output().slice(-800)}`);
+      if (server.hasEnded()) wrong.push(`${server.runtime} ended by itself: ${server.output().slice(-800)}`);
       await server.end("SIGKILL");
       server = await start(++kills);
     }
@@ -136,7 +136,7 @@ async function answerThread(
   client: Client,
   folder: string,
   agent: Question["agent"],
-  onTry: (made: Try, interrupt_id: string) => void,
+  onTry: (attempt: Try, interrupt_id: string) => void,
 ): Promise<void> {
   const thread_id = crypto.randomUUID();
   const headers = { "idempotency-key": thread_id };
@@ -149,10 +149,10 @@ async function answerThread(
       question++;
       continue;
     }
-    const made = await tryTwice(client, { thread_id, agent, question, interrupt_id });
-    onTry(made, interrupt_id);
+    const attempt = await tryTwice(client, { thread_id, agent, question, interrupt_id });
+    onTry(attempt, interrupt_id);
     // Only now may the agent go on: no answer could have been meant for its next question.
-    for (const { answer } of made.sent) writeFileSync(gateOf(folder, answer), "");
+    for (const { answer } of attempt.answers) writeFileSync(getGatePath(folder, answer), "");
   }
   await untilAsked(client, thread_id, QUESTIONS);
   const before = (await insist(() => client.get("GET", `/threads/${thread_id}/runs`))).length;
@@ -173,11 +173,11 @@ async function untilAsked(client: Client, thread_id: string, question: number): 
     const open = Object.values(interrupts).flat() as { id: string; value: { question: number } }[];
     if (status === "idle" && open.length === 0) return null;
     if (status === "error") throw new Error(`thread ${thread_id} has failed before question ${question}`);
-    const [one] = open;
-    if (status === "interrupted" && one) {
+    const [openInterrupt] = open;
+    if (status === "interrupted" && openInterrupt) {
       if (open.length > 1) throw new Error(`thread ${thread_id} has ${open.length} open questions`);
-      if (one.value.question === question) return one.id;
-      if (one.value.question > question) return null;
+      if (openInterrupt.value.question === question) return openInterrupt.id;
+      if (openInterrupt.value.question > question) return null;
     }
     if (Date.now() > deadline) throw new Error(`thread ${thread_id} is ${status} for long before question ${question}`);
     await sleep(20);

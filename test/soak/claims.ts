@@ -38,7 +38,7 @@ export async function claims(report: Report, options: ClaimsOptions): Promise<vo
 async function claiming(report: Report, options: ClaimsOptions, url: string): Promise<void> {
   const site = createSite();
   const executions = followExecutions(site.executions);
-  const asked = ask(url);
+  const database = ask(url);
   const deadline = Date.now() + options.most_ms;
   // Makes the runs and executes none.
   const executor: Executor = {
@@ -73,15 +73,15 @@ async function claiming(report: Report, options: ClaimsOptions, url: string): Pr
   const make = async (): Promise<void> => {
     for (let next = work.pop(); next; next = work.pop()) await next();
   };
-  const made = (shared + alone) * BATCH;
+  const runCount = (shared + alone) * BATCH;
   const count = async (what: string): Promise<number> =>
-    Number((await asked.rows(`select count(*) as n from runs where ${what}`))[0]?.n);
+    Number((await database.rows(`select count(*) as n from runs where ${what}`))[0]?.n);
   // Half of them wait when the workers come; the others are made while they work.
   const half = work.splice(0, work.length / 2);
   await Promise.all(Array.from({ length: AT_ONCE }, make));
   const make_ms = Date.now() - making_from;
   // As autovacuum does within a minute: until then the server's plans are for empty tables.
-  await asked.rows("analyze");
+  await database.rows("analyze");
   const children: ChildProcess[] = [];
   try {
     const claiming_from = Date.now();
@@ -90,8 +90,8 @@ async function claiming(report: Report, options: ClaimsOptions, url: string): Pr
     await Promise.all(Array.from({ length: AT_ONCE }, make));
     while ((await count("status in ('pending', 'running')")) > 0 && Date.now() < deadline) await sleep(200);
     const claim_ms = Date.now() - claiming_from;
-    report.note("runs made a second, no worker there", ((made / 2 / make_ms) * 1000).toFixed(0));
-    report.note("runs executed a second, while as many are made", ((made / claim_ms) * 1000).toFixed(0));
+    report.note("runs made a second, no worker there", ((runCount / 2 / make_ms) * 1000).toFixed(0));
+    report.note("runs executed a second, while as many are made", ((runCount / claim_ms) * 1000).toFixed(0));
     report.atMost("runs that have not ended in time", await count("status in ('pending', 'running')"), 0);
     report.atMost("runs that failed", await count("status not in ('pending', 'running', 'success')"), 0);
     const lines = executions.lines();
@@ -115,7 +115,7 @@ async function claiming(report: Report, options: ClaimsOptions, url: string): Pr
   } finally {
     for (const child of children) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
     await maker.stop(0);
-    await asked.close();
+    await database.close();
     executions.close();
   }
 }

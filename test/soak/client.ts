@@ -146,12 +146,12 @@ export function connect(url: string): Client {
 }
 
 /** A client of several servers: each request goes to one of them, whichever that is. */
-export function anyOf(clients: readonly Client[]): Client {
-  const one = (): Client => clients[Math.floor(Math.random() * clients.length)] as Client;
+export function createBalancedClient(clients: readonly Client[]): Client {
+  const pickClient = (): Client => clients[Math.floor(Math.random() * clients.length)] as Client;
   return {
-    call: (...of) => one().call(...of),
-    get: (...of) => one().get(...of),
-    stream: (...of) => one().stream(...of),
+    call: (...of) => pickClient().call(...of),
+    get: (...of) => pickClient().get(...of),
+    stream: (...of) => pickClient().stream(...of),
     close() {
       for (const client of clients) client.close();
     },
@@ -160,13 +160,13 @@ export function anyOf(clients: readonly Client[]): Client {
 
 /** Cuts a stream of text into frames; comments are dropped. */
 export function frameReader(onFrame: (frame: Frame) => void): (text: string) => void {
-  let rest = "";
+  let partialLine = "";
   let id: string | null = null;
   let event = "";
   let data: string | null = null;
   return (text) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = (partialLine + text).split("\n");
+    partialLine = lines.pop() ?? "";
     for (const line of lines) {
       if (line.startsWith("id: ")) id = line.slice(4);
       else if (line.startsWith("event: ")) event = line.slice(7);

@@ -6,7 +6,7 @@ type Row = Readonly<Record<string, string | number | null>>;
 export interface Inspection extends Disposable {
   rows(sql: string, ...args: (string | number)[]): readonly Row[];
   /** Rows by table that belong to one of these runs, as `table: rows`. */
-  leftOf(run_ids: readonly string[]): string[];
+  listRemaining(run_ids: readonly string[]): string[];
   /** Where the text of a row matches, as `table.column: match`. Rows that SQL's `like` rules out are not looked at. */
   matches(like: string, pattern: RegExp): string[];
   /** Where one of these keys stands, as `table.column: key`. */
@@ -24,7 +24,7 @@ export function inspect(path: string): Inspection {
   const columns = (table: string): Row[] => rows("select name, type from pragma_table_info(?)", table);
 
   function matches(like: string, pattern: RegExp): string[] {
-    const found: string[] = [];
+    const remainingRows: string[] = [];
     for (const table of tables()) {
       // The key of a create outlives its run: a repeated create must not bring it back.
       if (table === KEYS) continue;
@@ -33,30 +33,30 @@ export function inspect(path: string): Inspection {
         const value = `cast(${name} as text)`;
         const sql = `select ${value} as value from ${table} where ${value} like ?`;
         for (const row of database.prepare(sql).iterate(like) as Iterable<Row>) {
-          for (const [match] of String(row.value).matchAll(pattern)) found.push(`${table}.${name}: ${match}`);
+          for (const [match] of String(row.value).matchAll(pattern)) remainingRows.push(`${table}.${name}: ${match}`);
         }
       }
     }
-    return found;
+    return remainingRows;
   }
 
   return {
     rows,
-    leftOf(run_ids) {
+    listRemaining(run_ids) {
       const ids = JSON.stringify(run_ids);
       return tables().flatMap((table) => {
         if (table === KEYS || !columns(table).some(({ name }) => name === "run_id")) return [];
         // Readers are told that a rolled-back run is over.
-        const kept = table === "thread_events" ? " and instr(events, 'interrupted') = 0" : "";
-        const sql = `select count(*) as n from ${table} where run_id in (select value from json_each(?))${kept}`;
+        const exception = table === "thread_events" ? " and instr(events, 'interrupted') = 0" : "";
+        const sql = `select count(*) as n from ${table} where run_id in (select value from json_each(?))${exception}`;
         const n = Number(rows(sql, ids)[0]?.n);
         return n > 0 ? [`${table}: ${n} rows of runs that are gone`] : [];
       });
     },
     matches,
     mentions(keys) {
-      const wanted = new Set(keys);
-      return matches("%key-%", KEY).filter((found) => wanted.has(found.split(": ")[1] ?? ""));
+      const keySet = new Set(keys);
+      return matches("%key-%", KEY).filter((remainingRows) => keySet.has(remainingRows.split(": ")[1] ?? ""));
     },
     [Symbol.dispose]: () => database.close(),
   };

@@ -10,9 +10,9 @@ export interface Disturbance {
 export function disturbedBetween(from: number, to: number, disturbances: readonly Disturbance[]): number {
   let sum = 0;
   let counted = from;
-  for (const one of disturbances.toSorted((a, b) => a.from - b.from)) {
-    const end = Math.min(to, one.to);
-    sum += Math.max(0, end - Math.max(counted, one.from));
+  for (const disturbance of disturbances.toSorted((a, b) => a.from - b.from)) {
+    const end = Math.min(to, disturbance.to);
+    sum += Math.max(0, end - Math.max(counted, disturbance.from));
     counted = Math.max(counted, end);
   }
   return sum;

@@ -45,7 +45,7 @@ const POLL_MS = 4;
 const START = '{"at":';
 
 /** A process that is killed as it writes over the end of a page leaves the part before it; the next line follows on that. */
-export function lineOf(text: string): Line {
+export function parseLine(text: string): Line {
   const last = text.lastIndexOf(START);
   return JSON.parse(last > 0 ? text.slice(last) : text) as Line;
 }
@@ -55,10 +55,10 @@ export function followExecutions(file: string): Executions {
   const fd = openSync(file, "r");
   const lines: Line[] = [];
   const waiting = new Map<string, { readonly mark: Mark; readonly resolve: (line: Line) => void }[]>();
-  const seen = new Map<string, Line>();
+  const linesByMark = new Map<string, Line>();
   const decoder = new TextDecoder();
   let position = 0;
-  let rest = "";
+  let partialLine = "";
 
   function read(): void {
     for (;;) {
@@ -67,15 +67,15 @@ export function followExecutions(file: string): Executions {
       const bytes = new Uint8Array(Math.min(size, 1 << 20));
       const count = readSync(fd, bytes, 0, bytes.length, position);
       position += count;
-      const texts = (rest + decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
-      rest = texts.pop() ?? "";
-      for (const text of texts) add(lineOf(text));
+      const texts = (partialLine + decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
+      partialLine = texts.pop() ?? "";
+      for (const text of texts) add(parseLine(text));
     }
   }
 
   function add(line: Line): void {
     lines.push(line);
-    seen.set(`${line.key} ${line.mark}`, line);
+    linesByMark.set(`${line.key} ${line.mark}`, line);
     for (const { mark, resolve } of waiting.get(line.key) ?? []) if (mark === line.mark) resolve(line);
   }
 
@@ -92,8 +92,8 @@ export function followExecutions(file: string): Executions {
     },
     reached(key, mark, ms = 30_000) {
       read();
-      const known = seen.get(`${key} ${mark}`);
-      if (known) return Promise.resolve(known);
+      const knownLine = linesByMark.get(`${key} ${mark}`);
+      if (knownLine) return Promise.resolve(knownLine);
       return new Promise((resolve, reject) => {
         const list = waiting.get(key) ?? [];
         const timeout = setTimeout(() => {
@@ -133,11 +133,11 @@ export function overlaps(lines: readonly Line[], abandoned: (line: Line) => bool
   // What a paused process executed, and what it begins before it has learned that it has lost it: that must leave nothing.
   const stale = new Set<string>();
   const woken = new Map<number, number>();
-  const found: string[] = [];
+  const overlapping: string[] = [];
   for (const line of lines) {
     if (line.mark === "paused") {
       for (const tokens of open.values()) {
-        for (const [token, begun] of tokens) if (begun.pid === line.pid) stale.add(token);
+        for (const [token, begin] of tokens) if (begin.pid === line.pid) stale.add(token);
       }
       continue;
     }
@@ -147,7 +147,7 @@ export function overlaps(lines: readonly Line[], abandoned: (line: Line) => bool
     }
     if (line.mark === "killed") {
       for (const tokens of open.values()) {
-        for (const [token, begun] of tokens) if (begun.pid === line.pid) tokens.delete(token);
+        for (const [token, begin] of tokens) if (begin.pid === line.pid) tokens.delete(token);
       }
       continue;
     }
@@ -156,14 +156,15 @@ export function overlaps(lines: readonly Line[], abandoned: (line: Line) => bool
     if (line.mark === "end") tokens.delete(line.token);
     if (line.mark !== "begin") continue;
     if (line.at - (woken.get(line.pid) ?? Number.NEGATIVE_INFINITY) < LEARNED_MS) stale.add(line.token);
-    for (const other of tokens.values()) {
-      if (stale.has(line.token) || stale.has(other.token) || abandoned(other)) continue;
-      const of = (one: Line): string => `run ${one.run} attempt ${one.attempt} (${one.token}, pid ${one.pid})`;
-      found.push(`thread ${line.thread}: ${of(line)} began while ${of(other)} executed`);
+    for (const running of tokens.values()) {
+      if (stale.has(line.token) || stale.has(running.token) || abandoned(running)) continue;
+      const of = (executing: Line): string =>
+        `run ${executing.run} attempt ${executing.attempt} (${executing.token}, pid ${executing.pid})`;
+      overlapping.push(`thread ${line.thread}: ${of(line)} began while ${of(running)} executed`);
     }
     tokens.set(line.token, line);
   }
-  return found;
+  return overlapping;
 }
 
 /** The last execution of each run that began. */

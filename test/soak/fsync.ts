@@ -65,7 +65,7 @@ async function watch(report: Report, runtime: Runtime, options: FsyncOptions): P
 
 /** Follows each run's id through the trace. */
 async function follow(trace: string, runs: readonly string[]): Promise<{ problems: string[]; commits: number }> {
-  const wanted = new Set(runs);
+  const runIdSet = new Set(runs);
   const state = new Map<string, "written" | "synced">();
   const answered = new Set<string>();
   const problems: string[] = [];
@@ -86,10 +86,10 @@ async function follow(trace: string, runs: readonly string[]): Promise<{ problem
     } else if (resumed) {
       // Counted where it began.
     } else if (file.endsWith("-wal")) {
-      for (const [id] of text.matchAll(ids)) if (wanted.has(id) && !state.has(id)) state.set(id, "written");
+      for (const [id] of text.matchAll(ids)) if (runIdSet.has(id) && !state.has(id)) state.set(id, "written");
     } else if (/^(?:TCP|socket|UNIX)/.test(file) && text.includes("HTTP/1.1 2")) {
       for (const [id] of text.matchAll(ids)) {
-        if (!wanted.has(id) || answered.has(id)) continue;
+        if (!runIdSet.has(id) || answered.has(id)) continue;
         answered.add(id);
         if (state.get(id) !== "synced")
           problems.push(`run ${id}: ${state.get(id) ?? "not even written"} when its 2xx left`);

@@ -15,13 +15,13 @@ import { HELD_MS, type JobIds, mark, type Plan, pause, type Token } from "./agen
 const State = Annotation.Root({ ...MessagesAnnotation.spec, done: Annotation<number> });
 type Values = typeof State.State;
 
-interface Told {
+interface JobContext {
   readonly plan: Plan;
   readonly ids: JobIds;
   readonly signal: AbortSignal;
 }
 
-function told({ metadata = {}, configurable = {}, context, signal }: LangGraphRunnableConfig): Told {
+function readContext({ metadata = {}, configurable = {}, context, signal }: LangGraphRunnableConfig): JobContext {
   const plan = metadata.soak as Plan;
   return {
     plan,
@@ -38,8 +38,11 @@ function told({ metadata = {}, configurable = {}, context, signal }: LangGraphRu
 }
 
 /** One node as an execution of its own: between two nodes nothing of the run can write. */
-async function executed<Result>(config: LangGraphRunnableConfig, work: (told: Told, token: string) => Promise<Result>) {
-  const all = told(config);
+async function executed<Result>(
+  config: LangGraphRunnableConfig,
+  work: (context: JobContext, token: string) => Promise<Result>,
+) {
+  const all = readContext(config);
   const token = crypto.randomUUID();
   mark("begin", token, all.ids);
   try {
@@ -85,7 +88,7 @@ function step({ done = 0 }: Values, config: LangGraphRunnableConfig): Promise<Pa
 }
 
 function ask(_state: Values, config: LangGraphRunnableConfig): Partial<Values> {
-  const { plan, ids } = told(config);
+  const { plan, ids } = readContext(config);
   mark("ask", "", ids);
   interrupt({ key: plan.key });
   return {};
@@ -109,7 +112,7 @@ export const graph: unknown = new StateGraph(State)
   .addConditionalEdges(
     "step",
     ({ done }: Values, config: LangGraphRunnableConfig) => {
-      const { plan } = told(config);
+      const { plan } = readContext(config);
       if (done < (plan.steps ?? 1)) return "step";
       return plan.ask ? "ask" : "out";
     },

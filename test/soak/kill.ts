@@ -6,7 +6,7 @@ import { followExecutions, type Line } from "./executions.ts";
 import { watchEvents } from "./kill/event-streams.ts";
 import { Facts } from "./kill/facts.ts";
 import { Faults, type Restart } from "./kill/faults.ts";
-import { filesOf, logProgress } from "./kill/files.ts";
+import { getKillFiles, logProgress } from "./kill/files.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { watchLiveness } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
@@ -68,9 +68,9 @@ export const LONG: KillOptions = {
 /** The options for so many kills and acknowledged runs, within a time that grows with them. */
 export function withCounts(options: KillOptions, { kills, runs }: { kills?: number; runs?: number }): KillOptions {
   if (kills === undefined && runs === undefined) return options;
-  const wanted = { kills: kills ?? options.kills, runs: runs ?? options.runs };
-  const factor = Math.max(1, wanted.kills / options.kills, wanted.runs / options.runs);
-  return { ...options, ...wanted, most_ms: factor * options.most_ms, least_share: 1 };
+  const goal = { kills: kills ?? options.kills, runs: runs ?? options.runs };
+  const factor = Math.max(1, goal.kills / options.kills, goal.runs / options.runs);
+  return { ...options, ...goal, most_ms: factor * options.most_ms, least_share: 1 };
 }
 
 /** How long clients go on after the last fault, and how long the last runs may then take. */
@@ -81,7 +81,7 @@ const SETTLE_MS = 3_000;
 
 export async function kill(report: Report, options: KillOptions): Promise<void> {
   const site = createSite();
-  const files = filesOf(site);
+  const files = getKillFiles(site);
   const receivers = await startReceivers(files.posts);
   site.settings = { webhooks: receivers.settings };
   const port = await freePort();
@@ -163,21 +163,22 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
 function restartTimes(lines: readonly Line[], { restarts, pauses }: Pick<Faults, "restarts" | "pauses">): number[] {
   const times: number[] = [];
   const open = new Map<string, Map<string, string>>();
-  const due = new Map<string, number>();
+  const expectedSince = new Map<string, number>();
   let restart = 0;
   for (const { mark, pid, run, token, at } of lines) {
     if (mark === "killed") {
       const { by_kill = false, listening_at = 0 }: Partial<Restart> = restarts[restart++] ?? {};
       // A run that waits since an earlier kill was not executing: what delayed it is another restart.
-      due.clear();
-      if (by_kill) for (const executed of open.get(String(pid))?.values() ?? []) due.set(executed, listening_at);
+      expectedSince.clear();
+      if (by_kill)
+        for (const executed of open.get(String(pid))?.values() ?? []) expectedSince.set(executed, listening_at);
       open.delete(String(pid));
     } else if (mark === "begin") {
       const tokens = open.get(String(pid)) ?? new Map<string, string>();
       open.set(String(pid), tokens.set(token, run));
-      const from = due.get(run);
+      const from = expectedSince.get(run);
       if (from !== undefined) times.push(Math.max(0, at - from - disturbedBetween(from, at, pauses)));
-      due.delete(run);
+      expectedSince.delete(run);
     } else if (mark === "end") open.get(String(pid))?.delete(token);
   }
   return times;

@@ -38,7 +38,7 @@ export const LONG: PauseOptions = {
 const LEASE_MS = 2_000;
 const STEPS = 4;
 
-interface Asked {
+interface StartedRun {
   readonly key: string;
   readonly thread_id: string;
   readonly run_id: string;
@@ -57,7 +57,7 @@ async function pausing(report: Report, runtime: Runtime, options: PauseOptions):
   // It serves requests on the same file, and waits for the first to die.
   const second = await startServer({ runtime: runtime === "node" ? "bun" : "node", site });
   const client = connect(server.url);
-  const asked: Asked[] = [];
+  const startedRuns: StartedRun[] = [];
   let paused = 0;
   const executing = (): number => {
     const open = new Set<string>();
@@ -67,7 +67,7 @@ async function pausing(report: Report, runtime: Runtime, options: PauseOptions):
   const newKey = keyMaker();
   const start = async (count: number, plan: Omit<Plan, "key">): Promise<void> => {
     const runs = await Promise.all(Array.from({ length: count }, () => create(client, { ...plan, key: newKey() })));
-    asked.push(...runs);
+    startedRuns.push(...runs);
     await Promise.all(runs.map(({ key }) => executions.reached(key, "step")));
   };
 
@@ -77,33 +77,33 @@ async function pausing(report: Report, runtime: Runtime, options: PauseOptions):
     signal(server.pid, "SIGSTOP");
     await sleep(LEASE_MS * (1.5 + Math.random()));
     signal(server.pid, "SIGCONT");
-    await settled(client, asked);
+    await settled(client, startedRuns);
   }
   for (let count = 0; count < options.blocks; count++) {
     await start(options.runs - 1, { steps: STEPS, wait_ms: 400 });
     const blocking = await create(client, { key: newKey(), steps: STEPS, block_ms: 2.5 * LEASE_MS });
     paused += executing() + 1;
-    asked.push(blocking);
-    await settled(client, asked);
+    startedRuns.push(blocking);
+    await settled(client, startedRuns);
   }
-  await checkPauses(report, runtime, client, second, executions, asked);
+  await checkPauses(report, runtime, client, second, executions, startedRuns);
   // Now it has to step in.
   await start(options.runs, { steps: STEPS, wait_ms: 600 });
   const killed_at = Date.now();
   await server.end("SIGKILL");
   executions.killed(server.pid);
-  const left = asked.slice(-options.runs).map(({ run_id }) => run_id);
-  const taken = new Map<string, number>();
+  const expectedIds = startedRuns.slice(-options.runs).map(({ run_id }) => run_id);
+  const takeoverTimes = new Map<string, number>();
   await until("the second server takes over", () => {
     for (const { mark, pid, run, at } of executions.lines()) {
-      if (mark === "begin" && pid === second.pid && left.includes(run) && !taken.has(run))
-        taken.set(run, at - killed_at);
+      if (mark === "begin" && pid === second.pid && expectedIds.includes(run) && !takeoverTimes.has(run))
+        takeoverTimes.set(run, at - killed_at);
     }
-    return taken.size === left.length;
+    return takeoverTimes.size === expectedIds.length;
   });
   report.atMost(
     `${runtime}: kill to re-start by a waiting server p99`,
-    quantile([...taken.values()], 0.99),
+    quantile([...takeoverTimes.values()], 0.99),
     options.most_takeover_ms,
     "ms",
   );
@@ -114,7 +114,7 @@ async function pausing(report: Report, runtime: Runtime, options: PauseOptions):
   return paused;
 }
 
-async function create(client: Client, plan: Plan): Promise<Asked> {
+async function create(client: Client, plan: Plan): Promise<StartedRun> {
   const { thread_id } = await client.get("POST", "/threads", {});
   const { run_id } = await client.get("POST", `/threads/${thread_id}/runs`, {
     assistant_id: "agent",
@@ -124,8 +124,8 @@ async function create(client: Client, plan: Plan): Promise<Asked> {
   return { key: plan.key, thread_id, run_id };
 }
 
-async function settled(client: Client, asked: readonly Asked[]): Promise<void> {
-  for (const { thread_id, run_id } of asked.slice(-100)) {
+async function settled(client: Client, startedRuns: readonly StartedRun[]): Promise<void> {
+  for (const { thread_id, run_id } of startedRuns.slice(-100)) {
     const ended = async (): Promise<boolean> => {
       const { status } = await client.get("GET", `/threads/${thread_id}/runs/${run_id}`);
       return status !== "pending" && status !== "running";
@@ -140,12 +140,12 @@ async function checkPauses(
   client: Client,
   second: Server,
   executions: Executions,
-  asked: readonly Asked[],
+  startedRuns: readonly StartedRun[],
 ): Promise<void> {
   const lines = executions.lines();
   const begins = new Map<string, number>();
   for (const { mark, run } of lines) if (mark === "begin") begins.set(run, (begins.get(run) ?? 0) + 1);
-  const again = asked.filter(({ run_id }) => begins.get(run_id) !== 1);
+  const again = startedRuns.filter(({ run_id }) => begins.get(run_id) !== 1);
   report.none(
     `${runtime}: runs not executed exactly once`,
     again.map(({ run_id, key }) => `run ${run_id} (${key}): ${begins.get(run_id) ?? 0} times`),
@@ -162,14 +162,15 @@ async function checkPauses(
   );
   report.none(`${runtime}: threads with two runs executing`, overlaps(lines));
   const wrong: string[] = [];
-  for (const { key, thread_id, run_id } of asked) {
+  for (const { key, thread_id, run_id } of startedRuns) {
     const { status } = await client.get("GET", `/threads/${thread_id}/runs/${run_id}`);
     const { values } = await client.get("GET", `/threads/${thread_id}/state`);
     const token = lines.find((line) => line.run === run_id && line.mark === "begin")?.token;
     const steps = [...Array.from({ length: STEPS }, (_, step) => `s${step}`), "out"];
     const expected = [`in ${key}`, ...steps.map((step) => `${step} ${key} ${token}`)];
-    const found = (values?.messages ?? []).map(({ content }: { content: string }) => content);
-    if (status !== "success" || found.join() !== expected.join()) wrong.push(`run ${run_id}: ${status}, ${found}`);
+    const contents = (values?.messages ?? []).map(({ content }: { content: string }) => content);
+    if (status !== "success" || contents.join() !== expected.join())
+      wrong.push(`run ${run_id}: ${status}, ${contents}`);
   }
   report.none(`${runtime}: results lost, or late writes`, wrong);
 }

@@ -7,11 +7,11 @@ import type { Report } from "./report.ts";
 import { sleep } from "./servers.ts";
 
 /** A run that was acknowledged. */
-export interface Told {
+export interface AcknowledgedRun {
   readonly run_id: string;
   readonly webhook?: string | undefined;
   /** It is gone: it was rolled back before its end. */
-  readonly gone: boolean;
+  readonly rolledBack: boolean;
 }
 
 /** The claim of a process that is dead, a poll, and all attempts of a delivery: after so long without any being done, none will be. */
@@ -37,10 +37,10 @@ export async function awaitDeliveries(unsent: () => number | Promise<number>): P
   const from = Date.now();
   let least = Number.POSITIVE_INFINITY;
   for (let moved = from; moved > Date.now() - STILL_MS && Date.now() < from + ALL_MS; await sleep(50)) {
-    const left = await unsent();
-    if (left === 0) break;
-    if (left < least) moved = Date.now();
-    least = Math.min(least, left);
+    const unsentCount = await unsent();
+    if (unsentCount === 0) break;
+    if (unsentCount < least) moved = Date.now();
+    least = Math.min(least, unsentCount);
   }
   return Date.now() - from;
 }
@@ -52,18 +52,18 @@ export function checkWebhooks(
     database,
     receivers,
     runs,
-  }: { readonly database: Inspection; readonly receivers: Receivers; readonly runs: readonly Told[] },
+  }: { readonly database: Inspection; readonly receivers: Receivers; readonly runs: readonly AcknowledgedRun[] },
 ): void {
   const rows = new Map(database.rows("select * from webhook_deliveries").map((row) => [String(row.delivery_id), row]));
   const missed: string[] = [];
   const wrong: string[] = [...receivers.problems];
   const extra: string[] = [];
   let failed = 0;
-  for (const { run_id, webhook, gone } of runs) {
+  for (const { run_id, webhook, rolledBack } of runs) {
     const row = rows.get(run_id);
     const posts = receivers.posts.get(run_id) ?? [];
-    if (gone || webhook === undefined) {
-      const why = gone ? "was rolled back" : "has no webhook";
+    if (rolledBack || webhook === undefined) {
+      const why = rolledBack ? "was rolled back" : "has no webhook";
       if (row || posts.length > 0)
         extra.push(`run ${run_id} ${why}: ${row ? row.state : "no"} delivery, ${posts.length} posts`);
       continue;
@@ -98,9 +98,9 @@ export function checkTraces(
   { database, lines }: { readonly database: Inspection; readonly lines: readonly Line[] },
 ): void {
   const traces = new Map(database.rows("select * from traces").map((row) => [String(row.trace_id), row]));
-  const begun = new Set(lines.filter(({ mark }) => mark === "begin").map(({ run }) => run));
+  const startedIds = new Set(lines.filter(({ mark }) => mark === "begin").map(({ run }) => run));
   const wrong: string[] = [];
-  for (const run of begun) if (!traces.has(run)) wrong.push(`run ${run} was executed, and is not counted`);
+  for (const run of startedIds) if (!traces.has(run)) wrong.push(`run ${run} was executed, and is not counted`);
   for (const row of database.rows("select run_id, attempt, claims, started_at, status from runs")) {
     const trace = traces.get(String(row.run_id));
     // One that was put back before its first attempt came to an end has started, and is charged none.
@@ -139,7 +139,7 @@ export function checkFeedback(
     readonly database: Inspection;
     readonly submitted: readonly Submitted[];
     /** Runs with feedback keys, and whether they are gone. */
-    readonly keyed: readonly Told[];
+    readonly keyed: readonly AcknowledgedRun[];
   },
 ): void {
   const wrong: string[] = [];
@@ -150,10 +150,10 @@ export function checkFeedback(
         from feedback_tokens t left join runs r on r.run_id = t.run_id group by t.run_id`)
       .map((row) => [String(row.run_id), row]),
   );
-  for (const { run_id, gone } of keyed) {
+  for (const { run_id, rolledBack } of keyed) {
     const row = tokens.get(run_id);
-    if (gone && row) wrong.push(`run ${run_id} is gone, and ${row.n} of its links are left`);
-    if (gone) continue;
+    if (rolledBack && row) wrong.push(`run ${run_id} is gone, and ${row.n} of its links are left`);
+    if (rolledBack) continue;
     if (Number(row?.n) !== 1) wrong.push(`run ${run_id} has ${row?.n ?? 0} links`);
     else if (row?.least !== 0 || row.most !== 0 || row.open !== 0) {
       wrong.push(`the links of run ${run_id} live ${row?.least} ms too long`);
@@ -161,16 +161,18 @@ export function checkFeedback(
   }
   const records = new Map<string, string[]>();
   for (const { id, run_id, key, comment } of database.rows("select id, run_id, key, comment from feedback")) {
-    const found = records.get(String(comment)) ?? [];
-    records.set(String(comment), [...found, `${id} ${run_id} ${key}`]);
+    const tokenIds = records.get(String(comment)) ?? [];
+    records.set(String(comment), [...tokenIds, `${id} ${run_id} ${key}`]);
   }
   for (const { run_id, feedback_id, comment } of submitted) {
-    const found = records.get(comment) ?? [];
-    if (found.join() === `${feedback_id} ${run_id} score`) continue;
-    wrong.push(`feedback ${comment} was taken as ${feedback_id} on run ${run_id}, there is ${found.join() || "none"}`);
+    const recordIds = records.get(comment) ?? [];
+    if (recordIds.join() === `${feedback_id} ${run_id} score`) continue;
+    wrong.push(
+      `feedback ${comment} was taken as ${feedback_id} on run ${run_id}, there is ${recordIds.join() || "none"}`,
+    );
   }
-  for (const [comment, found] of records)
-    if (found.length > 1) wrong.push(`feedback ${comment}: ${found.length} records`);
+  for (const [comment, recordIds] of records)
+    if (recordIds.length > 1) wrong.push(`feedback ${comment}: ${recordIds.length} records`);
   report.note("I10 runs with links, feedback taken", `${keyed.length}, ${submitted.length}`);
   report.none("I10 links or feedback lost, doubled or left behind", wrong);
 }

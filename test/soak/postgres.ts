@@ -1,7 +1,7 @@
 /** Three servers, one of each runtime, on one Postgres: killed, stopped and paused under load. The checks are those of `kill`. */
 import { join } from "node:path";
 import { startPostgres, type TestPostgres } from "../support/postgres-server.ts";
-import { anyOf, connect } from "./client.ts";
+import { connect, createBalancedClient } from "./client.ts";
 import { inspect } from "./database.ts";
 import { type Disturbance, disturbedBetween } from "./disturbances.ts";
 import { followExecutions, type Line } from "./executions.ts";
@@ -94,7 +94,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   const site = createSite();
   const executions = followExecutions(site.executions);
   const facts = new Facts(join(site.path, "facts.log"));
-  const asked = ask(url);
+  const postgresDatabase = ask(url);
   const gate = createGate();
   const fleet = await Fleet.start({
     database: url,
@@ -104,7 +104,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
     most_between_ms: options.most_between_ms,
     whileUp: gate.together,
   });
-  const client = anyOf(fleet.urls.map(connect));
+  const client = createBalancedClient(fleet.urls.map(connect));
   const load = await startLoad({ client, facts, webhook: receivers.url, ...options });
   const acknowledged = (): number => facts.creates.filter(({ run_id }) => run_id !== undefined).length;
   const deadline = Date.now() + options.most_ms;
@@ -120,17 +120,17 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
       next = Date.now() + ms;
     }
   };
-  const more = [
+  const disturbanceLoops = [
     // It fails while the server restarts.
     every(options.cut_ms, async () => {
-      cuts += await cutSignals(asked).catch(() => 0);
+      cuts += await cutSignals(postgresDatabase).catch(() => 0);
     }),
     every(options.restart_ms, () =>
       gate.alone(async () => {
         // Sessions that are refused while it starts must not pass for a failed start: whether it is up, it says itself.
         await fleet.disturbed(async () => {
           await server.restart("immediate").catch(() => {});
-          await until("Postgres is up", () => asked.rows("select 1").then(Boolean, () => false));
+          await until("Postgres is up", () => postgresDatabase.rows("select 1").then(Boolean, () => false));
         });
         restarts += 1;
       }),
@@ -138,18 +138,18 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   ];
   await fleet.disturb(enough);
   over = true;
-  await Promise.all(more);
+  await Promise.all(disturbanceLoops);
 
   const could = COULD_START.replace("?", "$1");
   const liveness = watchWaits(
-    async (now) => (await asked.rows(could, now)).map(({ run_id }) => String(run_id)),
+    async (now) => (await postgresDatabase.rows(could, now)).map(({ run_id }) => String(run_id)),
     SETTLE_MS,
   );
   await sleep(CALM_MS);
   await fleet.check();
   const quiet_from = Date.now();
   await load.finish();
-  const count = async (sql: string): Promise<number> => Number((await asked.rows(sql))[0]?.n);
+  const count = async (sql: string): Promise<number> => Number((await postgresDatabase.rows(sql))[0]?.n);
   const active = "select count(*) as n from runs where status in ('pending', 'running')";
   while ((await count(active)) > 0 && Date.now() < quiet_from + QUIET_MS) await sleep(100);
   const longest = liveness.stop();
@@ -158,7 +158,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   const ended_at = Date.now();
   if (options.hurried) {
     await sleep(SENT_MS);
-    await forgetClaims(asked, CLAIMED_MS, SENT_MS);
+    await forgetClaims(postgresDatabase, CLAIMED_MS, SENT_MS);
   }
   await awaitDeliveries(() => count(UNSENT));
   const told_ms = Date.now() - ended_at;
@@ -173,7 +173,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
   const lines = executions.lines();
   const copy = join(site.path, "copy.db");
-  await copyTo(copy, asked);
+  await copyTo(copy, postgresDatabase);
   using database = inspect(copy);
   await checkInvariants(report, { facts, lines, client, database, receivers, deaths: fleet.hits, heard_ms: HEARD_MS });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
@@ -189,7 +189,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   executions.close();
   facts.close();
   receivers.close();
-  await asked.close();
+  await postgresDatabase.close();
 }
 
 interface Gate {
@@ -226,20 +226,21 @@ function takeoverTimes(
   killed: readonly Killed[],
   disturbances: readonly Disturbance[],
 ): number[] {
-  const by_pid = new Map(killed.map((one) => [one.pid, one]));
+  const by_pid = new Map(killed.map((kill) => [kill.pid, kill]));
   const open = new Map<number, Map<string, string>>();
-  const due = new Map<string, number>();
+  const expectedSince = new Map<string, number>();
   const times: number[] = [];
   for (const { mark, pid, run, token, at } of lines) {
     if (mark === "killed") {
       const death = by_pid.get(pid);
-      if (death) for (const executed of open.get(pid)?.values() ?? []) due.set(executed, death.at + death.lease_ms);
+      if (death)
+        for (const executed of open.get(pid)?.values() ?? []) expectedSince.set(executed, death.at + death.lease_ms);
       open.delete(pid);
     } else if (mark === "begin") {
       open.set(pid, (open.get(pid) ?? new Map<string, string>()).set(token, run));
-      const from = due.get(run);
+      const from = expectedSince.get(run);
       if (from !== undefined) times.push(Math.max(0, at - from - disturbedBetween(from, at, disturbances)));
-      due.delete(run);
+      expectedSince.delete(run);
     } else if (mark === "end") open.get(pid)?.delete(token);
   }
   return times;

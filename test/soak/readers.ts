@@ -44,7 +44,7 @@ export const LONG: ReaderOptions = {
   beside: ["deno"],
 };
 
-const MOST_GROWTH_MIB = 200;
+const MAX_GROWTH_MIB = 200;
 const CHUNK = 64 * 1024;
 const CLIENTS = 32;
 /** After so long without growth a server has nothing more to hold; until then at the most so long. */
@@ -53,12 +53,12 @@ const STEADY_WITHIN_MS = 60_000;
 
 export async function readers(report: Report, options: ReaderOptions): Promise<void> {
   for (const runtime of options.runtimes) {
-    let own = 0;
+    let ownMib = 0;
     if (options.beside.includes(runtime)) {
-      own = await withoutGreenroom(runtime, options.readers);
-      report.note(`${runtime}: memory grew without Greenroom by`, `${own.toFixed(1)} MiB`);
+      ownMib = await withoutGreenroom(runtime, options.readers);
+      report.note(`${runtime}: memory grew without Greenroom by`, `${ownMib.toFixed(1)} MiB`);
     }
-    for (const resumable of options.resumable) await unread(report, runtime, resumable, own, options);
+    for (const resumable of options.resumable) await unread(report, runtime, resumable, ownMib, options);
     await stateless(report, runtime, options);
   }
 }
@@ -112,7 +112,7 @@ async function unread(
   report: Report,
   runtime: Runtime,
   resumable: boolean,
-  own: number,
+  ownMib: number,
   options: ReaderOptions,
 ): Promise<void> {
   const site = createSite();
@@ -158,11 +158,11 @@ async function unread(
     report.atLeast(`${name}: readers that never read`, connected, options.readers);
     report.note(`${name}: MiB written, in seconds`, `${options.megabytes}, ${(took / 1000).toFixed(1)}`);
     const grown = most - before;
-    if (own > 0) report.note(`${name}: memory grew by`, `${grown.toFixed(1)} MiB`);
+    if (ownMib > 0) report.note(`${name}: memory grew by`, `${grown.toFixed(1)} MiB`);
     report.atMost(
-      `${name}: memory grew ${own > 0 ? "beside that " : ""}by`,
-      Math.max(0, grown - own),
-      MOST_GROWTH_MIB,
+      `${name}: memory grew ${ownMib > 0 ? "beside that " : ""}by`,
+      Math.max(0, grown - ownMib),
+      MAX_GROWTH_MIB,
       "MiB",
     );
     const { ok } = await client.get("GET", "/ok");

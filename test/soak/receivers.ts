@@ -67,15 +67,15 @@ export async function startReceivers(file?: string): Promise<Receivers> {
   function take(request: IncomingMessage, text: string, response: ServerResponse): void {
     const at = Date.now();
     const { headers, method, url: path = "" } = request;
-    let told: { readonly run_id: string; readonly status: string };
+    let payload: { readonly run_id: string; readonly status: string };
     try {
-      told = JSON.parse(text);
+      payload = JSON.parse(text);
     } catch {
       note({ problem: `${method} ${path} with ${text.slice(0, 200)}` });
       response.writeHead(400).end();
       return;
     }
-    const { run_id, status } = told;
+    const { run_id, status } = payload;
     const roll = Math.random();
     const answer =
       roll < HANGS ? null : roll < HANGS + FAILS ? [500, 503, 429, 404, 302][Math.floor(Math.random() * 5)] : 200;

@@ -51,7 +51,7 @@ async function cutting(target: string, most_cuts: number, bytes_between: number)
         drop();
       });
     }
-    let left = Number.POSITIVE_INFINITY;
+    let remainingBytes = Number.POSITIVE_INFINITY;
     let head = false;
     client.on("data", (bytes: Buffer) => {
       head ||= cuts < most_cuts && /^(?:GET|POST) \S+\/stream[? ]/.test(bytes.toString("latin1"));
@@ -62,10 +62,10 @@ async function cutting(target: string, most_cuts: number, bytes_between: number)
       const body = head ? bytes.indexOf("\r\n\r\n") : -1;
       if (body >= 0) {
         head = false;
-        left = body + 4 + random(bytes_between);
+        remainingBytes = body + 4 + random(bytes_between);
       }
-      if (bytes.length < left) {
-        left -= bytes.length;
+      if (bytes.length < remainingBytes) {
+        remainingBytes -= bytes.length;
         if (!client.write(bytes)) {
           upstream.pause();
           client.once("drain", () => upstream.resume());
@@ -74,12 +74,12 @@ async function cutting(target: string, most_cuts: number, bytes_between: number)
       }
       cuts += 1;
       // In the middle of a frame, or with an end that looks clean to TCP, or with a reset.
-      client.write(bytes.subarray(0, left), () => {
+      client.write(bytes.subarray(0, remainingBytes), () => {
         if (random(2) === 0) client.resetAndDestroy();
         else client.destroy();
       });
       upstream.destroy();
-      left = Number.POSITIVE_INFINITY;
+      remainingBytes = Number.POSITIVE_INFINITY;
     });
   });
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
@@ -115,7 +115,7 @@ export async function reconnect(report: Report, options: ReconnectOptions): Prom
       while (cuts < options.cuts && runs < options.cuts * 2) {
         runs += 1;
         try {
-          const streamed = await one(client, Sdk, server.url, newKey(), options);
+          const streamed = await streamRun(client, Sdk, server.url, newKey(), options);
           cuts += streamed.cuts;
           lost.push(...streamed.lost);
           doubled.push(...streamed.doubled);
@@ -137,7 +137,7 @@ export async function reconnect(report: Report, options: ReconnectOptions): Prom
 }
 
 /** One resumable run that the SDK streams through a proxy of its own, and the same run as the server shows it afterwards. */
-async function one(
+async function streamRun(
   client: Client,
   Sdk: typeof Client2,
   url: string,
@@ -151,7 +151,7 @@ async function one(
   await using proxy = await cutting(url, options.cuts_per_run, 5_000);
   const sdk = new Sdk({ apiUrl: proxy.url, apiKey: null as unknown as string });
   const { thread_id } = await client.get("POST", "/threads", {});
-  const seen: { id?: string; event: string; data: unknown }[] = [];
+  const received: { id?: string; event: string; data: unknown }[] = [];
   let run_id = "";
   const stream = sdk.runs.stream(thread_id, "agent", {
     input: { messages: [{ type: "human", id: key, content: `in ${key}` }] },
@@ -163,10 +163,10 @@ async function one(
     },
   });
   // Resumed streams may show a frame without event or data for a blank line: it carries nothing.
-  for await (const frame of stream) if (frame.event) seen.push(frame as (typeof seen)[number]);
+  for await (const frame of stream) if (frame.event) received.push(frame as (typeof received)[number]);
   // Cut after the end, the SDK comes back: it is told the end again, without an id, instead of nothing.
-  const [before, last] = seen.slice(-2);
-  if (before?.event === "end" && last?.event === "end" && last.id === undefined) seen.pop();
+  const [before, last] = received.slice(-2);
+  if (before?.event === "end" && last?.event === "end" && last.id === undefined) received.pop();
 
   const stored: Frame[] = [];
   const path = `/threads/${thread_id}/runs/${run_id}/stream`;
@@ -175,7 +175,7 @@ async function one(
   });
   const lost: string[] = [];
   const doubled: string[] = [];
-  const by = new Map(seen.map((frame) => [frame.id, frame]));
+  const by = new Map(received.map((frame) => [frame.id, frame]));
   for (const { id, event, data } of stored) {
     const got = by.get(id ?? undefined);
     if (got?.event !== event || JSON.stringify(got.data) !== JSON.stringify(JSON.parse(data))) {
@@ -183,11 +183,12 @@ async function one(
       break;
     }
   }
-  const shown = stored.filter(({ event }) => event === "custom").length;
-  if (shown !== steps * tokens) lost.push(`run ${run_id}: the server kept ${shown} of ${steps * tokens} tokens`);
-  const ids = seen.map(({ id }) => Number(id));
+  const tokenCount = stored.filter(({ event }) => event === "custom").length;
+  if (tokenCount !== steps * tokens)
+    lost.push(`run ${run_id}: the server kept ${tokenCount} of ${steps * tokens} tokens`);
+  const ids = received.map(({ id }) => Number(id));
   if (ids.some((id, at) => at > 0 && !(id > (ids[at - 1] ?? 0))))
     doubled.push(`run ${run_id}: ids end with ${ids.slice(-20).join()}`);
-  if (seen.length > stored.length) doubled.push(`run ${run_id}: ${seen.length} frames of ${stored.length}`);
+  if (received.length > stored.length) doubled.push(`run ${run_id}: ${received.length} frames of ${stored.length}`);
   return { cuts: proxy.cuts(), lost, doubled };
 }

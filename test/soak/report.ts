@@ -29,18 +29,23 @@ export class Report {
   atMost(figure: string, value: number, most: number, unit = ""): void {
     // Not a number: nothing was measured, which must not pass for a good figure.
     const met = value <= most;
-    this.#rows.push({ figure, value: shown(value, unit), goal: `<= ${shown(most, unit)}`, met });
+    this.#rows.push({ figure, value: formatFigure(value, unit), goal: `<= ${formatFigure(most, unit)}`, met });
   }
 
   /** A figure that has to reach `least`: that the program has put enough to the test. */
   atLeast(figure: string, value: number, least: number, unit = ""): void {
-    this.#rows.push({ figure, value: shown(value, unit), goal: `>= ${shown(least, unit)}`, met: value >= least });
+    this.#rows.push({
+      figure,
+      value: formatFigure(value, unit),
+      goal: `>= ${formatFigure(least, unit)}`,
+      met: value >= least,
+    });
   }
 
   /** A figure that has to be 0, counted by the texts of what was found. */
-  none(figure: string, found: readonly string[]): void {
-    this.atMost(figure, found.length, 0);
-    if (found.length > 0) this.#violations.set(figure, found);
+  none(figure: string, texts: readonly string[]): void {
+    this.atMost(figure, texts.length, 0);
+    if (texts.length > 0) this.#violations.set(figure, texts);
   }
 
   get failed(): boolean {
@@ -51,16 +56,16 @@ export class Report {
     for (const { figure, value, goal, met } of this.#rows) {
       console.log(`| ${this.name} | ${figure} | ${value} | ${goal} | ${met ? "ok" : "FAILED"} |`);
     }
-    for (const [figure, found] of this.#violations) {
+    for (const [figure, texts] of this.#violations) {
       console.log(`${figure}:`);
       // Each on one line that says FAILED: whoever searches a long log for failures finds the reasons, too.
-      for (const text of found.slice(0, SHOWN)) console.log(`  FAILED: ${text.replace(/\s*\n\s*/g, " | ")}`);
-      if (found.length > SHOWN) console.log(`  and ${found.length - SHOWN} more`);
+      for (const text of texts.slice(0, SHOWN)) console.log(`  FAILED: ${text.replace(/\s*\n\s*/g, " | ")}`);
+      if (texts.length > SHOWN) console.log(`  and ${texts.length - SHOWN} more`);
     }
   }
 }
 
-function shown(value: number, unit: string): string {
+function formatFigure(value: number, unit: string): string {
   const text = Number.isInteger(value) ? String(value) : value.toFixed(1);
   return unit ? `${text} ${unit}` : text;
 }

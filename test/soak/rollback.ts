@@ -91,7 +91,7 @@ class Rollbacks {
     return body;
   }
 
-  async create(thread_id: string, graph: string, plan: Omit<Plan, "key">, more: object = {}): Promise<Run> {
+  async create(thread_id: string, graph: string, plan: Omit<Plan, "key">, extraFields: object = {}): Promise<Run> {
     const key = this.#newKey();
     const body = {
       assistant_id: graph,
@@ -102,7 +102,7 @@ class Rollbacks {
       metadata: { soak: { ...plan, key } },
       stream_mode: ["custom", "updates"],
       stream_resumable: random(2) === 0,
-      ...more,
+      ...extraFields,
     };
     const { status, body: run } = await this.ask("POST", `/threads/${thread_id}/runs`, body, {
       "idempotency-key": key,
@@ -134,7 +134,7 @@ class Rollbacks {
   }
 
   /** One run in one stage, rolled back in one way; afterwards the thread goes on with a run of its own. */
-  async one(stage: Stage): Promise<void> {
+  async rollBackOne(stage: Stage): Promise<void> {
     const graph = random(3) === 0 ? "graph" : "agent";
     const way = pick(WAYS);
     const thread_id = crypto.randomUUID();
@@ -147,8 +147,8 @@ class Rollbacks {
     const at = async (mark: Mark): Promise<void> => {
       await this.#executions.reached((victims.at(-1) as Run).key, mark);
     };
-    const begin = async (plan: Omit<Plan, "key">, more?: object): Promise<void> => {
-      victims.push(await this.create(thread_id, graph, plan, more));
+    const begin = async (plan: Omit<Plan, "key">, extraFields?: object): Promise<void> => {
+      victims.push(await this.create(thread_id, graph, plan, extraFields));
     };
     const racing = stage === "asking" || stage === "finishing";
     switch (stage) {
@@ -225,19 +225,22 @@ class Rollbacks {
   }
 
   /** Everything a client can see of a case that is over. */
-  async check({ stage, way, graph, thread_id, victims, before, next, outcome }: Case, found: Found): Promise<void> {
+  async check(
+    { stage, way, graph, thread_id, victims, before, next, outcome }: Case,
+    findings: Findings,
+  ): Promise<void> {
     const what = `${stage}, ${way}, ${graph}, thread ${thread_id}`;
     const now = await this.now(thread_id);
     if (outcome === "ended before") {
       // Then it counts whole, or is interrupted where it was; it is the other cases that matter here.
-      if (now.status === "busy") found.stuck.push(`${what}: still busy`);
+      if (now.status === "busy") findings.stuck.push(`${what}: still busy`);
       return;
     }
     for (const { run_id, key } of victims) {
       const at = `/threads/${thread_id}/runs/${run_id}`;
       for (const path of [at, `${at}/join`, `${at}/stream`, `/runs/${run_id}/stream`]) {
         const { status } = await this.ask("GET", path);
-        if (status !== 404) found.visible.push(`${what}: GET ${path} gave ${status}`);
+        if (status !== 404) findings.visible.push(`${what}: GET ${path} gave ${status}`);
       }
       const places: readonly [string, unknown][] = [
         ["list", await this.get(`/threads/${thread_id}/runs?limit=100`)],
@@ -245,26 +248,26 @@ class Rollbacks {
         ["state", await this.get(`/threads/${thread_id}/state`)],
         ["history", await this.get(`/threads/${thread_id}/history?limit=1000`)],
       ];
-      for (const [place, shown] of places) {
-        const text = JSON.stringify(shown);
-        if (text.includes(run_id)) found.visible.push(`${what}: run ${run_id} in the ${place}`);
-        if (new RegExp(`${key}\\b`).test(text)) found.visible.push(`${what}: ${key} in the ${place}`);
+      for (const [source, content] of places) {
+        const text = JSON.stringify(content);
+        if (text.includes(run_id)) findings.visible.push(`${what}: run ${run_id} in the ${source}`);
+        if (new RegExp(`${key}\\b`).test(text)) findings.visible.push(`${what}: ${key} in the ${source}`);
       }
     }
     const added = next ? [`in ${next}`, `s0 ${next}`, `out ${next}`] : [];
     const expected = [...before.messages.map(short), ...added].join(", ");
     const messages = now.messages.map(short).join(", ");
-    if (messages !== expected) found.state.push(`${what}: messages are ${messages}; they were ${expected}`);
+    if (messages !== expected) findings.state.push(`${what}: messages are ${messages}; they were ${expected}`);
     if (next) {
-      if (now.status !== "idle") found.state.push(`${what}: the thread is ${now.status} after the next run`);
+      if (now.status !== "idle") findings.state.push(`${what}: the thread is ${now.status} after the next run`);
     } else {
       if (now.status !== before.status)
-        found.state.push(`${what}: the thread is ${now.status}, it was ${before.status}`);
+        findings.state.push(`${what}: the thread is ${now.status}, it was ${before.status}`);
       if (now.questions !== before.questions) {
-        found.state.push(`${what}: its questions are ${now.questions}; they were ${before.questions}`);
+        findings.state.push(`${what}: its questions are ${now.questions}; they were ${before.questions}`);
       }
       if (now.checkpoints !== before.checkpoints) {
-        found.state.push(`${what}: ${now.checkpoints} states in its history; there were ${before.checkpoints}`);
+        findings.state.push(`${what}: ${now.checkpoints} states in its history; there were ${before.checkpoints}`);
       }
     }
   }
@@ -273,7 +276,7 @@ class Rollbacks {
 /** A message without the token of its execution. */
 const short = (content: string): string => content.split(" ").slice(0, 2).join(" ");
 
-interface Found {
+interface Findings {
   readonly visible: string[];
   readonly state: string[];
   readonly stuck: string[];
@@ -287,12 +290,12 @@ export async function rollback(report: Report, options: RollbackOptions): Promis
   const client = connect(server.url);
   const rollbacks = new Rollbacks(client, executions);
 
-  let begun = 0;
+  let startedCount = 0;
   let kills = 0;
   let over = false;
   const killing = (async () => {
     while (!over) {
-      if (begun < (kills + 1) * options.per_kill) {
+      if (startedCount < (kills + 1) * options.per_kill) {
         await sleep(20);
         continue;
       }
@@ -304,10 +307,10 @@ export async function rollback(report: Report, options: RollbackOptions): Promis
   })();
   const loop = async (): Promise<void> => {
     // Runs that have ended before their rollback do not count.
-    while (rollbacks.removed < options.rollbacks && begun < 2 * options.rollbacks) {
-      const stage = STAGES[begun++ % STAGES.length] as Stage;
+    while (rollbacks.removed < options.rollbacks && startedCount < 2 * options.rollbacks) {
+      const stage = STAGES[startedCount++ % STAGES.length] as Stage;
       try {
-        await rollbacks.one(stage);
+        await rollbacks.rollBackOne(stage);
       } catch (error) {
         rollbacks.problems.push(`${stage}: ${(error as Error).message}`);
       }
@@ -319,32 +322,34 @@ export async function rollback(report: Report, options: RollbackOptions): Promis
 
   using database = inspect(site.database);
   await settle(database);
-  const found: Found = { visible: [], state: [], stuck: [] };
+  const findings: Findings = { visible: [], state: [], stuck: [] };
   const queue = [...rollbacks.cases];
   const check = async (): Promise<void> => {
-    for (let one = queue.pop(); one; one = queue.pop()) await rollbacks.check(one, found);
+    for (let testCase = queue.pop(); testCase; testCase = queue.pop()) await rollbacks.check(testCase, findings);
   };
   await Promise.all(Array.from({ length: options.at_once }, check));
 
   const { cases } = rollbacks;
   const removed = cases.filter(({ outcome }) => outcome === "rolled back");
-  const victims = removed.flatMap((one) => one.victims);
-  const by = STAGES.map((stage) => `${stage} ${removed.filter((one) => one.stage === stage).length}`).join(", ");
+  const victims = removed.flatMap((testCase) => testCase.victims);
+  const by = STAGES.map((stage) => `${stage} ${removed.filter((testCase) => testCase.stage === stage).length}`).join(
+    ", ",
+  );
   report.atLeast("rollbacks", removed.length, options.rollbacks);
   report.note("by stage", by);
   report.note("runs that had ended before", cases.length - removed.length);
   report.note("kills in between", kills);
   report.none("requests that went wrong", rollbacks.problems);
-  report.none("rolled-back runs visible on a route", found.visible);
-  report.none("threads that are not as they were", found.state);
-  report.none("threads still busy", found.stuck);
-  const rows = database.leftOf(victims.map(({ run_id }) => run_id));
+  report.none("rolled-back runs visible on a route", findings.visible);
+  report.none("threads that are not as they were", findings.state);
+  report.none("threads still busy", findings.stuck);
+  const rows = database.listRemaining(victims.map(({ run_id }) => run_id));
   const words = database.mentions(victims.map(({ key }) => key));
   report.none("rows left in the database", [...rows, ...words]);
   const lines = executions.lines();
   report.none("late writes accepted", database.matches("%late_%", /\blate\d+ key-[a-z0-9]+-\d+/g));
   report.none("threads with two runs executing", overlaps(lines));
-  const stopped = new Map(removed.flatMap((one) => one.victims.map(({ key }) => [key, one.stopped_at])));
+  const stopped = new Map(removed.flatMap((testCase) => testCase.victims.map(({ key }) => [key, testCase.stopped_at])));
   const steps = lines.filter(({ mark }) => mark === "begin" || mark === "step");
   const after = steps.map(({ key, at }) => at - (stopped.get(key) ?? at)).filter((ms) => ms > 0);
   report.note("steps begun after their rollback; latest", `${after.length}; ${Math.max(0, ...after)} ms`);

@@ -65,12 +65,13 @@ function readCount(name: "kills" | "runs"): number | undefined {
 const counts = { kills: readCount("kills"), runs: readCount("runs") };
 // Lanes take about as long and run side by side: most of these is waiting for processes to start.
 const LANES = [["kill", "readers"], ["postgres"]];
-const rest = Object.keys(programs).filter((name) => !LANES.flat().includes(name));
-const [first, folder = "", ...more] = positionals;
+const unlisted = Object.keys(programs).filter((name) => !LANES.flat().includes(name));
+const [first, folder = "", ...extraArgs] = positionals;
 const judges = first === "judge";
-if (judges && (folder === "" || more.length > 0)) fail("Name the folder of one soak: npm run soak -- judge FOLDER");
+if (judges && (folder === "" || extraArgs.length > 0))
+  fail("Name the folder of one soak: npm run soak -- judge FOLDER");
 if (judges) programs.judge = (report) => judge(report, resolve(folder));
-const lanes = judges ? [["judge"]] : positionals.includes("ci") ? [...LANES, rest] : [positionals];
+const lanes = judges ? [["judge"]] : positionals.includes("ci") ? [...LANES, unlisted] : [positionals];
 const names = lanes.flat();
 const unknown = names.filter((name) => !(name in programs));
 if (names.length === 0 || unknown.length > 0) {

@@ -100,7 +100,7 @@ export interface Server {
   /** Resolves with the exit code or the signal's name. */
   readonly ended: Promise<number | string>;
   /** True once the process has ended. */
-  gone(): boolean;
+  hasEnded(): boolean;
   /** Resolves when the process is gone. Harmless when it is gone already. */
   end(name?: NodeJS.Signals): Promise<number | string>;
   /** Memory in MiB. */
@@ -156,9 +156,9 @@ export async function startServer({
     child.on("error", (error) => done(error.message));
     child.on("exit", (code, name) => done(code ?? name ?? "unknown"));
   });
-  let gone = false;
+  let hasEnded = false;
   void ended.then(() => {
-    gone = true;
+    hasEnded = true;
     children.delete(child);
   });
   const text = (): string => readFileSync(output, "utf8");
@@ -173,16 +173,16 @@ export async function startServer({
         url,
         listening_at: Date.now(),
         ended,
-        gone: () => gone,
+        hasEnded: () => hasEnded,
         rss: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024,
         end(name = "SIGKILL") {
-          if (!gone) signal(pid, name);
+          if (!hasEnded) signal(pid, name);
           return ended;
         },
         output: text,
       };
     }
-    if (gone) throw new Error(`The ${runtime} server ended with ${await ended}:\n${text()}`);
+    if (hasEnded) throw new Error(`The ${runtime} server ended with ${await ended}:\n${text()}`);
     if (Date.now() > deadline) {
       if (child.pid) signal(child.pid, "SIGKILL");
       throw new Error(`The ${runtime} server did not start:\n${text()}`);

@@ -3,11 +3,11 @@ import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Dice } from "../simulation/random.ts";
 import { startPostgres } from "../support/postgres-server.ts";
-import { anyOf, connect } from "./client.ts";
+import { connect, createBalancedClient } from "./client.ts";
 import type { Report } from "./report.ts";
 import { createSite, freePort, type Runtime, type Server, type Site, sleep, startServer } from "./servers.ts";
 import type { Deed } from "./steps/agent.ts";
-import { type Call, callOf, take } from "./steps/calls.ts";
+import { type Call, createCallScript, take } from "./steps/calls.ts";
 import { checkCall, checkDeeds, type Faults } from "./steps/checks.ts";
 
 export interface StepsOptions {
@@ -26,7 +26,7 @@ const LEASE_MS = 2_000;
 /** How long a call may take after the last kill. */
 const LAST_MS = 120_000;
 
-interface Place {
+interface ServerSlot {
   readonly runtimes: readonly Runtime[];
   readonly site: Site;
   readonly port: number;
@@ -50,12 +50,12 @@ export async function steps(report: Report, options: StepsOptions, seed: number)
 }
 
 /** A folder with a configuration that hosts the durable function. */
-function siteOf(database: string | undefined, executions: string | undefined): Site {
-  const own = createSite();
+function prepareSite(database: string | undefined, executions: string | undefined): Site {
+  const site = createSite();
   const path = `${join(import.meta.dirname, "steps/agent.ts")}:agent`;
   const graphs = { durable: { path, max_attempts: 1_000 } };
-  writeFileSync(own.config, JSON.stringify({ graphs, worker: { concurrency: 20, lease_ms: LEASE_MS } }));
-  return { ...own, database: database ?? own.database, executions: executions ?? own.executions };
+  writeFileSync(site.config, JSON.stringify({ graphs, worker: { concurrency: 20, lease_ms: LEASE_MS } }));
+  return { ...site, database: database ?? site.database, executions: executions ?? site.executions };
 }
 
 async function soak(
@@ -67,18 +67,18 @@ async function soak(
   runtimes: readonly (readonly Runtime[])[],
 ): Promise<void> {
   const dice = new Dice(seed, name);
-  const places: Place[] = [];
+  const slots: ServerSlot[] = [];
   let log: string | undefined;
   for (const list of runtimes) {
-    const site = siteOf(database, log);
+    const site = prepareSite(database, log);
     log ??= site.executions;
     const port = await freePort();
     const server = await startServer({ runtime: list[0] as Runtime, site, port });
-    places.push({ runtimes: list, site, port, server, starts: 1 });
+    slots.push({ runtimes: list, site, port, server, starts: 1 });
   }
-  const calm_site = siteOf(undefined, undefined);
+  const calm_site = prepareSite(undefined, undefined);
   const calm = await startServer({ runtime: "node", site: calm_site });
-  const disturbed = anyOf(places.map(({ server }) => connect(server.url)));
+  const disturbed = createBalancedClient(slots.map(({ server }) => connect(server.url)));
   const undisturbed = connect(calm.url);
   const kills = dice.uuid();
   const wrong: string[] = [];
@@ -88,10 +88,10 @@ async function soak(
 
   async function loop(): Promise<void> {
     while (killed < options.kills) {
-      const own = new Dice(seed, `${name} ${++count}`);
-      const script = callOf(own, `${name[0]}${count}`);
+      const callDice = new Dice(seed, `${name} ${++count}`);
+      const script = createCallScript(callDice, `${name[0]}${count}`);
       const pair = Promise.all([
-        take(disturbed, own, script, "durable"),
+        take(disturbed, callDice, script, "durable"),
         take(undisturbed, new Dice(seed, `calm ${count}`), script, "durable"),
       ]);
       const late = (async () => {
@@ -105,26 +105,26 @@ async function soak(
     }
   }
 
-  async function disturb(place: Place, at: number): Promise<void> {
-    const own = new Dice(seed, `${kills} ${at}`);
+  async function disturb(slot: ServerSlot, at: number): Promise<void> {
+    const disturbanceDice = new Dice(seed, `${kills} ${at}`);
     while (killed < options.kills) {
-      await sleep(own.between(100, options.most_between_ms));
-      const { pid } = place.server;
-      if (place.server.gone()) wrong.push(`pid ${pid} ended by itself: ${place.server.output().slice(-800)}`);
-      await place.server.end("SIGKILL");
+      await sleep(disturbanceDice.between(100, options.most_between_ms));
+      const { pid } = slot.server;
+      if (slot.server.hasEnded()) wrong.push(`pid ${pid} ended by itself: ${slot.server.output().slice(-800)}`);
+      await slot.server.end("SIGKILL");
       killed++;
       appendFileSync(
         log as string,
         `\n${JSON.stringify({ mark: "killed", pid, name: "", chain: 0, at: 0 } satisfies Deed)}\n`,
       );
-      const runtime = place.runtimes[place.starts++ % place.runtimes.length] as Runtime;
-      place.server = await startServer({ runtime, site: place.site, port: place.port });
+      const runtime = slot.runtimes[slot.starts++ % slot.runtimes.length] as Runtime;
+      slot.server = await startServer({ runtime, site: slot.site, port: slot.port });
     }
   }
 
-  await Promise.all([...Array.from({ length: options.calls }, loop), ...places.map(disturb)]);
-  const deeds = deedsOf(log as string);
-  const faults: Faults = { repeated: [], models: [], state: [], shown: [], events: [] };
+  await Promise.all([...Array.from({ length: options.calls }, loop), ...slots.map(disturb)]);
+  const deeds = readDeeds(log as string);
+  const faults: Faults = { repeated: [], models: [], state: [], frames: [], events: [] };
   const repeats = checkDeeds(
     deeds,
     calls.map(({ call }) => call),
@@ -142,11 +142,11 @@ async function soak(
   report.none(`${name}: steps repeated after their successor began, or without a kill`, faults.repeated);
   report.none(`${name}: streaming steps called again after they were finished`, faults.models);
   report.none(`${name}: final states unlike those of undisturbed calls`, faults.state);
-  report.none(`${name}: v1 readers that did not see it once and in order`, faults.shown);
+  report.none(`${name}: v1 readers that did not see it once and in order`, faults.frames);
   report.none(`${name}: v2 readers that did not see it once and in order`, faults.events);
   disturbed.close();
   undisturbed.close();
-  await Promise.all([calm, ...places.map(({ server }) => server)].map((one) => one.end("SIGTERM")));
+  await Promise.all([calm, ...slots.map(({ server }) => server)].map((running) => running.end("SIGTERM")));
 }
 
 function connections({ call }: { readonly call: Call }): number {
@@ -158,7 +158,7 @@ function sum<Item>(items: readonly Item[], of: (item: Item) => number): number {
 }
 
 /** A process that is killed as it writes may leave a part of a line. */
-function deedsOf(file: string): Deed[] {
+function readDeeds(file: string): Deed[] {
   return readFileSync(file, "utf8")
     .split("\n")
     .flatMap((line) => {

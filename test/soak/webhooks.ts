@@ -2,7 +2,7 @@
 import { type Answer, Broken, connect } from "./client.ts";
 import { inspect, keyMaker } from "./database.ts";
 import { followExecutions } from "./executions.ts";
-import { awaitDeliveries, checkTraces, checkWebhooks, forgetClaims, type Told, UNSENT } from "./platform.ts";
+import { type AcknowledgedRun, awaitDeliveries, checkTraces, checkWebhooks, forgetClaims, UNSENT } from "./platform.ts";
 import { startReceivers } from "./receivers.ts";
 import type { Report } from "./report.ts";
 import { configure, createSite, freePort, RUNTIMES, type Server, sleep, startServer } from "./servers.ts";
@@ -25,7 +25,7 @@ const END_MS = 60_000;
 
 const random = (below: number): number => Math.floor(Math.random() * below);
 
-interface Made {
+interface CreatedRun {
   readonly run_id: string;
   readonly webhook: string;
   rolled_back: boolean;
@@ -40,11 +40,11 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
   configure(site, { lease_ms: 2_000 });
   let server: Server = await startServer({ runtime: "bun", site, port });
   const client = connect(server.url);
-  const made: Made[] = [];
+  const createdRuns: CreatedRun[] = [];
   const problems: string[] = [];
   const newKey = keyMaker();
   const threads = Array.from({ length: THREADS }, () => crypto.randomUUID());
-  let asked = 0;
+  let requestCount = 0;
   let kills = 0;
 
   /** Asks until there is an answer: the server may be down. */
@@ -59,7 +59,7 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
     }
   }
 
-  async function one(): Promise<void> {
+  async function createOne(): Promise<void> {
     const key = newKey();
     const webhook = receivers.url(key);
     const thread_id = random(6) === 0 ? null : (threads[random(THREADS)] as string);
@@ -76,20 +76,20 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
       problems.push(`a create was answered ${status} ${JSON.stringify(run)}`);
       return;
     }
-    const known: Made = { run_id: run.run_id, webhook, rolled_back: false };
-    made.push(known);
+    const createdRun: CreatedRun = { run_id: run.run_id, webhook, rolled_back: false };
+    createdRuns.push(createdRun);
     if (thread_id === null || random(10) > 0) return;
     const action = random(2) === 0 ? "rollback" : "interrupt";
-    const { status: stopped } = await ask("POST", `${at}/runs/${known.run_id}/cancel?wait=1&action=${action}`);
+    const { status: stopped } = await ask("POST", `${at}/runs/${createdRun.run_id}/cancel?wait=1&action=${action}`);
     if (stopped >= 300 && stopped !== 404) problems.push(`a cancel was answered ${stopped}`);
-    known.rolled_back = (await ask("GET", `${at}/runs/${known.run_id}`)).status === 404;
+    createdRun.rolled_back = (await ask("GET", `${at}/runs/${createdRun.run_id}`)).status === 404;
   }
 
   async function killing(): Promise<void> {
     while (kills < options.kills) {
       const enough = (options.runs * (kills + 1)) / (options.kills + 1);
-      if (made.length < enough) {
-        if (asked >= options.runs && problems.length > 0) return;
+      if (createdRuns.length < enough) {
+        if (requestCount >= options.runs && problems.length > 0) return;
         await sleep(5);
         continue;
       }
@@ -102,9 +102,9 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
   }
 
   async function creating(): Promise<void> {
-    while (asked < options.runs) {
-      asked += 1;
-      await one();
+    while (requestCount < options.runs) {
+      requestCount += 1;
+      await createOne();
     }
   }
 
@@ -117,11 +117,13 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
   const told_ms = await awaitDeliveries(() => Number(database.rows(UNSENT)[0]?.n));
 
   report.atLeast("SIGKILLs", kills, options.kills);
-  report.atLeast("acknowledged runs", made.length, options.runs);
+  report.atLeast("acknowledged runs", createdRuns.length, options.runs);
   report.none("clients' errors that no fault explains", problems);
   report.atMost("runs that have not ended", active(), 0);
   report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
-  const runs = made.map(({ run_id, webhook, rolled_back }): Told => ({ run_id, webhook, gone: rolled_back }));
+  const runs = createdRuns.map(
+    ({ run_id, webhook, rolled_back }): AcknowledgedRun => ({ run_id, webhook, rolledBack: rolled_back }),
+  );
   checkWebhooks(report, { database, receivers, runs });
   checkTraces(report, { database, lines: executions.lines() });
 

@@ -34,7 +34,7 @@ export interface Client {
 let count = 0;
 
 /** A client whose events are checked by its own schemas. */
-export function clientOf({ fetch }: { readonly fetch: Fetch }, graph: string, kind: Kind, more: object = {}): Client {
+export function createClient({ fetch }: { readonly fetch: Fetch }, graph: string, kind: Kind, options: object = {}): Client {
   const [Agent, schemas] = CLIENTS[kind];
   const url = `http://localhost/ag-ui/${graph}`;
   /** An abort ends the body, as over a socket. */
@@ -44,7 +44,7 @@ export function clientOf({ fetch }: { readonly fetch: Fetch }, graph: string, ki
     const body = signal ? response.body?.pipeThrough(new TransformStream(), { signal }) : response.body;
     return new Response(body, response);
   };
-  const agent = new Agent({ url, threadId: `thread-${++count}`, fetch: hangingUp, ...more });
+  const agent = new Agent({ url, threadId: `thread-${++count}`, fetch: hangingUp, ...options });
   const events: Event[] = [];
   const errors: unknown[] = [];
   return {
@@ -71,4 +71,4 @@ export function clientOf({ fetch }: { readonly fetch: Fetch }, graph: string, ki
 export const types = ({ events }: Client): string[] => events.map(({ type }) => type);
 export const outcome = ({ events }: Client): JsonObject => (events.at(-1) as JsonObject).outcome as JsonObject;
 export const interrupts = (client: Client): JsonObject[] => outcome(client).interrupts as JsonObject[];
-export const said = ({ agent }: Client): unknown => agent.messages.at(-1)?.content;
+export const readLastContent = ({ agent }: Client): unknown => agent.messages.at(-1)?.content;

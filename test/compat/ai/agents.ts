@@ -35,8 +35,8 @@ export class TokenModel extends BaseChatModel {
     run?: CallbackManagerForLLMRun,
   ): AsyncGenerator<ChatGenerationChunk> {
     const last = messages.findLastIndex((message) => message.getType() === "human");
-    const said = messages[last]?.content;
-    const text = typeof said === "string" ? said : JSON.stringify(said);
+    const lastContent = messages[last]?.content;
+    const text = typeof lastContent === "string" ? lastContent : JSON.stringify(lastContent);
     const results = messages.slice(last).filter((message) => message.getType() === "tool");
     const named = text.split(" ").flatMap((word) => CALLS[word] ?? []);
     const usage_metadata = { input_tokens: 10, output_tokens: 2, total_tokens: 12 };

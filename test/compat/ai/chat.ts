@@ -52,7 +52,7 @@ export interface ChatOptions {
   readonly agent?: string;
   readonly body?: object;
   readonly onData?: (part: unknown) => void;
-  readonly sendAutomaticallyWhen?: (given: { messages: UIMessage[] }) => boolean | PromiseLike<boolean>;
+  readonly sendAutomaticallyWhen?: (options: { messages: UIMessage[] }) => boolean | PromiseLike<boolean>;
 }
 
 const VERSIONS = {
@@ -65,21 +65,21 @@ const VERSIONS = {
 export function openChat({ agent = "agent", messages = [], ...options }: ChatOptions, version: 5 | 6 | 7 = 7): AnyChat {
   // The classes differ in their types only.
   const [Abstract, Transport] = VERSIONS[version] as unknown as (typeof VERSIONS)[7];
-  const { fetch, body = {}, ...rest } = options;
+  const { fetch, body = {}, ...chatOptions } = options;
   class Chat extends Abstract<UIMessage> {}
   const transport = new Transport<UIMessage>({
     api: `http://localhost/ai/${agent}/chat`,
     fetch: fetch as typeof globalThis.fetch,
     body: { ...(version === 7 ? {} : { ai_sdk: version }), ...body },
   });
-  return new Chat({ ...rest, transport, state: new PlainState([...messages]) } as never) as unknown as AnyChat;
+  return new Chat({ ...chatOptions, transport, state: new PlainState([...messages]) } as never) as unknown as AnyChat;
 }
 
 /** As JSON shows it: members that are undefined are absent. */
 export const plain = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value)) as Value;
 
 /** The chunks of a response. */
-export async function chunksOf(
+export async function readChunks(
   response: Response,
 ): Promise<{ readonly type: string; readonly [member: string]: unknown }[]> {
   const text = await response.text();

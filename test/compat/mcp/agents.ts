@@ -29,7 +29,7 @@ const sample = (key: string, prompt: string): JsonObject => ({
 const ROOTS: JsonObject = { key: "client_roots", method: "roots/list", params: {} };
 
 const titled = (value: string, title: string): JsonObject[] =>
-  ["First", "Second", "Third"].map((place, at) => ({ const: `${value}${at + 1}`, title: `${place} ${title}` }));
+  ["First", "Second", "Third"].map((ordinal, at) => ({ const: `${value}${at + 1}`, title: `${ordinal} ${title}` }));
 
 /** Asks, then says what was answered. */
 const asks =
@@ -39,7 +39,7 @@ const asks =
     if (answer === undefined) return ask(typeof question === "function" ? question(state) : question);
     return reply(answer as JsonObject);
   };
-const shown = (answer: JsonObject): string => JSON.stringify(answer);
+const format = (answer: JsonObject): string => JSON.stringify(answer);
 
 const functions: Record<string, AgentFunction> = {
   test_simple_text: () => "This is a simple text response for testing.",
@@ -79,7 +79,7 @@ const functions: Record<string, AgentFunction> = {
       message: state.message ?? "",
       requestedSchema: form({ username: { type: "string" }, email: { type: "string" } }),
     }),
-    (answer) => `User response: ${shown(answer)}`,
+    (answer) => `User response: ${format(answer)}`,
   ),
   test_sampling: asks(
     (state) => sample("sample", String(state.prompt)),
@@ -96,7 +96,7 @@ const functions: Record<string, AgentFunction> = {
         verified: { type: "boolean", default: true },
       }),
     },
-    (answer) => `Elicitation completed: action=accept, content=${shown(answer)}`,
+    (answer) => `Elicitation completed: action=accept, content=${format(answer)}`,
   ),
   test_elicitation_sep1330_enums: asks(
     {
@@ -113,11 +113,11 @@ const functions: Record<string, AgentFunction> = {
         titledMulti: { type: "array", items: { anyOf: titled("value", "Choice") } },
       }),
     },
-    (answer) => `Elicitation completed: action=accept, content=${shown(answer)}`,
+    (answer) => `Elicitation completed: action=accept, content=${format(answer)}`,
   ),
   test_input_required_result_elicitation: asks(NAME, ({ name }) => `Hello, ${name}!`),
-  test_input_required_result_sampling: asks(sample("capital_question", "What is the capital of France?"), shown),
-  test_input_required_result_list_roots: asks(ROOTS, shown),
+  test_input_required_result_sampling: asks(sample("capital_question", "What is the capital of France?"), format),
+  test_input_required_result_list_roots: asks(ROOTS, format),
   test_input_required_result_request_state: asks(
     elicit("confirm", "Please confirm", { ok: { type: "boolean" } }),
     () => "state-ok",
@@ -135,7 +135,7 @@ const functions: Record<string, AgentFunction> = {
       yield ask(elicit("step2", "Step 2: What is your favorite color?", { color: { type: "string" } }));
     } else yield `${state.name} likes ${answer.color}`;
   },
-  test_input_required_result_capabilities: asks(sample("capital_question", "What is the capital of France?"), shown),
+  test_input_required_result_capabilities: asks(sample("capital_question", "What is the capital of France?"), format),
   test_missing_capability: () => "ok",
   test_streaming_elicitation: asks(NAME, ({ name }) => `Hello, ${name}!`),
   test_logging_tool: () => "ok",
@@ -164,7 +164,7 @@ const functions: Record<string, AgentFunction> = {
 /** A graph whose nodes ask at the same time. */
 export function together(questions: readonly JsonObject[]): GraphLike {
   const State = Annotation.Root({
-    answers: Annotation<JsonObject[]>({ reducer: (old, more) => [...old, ...more], default: () => [] }),
+    answers: Annotation<JsonObject[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
   });
   const graph = new StateGraph(State) as StateGraph<typeof State.spec, typeof State.State, typeof State.Update, string>;
   questions.forEach((question, index) => {

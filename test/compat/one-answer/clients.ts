@@ -7,7 +7,7 @@ import type { JsonObject } from "../../../lib/json.ts";
 import type { Service } from "../../../lib/mod.ts";
 import { asker, FORMS, TASKS } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
 import { until } from "../../support/until.ts";
-import { clientOf, interrupts } from "../ag-ui/client.ts";
+import { createClient, interrupts } from "../ag-ui/client.ts";
 import { openChat } from "../ai/chat.ts";
 import { FIRST } from "./agents.ts";
 
@@ -66,7 +66,7 @@ const agui: Protocol = {
   names: "id",
   async ask(server, agent) {
     const threadId = crypto.randomUUID();
-    const first = clientOf(recording(server), agent, "1.0.0", { threadId });
+    const first = createClient(recording(server), agent, "1.0.0", { threadId });
     await first.say("Pay");
     const [question] = interrupts(first);
     assert.equal(question?.message, FIRST);
@@ -74,7 +74,7 @@ const agui: Protocol = {
       thread_id: threadId,
       async answer(payload) {
         const http = recording(server);
-        const client = clientOf(http, agent, "1.0.0", { threadId, initialMessages: first.agent.messages });
+        const client = createClient(http, agent, "1.0.0", { threadId, initialMessages: first.agent.messages });
         await client.run({ resume: [{ interruptId: question?.id, status: "resolved", payload }] }).catch(() => {});
         return { refusal: http.refusal(), text: JSON.stringify(client.events) };
       },
@@ -145,9 +145,9 @@ const mcp = (era: "modern" | "legacy"): Protocol => ({
   names: "run",
   async ask(server, agent) {
     const url = new URL(`${server.url}/mcp`);
-    const asked = Promise.withResolvers<void>();
+    const interruptReceived = Promise.withResolvers<void>();
     const decision = Promise.withResolvers<string>();
-    const sent = Promise.withResolvers<RequestInit>();
+    const requestSent = Promise.withResolvers<RequestInit>();
     const isAnswer = (text: string): boolean => (era === "modern" ? /"requestState"/ : /"id":"elicit:/).test(text);
     const options = era === "modern" ? { versionNegotiation: { mode: "auto" as const } } : {};
     const client = new McpClient(
@@ -156,19 +156,19 @@ const mcp = (era: "modern" | "legacy"): Protocol => ({
     );
     client.setRequestHandler("elicitation/create", async ({ params }) => {
       if (params.message !== FIRST) return { action: "cancel" };
-      asked.resolve();
+      interruptReceived.resolve();
       return { action: "accept", content: { answer: await decision.promise } };
     });
     const transport = new StreamableHTTPClientTransport(url, {
       fetch: (input, init) => {
-        if (typeof init?.body === "string" && isAnswer(init.body)) sent.resolve(init);
+        if (typeof init?.body === "string" && isAnswer(init.body)) requestSent.resolve(init);
         return fetch(input, init);
       },
     });
     await client.connect(transport);
     const result = client.callTool({ name: agent, arguments: { messages: [] } });
     result.catch(() => {});
-    await asked.promise;
+    await interruptReceived.promise;
     const thread_id = await newestThread(server);
     let value: string | null = null;
     return {
@@ -181,7 +181,7 @@ const mcp = (era: "modern" | "legacy"): Protocol => ({
           await client.close();
           return { refusal: null, text };
         }
-        const { body, headers } = await sent.promise;
+        const { body, headers } = await requestSent.promise;
         const text = String(body).replace(JSON.stringify(value), JSON.stringify(next));
         const response = await fetch(url, { method: "POST", headers: headers as HeadersInit, body: text });
         assert.ok(response.ok, `${response.status}`);

@@ -14,8 +14,8 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       assert.equal(byGraph.name, "agent");
       assert.equal(byGraph.version, 1);
       assert.deepEqual(byGraph.metadata, { created_by: "system" });
-      const found = await client.assistants.search({ metadata: { created_by: "system" }, limit: 100 });
-      const graphs = found.map((assistant) => assistant.graph_id).sort();
+      const systemAssistants = await client.assistants.search({ metadata: { created_by: "system" }, limit: 100 });
+      const graphs = systemAssistants.map((assistant) => assistant.graph_id).sort();
       assert.ok(graphs.includes("agent") && graphs.includes("chat"));
       assert.equal(new Set(graphs).size, graphs.length);
       await refused(client.assistants.delete("agent"), 409, /default assistant/);
@@ -82,16 +82,16 @@ export function assistants({ describe, it, name, bench }: Suite): void {
     it("is found by graph, name and metadata, page by page", async () => {
       await using at = await bench();
       const { client } = at;
-      const made: string[] = [];
+      const createdIds: string[] = [];
       for (const label of ["Alpha", "Beta", "Gamma"]) {
         const metadata = { group: "greek", nested: { label, more: true } };
-        made.push((await client.assistants.create({ graphId: "agent", name: label, metadata })).assistant_id);
+        createdIds.push((await client.assistants.create({ graphId: "agent", name: label, metadata })).assistant_id);
       }
       const query = { metadata: { group: "greek" }, sortBy: "name", sortOrder: "asc" } as const;
       const first = await client.assistants.search({ ...query, limit: 2, includePagination: true });
       assert.deepEqual(
         first.assistants.map((assistant) => assistant.assistant_id),
-        made.slice(0, 2),
+        createdIds.slice(0, 2),
       );
       assert.equal(first.next, "2");
       const last = await client.assistants.search({ ...query, limit: 2, offset: 2, includePagination: true });
@@ -145,13 +145,13 @@ export function assistants({ describe, it, name, bench }: Suite): void {
       const { assistant_id } = await client.assistants.create({ graphId: "agent", name: "Kept" });
       await refused(client.assistants.create({ graphId: "nope" }), 404, /nope/);
       await refused(client.assistants.create({ graphId: "agent", assistantId: assistant_id }), 409, /exists/);
-      const kept = await client.assistants.create({
+      const assistant = await client.assistants.create({
         graphId: "chat",
         assistantId: assistant_id,
         name: "Other",
         ifExists: "do_nothing",
       });
-      assert.deepEqual([kept.name, kept.graph_id], ["Kept", "agent"]);
+      assert.deepEqual([assistant.name, assistant.graph_id], ["Kept", "agent"]);
       await refused(client.assistants.create({ graphId: "agent", assistantId: "no-uuid" }), 422, /assistant_id/);
       await refused(client.assistants.get(ABSENT), 404, /not found/);
       await refused(client.assistants.update(ABSENT, { name: "x" }), 404, /not found/);

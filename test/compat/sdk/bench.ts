@@ -84,14 +84,14 @@ export const ALL_MODES = [
   "custom",
 ] as const;
 
-export const messagesOf = (values: unknown): Message[] => (values as { messages: Message[] }).messages;
-export const contents = (values: unknown): string[] => messagesOf(values).map((message) => message.content);
+export const getMessages = (values: unknown): Message[] => (values as { messages: Message[] }).messages;
+export const contents = (values: unknown): string[] => getMessages(values).map((message) => message.content);
 export const names = (frames: readonly Frame[]): string[] => frames.map((frame) => frame.event);
-export const dataOf = (frames: readonly Frame[], event: string): JsonObject[] =>
+export const filterData = (frames: readonly Frame[], event: string): JsonObject[] =>
   frames.filter((frame) => frame.event === event).map((frame) => frame.data as JsonObject);
-export const tuplesOf = (frames: readonly Frame[]): [Message, JsonObject][] =>
+export const filterTuples = (frames: readonly Frame[]): [Message, JsonObject][] =>
   frames.filter((frame) => frame.event === "messages").map((frame) => frame.data as [Message, JsonObject]);
-export const interruptsOf = (values: unknown): { id: string; value: Json }[] =>
+export const getInterrupts = (values: unknown): { id: string; value: Json }[] =>
   (values as { __interrupt__: { id: string; value: Json }[] }).__interrupt__;
 
 export async function collect(stream: AsyncIterable<unknown>, each?: (frame: Frame) => unknown): Promise<Frame[]> {
@@ -132,17 +132,17 @@ export interface Subject {
   /** How the client reaches the service. */
   readonly open: (fetch: Fetch) => Promise<Opened>;
   /** A storage, and a deployment that has nothing in it yet. The service before it has been stopped. */
-  readonly place: () => Pick<ServiceOptions, "storage" | "deployment">;
+  readonly createStorageOptions: () => Pick<ServiceOptions, "storage" | "deployment">;
   /** Where the handler is mounted; default: at the root. */
   readonly prefix?: string;
 }
 
 /** Makes a service with these agents and nothing else in it, and a client of it. */
-export async function openBench({ Sdk, open, place, prefix }: Subject, agents: readonly string[]): Promise<Bench> {
+export async function openBench({ Sdk, open, createStorageOptions, prefix }: Subject, agents: readonly string[]): Promise<Bench> {
   const gates = createGates();
   const executor = testExecutor(gates);
   const host = await testService({
-    ...place(),
+    ...createStorageOptions(),
     executor: { ...executor, graphs: () => executor.graphs().filter(({ graph_id }) => agents.includes(graph_id)) },
     worker: { concurrency: 100 },
   });

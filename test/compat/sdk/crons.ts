@@ -17,7 +17,7 @@ interface Cron {
   readonly metadata: Record<string, unknown>;
 }
 
-const cronOf = (answer: unknown): Cron => answer as Cron;
+const toCron = (answer: unknown): Cron => answer as Cron;
 const yearly = "0 0 1 1 *";
 
 export function crons({ describe, it, name, bench }: Suite): void {
@@ -26,7 +26,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const { assistant_id } = await client.assistants.get("agent");
-      const made = cronOf(
+      const cron = toCron(
         await client.crons.create("agent", {
           schedule: yearly,
           input: { messages: [] },
@@ -40,31 +40,31 @@ export function crons({ describe, it, name, bench }: Suite): void {
           onRunCompleted: "keep",
         }),
       );
-      assert.match(made.cron_id, UUID);
-      assert.deepEqual([made.assistant_id, made.thread_id, made.on_run_completed], [assistant_id, null, "keep"]);
-      assert.deepEqual([made.schedule, made.timezone, made.enabled], [yearly, null, true]);
-      assert.match(made.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
-      assert.deepEqual(made.metadata, { team: "a" });
-      const { payload } = made;
+      assert.match(cron.cron_id, UUID);
+      assert.deepEqual([cron.assistant_id, cron.thread_id, cron.on_run_completed], [assistant_id, null, "keep"]);
+      assert.deepEqual([cron.schedule, cron.timezone, cron.enabled], [yearly, null, true]);
+      assert.match(cron.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
+      assert.deepEqual(cron.metadata, { team: "a" });
+      const { payload } = cron;
       assert.deepEqual(payload.input, { messages: [] });
       assert.deepEqual([payload.config, payload.context], [{ tags: ["t"] }, { tone: "dry" }]);
       assert.deepEqual([payload.webhook, payload.multitask_strategy], ["https://hooks.example.com/in?…", "reject"]);
 
       const thread_id = await aThread(client);
-      const own = cronOf(await client.crons.createForThread(thread_id, "agent", { schedule: "@yearly" }));
-      assert.deepEqual([own.thread_id, own.on_run_completed, own.timezone], [thread_id, null, null]);
-      assert.match(own.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
+      const threadCron = toCron(await client.crons.createForThread(thread_id, "agent", { schedule: "@yearly" }));
+      assert.deepEqual([threadCron.thread_id, threadCron.on_run_completed, threadCron.timezone], [thread_id, null, null]);
+      assert.match(threadCron.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
       assert.deepEqual(await client.runs.list(thread_id), [], "it does not run at once");
     });
 
     it("are changed and deleted", async () => {
       await using at = await bench();
       const { client } = at;
-      const before = cronOf(
+      const before = toCron(
         await client.crons.create("agent", { schedule: yearly, input: { a: 1 }, metadata: { a: 1, b: 1 } }),
       );
       const { cron_id } = before;
-      const changed = cronOf(
+      const changed = toCron(
         await client.crons.update(cron_id, {
           schedule: "0 12 1 6 *",
           input: { a: 2 },
@@ -77,7 +77,7 @@ export function crons({ describe, it, name, bench }: Suite): void {
       assert.equal(changed.end_time, "2999-01-01T00:00:00.000Z");
       assert.match(changed.next_run_date ?? "", /-06-01T12:00:00\.000Z$/);
       assert.deepEqual([changed.payload.input, changed.metadata], [{ a: 2 }, { a: 1, b: 2 }]);
-      const off = cronOf(await client.crons.update(cron_id, { enabled: false, endTime: null as unknown as string }));
+      const off = toCron(await client.crons.update(cron_id, { enabled: false, endTime: null as unknown as string }));
       assert.deepEqual([off.enabled, off.next_run_date, off.end_time], [false, null, null]);
       assert.equal(off.schedule, "0 12 1 6 *");
       await client.crons.delete(cron_id);
@@ -90,9 +90,9 @@ export function crons({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const thread_id = await aThread(client);
       const { assistant_id } = await client.assistants.create({ graphId: "agent" });
-      const first = cronOf(await client.crons.create("agent", { schedule: yearly, metadata: { team: "a" } }));
-      const second = cronOf(await client.crons.createForThread(thread_id, assistant_id, { schedule: yearly }));
-      const third = cronOf(await client.crons.create("agent", { schedule: "@monthly", enabled: false }));
+      const first = toCron(await client.crons.create("agent", { schedule: yearly, metadata: { team: "a" } }));
+      const second = toCron(await client.crons.createForThread(thread_id, assistant_id, { schedule: yearly }));
+      const third = toCron(await client.crons.create("agent", { schedule: "@monthly", enabled: false }));
       const ids = async (query: Parameters<typeof client.crons.search>[0]): Promise<string[]> =>
         (await client.crons.search(query)).map(({ cron_id }) => cron_id);
       assert.deepEqual((await ids({})).sort(), [first, second, third].map(({ cron_id }) => cron_id).sort());
@@ -109,8 +109,8 @@ export function crons({ describe, it, name, bench }: Suite): void {
 
       const search = (body: object): Promise<Response> =>
         at.send("/runs/crons/search", { method: "POST", body: JSON.stringify(body) });
-      const found = (await (await search({ metadata: { team: "a" } })).json()) as Cron[];
-      assert.deepEqual(found, [first]);
+      const matches = (await (await search({ metadata: { team: "a" } })).json()) as Cron[];
+      assert.deepEqual(matches, [first]);
       const paged = await search({ limit: 2 });
       assert.equal(((await paged.json()) as unknown[]).length, 2);
       const { headers } = paged;
@@ -141,9 +141,9 @@ export function crons({ describe, it, name, bench }: Suite): void {
     if (name.startsWith("SDK 2.")) {
       it("lose their zone and their end when they are created", async () => {
         await using at = await bench();
-        const more = { timezone: "Europe/Berlin", endTime: "2999-01-01T00:00:00Z" };
-        const made = (await at.client.crons.create("agent", { schedule: yearly, ...more })) as unknown as Cron;
-        assert.deepEqual([made.timezone, made.end_time], [null, null]);
+        const options = { timezone: "Europe/Berlin", endTime: "2999-01-01T00:00:00Z" };
+        const cron = (await at.client.crons.create("agent", { schedule: yearly, ...options })) as unknown as Cron;
+        assert.deepEqual([cron.timezone, cron.end_time], [null, null]);
       });
     }
 
@@ -157,16 +157,16 @@ export function crons({ describe, it, name, bench }: Suite): void {
           search(query: object): Promise<Cron[]>;
           count(query: object): Promise<number>;
         };
-        const more = { timezone: "Europe/Berlin", endTime: "2999-01-01T00:00:00Z", streamMode: "updates" };
-        const made = await crons.create("agent", { schedule: yearly, metadata: { team: "a" }, ...more });
-        assert.deepEqual([made.timezone, made.end_time], ["Europe/Berlin", "2999-01-01T00:00:00.000Z"]);
-        assert.match(made.next_run_date ?? "", /-12-31T23:00:00\.000Z$/);
-        assert.equal(made.payload.stream_mode, "updates");
+        const options = { timezone: "Europe/Berlin", endTime: "2999-01-01T00:00:00Z", streamMode: "updates" };
+        const cron = await crons.create("agent", { schedule: yearly, metadata: { team: "a" }, ...options });
+        assert.deepEqual([cron.timezone, cron.end_time], ["Europe/Berlin", "2999-01-01T00:00:00.000Z"]);
+        assert.match(cron.next_run_date ?? "", /-12-31T23:00:00\.000Z$/);
+        assert.equal(cron.payload.stream_mode, "updates");
         await crons.create("agent", { schedule: yearly });
-        assert.deepEqual(await crons.search({ metadata: { team: "a" } }), [made]);
+        assert.deepEqual(await crons.search({ metadata: { team: "a" } }), [cron]);
         assert.equal(await crons.count({ metadata: { team: "a" } }), 1);
         assert.equal(await crons.count({ metadata: { team: "b" } }), 0);
-        const changed = await crons.update(made.cron_id, { timezone: "UTC", endTime: null, streamMode: ["values"] });
+        const changed = await crons.update(cron.cron_id, { timezone: "UTC", endTime: null, streamMode: ["values"] });
         assert.deepEqual([changed.timezone, changed.end_time], ["UTC", null]);
         assert.match(changed.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
         assert.deepEqual(changed.payload.stream_mode, ["values"]);

@@ -8,7 +8,7 @@ import {
   collect,
   contents,
   contentsOrNone,
-  dataOf,
+  filterData,
   FAMILIES,
   type Frame,
   human,
@@ -24,7 +24,7 @@ interface Stage {
   /** Gives the runs, oldest first; their texts begin with `text`. */
   make(at: Bench, thread_id: string, family: (typeof FAMILIES)[number], text: string): Promise<string[]>;
   /** The contents of the messages that a thread keeps of them when they are interrupted. */
-  readonly kept: (text: string) => string[];
+  readonly interruptedContents: (text: string) => string[];
   /** The contents when they may end by themselves. */
   readonly done: (text: string) => string[];
 }
@@ -35,7 +35,7 @@ const stages: readonly Stage[] = [
     async make({ client }, id, { wait }, text) {
       return [(await client.runs.create(id, wait, { input: human(text), afterSeconds: 3600 })).run_id];
     },
-    kept: () => [],
+    interruptedContents: () => [],
     done: () => [],
   },
   {
@@ -45,22 +45,22 @@ const stages: readonly Stage[] = [
       await gates.reached(text);
       return [run_id];
     },
-    kept: (text) => [text],
+    interruptedContents: (text) => [text],
     done: (text) => [text, `waited for ${text}`],
   },
   {
     name: "that runs, with others behind it",
     async make({ client, gates }, id, { wait, half }, text) {
       const runs = [await client.runs.create(id, wait, { input: human(text) })];
-      for (const more of [" b", " c"]) runs.push(await client.runs.create(id, half, { input: human(text + more) }));
+      for (const suffix of [" b", " c"]) runs.push(await client.runs.create(id, half, { input: human(text + suffix) }));
       await gates.reached(text);
       return runs.map((run) => run.run_id);
     },
-    kept: (text) => [text],
+    interruptedContents: (text) => [text],
     done: (text) => [
       text,
       `waited for ${text}`,
-      ...[`${text} b`, `${text} c`].flatMap((more) => [more, `began ${more}`, `waited for ${more}`]),
+      ...[`${text} b`, `${text} c`].flatMap((laterText) => [laterText, `began ${laterText}`, `waited for ${laterText}`]),
     ],
   },
   {
@@ -72,7 +72,7 @@ const stages: readonly Stage[] = [
       await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes(`began ${text}`));
       return [run_id];
     },
-    kept: (text) => [text, `began ${text}`],
+    interruptedContents: (text) => [text, `began ${text}`],
     done: (text) => [text, `began ${text}`, `waited for ${text}`],
   },
 ];
@@ -89,7 +89,7 @@ const ways: Readonly<Record<string, Text>> = {
   async "by stream"(client, id, graph, multitaskStrategy) {
     const frames = await collect(client.runs.stream(id, graph, { input: human("new"), multitaskStrategy }));
     assert.deepEqual(names(frames).slice(-2), ["values", "end"]);
-    return contents(dataOf(frames, "values").at(-1));
+    return contents(filterData(frames, "values").at(-1));
   },
   async "by wait"(client, id, graph, multitaskStrategy) {
     return contents(await client.runs.wait(id, graph, { input: human("new"), multitaskStrategy }));
@@ -134,7 +134,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
           await using at = await bench();
           const { client, gates } = at;
           await all(at, stage, async ({ id, text, runs, history, send }) => {
-            const [reader] = await joined(client, id, runs[0] as string, stage.kept(text).length > 0);
+            const [reader] = await joined(client, id, runs[0] as string, stage.interruptedContents(text).length > 0);
             const first = new Set((await client.runs.list(id)).map((run) => run.run_id));
             const values = await send(client, id, graph, "rollback");
             assert.deepEqual(values, [...base, ...fresh]);
@@ -145,21 +145,21 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
               await refused(client.runs.cancel(id, run_id), 404, /not found/);
               await refused(client.runs.delete(id, run_id), 404, /not found/);
             }
-            const left = await client.runs.list(id);
-            assert.equal(left.length, 2);
-            assert.ok(left.every(({ run_id }) => !runs.includes(run_id)));
-            assert.equal(left.filter(({ run_id }) => first.has(run_id)).length, 1);
+            const remainingRuns = await client.runs.list(id);
+            assert.equal(remainingRuns.length, 2);
+            assert.ok(remainingRuns.every(({ run_id }) => !runs.includes(run_id)));
+            assert.equal(remainingRuns.filter(({ run_id }) => first.has(run_id)).length, 1);
             const states = await client.threads.getHistory(id, { limit: 100 });
             assert.equal(states.length, history + 3);
             assert.ok(!JSON.stringify(states).includes(text), "something of it is left");
-            const { status, values: kept } = await client.threads.get(id);
-            assert.deepEqual([status, contents(kept)], ["idle", values]);
+            const { status, values: storedValues } = await client.threads.get(id);
+            assert.deepEqual([status, contents(storedValues)], ["idle", values]);
             // One that had nothing to show may have been joined too late.
-            const frames = await (stage.kept(text).length > 0 ? reader : reader?.catch(() => null));
+            const frames = await (stage.interruptedContents(text).length > 0 ? reader : reader?.catch(() => null));
             if (!frames) return;
             assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
-            assert.equal(dataOf(frames, "error")[0]?.error, "RunRolledBack");
-            assert.equal(dataOf(frames, "end")[0]?.status, "rollback");
+            assert.equal(filterData(frames, "error")[0]?.error, "RunRolledBack");
+            assert.equal(filterData(frames, "end")[0]?.status, "rollback");
             // Whatever was still at work on it can write nothing.
             gates.open(text, `${text} b`, `${text} c`);
             assert.deepEqual(contents(await client.runs.wait(id, graph, { input: human("on") })), [
@@ -175,14 +175,14 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
           const { client } = at;
           await all(at, stage, async ({ id, text, runs, history, send }) => {
             const values = await send(client, id, graph, "interrupt");
-            assert.deepEqual(values, [...base, ...stage.kept(text), ...fresh]);
+            assert.deepEqual(values, [...base, ...stage.interruptedContents(text), ...fresh]);
             for (const run_id of runs) assert.equal((await client.runs.get(id, run_id)).status, "interrupted");
             assert.equal((await client.runs.list(id)).length, runs.length + 2);
             const states = await client.threads.getHistory(id, { limit: 100 });
-            assert.ok(states.length >= history + 3 + stage.kept(text).length);
+            assert.ok(states.length >= history + 3 + stage.interruptedContents(text).length);
             assert.deepEqual(contentsOrNone(states[0]?.values), values);
             assert.equal((await client.threads.get(id)).status, "idle");
-            if (stage.kept(text).length > 0) assert.equal(await at.gates.stopped(text), "cancelled");
+            if (stage.interruptedContents(text).length > 0) assert.equal(await at.gates.stopped(text), "cancelled");
           });
         });
 
@@ -190,9 +190,9 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
           await using at = await bench();
           const { client, gates } = at;
           await all(at, stage, async ({ id, text, runs, send }) => {
-            const sent = send(client, id, graph, "enqueue");
+            const pendingSend = send(client, id, graph, "enqueue");
             gates.open(text, `${text} b`, `${text} c`);
-            assert.deepEqual(await sent, [...base, ...stage.done(text), ...fresh]);
+            assert.deepEqual(await pendingSend, [...base, ...stage.done(text), ...fresh]);
             const status = stage.done(text).length > 0 ? "success" : "pending";
             for (const run_id of runs) assert.equal((await client.runs.get(id, run_id)).status, status);
           });
@@ -243,8 +243,8 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
       const first = client.runs.wait(null, "wait", { input: human("a") });
       await gates.reached("a");
       for (const multitaskStrategy of ["reject", "enqueue", "interrupt", "rollback"] as const) {
-        const given = { input: human("b"), multitaskStrategy } as { input: JsonObject };
-        assert.deepEqual(contents(await client.runs.wait(null, "agent", given)), ["b", "You said: b"]);
+        const payload = { input: human("b"), multitaskStrategy } as { input: JsonObject };
+        assert.deepEqual(contents(await client.runs.wait(null, "agent", payload)), ["b", "You said: b"]);
       }
       gates.open("a");
       assert.deepEqual(contents(await first), ["a", "waited for a"]);

@@ -6,14 +6,14 @@ import {
   aThread,
   collect,
   contents,
-  dataOf,
+  filterData,
   human,
-  interruptsOf,
-  messagesOf,
+  getInterrupts,
+  getMessages,
   names,
   refused,
   type Suite,
-  tuplesOf,
+  filterTuples,
 } from "./bench.ts";
 
 export function interrupts({ describe, it, name, bench }: Suite): void {
@@ -22,8 +22,8 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
-      const asked = await client.runs.wait(id, "ask", { input: { topic: "x" } });
-      const [question] = interruptsOf(asked);
+      const interruptedValues = await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      const [question] = getInterrupts(interruptedValues);
       assert.deepEqual(question?.value, { question: "ok?" });
       const paused = await client.threads.get(id);
       assert.equal(paused.status, "interrupted");
@@ -50,10 +50,10 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       const frames = await collect(client.runs.stream(id, "approval", { input: human("book a seat"), streamMode }));
       const interrupts = frames.filter((frame) => isObject(frame.data) && "__interrupt__" in frame.data);
       assert.deepEqual([...new Set(names(interrupts))].sort(), ["updates", "values"]);
-      const [question] = interruptsOf(interrupts[0]?.data);
+      const [question] = getInterrupts(interrupts[0]?.data);
       assert.deepEqual(question?.value, { question: "Book seat 7A?", tool: "book" });
       assert.deepEqual(
-        dataOf(frames, "end").map(({ status }) => status),
+        filterData(frames, "end").map(({ status }) => status),
         ["success"],
       );
       const paused = await client.threads.get(id);
@@ -61,14 +61,14 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.deepEqual(
         Object.values(paused.interrupts)
           .flat()
-          .map((one) => one.id),
+          .map((interrupt) => interrupt.id),
         [question?.id],
       );
       const state = await client.threads.getState(id);
       assert.deepEqual(state.next, ["approve"]);
-      const call = messagesOf(state.values).at(-1);
+      const call = getMessages(state.values).at(-1);
       assert.deepEqual(call?.tool_calls, [{ name: "book", args: { seat: "7A" }, id: "call-1", type: "tool_call" }]);
-      const chunks = tuplesOf(frames).map(([chunk]) => chunk);
+      const chunks = filterTuples(frames).map(([chunk]) => chunk);
       assert.deepEqual([...new Set(chunks.map((chunk) => chunk.id))], [call?.id]);
 
       const values = await client.runs.wait(id, "approval", { command: { resume: "yes" } });
@@ -79,7 +79,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         "Done: seat 7A is booked",
       ]);
       assert.deepEqual(
-        messagesOf(values).map((message) => message.type),
+        getMessages(values).map((message) => message.type),
         ["human", "ai", "tool", "ai"],
       );
       assert.equal((await client.threads.get(id)).status, "idle");
@@ -89,12 +89,12 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
-      const asked = await client.runs.wait(id, "questions", { input: {} });
-      const open = interruptsOf(asked);
+      const interruptedValues = await client.runs.wait(id, "questions", { input: {} });
+      const open = getInterrupts(interruptedValues);
       assert.deepEqual(open.map(({ value }) => value).sort(), ["first?", "second?"]);
       const { interrupts } = await client.threads.get(id);
       assert.equal(Object.keys(interrupts).length, 2);
-      const resume = Object.fromEntries(open.map((one) => [one.id, `answer to ${one.value}`]));
+      const resume = Object.fromEntries(open.map((interrupt) => [interrupt.id, `answer to ${interrupt.value}`]));
       const values = await client.runs.wait(id, "questions", { command: { resume } });
       assert.deepEqual(values, { first: "answer to first?", second: "answer to second?" });
       assert.equal((await client.threads.get(id)).status, "idle");
@@ -104,15 +104,15 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
-      const asked = await client.runs.wait(id, "questions", { input: {} });
-      const [one, two] = interruptsOf(asked).toSorted((a, b) => String(a.value).localeCompare(String(b.value)));
-      assert.ok(one && two);
+      const interruptedValues = await client.runs.wait(id, "questions", { input: {} });
+      const [first, second] = getInterrupts(interruptedValues).toSorted((a, b) => String(a.value).localeCompare(String(b.value)));
+      assert.ok(first && second);
       const half = (await client.runs.wait(id, "questions", {
-        command: { resume: { [one.id]: "1" } },
+        command: { resume: { [first.id]: "1" } },
       })) as unknown as JsonObject;
       assert.deepEqual(
-        interruptsOf(half).map((open) => open.id),
-        [two.id],
+        getInterrupts(half).map((open) => open.id),
+        [second.id],
       );
       const { status, interrupts } = await client.threads.get(id);
       assert.equal(status, "interrupted");
@@ -120,9 +120,9 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         Object.values(interrupts)
           .flat()
           .map((open) => open.id),
-        [two.id],
+        [second.id],
       );
-      const values = await client.runs.wait(id, "questions", { command: { resume: { [two.id]: "2" } } });
+      const values = await client.runs.wait(id, "questions", { command: { resume: { [second.id]: "2" } } });
       assert.deepEqual(values, { first: "1", second: "2" });
     });
 
@@ -131,38 +131,38 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const nobody = "0".repeat(32);
       const open = async (id: string, graph: string, input: JsonObject): Promise<string[]> =>
-        interruptsOf(await client.runs.wait(id, graph, { input })).map((question) => question.id);
+        getInterrupts(await client.runs.wait(id, graph, { input })).map((question) => question.id);
       const both = await aThread(client);
-      const [one = "", two = ""] = await open(both, "questions", {});
-      const answers = { [one]: "A", [two]: "B", nonsense: 1 };
+      const [firstId = "", secondId = ""] = await open(both, "questions", {});
+      const answers = { [firstId]: "A", [secondId]: "B", nonsense: 1 };
       assert.deepEqual(
         Object.values(await client.runs.wait(both, "questions", { command: { resume: answers } })).toSorted(),
         ["A", "B"],
       );
       const half = await aThread(client);
       const [first = "", second = ""] = await open(half, "questions", {});
-      const left = await client.runs.wait(half, "questions", { command: { resume: { [first]: "A", nonsense: 1 } } });
+      const remainingValues = await client.runs.wait(half, "questions", { command: { resume: { [first]: "A", nonsense: 1 } } });
       assert.deepEqual(
-        interruptsOf(left).map((question) => question.id),
+        getInterrupts(remainingValues).map((question) => question.id),
         [second],
       );
 
-      for (const other of ["other", nobody]) {
+      for (const strayId of ["other", nobody]) {
         const approval = await aThread(client);
-        const [asked = ""] = await open(approval, "approval", human("book a seat"));
+        const [questionId = ""] = await open(approval, "approval", human("book a seat"));
         const booked = await client.runs.wait(approval, "approval", {
-          command: { resume: { [asked]: "yes", [other]: 3 } },
+          command: { resume: { [questionId]: "yes", [strayId]: 3 } },
         });
         assert.equal(contents(booked).at(-1), "Done: seat 7A is booked");
         const inner = await aThread(client);
         const [question = ""] = await open(inner, "outer", { first: "given" });
-        const resume = { [question]: "yes", [other]: 3 };
+        const resume = { [question]: "yes", [strayId]: 3 };
         const answered = await client.runs.wait(inner, "outer", { command: { resume } });
         assert.deepEqual(answered, { first: "given", second: "yes" });
         const ask = await aThread(client);
         const [ok = ""] = await open(ask, "ask", { topic: "x" });
-        const said = await client.runs.wait(ask, "ask", { command: { resume: { [ok]: "yes", [other]: 3 } } });
-        assert.deepEqual(said, { topic: "x", answer: "yes" });
+        const answeredValues = await client.runs.wait(ask, "ask", { command: { resume: { [ok]: "yes", [strayId]: 3 } } });
+        assert.deepEqual(answeredValues, { topic: "x", answer: "yes" });
       }
 
       // Nothing but ids that nobody has is a map too; with a key that cannot be an id it is an answer.
@@ -171,8 +171,8 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         ["outer", { first: "given" }],
       ] as const) {
         const id = await aThread(client);
-        const asked = await open(id, graph, input);
-        assert.equal(asked.length, 1);
+        const questionIds = await open(id, graph, input);
+        assert.equal(questionIds.length, 1);
         const stray = client.runs.create(id, graph, { command: { resume: { [nobody]: 1 } } });
         await refused(stray, 409, /no open interrupt that it answers/);
         const resume = { [nobody]: 1, seat: "7A" };
@@ -209,7 +209,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
     it("an answer may name its checkpoint, where no question is answered twice", async () => {
       await using at = await bench();
       const { client } = at;
-      const asked = async (id: string): Promise<Omit<Checkpoint, "thread_id">> => {
+      const readCheckpoint = async (id: string): Promise<Omit<Checkpoint, "thread_id">> => {
         const { thread_id: _, ...checkpoint } = (await client.threads.getState(id)).checkpoint;
         return checkpoint;
       };
@@ -217,7 +217,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       await client.runs.wait(graph, "approval", { input: human("book a seat") });
       const values = await client.runs.wait(graph, "approval", {
         command: { resume: "yes" },
-        checkpoint: await asked(graph),
+        checkpoint: await readCheckpoint(graph),
       });
       assert.equal(contents(values).at(-1), "Done: seat 7A is booked");
 
@@ -228,7 +228,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       ] as const) {
         const id = await aThread(client);
         await client.runs.wait(id, name, { input });
-        const checkpoint = await asked(id);
+        const checkpoint = await readCheckpoint(id);
         const answered = await client.runs.wait(id, name, { command: { resume: "yes" }, checkpoint });
         const again = client.runs.create(id, name, { command: { resume: "no" }, checkpoint });
         await refused(again, 409, /no open interrupt that it answers/);
@@ -258,8 +258,8 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const id = await aThread(client);
       await client.runs.wait(id, "ask", { input: { topic: "x" } });
-      const given = await client.runs.wait(id, "ask", { command: { update: { answer: "given" }, goto: "__end__" } });
-      assert.deepEqual(given, { topic: "x", answer: "given" });
+      const values = await client.runs.wait(id, "ask", { command: { update: { answer: "given" }, goto: "__end__" } });
+      assert.deepEqual(values, { topic: "x", answer: "given" });
       assert.equal((await client.threads.get(id)).status, "idle");
 
       const graph = await aThread(client);
@@ -270,7 +270,7 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.equal(noted.note, "looked at");
       assert.equal(contents(noted).at(-1), "Done: nothing was booked");
       const again = await client.runs.wait(graph, "approval", { command: { goto: "model" } });
-      assert.equal(messagesOf(again).length, messagesOf(noted).length + 1);
+      assert.equal(getMessages(again).length, getMessages(noted).length + 1);
     });
 
     it("a breakpoint after a node stops there", async () => {
@@ -293,8 +293,8 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       const frames = await collect(
         client.runs.stream(id, "family", { input: { steps: ["start"] }, streamMode, streamSubgraphs: true }),
       );
-      const shown = names(frames).map((event) => event.replace(/:[0-9a-f-]{36}$/, ":TASK"));
-      assert.deepEqual(shown, [
+      const eventNames = names(frames).map((event) => event.replace(/:[0-9a-f-]{36}$/, ":TASK"));
+      assert.deepEqual(eventNames, [
         "metadata",
         "values",
         "values|child:TASK",

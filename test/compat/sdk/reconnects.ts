@@ -6,7 +6,7 @@ import {
   aThread,
   collect,
   contents,
-  dataOf,
+  filterData,
   FAMILIES,
   type Frame,
   human,
@@ -34,14 +34,14 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
           collect(client.runs.joinStream(id, run_id, lastEventId === undefined ? {} : { lastEventId }));
         const during = [join("-1"), join(), join("999999"), join("-1")];
         gates.open("a");
-        const [whole, plain, unknown, other] = (await Promise.all(during)) as [Frame[], Frame[], Frame[], Frame[]];
+        const [whole, plain, unknown, otherFrames] = (await Promise.all(during)) as [Frame[], Frame[], Frame[], Frame[]];
         assert.deepEqual(names(whole).slice(0, 2), ["metadata", "values"]);
         assert.deepEqual(names(whole).slice(-2), ["values", "end"]);
         assert.deepEqual(
           ids(whole),
           whole.map((_, n) => String(n + 1)),
         );
-        for (const same of [plain, unknown, other]) assert.deepEqual(same, whole);
+        for (const same of [plain, unknown, otherFrames]) assert.deepEqual(same, whole);
         // After the end the store gives the same, from every place.
         assert.deepEqual(await join("-1"), whole);
         for (const [n, frame] of whole.slice(0, -1).entries()) {
@@ -103,11 +103,11 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
             at.cut();
             gates.open("a");
           });
-          const [{ run_id }] = dataOf(frames, "metadata") as [JsonObject];
+          const [{ run_id }] = filterData(frames, "metadata") as [JsonObject];
           assert.equal(requests.at(-1), `GET /threads/${id}/runs/${run_id}/stream`);
           assert.deepEqual(ids(frames), [...new Set(ids(frames))]);
-          assert.deepEqual(dataOf(frames, "end"), [{ run_id, status: "success" }]);
-          const values = dataOf(frames, "values");
+          assert.deepEqual(filterData(frames, "end"), [{ run_id, status: "success" }]);
+          const values = filterData(frames, "values");
           assert.deepEqual(contents(values.at(-1)), ["a", "began a", "waited for a"]);
           if (!streamResumable) return;
           const whole = await collect(client.runs.joinStream(id, run_id as string, { lastEventId: "-1" }));
@@ -120,8 +120,8 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         const { client, gates } = at;
         const id = await aThread(client);
         const make = async (text: string): Promise<string> => {
-          const given = { input: human(text), streamMode: "values", streamResumable: true } as const;
-          return (await client.runs.create(id, wait, given)).run_id;
+          const payload = { input: human(text), streamMode: "values", streamResumable: true } as const;
+          return (await client.runs.create(id, wait, payload)).run_id;
         };
         /** The thread's frames after an id, up to and with the end of so many runs. */
         const read = async (lastEventId: string, runs: number, each?: (frame: Frame) => void): Promise<Frame[]> => {
@@ -140,17 +140,17 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
             gates.open(["a", "b", "c"][runs.indexOf((data as JsonObject).run_id as string)] ?? "");
         };
         const whole = await read("-1", 3, open);
-        const starts = dataOf(whole, "metadata").map(({ run_id }) => run_id);
+        const starts = filterData(whole, "metadata").map(({ run_id }) => run_id);
         assert.deepEqual(starts, runs);
         assert.deepEqual(
-          dataOf(whole, "run_done").map(({ run_id }) => run_id),
+          filterData(whole, "run_done").map(({ run_id }) => run_id),
           runs,
         );
         assert.equal(new Set(ids(whole)).size, whole.length);
         for (const [n, frame] of whole.entries()) {
-          const left = whole.slice(n + 1);
-          const done = names(left).filter((event) => event === "run_done").length;
-          if (done > 0) assert.deepEqual(await read(frame.id as string, done), left);
+          const remainingFrames = whole.slice(n + 1);
+          const done = names(remainingFrames).filter((event) => event === "run_done").length;
+          if (done > 0) assert.deepEqual(await read(frame.id as string, done), remainingFrames);
         }
       });
     });
@@ -164,31 +164,31 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
       let ready = 0;
       const readers = all.map(async (frames) => {
         const id = await aThread(client);
-        const seen: Frame[] = [];
+        const receivedFrames: Frame[] = [];
         const stream = client.runs.stream(id, frames % 2 ? "half" : "halfway", {
           input: human(`text ${frames}`),
           streamMode: ["values", "updates"],
           streamResumable: true,
         });
         for await (const frame of stream) {
-          seen.push(frame as Frame);
-          if (seen.length !== frames) continue;
+          receivedFrames.push(frame as Frame);
+          if (receivedFrames.length !== frames) continue;
           // Each has read as many frames, and its run goes on; when all have, their connections break.
           await gates.reached(`text ${frames}`);
           if (++ready < all.length) await gates.pass("broken");
           else {
             at.cut();
-            gates.open("broken", ...all.map((one) => `text ${one}`));
+            gates.open("broken", ...all.map((n) => `text ${n}`));
           }
         }
-        return { id, seen };
+        return { id, seen: receivedFrames };
       });
-      for (const { id, seen } of await Promise.all(readers)) {
+      for (const { id, seen: receivedFrames } of await Promise.all(readers)) {
         const [run] = await client.runs.list(id);
         const stream = `/threads/${id}/runs/${run?.run_id}/stream`;
         assert.equal(requests.filter((request) => request === `GET ${stream}`).length, 1, "it was cut");
-        assert.deepEqual(seen, await collect(client.runs.joinStream(id, run?.run_id as string, { lastEventId: "-1" })));
-        assert.equal(seen.at(-1)?.event, "end");
+        assert.deepEqual(receivedFrames, await collect(client.runs.joinStream(id, run?.run_id as string, { lastEventId: "-1" })));
+        assert.equal(receivedFrames.at(-1)?.event, "end");
       }
     });
   });

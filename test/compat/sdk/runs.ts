@@ -8,12 +8,12 @@ import {
   collect,
   contents,
   contentsOrNone,
-  dataOf,
+  filterData,
   FAMILIES,
   human,
-  interruptsOf,
+  getInterrupts,
   type Message,
-  messagesOf,
+  getMessages,
   messagesOrNone,
   names,
   refused,
@@ -35,18 +35,18 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const values = await client.runs.wait(id, graph, { input: human("hi") });
         assert.deepEqual(contents(values), ["hi", "You said: hi"]);
         assert.deepEqual(
-          messagesOf(values).map((message) => message.type),
+          getMessages(values).map((message) => message.type),
           ["human", "ai"],
         );
-        assert.ok(messagesOf(values).every((message) => typeof message.id === "string" && message.id !== ""));
-        const kept = await client.threads.get(id);
-        assert.equal(kept.status, "idle");
-        assert.deepEqual(kept.values, values);
-        assert.deepEqual(kept.metadata, { graph_id: graph, assistant_id });
+        assert.ok(getMessages(values).every((message) => typeof message.id === "string" && message.id !== ""));
+        const thread = await client.threads.get(id);
+        assert.equal(thread.status, "idle");
+        assert.deepEqual(thread.values, values);
+        assert.deepEqual(thread.metadata, { graph_id: graph, assistant_id });
         assert.deepEqual((await client.threads.getState(id)).values, values);
-        const more = await client.runs.wait(id, assistant_id, { input: human("again") });
-        assert.deepEqual(messagesOf(more).slice(0, 2), messagesOf(values));
-        assert.deepEqual(contents(more).slice(2), ["again", "You said: again"]);
+        const nextValues = await client.runs.wait(id, assistant_id, { input: human("again") });
+        assert.deepEqual(getMessages(nextValues).slice(0, 2), getMessages(values));
+        assert.deepEqual(contents(nextValues).slice(2), ["again", "You said: again"]);
       });
 
       it("leaves three checkpoints a run, each of them readable", async () => {
@@ -114,7 +114,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await client.runs.join(id, later.run_id);
         const listed = await client.runs.list(id);
         assert.deepEqual(
-          listed.map((one) => one.run_id),
+          listed.map((run) => run.run_id),
           [later.run_id, run.run_id],
         );
         assert.deepEqual(await client.runs.list(id, { limit: 1, offset: 1, select: ["run_id", "status"] }), [
@@ -125,7 +125,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await refused(client.runs.get(id, run.run_id), 404, /not found/);
         await refused(client.runs.join(id, run.run_id), 404, /not found/);
         assert.deepEqual(
-          (await client.runs.list(id)).map((one) => one.run_id),
+          (await client.runs.list(id)).map((run) => run.run_id),
           [later.run_id],
         );
       });
@@ -143,7 +143,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         });
         const frames = await collect(stream);
         assert.deepEqual(names(frames), ["metadata", "values", "values", "end"]);
-        const [metadata] = dataOf(frames, "metadata");
+        const [metadata] = filterData(frames, "metadata");
         assert.equal(created?.run_id, metadata?.run_id);
         await refused(client.threads.get(String(metadata?.thread_id)), 404, /not found/);
 
@@ -158,10 +158,10 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await refused(client.threads.get(run.thread_id), 404, /not found/);
         assert.equal(await client.threads.count(), 0);
 
-        const kept = await collect(
+        const thread = await collect(
           client.runs.stream(null, graph, { input: human("hi"), onCompletion: "keep" } as object),
         );
-        const { thread_id } = dataOf(kept, "metadata")[0] as { thread_id: string };
+        const { thread_id } = filterData(thread, "metadata")[0] as { thread_id: string };
         assert.equal((await client.threads.get(thread_id)).status, "idle");
         assert.deepEqual(contents((await client.threads.getState(thread_id)).values), ["hi", "You said: hi"]);
         await refused(client.runs.wait(null, graph, { command: { resume: 1 } }), 400, /stateless/);
@@ -171,20 +171,20 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client, send } = at;
         const id = await aThread(client);
-        const seen: { run_id: string; thread_id?: string }[] = [];
-        const onRunCreated = (run: { run_id: string; thread_id?: string }): void => void seen.push(run);
+        const createdRuns: { run_id: string; thread_id?: string }[] = [];
+        const onRunCreated = (run: { run_id: string; thread_id?: string }): void => void createdRuns.push(run);
         const run = await client.runs.create(id, graph, { input: human("a"), onRunCreated });
         await client.runs.wait(id, graph, { input: human("b"), onRunCreated } as RunsWaitPayload);
-        assert.deepEqual(seen[0], { run_id: run.run_id, thread_id: id });
+        assert.deepEqual(createdRuns[0], { run_id: run.run_id, thread_id: id });
         const [second] = await client.runs.list(id, { limit: 1 });
-        assert.deepEqual(seen[1], { run_id: second?.run_id, thread_id: id });
+        assert.deepEqual(createdRuns[1], { run_id: second?.run_id, thread_id: id });
         const body = JSON.stringify({ assistant_id: graph, input: human("c") });
         const response = await send(`/threads/${id}/runs/stream`, { method: "POST", body });
-        const place = response.headers.get("content-location");
+        const location = response.headers.get("content-location");
         await response.text();
         const [third] = await client.runs.list(id, { limit: 1 });
-        assert.equal(place, `/threads/${id}/runs/${third?.run_id}`);
-        assert.equal(response.headers.get("location"), `${place}/stream`);
+        assert.equal(location, `/threads/${id}/runs/${third?.run_id}`);
+        assert.equal(response.headers.get("location"), `${location}/stream`);
       });
 
       it("merges configuration, context and metadata of assistant, thread and request", async () => {
@@ -197,7 +197,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         });
         const { thread_id: id } = await client.threads.create({ metadata: { from: "thread", t: 1 } });
         let run_id = "";
-        const told = (await client.runs.wait(id, assistant_id, {
+        const values = (await client.runs.wait(id, assistant_id, {
           input: { x: 1 },
           config: { configurable: { size: 2 } },
           metadata: { from: "request", r: 1 },
@@ -205,7 +205,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
             run_id = run.run_id;
           },
         } as RunsWaitPayload)) as unknown as { told: JsonObject };
-        assert.deepEqual([told.told.color, told.told.size], ["red", 2]);
+        assert.deepEqual([values.told.color, values.told.size], ["red", 2]);
         const run = await client.runs.get(id, run_id);
         const { from, a, t, r } = run.metadata as JsonObject;
         assert.deepEqual([from, a, t, r], ["request", 1, 1, 1]);
@@ -248,7 +248,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
           input: human("hi"),
           interruptBefore: [node],
         })) as unknown as JsonObject;
-        assert.deepEqual(interruptsOf(stopped), []);
+        assert.deepEqual(getInterrupts(stopped), []);
         assert.equal((await client.threads.get(id)).status, "interrupted");
         assert.deepEqual((await client.threads.getState(id)).next, [node]);
         const [run] = await client.runs.list(id);
@@ -257,7 +257,7 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(values), ["hi", "You said: hi"]);
         assert.equal((await client.threads.get(id)).status, "idle");
         const anywhere = await client.runs.wait(id, graph, { input: human("more"), interruptBefore: "*" });
-        assert.deepEqual(interruptsOf(anywhere), []);
+        assert.deepEqual(getInterrupts(anywhere), []);
       });
 
       it("ends a failing run as error, in every way to follow it", async () => {
@@ -266,9 +266,9 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const id = await aThread(client);
         const frames = await collect(client.runs.stream(id, fail, { input: human("hi") }));
         assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
-        const [metadata] = dataOf(frames, "metadata");
-        assert.deepEqual(dataOf(frames, "error"), [{ error: "Error", message: "boom happened" }]);
-        assert.deepEqual(dataOf(frames, "end"), [{ run_id: metadata?.run_id, status: "error" }]);
+        const [metadata] = filterData(frames, "metadata");
+        assert.deepEqual(filterData(frames, "error"), [{ error: "Error", message: "boom happened" }]);
+        assert.deepEqual(filterData(frames, "end"), [{ run_id: metadata?.run_id, status: "error" }]);
         assert.equal((await client.runs.get(id, String(metadata?.run_id))).status, "error");
         const failed = (await client.threads.get(id)) as unknown as JsonObject;
         assert.deepEqual([failed.status, failed.error], ["error", { error: "Error", message: "boom happened" }]);
@@ -276,8 +276,8 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.match(String(error), /boom happened/);
 
         await assert.rejects(client.runs.wait(id, fail, { input: human("hi") }), { message: "Error: boom happened" });
-        const told = await client.runs.wait(id, fail, { input: human("hi"), raiseError: false });
-        assert.deepEqual(told, { __error__: { error: "Error", message: "boom happened" } });
+        const values = await client.runs.wait(id, fail, { input: human("hi"), raiseError: false });
+        assert.deepEqual(values, { __error__: { error: "Error", message: "boom happened" } });
         await assert.rejects(client.runs.wait(null, fail, { input: human("hi") }), { message: "Error: boom happened" });
         const run = await client.runs.create(id, fail, { input: human("hi") });
         const joined = (await client.runs.join(id, run.run_id)) as unknown as JsonObject;
@@ -310,12 +310,12 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const values = await Promise.all(runs.map((run_id) => client.runs.join(id, run_id)));
         // Who joins a run that has ended is given what runs after it have left by then.
         for (const [i, result] of values.entries()) {
-          assert.ok([2, 4, 6].slice(i).includes(messagesOf(result).length));
+          assert.ok([2, 4, 6].slice(i).includes(getMessages(result).length));
         }
         assert.deepEqual(contents(values[2]), ["a", "waited for a", "b", "waited for b", "c", "waited for c"]);
         assert.equal((await client.threads.get(id)).status, "idle");
         const free = await client.runs.wait(id, graph, { input: human("now"), multitaskStrategy: "reject" });
-        assert.equal(messagesOf(free).length, 8);
+        assert.equal(getMessages(free).length, 8);
       });
 
       it("forks from a checkpoint: the history shows two branches", async () => {
@@ -324,12 +324,12 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const id = await aThread(client);
         await client.runs.wait(id, graph, { input: human("one") });
         const before = await client.runs.wait(id, graph, { input: human("two") });
-        const edited = messagesOf(before)[2] as Message;
+        const edited = getMessages(before)[2] as Message;
         const history = await client.threads.getHistory(id);
-        const seen = history.findLast((state) =>
+        const editedState = history.findLast((state) =>
           messagesOrNone(state.values).some((message) => message.id === edited.id),
         );
-        const from = seen?.parent_checkpoint;
+        const from = editedState?.parent_checkpoint;
         assert.ok(from?.checkpoint_id);
         const { thread_id: _, ...checkpoint } = from;
         const values = await client.runs.wait(id, graph, { input: human("three"), checkpoint });
@@ -339,8 +339,8 @@ export function runs({ describe, it, name, bench }: Suite): void {
         assert.equal(all.length, 9);
         const children = all.filter((state) => state.parent_checkpoint?.checkpoint_id === from.checkpoint_id);
         assert.equal(children.length, 2);
-        const left = history[0] as (typeof history)[number];
-        assert.deepEqual((await client.threads.getState(id, left.checkpoint)).values, before);
+        const newestState = history[0] as (typeof history)[number];
+        assert.deepEqual((await client.threads.getState(id, newestState.checkpoint)).values, before);
         const short = await client.runs.wait(id, graph, {
           input: human("four"),
           checkpointId: from.checkpoint_id as string,
@@ -353,11 +353,11 @@ export function runs({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         const id = await aThread(client);
-        const said = (turn: string): string => `${turn} ${"and so on ".repeat(30)}`;
-        for (let turn = 1; turn <= 8; turn++) await client.runs.wait(id, graph, { input: human(said(`turn ${turn}`)) });
+        const createLongText = (turn: string): string => `${turn} ${"and so on ".repeat(30)}`;
+        for (let turn = 1; turn <= 8; turn++) await client.runs.wait(id, graph, { input: human(createLongText(`turn ${turn}`)) });
         const history = await client.threads.getHistory(id, { limit: 100 });
         assert.equal(history.length, 24);
-        const final = messagesOf(history[0]?.values);
+        const final = getMessages(history[0]?.values);
         assert.equal(final.length, 16);
         history.forEach((state) => {
           const messages = messagesOrNone(state.values);
@@ -365,15 +365,15 @@ export function runs({ describe, it, name, bench }: Suite): void {
         });
         const middle = history.find((state) => messagesOrNone(state.values).length === 8 && state.next.length === 0);
         const checkpointId = middle?.checkpoint.checkpoint_id as string;
-        await client.runs.wait(id, graph, { input: human(said("branch 1")), checkpointId });
-        const values = await client.runs.wait(id, graph, { input: human(said("branch 2")) });
-        assert.equal(messagesOf(values).length, 12);
-        assert.deepEqual(messagesOf(values).slice(0, 8), final.slice(0, 8));
+        await client.runs.wait(id, graph, { input: human(createLongText("branch 1")), checkpointId });
+        const values = await client.runs.wait(id, graph, { input: human(createLongText("branch 2")) });
+        assert.equal(getMessages(values).length, 12);
+        assert.deepEqual(getMessages(values).slice(0, 8), final.slice(0, 8));
         assert.deepEqual(
           contents(values).slice(8),
-          ["branch 1", "branch 2"].flatMap((turn) => [said(turn), `You said: ${said(turn)}`]),
+          ["branch 1", "branch 2"].flatMap((turn) => [createLongText(turn), `You said: ${createLongText(turn)}`]),
         );
-        assert.deepEqual(messagesOf((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
+        assert.deepEqual(getMessages((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
       });
 
       it("takes messages however they are written", async () => {
@@ -388,13 +388,13 @@ export function runs({ describe, it, name, bench }: Suite): void {
         ];
         const values = await client.runs.wait(null, graph, { input: { messages: written } });
         assert.deepEqual(
-          messagesOf(values).map((message) => message.type),
+          getMessages(values).map((message) => message.type),
           ["system", "human", "ai", "human", "human", "ai"],
         );
-        assert.equal(messagesOf(values)[1]?.id, "mine");
-        assert.deepEqual(messagesOf(values)[3]?.content as unknown, [{ type: "text", text: "c" }]);
+        assert.equal(getMessages(values)[1]?.id, "mine");
+        assert.deepEqual(getMessages(values)[3]?.content as unknown, [{ type: "text", text: "c" }]);
         assert.equal(contents(values).at(-1), "You said: d");
-        assert.equal(new Set(messagesOf(values).map((message) => message.id)).size, 6);
+        assert.equal(new Set(getMessages(values).map((message) => message.id)).size, 6);
       });
 
       it("runs many at once, each with its own answer", async () => {
@@ -420,8 +420,8 @@ export function runs({ describe, it, name, bench }: Suite): void {
           const { length } = await client.threads.getHistory(id);
           if (durability === "exit") assert.equal(length, 1);
           else assert.ok(length > 1);
-          const more = await client.runs.wait(id, graph, { input: human("more"), durability });
-          assert.equal(messagesOf(more).length, 4);
+          const nextValues = await client.runs.wait(id, graph, { input: human("more"), durability });
+          assert.equal(getMessages(nextValues).length, 4);
           const states = await client.threads.getHistory(id);
           assert.deepEqual(states.at(-length)?.values, values);
           assert.equal(states.length, 2 * length);

@@ -11,20 +11,20 @@ import {
   contentsOrNone,
   FAMILIES,
   human,
-  interruptsOf,
-  messagesOf,
+  getInterrupts,
+  getMessages,
   messagesOrNone,
   refused,
   type Suite,
 } from "./bench.ts";
 
 const message = (content: string, id: string): JsonObject => ({ role: "user", content, id });
-const idOf = (state: ThreadState): string => String(state.checkpoint.checkpoint_id);
-const sourceOf = (state: ThreadState): unknown => (state.metadata as JsonObject).source;
-const parentOf = (state: ThreadState): string | undefined => state.parent_checkpoint?.checkpoint_id ?? undefined;
+const getCheckpointId = (state: ThreadState): string => String(state.checkpoint.checkpoint_id);
+const getSource = (state: ThreadState): unknown => (state.metadata as JsonObject).source;
+const findParentId = (state: ThreadState): string | undefined => state.parent_checkpoint?.checkpoint_id ?? undefined;
 
 /** Without the SDK: what not every release of it sends. */
-async function asked(
+async function request(
   { send }: Bench,
   method: string,
   path: string,
@@ -39,9 +39,9 @@ async function asked(
   return { status: response.status, body: text === "" ? null : (JSON.parse(text) as Json) };
 }
 
-async function detail(answer: ReturnType<typeof asked>, status: number, text: RegExp): Promise<void> {
-  const { status: given, body } = await answer;
-  assert.equal(given, status, JSON.stringify(body));
+async function detail(answer: ReturnType<typeof request>, status: number, text: RegExp): Promise<void> {
+  const { status: receivedStatus, body } = await answer;
+  assert.equal(receivedStatus, status, JSON.stringify(body));
   assert.match(String((body as JsonObject).detail), text);
 }
 
@@ -60,16 +60,16 @@ export function states({ describe, it, name, bench }: Suite): void {
         const { client } = at;
         const id = await aTalk(client, graph);
         const before = await client.threads.getState(id);
-        const made = (await client.threads.updateState(id, {
+        const updated = (await client.threads.updateState(id, {
           values: { messages: [message("edited", "m1")] },
           asNode: node,
         })) as unknown as { checkpoint: Checkpoint; configurable: Checkpoint };
-        assert.deepEqual(Object.keys(made.checkpoint), ["thread_id", "checkpoint_ns", "checkpoint_id"]);
-        assert.deepEqual(made.configurable, made.checkpoint);
+        assert.deepEqual(Object.keys(updated.checkpoint), ["thread_id", "checkpoint_ns", "checkpoint_id"]);
+        assert.deepEqual(updated.configurable, updated.checkpoint);
         const state = await client.threads.getState(id);
-        assert.equal(idOf(state), made.checkpoint.checkpoint_id);
-        assert.ok(idOf(state) > idOf(before), "ids sort by age");
-        assert.equal(parentOf(state), idOf(before));
+        assert.equal(getCheckpointId(state), updated.checkpoint.checkpoint_id);
+        assert.ok(getCheckpointId(state) > getCheckpointId(before), "ids sort by age");
+        assert.equal(findParentId(state), getCheckpointId(before));
         assert.deepEqual(contents(state.values), ["edited", "You said: hi"]);
         assert.deepEqual(state.next, []);
         const about = state.metadata as JsonObject;
@@ -80,9 +80,9 @@ export function states({ describe, it, name, bench }: Suite): void {
           ["update", Number((before.metadata as JsonObject).step) + 1, graph_id, assistant_id, id],
         );
         assert.deepEqual(contents(thread.values), ["edited", "You said: hi"]);
-        const found = await client.threads.search({ values: { messages: [{ id: "m1", content: "edited" }] } });
+        const matches = await client.threads.search({ values: { messages: [{ id: "m1", content: "edited" }] } });
         assert.deepEqual(
-          found.map(({ thread_id }) => thread_id),
+          matches.map(({ thread_id }) => thread_id),
           [id],
         );
         const values = await client.runs.wait(id, graph, { input: human("more") });
@@ -95,28 +95,28 @@ export function states({ describe, it, name, bench }: Suite): void {
         const id = await aTalk(client, graph);
         const first = (await client.threads.getHistory(id)).find((state) => state.next.includes(node));
         assert.ok(first);
-        for (const place of [{ checkpointId: idOf(first) }, { checkpoint: first.checkpoint }]) {
+        for (const target of [{ checkpointId: getCheckpointId(first) }, { checkpoint: first.checkpoint }]) {
           await client.threads.updateState(id, {
             values: { messages: [message("instead", "m1")] },
             asNode: "__start__",
-            ...place,
+            ...target,
           });
           const state = await client.threads.getState(id);
-          assert.equal(parentOf(state), idOf(first));
+          assert.equal(findParentId(state), getCheckpointId(first));
           assert.deepEqual([contents(state.values), state.next], [["instead"], [node]]);
           const values = await client.runs.wait(id, graph, { input: null });
           assert.deepEqual(contents(values), ["instead", "You said: instead"]);
         }
         const history = await client.threads.getHistory(id);
-        assert.equal(history.filter((state) => parentOf(state) === idOf(first)).length, 3);
-        assert.deepEqual(history.map(idOf).toSorted().toReversed(), history.map(idOf));
+        assert.equal(history.filter((state) => findParentId(state) === getCheckpointId(first)).length, 3);
+        assert.deepEqual(history.map(getCheckpointId).toSorted().toReversed(), history.map(getCheckpointId));
       });
 
       it("takes lists of values, removals, and values that name no node", async () => {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
-        const answer = messagesOf((await client.threads.getState(id)).values)[1]?.id;
+        const answer = getMessages((await client.threads.getState(id)).values)[1]?.id;
         const values = [{ messages: [message("one", "m2")] }, { messages: [message("two", "m3")] }];
         await client.threads.updateState(id, { values: values as never, asNode: "__start__" });
         const state = await client.threads.getState(id);
@@ -124,16 +124,16 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(state.next, [node]);
         await client.threads.updateState(id, { values: { messages: [{ type: "remove", id: answer }] } });
         assert.deepEqual(contents((await client.threads.getState(id)).values), ["hi", "one", "two"]);
-        const gone = { messages: [{ type: "remove", id: "nobody" }] };
-        await refused(client.threads.updateState(id, { values: gone }), 422, /nobody/);
+        const removal = { messages: [{ type: "remove", id: "nobody" }] };
+        await refused(client.threads.updateState(id, { values: removal }), 422, /nobody/);
         await client.threads.updateState(id, { values: null as never, asNode: "__end__" });
         const ended = await client.threads.getState(id);
         assert.deepEqual([contents(ended.values), ended.next], [["hi", "one", "two"], []]);
         await client.threads.updateState(id, { values: null as never, asNode: "__copy__" });
         const copy = await client.threads.getState(id);
-        assert.deepEqual([sourceOf(copy), copy.values, parentOf(copy)], ["fork", ended.values, parentOf(ended)]);
+        assert.deepEqual([getSource(copy), copy.values, findParentId(copy)], ["fork", ended.values, findParentId(ended)]);
         await client.threads.updateState(id, { values: human("input"), asNode: "__input__" });
-        assert.equal(sourceOf(await client.threads.getState(id)), "input");
+        assert.equal(getSource(await client.threads.getState(id)), "input");
         assert.equal(contents(await client.runs.wait(id, graph, { input: null })).at(-1), "You said: input");
       });
 
@@ -153,7 +153,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         await refused(client.threads.updateState(id, { values: {}, asNode: "nobody" }), 422, /nobody/);
         const checkpointId = "1f000000-0000-6000-8000-000000000000";
         await refused(client.threads.updateState(id, { values: {}, checkpointId }), 404, /no checkpoint/);
-        await detail(asked(at, "POST", `/threads/${id}/state`, { values: 5 }), 422, /^values: /);
+        await detail(request(at, "POST", `/threads/${id}/state`, { values: 5 }), 422, /^values: /);
         assert.deepEqual(await client.threads.getHistory(id), before);
 
         const busy = await aThread(client);
@@ -162,7 +162,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         await refused(client.threads.updateState(busy, { values: {} }), 409, /already running a task/);
         const copied = await client.threads.copy(busy);
         assert.deepEqual([copied.status, await client.threads.getHistory(copied.thread_id)], ["idle", []]);
-        assert.deepEqual((await asked(at, "POST", "/threads/prune", { thread_ids: [busy] })).body, { pruned_count: 0 });
+        assert.deepEqual((await request(at, "POST", "/threads/prune", { thread_ids: [busy] })).body, { pruned_count: 0 });
         gates.open("text");
         await client.runs.join(busy, run.run_id);
       });
@@ -176,8 +176,8 @@ export function states({ describe, it, name, bench }: Suite): void {
         await client.threads.patchState(id, { size: { h: 2 } });
         const noted = (await client.threads.getState(id)).metadata as JsonObject;
         assert.deepEqual(noted, { ...(metadata as JsonObject), color: "red", size: { h: 2 } });
-        const found = await client.threads.getHistory(id, { metadata: { color: "red" } });
-        assert.equal(found.length, 1);
+        const matches = await client.threads.getHistory(id, { metadata: { color: "red" } });
+        assert.equal(matches.length, 1);
         await refused(client.threads.patchState(await aThread(client), { a: 1 }), 404, /no state/);
         await refused(client.threads.patchState(id, { graph_id: "x" }), 422, /metadata.graph_id/);
       });
@@ -193,13 +193,13 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual([copy.status, copy.metadata, copy.values], ["idle", source.metadata, source.values]);
         assert.deepEqual(await client.threads.get(copy.thread_id), copy);
         const past = await client.threads.getHistory(id);
-        const its = await client.threads.getHistory(copy.thread_id);
-        assert.deepEqual(its.map(idOf), past.map(idOf));
+        const copyHistory = await client.threads.getHistory(copy.thread_id);
+        assert.deepEqual(copyHistory.map(getCheckpointId), past.map(getCheckpointId));
         assert.deepEqual(
-          its.map(({ values, next }) => [values, next]),
+          copyHistory.map(({ values, next }) => [values, next]),
           past.map(({ values, next }) => [values, next]),
         );
-        assert.ok(its.every(({ checkpoint }) => checkpoint.thread_id === copy.thread_id));
+        assert.ok(copyHistory.every(({ checkpoint }) => checkpoint.thread_id === copy.thread_id));
         assert.deepEqual(await client.runs.list(copy.thread_id), []);
         const values = await client.runs.wait(copy.thread_id, graph, { input: human("more") });
         assert.equal(contents(values).length, 4);
@@ -212,18 +212,18 @@ export function states({ describe, it, name, bench }: Suite): void {
       it("is pruned to its newest, or goes", async () => {
         await using at = await bench();
         const { client } = at;
-        const [kept, gone] = [await aTalk(client, graph), await aTalk(client, graph)];
-        await client.runs.wait(kept, graph, { input: human("more") });
-        const newest = await client.threads.getState(kept);
-        const prune = async (body: object): Promise<Json> => (await asked(at, "POST", "/threads/prune", body)).body;
-        assert.deepEqual(await prune({ thread_ids: [kept, ABSENT], strategy: "keep_latest" }), { pruned_count: 1 });
-        const history = await client.threads.getHistory(kept);
-        assert.deepEqual(history.map(idOf), [idOf(newest)]);
+        const [untouched, emptied] = [await aTalk(client, graph), await aTalk(client, graph)];
+        await client.runs.wait(untouched, graph, { input: human("more") });
+        const newest = await client.threads.getState(untouched);
+        const prune = async (body: object): Promise<Json> => (await request(at, "POST", "/threads/prune", body)).body;
+        assert.deepEqual(await prune({ thread_ids: [untouched, ABSENT], strategy: "keep_latest" }), { pruned_count: 1 });
+        const history = await client.threads.getHistory(untouched);
+        assert.deepEqual(history.map(getCheckpointId), [getCheckpointId(newest)]);
         assert.deepEqual(history[0]?.values, newest.values);
-        const values = await client.runs.wait(kept, graph, { input: human("last") });
+        const values = await client.runs.wait(untouched, graph, { input: human("last") });
         assert.equal(contents(values).length, 6);
-        assert.deepEqual(await prune({ thread_ids: [gone, gone] }), { pruned_count: 1 });
-        await refused(client.threads.get(gone), 404, /not found/);
+        assert.deepEqual(await prune({ thread_ids: [emptied, emptied] }), { pruned_count: 1 });
+        await refused(client.threads.get(emptied), 404, /not found/);
         assert.deepEqual(await prune({ thread_ids: [] }), { pruned_count: 0 });
       });
 
@@ -265,12 +265,12 @@ export function states({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client } = at;
         const id = await aTalk(client, graph);
-        const holding = (history: ThreadState[], wanted: string): ThreadState =>
-          history.findLast((state) => messagesOrNone(state.values).some((one) => one.id === wanted)) as ThreadState;
+        const holding = (history: ThreadState[], messageId: string): ThreadState =>
+          history.findLast((state) => messagesOrNone(state.values).some((message) => message.id === messageId)) as ThreadState;
         const from = (checkpoint: Checkpoint | null | undefined): Omit<Checkpoint, "thread_id"> => {
           assert.ok(checkpoint);
-          const { thread_id: _, ...rest } = checkpoint;
-          return rest;
+          const { thread_id: _, ...checkpointFields } = checkpoint;
+          return checkpointFields;
         };
         const first = holding(await client.threads.getHistory(id), "m1");
         const edited = await client.runs.wait(id, graph, {
@@ -278,13 +278,13 @@ export function states({ describe, it, name, bench }: Suite): void {
           checkpoint: from(first.parent_checkpoint),
         });
         assert.deepEqual(contents(edited), ["edited", "You said: edited"]);
-        const [, answer] = messagesOf(edited);
-        const told = holding(await client.threads.getHistory(id), String(answer?.id));
-        const again = await client.runs.wait(id, graph, { checkpoint: from(told.parent_checkpoint) });
+        const [, answer] = getMessages(edited);
+        const answeredState = holding(await client.threads.getHistory(id), String(answer?.id));
+        const again = await client.runs.wait(id, graph, { checkpoint: from(answeredState.parent_checkpoint) });
         assert.deepEqual(contents(again), ["edited", "You said: edited"]);
-        assert.notEqual(messagesOf(again)[1]?.id, answer?.id);
+        assert.notEqual(getMessages(again)[1]?.id, answer?.id);
         const history = await client.threads.getHistory(id, { limit: 50 });
-        const leaves = history.filter((state) => !history.some((other) => parentOf(other) === idOf(state)));
+        const leaves = history.filter((state) => !history.some((candidate) => findParentId(candidate) === getCheckpointId(state)));
         assert.deepEqual(leaves.map((state) => contentsOrNone(state.values)[0]).toSorted(), ["edited", "edited", "hi"]);
         assert.deepEqual((await client.threads.getState(id)).values, again);
       });
@@ -298,16 +298,16 @@ export function states({ describe, it, name, bench }: Suite): void {
       const id = await aTalk(client, "chat");
       const history = await client.threads.getHistory(id);
       const [newest, middle, oldest] = history as [ThreadState, ThreadState, ThreadState];
-      const before = { configurable: { checkpoint_id: idOf(newest) } };
-      assert.deepEqual((await client.threads.getHistory(id, { before })).map(idOf), [idOf(middle), idOf(oldest)]);
+      const before = { configurable: { checkpoint_id: getCheckpointId(newest) } };
+      assert.deepEqual((await client.threads.getHistory(id, { before })).map(getCheckpointId), [getCheckpointId(middle), getCheckpointId(oldest)]);
       const inputs = await client.threads.getHistory(id, { metadata: { source: "input" } });
-      assert.deepEqual(inputs.map(idOf), [idOf(oldest)]);
+      assert.deepEqual(inputs.map(getCheckpointId), [getCheckpointId(oldest)]);
       const { thread_id: _, ...checkpoint } = middle.checkpoint;
-      assert.deepEqual((await client.threads.getHistory(id, { checkpoint })).map(idOf), [idOf(middle)]);
-      const page = await asked(at, "GET", `/threads/${id}/history?limit=1&before=${idOf(newest)}`);
-      assert.deepEqual((page.body as unknown as ThreadState[]).map(idOf), [idOf(middle)]);
+      assert.deepEqual((await client.threads.getHistory(id, { checkpoint })).map(getCheckpointId), [getCheckpointId(middle)]);
+      const page = await request(at, "GET", `/threads/${id}/history?limit=1&before=${getCheckpointId(newest)}`);
+      assert.deepEqual((page.body as unknown as ThreadState[]).map(getCheckpointId), [getCheckpointId(middle)]);
       for (const body of [{ before: 5 }, { limit: 0 }, { limit: 1001 }, { metadata: [] }, { select: ["nothing"] }]) {
-        assert.equal((await asked(at, "POST", `/threads/${id}/history`, body)).status, 422, JSON.stringify(body));
+        assert.equal((await request(at, "POST", `/threads/${id}/history`, body)).status, 422, JSON.stringify(body));
       }
     });
 
@@ -319,17 +319,17 @@ export function states({ describe, it, name, bench }: Suite): void {
       const outer = await client.threads.getState(id, undefined, { subgraphs: true });
       const inner = outer.tasks[0]?.state as unknown as ThreadState;
       const { checkpoint_ns } = inner.checkpoint;
-      const made = (await client.threads.updateState(id, {
+      const updated = (await client.threads.updateState(id, {
         values: { first: "changed" },
         checkpoint: { checkpoint_ns } as Checkpoint,
       })) as unknown as { checkpoint: Checkpoint };
-      assert.equal(made.checkpoint.checkpoint_ns, checkpoint_ns);
+      assert.equal(updated.checkpoint.checkpoint_ns, checkpoint_ns);
       const now = await client.threads.getState(id, undefined, { subgraphs: true });
-      assert.equal(idOf(now), idOf(outer));
+      assert.equal(getCheckpointId(now), getCheckpointId(outer));
       const within = now.tasks[0]?.state as unknown as ThreadState;
-      assert.deepEqual([within.values, idOf(within)], [{ first: "changed" }, made.checkpoint.checkpoint_id]);
+      assert.deepEqual([within.values, getCheckpointId(within)], [{ first: "changed" }, updated.checkpoint.checkpoint_id]);
       // The question is about another state now: it is asked again.
-      assert.equal(interruptsOf(await client.runs.wait(id, "outer", { command: { resume: "no" } })).length, 1);
+      assert.equal(getInterrupts(await client.runs.wait(id, "outer", { command: { resume: "no" } })).length, 1);
       const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });
       assert.deepEqual(values, { first: "changed", second: "yes" });
       const nowhere = { checkpoint_ns: "nowhere:1" } as Checkpoint;
@@ -357,7 +357,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       await client.threads.updateState(graph, { values: { note: "seen" } });
       assert.deepEqual((await client.threads.getState(graph)).next, ["approve"]);
       // The question is about another state now: it is asked again.
-      assert.equal(interruptsOf(await client.runs.wait(graph, "approval", { command: { resume: "no" } })).length, 1);
+      assert.equal(getInterrupts(await client.runs.wait(graph, "approval", { command: { resume: "no" } })).length, 1);
       const done = await client.runs.wait(graph, "approval", { command: { resume: "yes" } });
       assert.equal((done as unknown as JsonObject).note, "seen");
       assert.equal(contents(done).at(-1), "Done: seat 7A is booked");
@@ -374,13 +374,13 @@ export function states({ describe, it, name, bench }: Suite): void {
         const id = await aThread(client);
         const streamMode = ["values", "updates"] as ["values", "updates"];
         const frames = await collect(client.runs.stream(id, graph, { input: {}, streamMode }));
-        const shown = frames.flatMap(({ data }) =>
-          isObject(data) && "__interrupt__" in data ? [interruptsOf(data).map((open) => open.id)] : [],
+        const emitted = frames.flatMap(({ data }) =>
+          isObject(data) && "__interrupt__" in data ? [getInterrupts(data).map((open) => open.id)] : [],
         );
-        const ids = [...new Set(shown.flat())].toSorted();
+        const ids = [...new Set(emitted.flat())].toSorted();
         assert.equal(ids.length, questions);
         const [run] = await client.runs.list(id);
-        const joined = interruptsOf(await client.runs.join(id, String(run?.run_id))).map((open) => open.id);
+        const joined = getInterrupts(await client.runs.join(id, String(run?.run_id))).map((open) => open.id);
         const thread = Object.values((await client.threads.get(id)).interrupts).flat();
         for (const read of [1, 2]) {
           const { tasks } = await client.threads.getState(id);
@@ -400,27 +400,27 @@ export function states({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const id = await aThread(client);
-      const asking = interruptsOf(await client.runs.wait(id, "questions", { input: {} }));
-      const [one, two] = asking.map((open) => open.id) as [string, string];
+      const asking = getInterrupts(await client.runs.wait(id, "questions", { input: {} }));
+      const [firstId, secondId] = asking.map((open) => open.id) as [string, string];
       const nobody = "0".repeat(32);
       for (const resume of ["yes", null, true, ["a"], {}, { a: 1 }, { [nobody]: 1, a: 2 }]) {
         const call = client.runs.create(id, "questions", { command: { resume } });
         await refused(call, 422, /^command.resume: 2 interrupts are open/);
       }
-      const strict = (resume: Json): ReturnType<typeof asked> =>
-        asked(at, "POST", `/threads/${id}/runs/wait`, {
+      const strict = (resume: Json): ReturnType<typeof request> =>
+        request(at, "POST", `/threads/${id}/runs/wait`, {
           assistant_id: "questions",
           command: { resume },
           strict_resume: true,
         });
       await detail(strict({ [nobody]: 1 }), 409, /no open interrupt that it answers/);
-      await detail(strict({ [one]: 1, [nobody]: 2 }), 422, /no open interrupt 0000/);
-      await detail(strict({ [one]: 1, nonsense: 2 }), 422, /no open interrupt nonsense/);
+      await detail(strict({ [firstId]: 1, [nobody]: 2 }), 422, /no open interrupt 0000/);
+      await detail(strict({ [firstId]: 1, nonsense: 2 }), 422, /no open interrupt nonsense/);
       assert.equal((await client.runs.list(id)).length, 1);
       assert.equal((await client.threads.get(id)).status, "interrupted");
       const stray = client.runs.create(id, "questions", { command: { resume: { [nobody]: 1 } } });
       await refused(stray, 409, /no open interrupt that it answers/);
-      const answered = await strict({ [one]: "1", [two]: "2" });
+      const answered = await strict({ [firstId]: "1", [secondId]: "2" });
       assert.deepEqual([answered.status, Object.values(answered.body as JsonObject).toSorted()], [200, ["1", "2"]]);
     });
 
@@ -455,15 +455,15 @@ export function states({ describe, it, name, bench }: Suite): void {
         input: {},
         command: { goto: "__end__", update: { note: "left" } },
       });
-      const left = (await client.runs.join(ended, last.run_id)) as unknown as JsonObject;
-      assert.deepEqual([contents(left), left.note], [["book a seat", "One moment."], "left"]);
+      const joinedValues = (await client.runs.join(ended, last.run_id)) as unknown as JsonObject;
+      assert.deepEqual([contents(joinedValues), joinedValues.note], [["book a seat", "One moment."], "left"]);
       const state = await client.threads.getState(ended);
-      assert.deepEqual([state.next, state.tasks, state.values], [[], [], left]);
+      assert.deepEqual([state.next, state.tasks, state.values], [[], [], joinedValues]);
       assert.equal((state.metadata as JsonObject).run_id, last.run_id);
       const { status, interrupts } = await client.threads.get(ended);
       assert.deepEqual([status, interrupts], ["idle", {}]);
-      const more = await client.runs.wait(ended, "approval", { input: human("book another") });
-      assert.equal(interruptsOf(more).length, 1);
+      const nextValues = await client.runs.wait(ended, "approval", { input: human("book another") });
+      assert.equal(getInterrupts(nextValues).length, 1);
     });
 
     it("stops before and after every node", async () => {
@@ -493,7 +493,7 @@ export function states({ describe, it, name, bench }: Suite): void {
     it("is taken out of them by paths", async () => {
       await using at = await bench();
       const id = await aTalk(at.client, "chat");
-      const search = (body: object): ReturnType<typeof asked> => asked(at, "POST", "/threads/search", body);
+      const search = (body: object): ReturnType<typeof request> => request(at, "POST", "/threads/search", body);
       const extract = {
         last: "values.messages[-1].content",
         first: "values.messages[0].id",
@@ -534,7 +534,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const lives = async (id: string): Promise<JsonObject> => {
-        const { body } = await asked(at, "GET", `/threads/${id}?include=ttl`);
+        const { body } = await request(at, "GET", `/threads/${id}?include=ttl`);
         return (body as JsonObject).ttl as JsonObject;
       };
       const endsAfter = async (id: string, minutes: number): Promise<void> => {
@@ -545,8 +545,8 @@ export function states({ describe, it, name, bench }: Suite): void {
       };
       const { thread_id } = await client.threads.create({ ttl: 1.5 });
       assert.equal("ttl" in (await client.threads.get(thread_id)), false);
-      const { expires_at: _, ...rest } = await lives(thread_id);
-      assert.deepEqual(rest, { strategy: "delete", ttl_minutes: 1.5 });
+      const { expires_at: _, ...lifetime } = await lives(thread_id);
+      assert.deepEqual(lifetime, { strategy: "delete", ttl_minutes: 1.5 });
       await endsAfter(thread_id, 1.5);
       await client.threads.update(thread_id, { ttl: { ttl: 90, strategy: "keep_latest" as never } });
       assert.deepEqual((await lives(thread_id)).strategy, "keep_latest");
@@ -554,7 +554,7 @@ export function states({ describe, it, name, bench }: Suite): void {
       await endsAfter(thread_id, 90);
       assert.equal(await lives(await aThread(client)), null);
       for (const path of ["/threads/search?include=ttl", "/threads/search"]) {
-        const { body } = await asked(at, "POST", path, {
+        const { body } = await request(at, "POST", path, {
           ids: [thread_id],
           select: ["status"],
           ...(path.includes("?") ? {} : { include: ["ttl"] }),
@@ -562,10 +562,10 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(body, [{ status: "idle", ttl: await lives(thread_id) }]);
       }
       for (const ttl of [0, -1, "5", { ttl: 0 }, { strategy: "delete" }, { ttl: 5, strategy: "burn" }, 1e300]) {
-        await detail(asked(at, "POST", "/threads", { ttl }), 422, /^ttl/);
-        await detail(asked(at, "PATCH", `/threads/${thread_id}`, { ttl }), 422, /^ttl/);
+        await detail(request(at, "POST", "/threads", { ttl }), 422, /^ttl/);
+        await detail(request(at, "PATCH", `/threads/${thread_id}`, { ttl }), 422, /^ttl/);
       }
-      await detail(asked(at, "GET", `/threads/${thread_id}?include=all`), 422, /^include/);
+      await detail(request(at, "GET", `/threads/${thread_id}?include=all`), 422, /^include/);
     });
   });
 }

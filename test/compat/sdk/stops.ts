@@ -9,7 +9,7 @@ import {
   collect,
   contents,
   contentsOrNone,
-  dataOf,
+  filterData,
   FAMILIES,
   type Frame,
   human,
@@ -58,9 +58,9 @@ export function stops({ describe, it, name, bench }: Suite): void {
         assert.equal(await gates.stopped("a"), "cancelled");
         const frames = await reader;
         assert.ok(!names(frames).includes("error"));
-        assert.deepEqual(dataOf(frames, "end"), [{ run_id, status: "interrupted" }]);
-        const { status: rest, values } = await client.threads.get(id);
-        assert.equal(rest, "interrupted");
+        assert.deepEqual(filterData(frames, "end"), [{ run_id, status: "interrupted" }]);
+        const { status: threadStatus, values } = await client.threads.get(id);
+        assert.equal(threadStatus, "interrupted");
         assert.deepEqual(contents(values), ["zero", "You said: zero", "a", "began a"]);
         // Stopping it again changes nothing, whatever is asked for.
         for (const action of ["interrupt", "rollback"] as const) {
@@ -100,9 +100,9 @@ export function stops({ describe, it, name, bench }: Suite): void {
           assert.equal((await client.threads.getHistory(id)).length, length);
           assert.equal((await client.runs.list(id)).length, 1);
           const frames = await reader;
-          if (frames) assert.equal(dataOf(frames, "end")[0]?.status, "rollback");
-          const { status: rest, values } = await client.threads.get(id);
-          assert.deepEqual([rest, contents(values)], ["idle", ["zero", "You said: zero"]]);
+          if (frames) assert.equal(filterData(frames, "end")[0]?.status, "rollback");
+          const { status: threadStatus, values } = await client.threads.get(id);
+          assert.deepEqual([threadStatus, contents(values)], ["idle", ["zero", "You said: zero"]]);
           const on = await client.runs.wait(id, graph, { input: human("b") });
           assert.deepEqual(contents(on).slice(2), ["b", "You said: b"]);
         }
@@ -120,7 +120,7 @@ export function stops({ describe, it, name, bench }: Suite): void {
         const result = client.runs.join(id, b as string);
         await client.runs.cancel(id, b as string, true);
         await client.runs.cancel(id, c as string, false, "rollback");
-        assert.deepEqual(await Promise.all([a, b, d].map((one) => status(client, id, one as string))), [
+        assert.deepEqual(await Promise.all([a, b, d].map((run_id) => status(client, id, run_id as string))), [
           "running",
           "interrupted",
           "pending",
@@ -154,29 +154,29 @@ export function stops({ describe, it, name, bench }: Suite): void {
         await using at = await bench();
         const { client, gates } = at;
         const id = await aThread(client);
-        const gone = new AbortController();
-        const given = { input: human("a"), onDisconnect: "cancel", signal: gone.signal } as const;
-        const result = client.runs.wait(id, wait, given).then(
+        const disconnect = new AbortController();
+        const payload = { input: human("a"), onDisconnect: "cancel", signal: disconnect.signal } as const;
+        const result = client.runs.wait(id, wait, payload).then(
           () => assert.fail("ended"),
           () => {},
         );
         await gates.reached("a");
         const [run] = await client.runs.list(id);
-        gone.abort();
+        disconnect.abort();
         await result;
         assert.equal(await gates.stopped("a"), "cancelled");
         await client.runs.join(id, run?.run_id as string);
         assert.equal(await status(client, id, run?.run_id as string), "interrupted");
 
-        const other = await client.runs.create(id, wait, { input: human("b") });
+        const otherRun = await client.runs.create(id, wait, { input: human("b") });
         await gates.reached("b");
-        const left = new AbortController();
-        const joined = { cancelOnDisconnect: true, lastEventId: "-1", signal: left.signal };
-        await collect(client.runs.joinStream(id, other.run_id, joined), () => left.abort()).catch(() => {});
-        assert.ok(left.signal.aborted);
+        const readerDisconnect = new AbortController();
+        const joined = { cancelOnDisconnect: true, lastEventId: "-1", signal: readerDisconnect.signal };
+        await collect(client.runs.joinStream(id, otherRun.run_id, joined), () => readerDisconnect.abort()).catch(() => {});
+        assert.ok(readerDisconnect.signal.aborted);
         assert.equal(await gates.stopped("b"), "cancelled");
-        await client.runs.join(id, other.run_id);
-        assert.equal(await status(client, id, other.run_id), "interrupted");
+        await client.runs.join(id, otherRun.run_id);
+        assert.equal(await status(client, id, otherRun.run_id), "interrupted");
       });
 
       it("goes on without input from the last finished step", async () => {
@@ -277,18 +277,18 @@ export function stops({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const texts = ["a", "b", "c"];
-      const made = await client.runs.createBatch(
+      const batch = await client.runs.createBatch(
         texts.map((text, n) => ({ assistantId: n === 1 ? "chat" : "agent", input: human(text), metadata: { n } })),
       );
       assert.deepEqual(
-        made.map((run) => (run.metadata as JsonObject).n),
+        batch.map((run) => (run.metadata as JsonObject).n),
         [0, 1, 2],
       );
       const streams = await Promise.all(
-        made.map((run) => collect(client.runs.joinStream(null, run.run_id, { lastEventId: "-1" }))),
+        batch.map((run) => collect(client.runs.joinStream(null, run.run_id, { lastEventId: "-1" }))),
       );
       assert.deepEqual(
-        streams.map((frames: Frame[]) => contents(dataOf(frames, "values").at(-1))),
+        streams.map((frames: Frame[]) => contents(filterData(frames, "values").at(-1))),
         texts.map((text) => [text, `You said: ${text}`]),
       );
       assert.equal(await client.threads.count(), 0);
@@ -322,18 +322,18 @@ export function stops({ describe, it, name, bench }: Suite): void {
       await client.runs.join(id, run_id);
       // A stream that is asked for again goes on with the run that is there.
       const streamed = await Promise.all([post(`${create}/stream`, "a", "two"), post(`${create}/stream`, "a", "two")]);
-      const [one, two] = await Promise.all(streamed.map((answer) => answer.text()));
+      const [first, second] = await Promise.all(streamed.map((answer) => answer.text()));
       assert.equal(streamed[0]?.headers.get("content-location"), streamed[1]?.headers.get("content-location"));
-      for (const text of [one, two]) assert.equal(text?.match(/^event: end$/gm)?.length, 1);
+      for (const text of [first, second]) assert.equal(text?.match(/^event: end$/gm)?.length, 1);
       const waited = await Promise.all([post("/runs/wait", "a", "three"), post("/runs/wait", "a", "three")]);
       assert.deepEqual(await waited[0]?.json(), await waited[1]?.json());
       // What was rolled back does not come back.
-      const gone = (await (await post(create, "z", "four")).json()) as { run_id: string };
-      await client.runs.cancel(id, gone.run_id, true, "rollback");
+      const createdRun = (await (await post(create, "z", "four")).json()) as { run_id: string };
+      await client.runs.cancel(id, createdRun.run_id, true, "rollback");
       const again = await post(create, "z", "four");
       assert.equal(again.status, 409);
       await again.text();
-      await refused(client.runs.get(id, gone.run_id), 404, /not found/);
+      await refused(client.runs.get(id, createdRun.run_id), 404, /not found/);
       assert.equal((await client.runs.list(id)).length, 2);
     });
   });

@@ -7,21 +7,21 @@ export function store({ describe, it, name, bench }: Suite): void {
     it("puts, gets and deletes items", async () => {
       await using at = await bench();
       const { store } = at.client;
-      const place = ["users", "ann, the first", "é😀"];
+      const namespace = ["users", "ann, the first", "é😀"];
       const value = { theme: "dark", nested: { list: [1, null, "x"] } };
-      assert.equal(await store.putItem(place, "settings/1.0 &c?", value), undefined);
-      const item = await store.getItem(place, "settings/1.0 &c?");
-      assert.deepEqual([item?.namespace, item?.key, item?.value], [place, "settings/1.0 &c?", value]);
+      assert.equal(await store.putItem(namespace, "settings/1.0 &c?", value), undefined);
+      const item = await store.getItem(namespace, "settings/1.0 &c?");
+      assert.deepEqual([item?.namespace, item?.key, item?.value], [namespace, "settings/1.0 &c?", value]);
       assert.equal(item?.createdAt, item?.updatedAt);
       assert.ok(Date.parse(String(item?.createdAt)) > 0);
-      assert.equal(await store.getItem(place, "none"), null);
-      assert.equal(await store.getItem(place.slice(0, 2), "settings/1.0 &c?"), null);
-      await store.putItem(place, "settings/1.0 &c?", { theme: "light" }, { index: false, ttl: 60 });
-      const next = await store.getItem(place, "settings/1.0 &c?", { refreshTtl: true });
+      assert.equal(await store.getItem(namespace, "none"), null);
+      assert.equal(await store.getItem(namespace.slice(0, 2), "settings/1.0 &c?"), null);
+      await store.putItem(namespace, "settings/1.0 &c?", { theme: "light" }, { index: false, ttl: 60 });
+      const next = await store.getItem(namespace, "settings/1.0 &c?", { refreshTtl: true });
       assert.deepEqual([next?.value, next?.createdAt], [{ theme: "light" }, item?.createdAt]);
-      await store.deleteItem(place, "settings/1.0 &c?");
-      assert.equal(await store.getItem(place, "settings/1.0 &c?"), null);
-      assert.equal(await store.deleteItem(place, "settings/1.0 &c?"), undefined);
+      await store.deleteItem(namespace, "settings/1.0 &c?");
+      assert.equal(await store.getItem(namespace, "settings/1.0 &c?"), null);
+      assert.equal(await store.deleteItem(namespace, "settings/1.0 &c?"), undefined);
     });
 
     it("searches items by namespace and filter", async () => {
@@ -47,7 +47,7 @@ export function store({ describe, it, name, bench }: Suite): void {
     it("lists namespaces", async () => {
       await using at = await bench();
       const { store } = at.client;
-      for (const place of ["a.x.v1", "a.y.v1", "a.y.v2", "b"]) await store.putItem(place.split("."), "k", {});
+      for (const path of ["a.x.v1", "a.y.v1", "a.y.v2", "b"]) await store.putItem(path.split("."), "k", {});
       const listed = async (...query: Parameters<typeof store.listNamespaces>): Promise<string> =>
         (await store.listNamespaces(...query)).namespaces.map((labels) => labels.join(".")).join();
       assert.equal(await listed(), "a.x.v1,a.y.v1,a.y.v2,b");

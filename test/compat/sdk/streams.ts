@@ -8,16 +8,16 @@ import {
   collect,
   contents,
   contentsOrNone,
-  dataOf,
+  filterData,
   FAMILIES,
   type Frame,
   human,
   type Message,
-  messagesOf,
+  getMessages,
   names,
   refused,
   type Suite,
-  tuplesOf,
+  filterTuples,
 } from "./bench.ts";
 
 export function streams({ describe, it, name, bench }: Suite): void {
@@ -41,12 +41,12 @@ export function streams({ describe, it, name, bench }: Suite): void {
           ends.push((await client.threads.get(id)).status);
         });
         assert.deepEqual(names(frames), ["metadata", "values", "values", "end"]);
-        const [metadata] = dataOf(frames, "metadata");
+        const [metadata] = filterData(frames, "metadata");
         assert.equal(metadata?.attempt, 1);
         assert.deepEqual(created, { run_id: metadata?.run_id, thread_id: id });
-        assert.deepEqual(dataOf(frames, "end"), [{ run_id: metadata?.run_id, status: "success" }]);
+        assert.deepEqual(filterData(frames, "end"), [{ run_id: metadata?.run_id, status: "success" }]);
         assert.deepEqual(ends, ["success", "idle"]);
-        const [early, final] = dataOf(frames, "values");
+        const [early, final] = filterData(frames, "values");
         assert.deepEqual(contents(early), ["hi"]);
         assert.deepEqual(final, (await client.threads.getState(id)).values);
         const ids = frames.map((frame) => Number(frame.id));
@@ -65,11 +65,11 @@ export function streams({ describe, it, name, bench }: Suite): void {
           client.runs.stream(id, graph, { input: human("one two three"), streamMode: "messages-tuple" }),
         );
         assert.deepEqual([...new Set(names(frames))], ["metadata", "messages", "end"]);
-        const chunks = tuplesOf(frames);
+        const chunks = filterTuples(frames);
         const words = chunks.map(([chunk]) => chunk.content).filter((content) => content !== "");
         assert.deepEqual(words, ["You ", "said: ", "one ", "two ", "three"]);
         assert.ok(chunks.every(([chunk]) => chunk.type === "AIMessageChunk"));
-        const final = messagesOf((await client.threads.getState(id)).values).at(-1);
+        const final = getMessages((await client.threads.getState(id)).values).at(-1);
         assert.equal(final?.content, "You said: one two three");
         assert.deepEqual([...new Set(chunks.map(([chunk]) => chunk.id))], [final?.id]);
         assert.ok(chunks.every(([, about]) => about.langgraph_node === node && about.thread_id === id));
@@ -84,8 +84,8 @@ export function streams({ describe, it, name, bench }: Suite): void {
           [...new Set(names(frames))],
           ["metadata", "messages/metadata", "messages/partial", "messages/complete", "end"],
         );
-        const final = messagesOf((await client.threads.getState(id)).values).at(-1) as Message;
-        assert.deepEqual(Object.keys(dataOf(frames, "messages/metadata")[0] ?? {}), [final.id]);
+        const final = getMessages((await client.threads.getState(id)).values).at(-1) as Message;
+        assert.deepEqual(Object.keys(filterData(frames, "messages/metadata")[0] ?? {}), [final.id]);
         const partial = frames
           .filter((frame) => frame.event === "messages/partial")
           .map((frame) => frame.data as [Message]);
@@ -109,10 +109,10 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const id = await aThread(client);
         const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode: "updates" }));
         assert.deepEqual(names(frames), ["metadata", "updates", "end"]);
-        const [update] = dataOf(frames, "updates");
+        const [update] = filterData(frames, "updates");
         assert.deepEqual(Object.keys(update ?? {}), [node]);
-        const final = messagesOf((await client.threads.getState(id)).values).at(-1);
-        assert.deepEqual(messagesOf(update?.[node]), [final]);
+        const final = getMessages((await client.threads.getState(id)).values).at(-1);
+        assert.deepEqual(getMessages(update?.[node]), [final]);
       });
 
       it("streams modes tasks, checkpoints and debug in step with the history", async () => {
@@ -121,14 +121,14 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const id = await aThread(client);
         const streamMode = ["tasks", "checkpoints", "debug"] as ["tasks", "checkpoints", "debug"];
         const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode }));
-        const [start, result, ...others] = dataOf(frames, "tasks");
-        assert.equal(others.length, 0);
+        const [start, result, ...otherTasks] = filterData(frames, "tasks");
+        assert.equal(otherTasks.length, 0);
         assert.deepEqual([start?.name, result?.name], [node, node]);
         assert.equal(start?.id, result?.id);
         assert.ok(start && "input" in start && "triggers" in start);
         assert.ok(result && "result" in result && !("input" in result));
         const history = (await client.threads.getHistory(id)).reverse();
-        const checkpoints = dataOf(frames, "checkpoints");
+        const checkpoints = filterData(frames, "checkpoints");
         assert.deepEqual(
           checkpoints.map(({ values, next, metadata }) => [
             contentsOrNone(values),
@@ -137,7 +137,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
           ]),
           history.map(({ values, next, metadata }) => [contentsOrNone(values), next, metadata?.step]),
         );
-        const debug = dataOf(frames, "debug");
+        const debug = filterData(frames, "debug");
         assert.deepEqual(
           debug.map(({ type }) => type),
           ["checkpoint", "checkpoint", "task", "task_result", "checkpoint"],
@@ -153,7 +153,7 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const id = await aThread(client);
         const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode: "events" }));
         assert.deepEqual([...new Set(names(frames))], ["metadata", "events", "end"]);
-        const events = dataOf(frames, "events");
+        const events = filterData(frames, "events");
         assert.equal(events[0]?.event, "on_chain_start");
         assert.equal(events.at(-1)?.event, "on_chain_end");
         assert.equal(events[0]?.run_id, events.at(-1)?.run_id);
@@ -179,9 +179,9 @@ export function streams({ describe, it, name, bench }: Suite): void {
           }),
         );
         assert.deepEqual(names(custom), ["metadata", "custom", "updates", "end"]);
-        assert.deepEqual(dataOf(custom, "custom"), [{ at: "x" }]);
+        assert.deepEqual(filterData(custom, "custom"), [{ at: "x" }]);
         const all = await collect(client.runs.stream(id, graph, { input: human("y"), streamMode: [...ALL_MODES] }));
-        const seen = new Set(names(all));
+        const eventNames = new Set(names(all));
         for (const mode of [
           "values",
           "updates",
@@ -192,12 +192,12 @@ export function streams({ describe, it, name, bench }: Suite): void {
           "checkpoints",
           "debug",
         ]) {
-          assert.ok(seen.has(mode), mode);
+          assert.ok(eventNames.has(mode), mode);
         }
         assert.equal(names(all)[0], "metadata");
         assert.equal(names(all).at(-1), "end");
-        const [first] = tuplesOf(all);
-        assert.equal(first?.[0].id, messagesOf(dataOf(all, "values").at(-1)).at(-1)?.id);
+        const [first] = filterTuples(all);
+        assert.equal(first?.[0].id, getMessages(filterData(all, "values").at(-1)).at(-1)?.id);
       });
 
       it("joins a stream while the run goes on and after it has ended", async () => {
@@ -215,14 +215,14 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const some = client.runs.joinStream(id, run.run_id, { lastEventId: "-1", streamMode: ["values", "updates"] });
         const first = [await all.next(), await some.next()].map(({ value }) => value as Frame);
         assert.deepEqual(names(first), ["metadata", "metadata"]);
-        const rest = [collect(all), collect(some)] as const;
+        const remaining = [collect(all), collect(some)] as const;
         gates.open("gate");
-        assert.deepEqual(names(await rest[0]), ["values", "custom", "updates", "values", "end"]);
-        assert.deepEqual(names(await rest[1]), ["values", "updates", "values", "end"]);
+        assert.deepEqual(names(await remaining[0]), ["values", "custom", "updates", "values", "end"]);
+        assert.deepEqual(names(await remaining[1]), ["values", "updates", "values", "end"]);
         const after = await collect(client.runs.joinStream(id, run.run_id));
         assert.equal(after.at(-1)?.event, "end");
         assert.deepEqual(
-          dataOf(after, "end").map(({ status }) => status),
+          filterData(after, "end").map(({ status }) => status),
           ["success"],
         );
         await refused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
@@ -237,17 +237,17 @@ export function streams({ describe, it, name, bench }: Suite): void {
           streamMode: ["values", "custom"],
           streamResumable: true,
         });
-        const seen: Frame[] = [];
+        const eventNames: Frame[] = [];
         for await (const frame of client.runs.joinStream(id, run.run_id, { lastEventId: "-1" })) {
-          seen.push(frame as Frame);
+          eventNames.push(frame as Frame);
           if (frame.event === "custom") break;
         }
-        assert.deepEqual(names(seen), ["metadata", "values", "custom"]);
-        const lastEventId = seen[1]?.id as string;
+        assert.deepEqual(names(eventNames), ["metadata", "values", "custom"]);
+        const lastEventId = eventNames[1]?.id as string;
         gates.open("gate");
-        const rest = await collect(client.runs.joinStream(id, run.run_id, { lastEventId }));
-        assert.deepEqual(names(rest), ["custom", "values", "end"]);
-        assert.equal(rest[0]?.id, seen[2]?.id);
+        const remainingFrames = await collect(client.runs.joinStream(id, run.run_id, { lastEventId }));
+        assert.deepEqual(names(remainingFrames), ["custom", "values", "end"]);
+        assert.equal(remainingFrames[0]?.id, eventNames[2]?.id);
       });
 
       it("goes on when its reader leaves, or stops if it was asked to", async () => {
@@ -255,18 +255,18 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const { client, gates } = at;
         const id = await aThread(client);
         const leave = async (text: string, onDisconnect: "continue" | "cancel"): Promise<string> => {
-          const gone = new AbortController();
+          const disconnect = new AbortController();
           let run_id = "";
-          const input = { input: human(text), onDisconnect, signal: gone.signal };
+          const input = { input: human(text), onDisconnect, signal: disconnect.signal };
           try {
             for await (const { event, data } of client.runs.stream(id, wait, input)) {
               if (event !== "metadata") continue;
               run_id = data.run_id;
               await gates.reached(text);
-              gone.abort();
+              disconnect.abort();
             }
           } catch (error) {
-            assert.ok(gone.signal.aborted, String(error));
+            assert.ok(disconnect.signal.aborted, String(error));
           }
           return run_id;
         };
@@ -288,9 +288,9 @@ export function streams({ describe, it, name, bench }: Suite): void {
         await gates.reached("never");
         const reader = client.runs.joinStream(id, run.run_id, { lastEventId: "-1" });
         assert.equal((await reader.next()).value?.event, "metadata");
-        const rest = collect(reader);
+        const remainingFrames = collect(reader);
         await client.threads.delete(id);
-        const frames = await rest;
+        const frames = await remainingFrames;
         assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
         await refused(client.runs.get(id, run.run_id), 404, /not found/);
         await refused(client.threads.get(id), 404, /not found/);

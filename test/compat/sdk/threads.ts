@@ -11,9 +11,9 @@ export function threads({ describe, it, name, bench }: Suite): void {
       assert.match(fresh.thread_id, UUID);
       assert.deepEqual([fresh.status, fresh.metadata, fresh.values], ["idle", {}, null]);
       const threadId = "7f1c9c6e-3f5b-4f0a-9d59-3a2f5f0c0a01";
-      const made = await client.threads.create({ threadId, metadata: { owner: "ann", tags: ["a"] } });
-      assert.equal(made.thread_id, threadId);
-      assert.deepEqual(await client.threads.get(threadId), made);
+      const createdThread = await client.threads.create({ threadId, metadata: { owner: "ann", tags: ["a"] } });
+      assert.equal(createdThread.thread_id, threadId);
+      assert.deepEqual(await client.threads.get(threadId), createdThread);
       await refused(client.threads.create({ threadId }), 409, /exists/);
       const same = await client.threads.create({ threadId, ifExists: "do_nothing", metadata: { owner: "bob" } });
       assert.deepEqual(same.metadata, { owner: "ann", tags: ["a"] });
@@ -29,19 +29,19 @@ export function threads({ describe, it, name, bench }: Suite): void {
     it("is found by metadata, status, values and id", async () => {
       await using at = await bench();
       const { client } = at;
-      const made: string[] = [];
-      for (const group of ["x", "x", "y"]) made.push((await client.threads.create({ metadata: { group } })).thread_id);
-      const [first, second, third] = made as [string, string, string];
+      const createdIds: string[] = [];
+      for (const group of ["x", "x", "y"]) createdIds.push((await client.threads.create({ metadata: { group } })).thread_id);
+      const [first, second, third] = createdIds as [string, string, string];
       await client.runs.wait(first, "tell", { input: { flavor: "sweet" }, context: {} });
       await client.runs.wait(second, "ask", { input: {} });
 
       const ids = async (query: Parameters<typeof client.threads.search>[0]): Promise<string[]> =>
-        (await client.threads.search(query)).map((found) => found.thread_id);
+        (await client.threads.search(query)).map((thread) => thread.thread_id);
       assert.deepEqual((await ids({ metadata: { group: "x" } })).sort(), [first, second].sort());
       assert.deepEqual(await ids({ status: "interrupted" }), [second]);
       assert.deepEqual(await ids({ values: { flavor: "sweet" } }), [first]);
       assert.deepEqual(await ids({ ids: [third, ABSENT] }), [third]);
-      const sorted = made.toSorted();
+      const sorted = createdIds.toSorted();
       assert.deepEqual(await ids({ sortBy: "thread_id", sortOrder: "asc" }), sorted);
       assert.deepEqual(await ids({ sortBy: "thread_id", sortOrder: "desc", limit: 1, offset: 1 }), [sorted[1]]);
       assert.deepEqual(await client.threads.search({ ids: [third], select: ["thread_id", "status"] }), [

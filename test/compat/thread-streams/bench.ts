@@ -72,9 +72,9 @@ export async function openBench({ sdk, transport }: Subject): Promise<Bench> {
         reconnectDelayMs: () => reconnect_ms,
         ...(local ? { fetch: reached.fetch as typeof fetch } : {}),
       } as const;
-      const made = threadId === undefined ? client.threads.stream(options) : client.threads.stream(threadId, options);
-      streams.push(made);
-      return made;
+      const thread = threadId === undefined ? client.threads.stream(options) : client.threads.stream(threadId, options);
+      streams.push(thread);
+      return thread;
     },
     async [Symbol.asyncDispose]() {
       await Promise.all(streams.map((stream) => stream.close()));
@@ -148,7 +148,7 @@ export async function all<T>(iterable: AsyncIterable<T>): Promise<T[]> {
   return items;
 }
 
-export const dataOf = (events: readonly Event[], method: string): JsonObject[] =>
+export const filterData = (events: readonly Event[], method: string): JsonObject[] =>
   events.filter((event) => event.method === method).map(({ params }) => params.data);
 
 export const rootEvents = (events: readonly Event[]): Json[] =>

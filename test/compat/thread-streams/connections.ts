@@ -1,6 +1,6 @@
 /** Streams that are opened early or late, that break, and that others read as well. */
 import assert from "node:assert/strict";
-import { contents, dataOf, type Event, follow, human, isEnd, rootEvents, type Suite, until } from "./bench.ts";
+import { contents, filterData, type Event, follow, human, isEnd, rootEvents, type Suite, until } from "./bench.ts";
 
 const CHANNELS = ["values", "checkpoints", "messages", "input", "tools"];
 
@@ -32,44 +32,44 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         }
         assert.deepEqual(contents(values.at(-1)), ["a", "began a", "waited for a"]);
         const late = follow(at.stream(graph, thread.threadId), CHANNELS);
-        const [first, ...others] = await Promise.all([early, during, late]);
+        const [first, ...otherEvents] = await Promise.all([early, during, late]);
         assert.ok((first?.length ?? 0) > 4);
-        for (const other of others) assert.deepEqual(other, first);
+        for (const events of otherEvents) assert.deepEqual(events, first);
       });
     }
 
     it("continue a thread over several runs", async () => {
       await using at = await bench();
       const thread = at.stream("chat");
-      const seen = follow(at.stream("chat", thread.threadId), CHANNELS, 3);
+      const receivedEvents = follow(at.stream("chat", thread.threadId), CHANNELS, 3);
       for (const text of ["one", "two", "three"]) {
         const { run_id = "" } = await thread.run.start({ input: human(text) });
         await at.client.runs.join(thread.threadId, run_id);
       }
-      const events = await seen;
-      assert.equal(contents(dataOf(events, "values").at(-1)).length, 6);
-      assert.equal(dataOf(events, "messages").filter(({ event }) => event === "message-start").length, 3);
+      const events = await receivedEvents;
+      assert.equal(contents(filterData(events, "values").at(-1)).length, 6);
+      assert.equal(filterData(events, "messages").filter(({ event }) => event === "message-start").length, 3);
     });
 
     it("of a stream that has `since` skip what the reader has seen", async () => {
       await using at = await bench();
       const thread = at.stream("chat");
-      const seen = follow(at.stream("chat", thread.threadId), CHANNELS);
+      const receivedEvents = follow(at.stream("chat", thread.threadId), CHANNELS);
       await thread.run.start({ input: human("one") });
-      const events = await seen;
+      const events = await receivedEvents;
       for (const [index, { seq }] of events.entries()) {
         if (index === events.length - 1) break;
         const stream = at.stream("chat", thread.threadId);
         const handle = await stream.subscribe({ channels: ["lifecycle", ...CHANNELS], since: seq } as never);
-        const rest: Event[] = [];
+        const remainingEvents: Event[] = [];
         for await (const event of handle as unknown as AsyncIterable<Event>) {
-          rest.push(event);
+          remainingEvents.push(event);
           if (isEnd(event)) break;
         }
         await stream.close();
         // Releases that do not send `since` over SSE get everything.
-        const expected = rest.length === events.length ? events : events.slice(index + 1);
-        assert.deepEqual(rest, expected);
+        const expected = remainingEvents.length === events.length ? events : events.slice(index + 1);
+        assert.deepEqual(remainingEvents, expected);
       }
     });
 
@@ -86,8 +86,8 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         const thread = at.stream(graph, undefined, back_ms);
         at.gates.open("token 1");
         const { threadId } = thread;
-        let shown = 0;
-        const broken = follow(at.stream(graph, threadId, back_ms), CHANNELS, 1, () => shown++);
+        let eventCount = 0;
+        const broken = follow(at.stream(graph, threadId, back_ms), CHANNELS, 1, () => eventCount++);
         const texts: string[] = [];
         const reading = (async () => {
           for await (const message of thread.messages) for await (const text of message.text) texts.push(text);
@@ -95,7 +95,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
         const { run_id = "" } = await thread.run.start({ input: human("hi there") });
         await at.gates.reached(gate);
         // Sockets that break before a subscription is answered end the stream in the SDK.
-        await until(() => texts.length > 0 && shown > 0);
+        await until(() => texts.length > 0 && eventCount > 0);
         at.cut();
         at.gates.open(gate, "token 3", "token 4");
         await at.client.runs.join(threadId, run_id);

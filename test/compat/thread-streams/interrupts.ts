@@ -1,7 +1,7 @@
 /** Agents that ask, and clients that answer. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
-import { contents, dataOf, follow, human, rootEvents, type Suite, until } from "./bench.ts";
+import { contents, filterData, follow, human, rootEvents, type Suite, until } from "./bench.ts";
 
 const ASKING = [
   { kind: "function", graph: "ask", input: { topic: "x" }, question: { question: "ok?" } },
@@ -18,27 +18,27 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
         await thread.run.start({ input });
         await thread.output;
         await until(() => thread.interrupted && thread.interrupts.length > 0);
-        const [asked, ...more] = thread.interrupts;
-        assert.deepEqual([asked?.payload, more], [question, []]);
+        const [interrupt, ...otherInterrupts] = thread.interrupts;
+        assert.deepEqual([interrupt?.payload, otherInterrupts], [question, []]);
         const { tasks } = await at.client.threads.getState(thread.threadId);
-        const shown = tasks.flatMap((task) => task.interrupts as { id?: string }[]);
+        const stateInterrupts = tasks.flatMap((task) => task.interrupts as { id?: string }[]);
         assert.deepEqual(
-          shown.map(({ id }) => id),
-          [asked?.interruptId],
+          stateInterrupts.map(({ id }) => id),
+          [interrupt?.interruptId],
         );
         const again = at.stream(graph, thread.threadId);
         const events = follow(again, ["input", "values"], 2);
         await thread.input.respond({
-          namespace: asked?.namespace ?? [],
-          interrupt_id: asked?.interruptId ?? "",
+          namespace: interrupt?.namespace ?? [],
+          interrupt_id: interrupt?.interruptId ?? "",
           response: "yes",
         });
-        const seen = await events;
-        assert.deepEqual(rootEvents(seen), ["running", "interrupted", "running", "completed"]);
+        const receivedEvents = await events;
+        assert.deepEqual(rootEvents(receivedEvents), ["running", "interrupted", "running", "completed"]);
         // Older releases do not know the event.
-        const answered = subject.sdk === "1.15.0" ? [{ interrupt_ids: [asked?.interruptId] }] : [];
-        assert.deepEqual(dataOf(seen, "input.answered"), answered);
-        const values = dataOf(seen, "values").at(-1) as JsonObject;
+        const answered = subject.sdk === "1.15.0" ? [{ interrupt_ids: [interrupt?.interruptId] }] : [];
+        assert.deepEqual(filterData(receivedEvents, "input.answered"), answered);
+        const values = filterData(receivedEvents, "values").at(-1) as JsonObject;
         const state = await at.client.threads.getState(thread.threadId);
         assert.deepEqual(values, state.values);
         if (kind === "function") assert.deepEqual(values, { topic: "x", answer: "yes" });
@@ -61,7 +61,7 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
       }));
       const events = follow(at.stream("questions", thread.threadId), ["values"], 2);
       await thread.input.respond({ responses } as never);
-      const values = dataOf(await events, "values").at(-1);
+      const values = filterData(await events, "values").at(-1);
       assert.deepEqual(values, { first: "first? yes", second: "second? yes" });
       assert.equal((await at.client.runs.list(thread.threadId)).length, 2);
     });
@@ -73,19 +73,19 @@ export function interrupts({ describe, it, subject, bench }: Suite): void {
       await thread.output;
       const events = follow(at.stream("ask", thread.threadId), ["values"], 2);
       await thread.run.start({ input: "sure" });
-      assert.deepEqual(dataOf(await events, "values").at(-1), { topic: "x", answer: "sure" });
+      assert.deepEqual(filterData(await events, "values").at(-1), { topic: "x", answer: "sure" });
     });
 
     it("of two clients that answer, one is refused and both see the end", async () => {
       await using at = await bench();
-      const one = at.stream("ask");
-      await one.run.start({ input: {} });
-      await one.output;
-      await until(() => one.interrupts.length === 1);
-      const other = at.stream("ask", one.threadId);
-      const events = follow(other, ["input"], 2);
-      const answer = { namespace: [], interrupt_id: one.interrupts[0]?.interruptId ?? "", response: "yes" };
-      const answers = await Promise.allSettled([one.input.respond(answer), other.input.respond(answer)]);
+      const firstThread = at.stream("ask");
+      await firstThread.run.start({ input: {} });
+      await firstThread.output;
+      await until(() => firstThread.interrupts.length === 1);
+      const secondThread = at.stream("ask", firstThread.threadId);
+      const events = follow(secondThread, ["input"], 2);
+      const answer = { namespace: [], interrupt_id: firstThread.interrupts[0]?.interruptId ?? "", response: "yes" };
+      const answers = await Promise.allSettled([firstThread.input.respond(answer), secondThread.input.respond(answer)]);
       const refused = answers.filter((each) => each.status === "rejected");
       assert.deepEqual(
         refused.map(({ reason }) => reason.code),

@@ -1,6 +1,6 @@
 /** What a stream of a thread assembles: values, messages, tool calls, subgraphs and named channels. */
 import assert from "node:assert/strict";
-import { all, contents, dataOf, follow, human, ids, rootEvents, type Suite } from "./bench.ts";
+import { all, contents, filterData, follow, human, ids, rootEvents, type Suite } from "./bench.ts";
 
 const CHAT = [
   { kind: "function", graph: "tokens" },
@@ -14,19 +14,19 @@ export function projections({ it, bench }: Suite): void {
       const thread = at.stream(graph);
       const values = all(thread.values);
       const messages = (async () => {
-        const seen: { id: unknown; deltas: string[]; text: string }[] = [];
+        const messageParts: { id: unknown; deltas: string[]; text: string }[] = [];
         for await (const message of thread.messages) {
           const deltas = await all(message.text);
-          seen.push({ id: message.id, deltas, text: await message.text });
+          messageParts.push({ id: message.id, deltas, text: await message.text });
         }
-        return seen;
+        return messageParts;
       })();
       const { run_id = "" } = await thread.run.start({ input: human("hello there") });
       const output = await thread.output;
       assert.deepEqual(contents(output), ["hello there", "You said: hello there"]);
       assert.deepEqual(contents((await values).at(-1)), contents(output));
-      const [answer, ...more] = await messages;
-      assert.deepEqual(more, [], "one message is streamed");
+      const [answer, ...otherMessages] = await messages;
+      assert.deepEqual(otherMessages, [], "one message is streamed");
       assert.deepEqual(answer?.deltas, ["You ", "said: ", "hello ", "there"]);
       assert.equal(answer?.text, "You said: hello there");
       assert.equal(answer?.id, ids(output)[1]);
@@ -55,10 +55,10 @@ export function projections({ it, bench }: Suite): void {
   it(`subgraphs with their messages and values`, async () => {
     await using at = await bench();
     const thread = at.stream("trip");
-    const found = thread.subgraphs;
+    const subgraphs = thread.subgraphs;
     await thread.run.start({ input: human("go") });
     await at.gates.reached("Found it 1");
-    for await (const subgraph of found) {
+    for await (const subgraph of subgraphs) {
       if (subgraph.name !== "research") continue;
       // The SDK ends what is opened before the run has ended.
       const output = subgraph.output;
@@ -121,22 +121,22 @@ export function projections({ it, bench }: Suite): void {
       assert.equal(new Set(events.map(({ event_id }) => event_id)).size, events.length);
       for (const [index, { method, params }] of events.entries()) {
         if (method !== "checkpoints") continue;
-        const next = events.slice(index + 1).find((one) => one.params.namespace.join() === params.namespace.join());
+        const next = events.slice(index + 1).find((candidate) => candidate.params.namespace.join() === params.namespace.join());
         assert.equal(next?.method, "values", "a checkpoint comes directly before its values");
       }
-      const open = dataOf(events, "messages").filter(({ event }) => event === "message-start").length;
-      assert.equal(dataOf(events, "messages").filter(({ event }) => event === "message-finish").length, open);
+      const open = filterData(events, "messages").filter(({ event }) => event === "message-start").length;
+      assert.equal(filterData(events, "messages").filter(({ event }) => event === "message-finish").length, open);
       // The SDK drops events that are older than the state it has loaded.
       const history = await at.client.threads.getHistory(thread.threadId, { limit: 100 });
       const created = new Map(history.map((state) => [state.checkpoint.checkpoint_id, state.created_at ?? ""]));
-      let shown = 0;
+      let updateCount = 0;
       for (const [index, { method, params }] of events.entries()) {
         if (method !== "values" || params.namespace.length > 0) continue;
         const created_at = created.get(String(events[index - 1]?.params.data.id));
         assert.ok(params.timestamp >= Date.parse(created_at ?? ""), "values are not older than their checkpoint");
-        shown++;
+        updateCount++;
       }
-      assert.ok(shown > 0, "values of the thread were shown");
+      assert.ok(updateCount > 0, "values of the thread were shown");
     });
   }
 

@@ -1,6 +1,6 @@
 /** Forks, stops, queues, and runs that were made by other routes. */
 import assert from "node:assert/strict";
-import { contents, dataOf, follow, human, rootEvents, type Suite } from "./bench.ts";
+import { contents, filterData, follow, human, rootEvents, type Suite } from "./bench.ts";
 
 const WAITING = [
   { kind: "function", graph: "wait", chat: "agent" },
@@ -24,9 +24,9 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         await at.client.runs.join(thread.threadId, third.run_id ?? "");
         const expected = ["one", "You said: one", "three", "You said: three"];
         assert.deepEqual(contents((await at.client.threads.getState(thread.threadId)).values), expected);
-        const seen = await events;
-        assert.deepEqual(contents(dataOf(seen, "values").at(-1)), expected);
-        const parents = dataOf(seen, "checkpoints").map(({ parent_id }) => parent_id);
+        const receivedEvents = await events;
+        assert.deepEqual(contents(filterData(receivedEvents, "values").at(-1)), expected);
+        const parents = filterData(receivedEvents, "checkpoints").map(({ parent_id }) => parent_id);
         assert.ok(parents.length >= 6, "each run shows its checkpoints");
         await assert.rejects(
           thread.run.start({ input: human("x"), forkFrom: "1f1e6df3-0000-6000-8000-000000000000" }),
@@ -80,9 +80,9 @@ export function runs({ describe, it, bench, subject }: Suite): void {
         const pending = await at.client.runs.list(thread.threadId, { status: "pending", limit: 1000 });
         assert.deepEqual(pending.map((run) => run.run_id).sort(), [run_id, third.run_id].sort());
         at.gates.open("a", "b", "c");
-        const seen = await events;
-        assert.deepEqual(rootEvents(seen), Array(3).fill(["running", "completed"]).flat());
-        assert.deepEqual(contents(dataOf(seen, "values").at(-1)), [
+        const receivedEvents = await events;
+        assert.deepEqual(rootEvents(receivedEvents), Array(3).fill(["running", "completed"]).flat());
+        assert.deepEqual(contents(filterData(receivedEvents, "values").at(-1)), [
           ...["a", "waited for a", "b", "waited for b"],
           ...["c", "waited for c"],
         ]);
@@ -129,7 +129,7 @@ export function runs({ describe, it, bench, subject }: Suite): void {
     });
     const { cron_id } = cron as unknown as { cron_id: string };
     await at.send("POST", `/greenroom/crons/${cron_id}/run`);
-    assert.deepEqual(contents(dataOf(await events, "values").at(-1)), ["tick", "You said: tick"]);
+    assert.deepEqual(contents(filterData(await events, "values").at(-1)), ["tick", "You said: tick"]);
   });
 
   it("what a run gets wrong is an error of its command", async () => {

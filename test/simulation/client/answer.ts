@@ -10,13 +10,13 @@ export async function answer(caller: Caller): Promise<void> {
   const interrupt_id = state?.interrupts[0]?.id;
   if (interrupt_id === undefined) return;
   const both = [1, 2].map(() => {
-    const asked = planRun(caller, thread_id);
-    const script = asked.script as unknown as JsonObject;
-    const { input: _input, context: _context, after_seconds: _after, ...request } = asked.request;
+    const plannedRun = planRun(caller, thread_id);
+    const script = plannedRun.script as unknown as JsonObject;
+    const { input: _input, context: _context, after_seconds: _after, ...request } = plannedRun.request;
     const resume = dice.chance(0.5) ? { [interrupt_id]: script } : script;
     // The value is dropped if the thread is at a breakpoint by then.
-    asked.request = { ...request, command: { resume }, context: { script } };
-    return submit(caller, asked, dice.chance(0.5) ? "create" : "stream");
+    plannedRun.request = { ...request, command: { resume }, context: { script } };
+    return submit(caller, plannedRun, dice.chance(0.5) ? "create" : "stream");
   });
   await Promise.all(both);
 }

@@ -9,7 +9,7 @@ import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
 
 /** What a client knows of a run that it asked for. */
-export interface Asked {
+export interface RequestedRun {
   readonly tag: string;
   readonly script: Script;
   readonly thread_id: string | null;
@@ -62,7 +62,7 @@ export class Caller {
   readonly dice: Dice;
   /** The threads that all clients share. */
   readonly threads: readonly string[];
-  readonly asked: Asked[] = [];
+  readonly requestedRuns: RequestedRun[] = [];
   readonly removals: Set<Removal> = new Set();
   readonly submitted: Submitted[] = [];
   /** Streams and waits that it has open, and whatever else it does beside its requests. */
@@ -89,7 +89,7 @@ export class Caller {
     what: string,
     ask: (service: Service, process: Process) => Promise<Answer>,
     repeat: boolean,
-    told: (error: Unwilling) => void = () => {},
+    onError: (error: Unwilling) => void = () => {},
   ): Promise<Answer | undefined> {
     this.doing = what;
     for (let tries = 0; tries < 12 || this.world.quiet; tries++) {
@@ -103,7 +103,7 @@ export class Caller {
           const answer = verdict(error);
           this.world.note(`${this.name} ${what}: ${answer}`);
           if (answer === "unknown") this.world.show(`  ${String(error)}`);
-          told(answer);
+          onError(answer);
           if (answer === "refused" || (answer === "unknown" && !repeat)) return undefined;
         }
       }
@@ -118,8 +118,8 @@ export class Caller {
     const latest = scheduler.now + ANSWER_MS - process.still_ms;
     let cancel = (): void => {};
     const check = (): void => {
-      const left = latest + process.still_ms - scheduler.now;
-      if (left > 0) cancel = scheduler.at(left, process, check);
+      const remainingMs = latest + process.still_ms - scheduler.now;
+      if (remainingMs > 0) cancel = scheduler.at(remainingMs, process, check);
       else this.world.violation("answer", `${this.name} ${what}: ${process.name} has not answered for ${ANSWER_MS} ms`);
     };
     check();
@@ -144,11 +144,15 @@ export class Caller {
   }
 
   /** A run that some client was told of; more often a late one. */
-  known(): (Asked & { readonly run: RunNote }) | null {
-    const known = this.world.clients.flatMap(({ asked }) => asked.filter(({ run_id }) => run_id !== null));
-    if (known.length === 0) return null;
-    const asked = known[Math.max(this.dice.below(known.length), this.dice.below(known.length))] as Asked;
-    return { ...asked, run: this.world.oracle.runs.byId.get(asked.run_id as string) as RunNote };
+  pickKnownRun(): (RequestedRun & { readonly run: RunNote }) | null {
+    const knownRuns = this.world.clients.flatMap(({ requestedRuns }) =>
+      requestedRuns.filter(({ run_id }) => run_id !== null),
+    );
+    if (knownRuns.length === 0) return null;
+    const requestedRun = knownRuns[
+      Math.max(this.dice.below(knownRuns.length), this.dice.below(knownRuns.length))
+    ] as RequestedRun;
+    return { ...requestedRun, run: this.world.oracle.runs.byId.get(requestedRun.run_id as string) as RunNote };
   }
 
   /** Whether something it asked for may have removed this run while it was active. */

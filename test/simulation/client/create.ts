@@ -7,7 +7,7 @@ import type { RunNote } from "../oracle/notes.ts";
 import type { Fault } from "../plan.ts";
 import { webhookFor } from "../platform/receiver.ts";
 import { Reader } from "../stream.ts";
-import type { Asked, Caller, Removal, Unwilling } from "./caller.ts";
+import type { Caller, Removal, RequestedRun, Unwilling } from "./caller.ts";
 import { awaitResult, follow } from "./follow.ts";
 import { cancelRun } from "./stop.ts";
 
@@ -31,7 +31,11 @@ function scriptFor(caller: Caller): Script {
   return { tag: `${caller.name}.${++caller.count}`, steps, deaf: has("agent_ignores_stop", 0.4) };
 }
 
-export function planRun(caller: Caller, thread_id: string | null, keyed: boolean = caller.dice.chance(0.75)): Asked {
+export function planRun(
+  caller: Caller,
+  thread_id: string | null,
+  keyed: boolean = caller.dice.chance(0.75),
+): RequestedRun {
   const { dice } = caller;
   const script = scriptFor(caller);
   const json = script as unknown as JsonObject;
@@ -59,50 +63,63 @@ export function planRun(caller: Caller, thread_id: string | null, keyed: boolean
   const route = thread_id === null ? "/runs" : `/threads/${thread_id}/runs`;
   const origin = keyed ? { idempotency: { route, key: script.tag, body_hash: script.tag } } : {};
   const { tag } = script;
-  const asked: Asked = { tag, script, thread_id, request, origin, run_id: null, unknown: false, refused: false };
-  caller.asked.push(asked);
-  return asked;
+  const requestedRun: RequestedRun = {
+    tag,
+    script,
+    thread_id,
+    request,
+    origin,
+    run_id: null,
+    unknown: false,
+    refused: false,
+  };
+  caller.requestedRuns.push(requestedRun);
+  return requestedRun;
 }
 
 export async function create(caller: Caller): Promise<void> {
   const roll = caller.dice.below(100);
   if (roll < 4) return await createBatch(caller);
   const thread_id = caller.dice.chance(0.15) ? null : caller.dice.pick(caller.threads);
-  const asked = planRun(caller, thread_id);
+  const requestedRun = planRun(caller, thread_id);
   const kind = roll < 45 ? "create" : roll < 75 ? "stream" : "wait";
-  await submit(caller, asked, kind);
+  await submit(caller, requestedRun, kind);
 }
 
 /** Whether a create may have removed a run of its thread. */
-function removesOthers({ thread_id, request }: Asked): ((run: RunNote) => boolean) | null {
+function removesOthers({ thread_id, request }: RequestedRun): ((run: RunNote) => boolean) | null {
   if (request.multitask_strategy !== "rollback" || thread_id === null) return null;
   return (run) => run.thread.thread_id === thread_id;
 }
 
-export async function submit(caller: Caller, asked: Asked, kind: "create" | "stream" | "wait"): Promise<void> {
-  const { tag, thread_id, request, origin } = asked;
+export async function submit(
+  caller: Caller,
+  requestedRun: RequestedRun,
+  kind: "create" | "stream" | "wait",
+): Promise<void> {
+  const { tag, thread_id, request, origin } = requestedRun;
   const what = `${kind} ${tag} ${request.multitask_strategy} ${thread_id === null ? "stateless" : ""}`;
   caller.world.note(`${caller.name} ${what}`);
-  const covers = removesOthers(asked);
+  const covers = removesOthers(requestedRun);
   const removal: Removal | null = covers && { covers };
   if (removal) caller.removals.add(removal);
-  const told = (error: Unwilling): void => {
-    if (error === "unknown") asked.unknown = true;
-    if (error === "refused") asked.refused = true;
+  const noteError = (error: Unwilling): void => {
+    if (error === "unknown") requestedRun.unknown = true;
+    if (error === "refused") requestedRun.refused = true;
   };
   const repeat = origin.idempotency !== undefined;
   if (kind === "create") {
-    const run = await caller.ask(what, (service) => service.runs.create(thread_id, request, origin), repeat, told);
-    if (run) acknowledged(caller, asked, run.run_id);
+    const run = await caller.ask(what, (service) => service.runs.create(thread_id, request, origin), repeat, noteError);
+    if (run) acknowledged(caller, requestedRun, run.run_id);
   } else if (kind === "stream") {
     const stream = await caller.ask(
       what,
       async (service, process) => ({ ...(await service.runs.stream(thread_id, request, origin)), process }),
       repeat,
-      told,
+      noteError,
     );
     if (stream) {
-      acknowledged(caller, asked, stream.run.run_id);
+      acknowledged(caller, requestedRun, stream.run.run_id);
       const reader = new Reader(caller.world, `${caller.name} of ${tag}`, stream.run.run_id);
       follow(caller, reader, stream.run, stream.frames, stream.process, request.on_disconnect === "cancel");
     }
@@ -114,14 +131,14 @@ export async function submit(caller: Caller, asked: Asked, kind: "create" | "str
         return { run, result: result.then((value) => value), leave, process };
       },
       repeat,
-      told,
+      noteError,
     );
     if (wait) {
-      acknowledged(caller, asked, wait.run.run_id);
+      acknowledged(caller, requestedRun, wait.run.run_id);
       awaitResult(caller, wait.run, wait.result, wait.leave, wait.process);
     }
   }
-  if (removal && !asked.unknown) caller.removals.delete(removal);
+  if (removal && !requestedRun.unknown) caller.removals.delete(removal);
 }
 
 async function createBatch(caller: Caller): Promise<void> {
@@ -139,23 +156,23 @@ async function createBatch(caller: Caller): Promise<void> {
       ),
     keyed,
     (error) => {
-      for (const asked of batch) if (error === "unknown") asked.unknown = true;
+      for (const requestedRun of batch) if (error === "unknown") requestedRun.unknown = true;
     },
   );
   if (!runs) return;
-  for (const [i, run] of runs.entries()) acknowledged(caller, batch[i] as Asked, run.run_id);
+  for (const [i, run] of runs.entries()) acknowledged(caller, batch[i] as RequestedRun, run.run_id);
 }
 
 /** A 2xx: the run is stored, and it is the one that was asked for. */
-export function acknowledged(caller: Caller, asked: Asked, run_id: string): void {
+export function acknowledged(caller: Caller, requestedRun: RequestedRun, run_id: string): void {
   const { world } = caller;
-  asked.run_id = run_id;
-  world.note(`${caller.name} knows ${asked.tag}`);
+  requestedRun.run_id = run_id;
+  world.note(`${caller.name} knows ${requestedRun.tag}`);
   const run = world.oracle.runs.byId.get(run_id);
-  if (run?.tag !== asked.tag)
-    world.violation("I1", `${asked.tag} was acknowledged, and is ${run ? run.tag : "not stored"}`);
+  if (run?.tag !== requestedRun.tag)
+    world.violation("I1", `${requestedRun.tag} was acknowledged, and is ${run ? run.tag : "not stored"}`);
   if (world.quiet || !run) return;
-  if (caller.dice.chance(0.1)) void stopLater(caller, asked.thread_id, run_id);
+  if (caller.dice.chance(0.1)) void stopLater(caller, requestedRun.thread_id, run_id);
 }
 
 /** Some run is cancelled while it is about to start. */
@@ -168,27 +185,27 @@ async function stopLater(caller: Caller, thread_id: string | null, run_id: strin
 
 /** A run is rolled back, and its thread gets another one: soon, or once whatever holds the thread may be over. */
 export async function replaceLater(caller: Caller): Promise<void> {
-  const asked = caller.known();
-  if (!asked || asked.thread_id === null) return;
-  await cancelRun(caller, asked.thread_id, asked.run_id as string, "rollback", false);
+  const requestedRun = caller.pickKnownRun();
+  if (!requestedRun || requestedRun.thread_id === null) return;
+  await cancelRun(caller, requestedRun.thread_id, requestedRun.run_id as string, "rollback", false);
   await caller.sleep(caller.dice.below(2 * caller.world.plan.lease_ms));
-  await submit(caller, planRun(caller, asked.thread_id), "create");
+  await submit(caller, planRun(caller, requestedRun.thread_id), "create");
 }
 
 /** A create that was answered is sent again, or its key is used for something else. */
 export async function repeat(caller: Caller): Promise<void> {
   const { world } = caller;
-  const asked = caller.dice.pick([
-    ...caller.asked.filter(({ run_id, origin }) => run_id !== null && origin.idempotency),
+  const requestedRun = caller.dice.pick([
+    ...caller.requestedRuns.filter(({ run_id, origin }) => run_id !== null && origin.idempotency),
     null,
   ]);
-  if (!asked) return;
-  const { tag, thread_id, request, origin, run_id } = asked;
-  const other = caller.dice.chance(0.3);
+  if (!requestedRun) return;
+  const { tag, thread_id, request, origin, run_id } = requestedRun;
+  const hasOtherBody = caller.dice.chance(0.3);
   const { idempotency } = origin;
   // Only the hash of the body tells a server that it is another one.
-  const again = other && idempotency ? { idempotency: { ...idempotency, body_hash: "other" } } : origin;
-  const what = `create ${tag} again${other ? " with another body" : ""}`;
+  const again = hasOtherBody && idempotency ? { idempotency: { ...idempotency, body_hash: "other" } } : origin;
+  const what = `create ${tag} again${hasOtherBody ? " with another body" : ""}`;
   world.note(`${caller.name} ${what}`);
   let refused = false;
   const before = world.oracle.runs.byId.get(run_id as string)?.fate;
@@ -200,9 +217,9 @@ export async function repeat(caller: Caller): Promise<void> {
       refused ||= error === "refused";
     },
   );
-  if (run && other) world.violation("R4", `${what} was answered`);
+  if (run && hasOtherBody) world.violation("R4", `${what} was answered`);
   if (run && run.run_id !== run_id) world.violation("R4", `${what} gave another run`);
   if (run && before !== "present") world.violation("R4", `${what} was answered, and the run was ${before}`);
-  const known = world.oracle.runs.byId.get(run_id as string);
-  if (refused && !other && known?.fate === "present") world.violation("R4", `${what} was refused`);
+  const runNote = world.oracle.runs.byId.get(run_id as string);
+  if (refused && !hasOtherBody && runNote?.fate === "present") world.violation("R4", `${what} was refused`);
 }

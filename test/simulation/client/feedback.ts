@@ -5,9 +5,9 @@ import type { Caller, Submitted } from "./caller.ts";
 
 export async function submitFeedback(caller: Caller): Promise<void> {
   const { world, dice } = caller;
-  const known = caller.known();
-  if (!known) return;
-  const { run, request } = known;
+  const knownRun = caller.pickKnownRun();
+  if (!knownRun) return;
+  const { run, request } = knownRun;
   if (readFeedbackKeys(request.feedback_keys).length !== run.tokens.length) {
     world.violation("I10", `${run.tag} has ${run.tokens.length} tokens, it asked for ${request.feedback_keys}`);
   }
@@ -22,7 +22,7 @@ export async function submitFeedback(caller: Caller): Promise<void> {
   world.note(`${caller.name} ${what}`);
   for (let times = keyed ? dice.between(1, 2) : 1; times > 0; times--) {
     const alive = isActive(run);
-    const sent = world.scheduler.now;
+    const sentAt = world.scheduler.now;
     let refused = false;
     const id = await caller.ask(
       what,
@@ -44,10 +44,10 @@ export async function submitFeedback(caller: Caller): Promise<void> {
     if (refused && run.fate === "present" && !expired) world.violation("I10", `${what} was refused, its token lives`);
     if (id === undefined) continue;
     world.note(`${what} is taken`);
-    if (ended_at !== null && ended_at + world.plan.token_ttl_ms <= sent && !keyed) {
+    if (ended_at !== null && ended_at + world.plan.token_ttl_ms <= sentAt && !keyed) {
       world.violation(
         "I10",
-        `${what} was taken, its token died ${sent - ended_at - world.plan.token_ttl_ms} ms before`,
+        `${what} was taken, its token died ${sentAt - ended_at - world.plan.token_ttl_ms} ms before`,
       );
     }
   }

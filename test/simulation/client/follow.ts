@@ -3,7 +3,7 @@ import type { Json } from "../../../lib/json.ts";
 import type { Run } from "../../../lib/runs/mod.ts";
 import type { Frame } from "../../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../../lib/streams/log.ts";
-import { bare, messagesOf } from "../agent.ts";
+import { bare, createMessages } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import { pump, Reader } from "../stream.ts";
@@ -40,7 +40,7 @@ export function follow(
   }
   process.connections.add(lost);
   const leaveAfter = world.plan.faults.has("disconnect") && !world.quiet ? dice.below(12) : Number.POSITIVE_INFINITY;
-  let seen = 0;
+  let frameCount = 0;
   let leave = (): void => {};
   const disconnect = (): void => {
     if (over) return;
@@ -57,7 +57,7 @@ export function follow(
       frame: (frame) => {
         if (over) return;
         reader.see(frame);
-        if (++seen === leaveAfter && !reader.ended) disconnect();
+        if (++frameCount === leaveAfter && !reader.ended) disconnect();
       },
       closed: () => {
         if (over) return;
@@ -78,7 +78,7 @@ async function resume(caller: Caller, reader: Reader, run: RunIds): Promise<void
   caller.streams++;
   await caller.sleep(caller.dice.below(800));
   const after = reader.last;
-  let gone = false;
+  let isGone = false;
   caller.world.note(`${reader.name} goes on after ${after}`);
   const stream = await caller.ask(
     `resume ${reader.name}`,
@@ -92,12 +92,12 @@ async function resume(caller: Caller, reader: Reader, run: RunIds): Promise<void
     }),
     true,
     (error) => {
-      gone = error === "refused";
+      isGone = error === "refused";
     },
   );
   caller.streams--;
   if (stream) follow(caller, reader, stream.run, stream.frames, stream.process, false);
-  else if (gone) mustBeGone(caller, run.run_id, "a stream was not found");
+  else if (isGone) mustBeGone(caller, run.run_id, "a stream was not found");
 }
 
 function mustBeGone(caller: Caller, run_id: string, why: string): void {
@@ -155,7 +155,7 @@ export function awaitResult(
 async function rejoin(caller: Caller, run: RunIds): Promise<void> {
   caller.streams++;
   await caller.sleep(caller.dice.below(800));
-  let gone = false;
+  let isGone = false;
   const wait = await caller.ask(
     "join",
     async (service, process) => {
@@ -164,12 +164,12 @@ async function rejoin(caller: Caller, run: RunIds): Promise<void> {
     },
     true,
     (error) => {
-      gone = error === "refused";
+      isGone = error === "refused";
     },
   );
   caller.streams--;
   if (wait) awaitResult(caller, run, wait.result, wait.leave, wait.process);
-  else if (gone) mustBeGone(caller, run.run_id, "a join was not found");
+  else if (isGone) mustBeGone(caller, run.run_id, "a join was not found");
 }
 
 /** Wait and join tell the truth: the run is over, and this is what it came to. */
@@ -190,23 +190,23 @@ function checkResult(caller: Caller, run_id: string, value: Json): void {
   else if (failed !== (result.__error__ !== undefined)) refuse("an error is told if and only if there is one");
   if (status !== "success") return;
   const messages = (result.messages ?? []).map(bare).filter((message) => message.startsWith(`${run.tag}/`));
-  const expected = messagesOf(run.script);
+  const expected = createMessages(run.script);
   if (messages.join() !== expected.join()) refuse(`expected ${expected.join()}`);
 }
 
 export async function join(caller: Caller): Promise<void> {
-  const run = caller.known()?.run;
+  const run = caller.pickKnownRun()?.run;
   if (!run) return;
   const what = `join ${run.tag}`;
-  const place: RunIds = { thread_id: run.thread.thread_id, run_id: run.run_id };
+  const runIds: RunIds = { thread_id: run.thread.thread_id, run_id: run.run_id };
   caller.world.note(`${caller.name} ${what}`);
   if (caller.dice.chance(0.3)) {
-    await rejoin(caller, place);
+    await rejoin(caller, runIds);
     return;
   }
   const stream = await caller.ask(
     what,
-    async (service, process) => ({ ...(await service.runs.joinStream(place.thread_id, place.run_id)), process }),
+    async (service, process) => ({ ...(await service.runs.joinStream(runIds.thread_id, runIds.run_id)), process }),
     true,
   );
   if (!stream) return;

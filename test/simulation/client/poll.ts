@@ -10,15 +10,15 @@ export function startPollers(world: World): void {
   const { plan, scheduler } = world;
   for (let number = 0; number < plan.pollers; number++) {
     const dice = new Dice(plan.seed, `poller ${number}`);
-    const poll = (left: number): void => {
-      if (world.quiet || left === 0) return;
+    const poll = (remaining: number): void => {
+      if (world.quiet || remaining === 0) return;
       const running = [...world.oracle.runs.byId.values()].filter(
         ({ fate, state, temporary }) => fate === "present" && state.status === "running" && !temporary,
       );
       const run = running.length > 0 ? dice.pick(running) : undefined;
       const node = run?.claims.at(-1)?.process.node;
-      const next = (): void => void scheduler.at(dice.below(30), null, () => poll(left - 1));
-      if (!run || !node) return void scheduler.at(dice.below(200), null, () => poll(left - 1));
+      const next = (): void => void scheduler.at(dice.below(30), null, () => poll(remaining - 1));
+      if (!run || !node) return void scheduler.at(dice.below(200), null, () => poll(remaining - 1));
       node.request((service) => service.threads.get(run.thread.thread_id)).then(next, next);
     };
     scheduler.at(dice.below(300), null, () => poll(READS));

@@ -7,10 +7,10 @@ import type { RunNote } from "../oracle/notes.ts";
 import type { Caller } from "./caller.ts";
 
 export async function cancel(caller: Caller): Promise<void> {
-  const asked = caller.known();
-  if (!asked) return;
+  const knownRun = caller.pickKnownRun();
+  if (!knownRun) return;
   const action: StopAction = caller.dice.pick(["interrupt", "rollback"]);
-  await cancelRun(caller, asked.thread_id, asked.run_id as string, action, caller.dice.chance(0.4));
+  await cancelRun(caller, knownRun.thread_id, knownRun.run_id as string, action, caller.dice.chance(0.4));
 }
 
 export async function cancelRun(
@@ -46,8 +46,8 @@ export async function cancelMany(caller: Caller): Promise<void> {
   const thread_id = caller.dice.pick(caller.threads);
   const status = caller.dice.pick(["pending", "running", "all"] as const);
   const named = world.clients
-    .flatMap(({ asked }) => asked)
-    .filter((asked) => asked.thread_id === thread_id && asked.run_id !== null)
+    .flatMap(({ requestedRuns }) => requestedRuns)
+    .filter((requestedRun) => requestedRun.thread_id === thread_id && requestedRun.run_id !== null)
     .map(({ run_id }) => run_id as string)
     .filter(() => caller.dice.chance(0.5));
   const target: CancelTarget = caller.dice.chance(0.5) && named.length > 0 ? { thread_id, run_ids: named } : { status };
@@ -60,9 +60,9 @@ export async function cancelMany(caller: Caller): Promise<void> {
 }
 
 export async function deleteRun(caller: Caller): Promise<void> {
-  const asked = caller.known();
-  if (!asked || asked.thread_id === null) return;
-  const { run } = asked;
+  const knownRun = caller.pickKnownRun();
+  if (!knownRun || knownRun.thread_id === null) return;
+  const { run } = knownRun;
   const what = `delete ${run.tag}`;
   caller.world.note(`${caller.name} ${what}`);
   await caller.askToRemove(

@@ -2,7 +2,7 @@
 import type { JsonObject } from "../../../lib/json.ts";
 import type { CommandResponse } from "../../../lib/protocol/mod.ts";
 import type { Script } from "../agent.ts";
-import type { Asked, Caller } from "./caller.ts";
+import type { Caller, RequestedRun } from "./caller.ts";
 import { acknowledged, planRun } from "./create.ts";
 
 /** Two messages to a thread, or a message and an answer where it waits for one: every run that succeeds has left its messages. */
@@ -30,23 +30,23 @@ async function command(
   caller: Caller,
   thread_id: string,
   method: string,
-  paramsOf: (asked: Asked) => JsonObject,
+  createParams: (requestedRun: RequestedRun) => JsonObject,
 ): Promise<void> {
-  const asked = planRun(caller, thread_id, false);
+  const requestedRun = planRun(caller, thread_id, false);
   // A command has neither webhooks nor feedback keys.
-  asked.request = { assistant_id: asked.request.assistant_id, multitask_strategy: "enqueue" };
-  const what = `${method} ${asked.tag}`;
+  requestedRun.request = { assistant_id: requestedRun.request.assistant_id, multitask_strategy: "enqueue" };
+  const what = `${method} ${requestedRun.tag}`;
   caller.world.note(`${caller.name} ${what}`);
-  const params = paramsOf(asked);
+  const params = createParams(requestedRun);
   const answer = await caller.ask<CommandResponse>(
     what,
     (service) => service.threads.command(thread_id, { id: 1, method, params }),
     false,
     (error) => {
-      if (error === "unknown") asked.unknown = true;
-      if (error === "refused") asked.refused = true;
+      if (error === "unknown") requestedRun.unknown = true;
+      if (error === "refused") requestedRun.refused = true;
     },
   );
-  if (answer?.type === "error") asked.refused = true;
-  if (answer?.type === "success") acknowledged(caller, asked, String(answer.result.run_id));
+  if (answer?.type === "error") requestedRun.refused = true;
+  if (answer?.type === "success") acknowledged(caller, requestedRun, String(answer.result.run_id));
 }

@@ -2,7 +2,7 @@
 import type { Json } from "../../../lib/json.ts";
 import type { Frame } from "../../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../../lib/streams/log.ts";
-import { bare, messagesOf } from "../agent.ts";
+import { bare, createMessages } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import { pump } from "../stream.ts";
@@ -15,11 +15,11 @@ export async function watchThread(caller: Caller): Promise<void> {
   const reader = new ThreadReader(world, `${caller.name} on a thread`, caller.dice.pick(caller.threads));
   caller.streams++;
   const until = world.scheduler.now + caller.dice.between(500, 8_000);
-  const place = (): string => `${reader.at.seq}-${reader.at.frame}`;
+  const formatPosition = (): string => `${reader.at.seq}-${reader.at.frame}`;
   const read = async (): Promise<void> => {
     while (world.scheduler.now < until && !world.quiet) {
       const opened = await caller.ask(
-        `watch a thread from ${place()}`,
+        `watch a thread from ${formatPosition()}`,
         async (service, process) => ({
           frames: await service.threads.stream(reader.thread_id, { after: reader.at }),
           process,
@@ -27,7 +27,7 @@ export async function watchThread(caller: Caller): Promise<void> {
         true,
       );
       if (!opened) break;
-      world.note(`${reader.name} reads from ${place()} at ${opened.process.name}`);
+      world.note(`${reader.name} reads from ${formatPosition()} at ${opened.process.name}`);
       await readThread(caller, reader, opened.frames, opened.process, until);
     }
     caller.streams--;
@@ -96,9 +96,9 @@ export async function touchThread(caller: Caller): Promise<void> {
 export async function look(caller: Caller): Promise<void> {
   const { world } = caller;
   const thread_id = caller.dice.pick(caller.threads);
-  const gone = new Set(world.oracle.runs.gone);
+  const removedIds = new Set(world.oracle.runs.removedIds);
   const tags = new Set(
-    [...gone]
+    [...removedIds]
       .filter((id) => world.oracle.runs.byId.get(id)?.fate === "rolled_back")
       .map((id) => world.oracle.runs.byId.get(id)?.tag),
   );
@@ -116,8 +116,8 @@ export async function look(caller: Caller): Promise<void> {
     checkMessages(state?.values);
     if (!state || world.oracle.threads.get(thread_id) !== thread) return;
     // I4, at any time: what was there before the question is in the answer.
-    const shown = new Set(messagesIn(state.values));
-    const missing = done.flatMap((run) => messagesOf(run.script)).filter((message) => !shown.has(message));
+    const stateMessages = new Set(messagesIn(state.values));
+    const missing = done.flatMap((run) => createMessages(run.script)).filter((message) => !stateMessages.has(message));
     if (missing.length > 0) world.violation("I4", `${thread?.name} is shown without ${missing.join()}`);
   } else if (roll === 2) {
     const history = await caller.ask("history", (service) => service.threads.history(thread_id, { limit: 50 }), true);
@@ -125,13 +125,13 @@ export async function look(caller: Caller): Promise<void> {
   } else if (roll === 3) {
     const runs = await caller.ask("list", (service) => service.runs.list(thread_id, { limit: 100 }), true);
     for (const { run_id } of runs ?? [])
-      if (gone.has(run_id)) world.violation("I3", `${run_id} is listed, and is gone`);
+      if (removedIds.has(run_id)) world.violation("I3", `${run_id} is listed, and is gone`);
   } else {
-    const [run_id] = gone;
+    const [run_id] = removedIds;
     if (run_id === undefined) return;
     const run = world.oracle.runs.byId.get(run_id) as RunNote;
-    const found = await caller.ask("get", (service) => service.runs.get(run.thread.thread_id, run_id), true);
-    if (found) world.violation("I3", `${run.tag} is found, and is ${run.fate}`);
+    const storedRun = await caller.ask("get", (service) => service.runs.get(run.thread.thread_id, run_id), true);
+    if (storedRun) world.violation("I3", `${run.tag} is found, and is ${run.fate}`);
   }
 }
 

@@ -21,7 +21,7 @@ export type Call = <Answer>(ask: (service: Service) => Promise<Answer>) => Promi
 const STREAMED = { assistant_id: "durable", stream_mode: "messages-tuple", stream_resumable: true } as const;
 
 /** Calls a service until one answers; each may die meanwhile. */
-export function callerOf(world: World): { readonly pause: (ms: number) => Promise<void>; readonly call: Call } {
+export function createCaller(world: World): { readonly pause: (ms: number) => Promise<void>; readonly call: Call } {
   const { scheduler, dice } = world;
   const pause = (ms: number): Promise<void> => new Promise((resolve) => void scheduler.at(ms, null, resolve));
   const call: Call = async (ask) => {
@@ -42,23 +42,23 @@ export function callerOf(world: World): { readonly pause: (ms: number) => Promis
 /** `done` is called when nothing is left to do. */
 export async function client(world: World, talk: Talk, done: () => void): Promise<void> {
   const { scheduler, dice } = world;
-  const { pause, call } = callerOf(world);
+  const { pause, call } = createCaller(world);
   const { script, thread_id, trouble } = talk;
   const once = (key: string) => ({ idempotency: { route: "simulation", key: `${thread_id} ${key}`, body_hash: "" } });
   await call((service) => service.threads.create({ thread_id, if_exists: "do_nothing" }));
   const input = script as unknown as Json;
   await call((service) => service.runs.create(thread_id, { ...STREAMED, input }, once("first")));
   const troubled = scheduler.now + (trouble?.after_ms ?? 0);
-  const sent = new Set<string>();
-  const waitsOf = ({ chains }: Script): string[] =>
+  const sentEvents = new Set<string>();
+  const listWaits = ({ chains }: Script): string[] =>
     chains.flat().flatMap((op) => (op.kind === "wait" ? [op.name] : []));
   let answers = 0;
 
   async function send(names: readonly string[]): Promise<void> {
     for (const name of names) {
-      if (sent.has(name) || !dice.chance(0.3)) continue;
+      if (sentEvents.has(name) || !dice.chance(0.3)) continue;
       const answer = await call((service) => service.threads.send(thread_id, name, { for: name }));
-      if (!(answer instanceof Error)) sent.add(name);
+      if (!(answer instanceof Error)) sentEvents.add(name);
     }
   }
 
@@ -75,12 +75,12 @@ export async function client(world: World, talk: Talk, done: () => void): Promis
       await trouble.make(talk, call, once("second"));
       talk.acted = scheduler.now;
       // A cancel ends the call: an answer continues its results in another one, without its events.
-      sent.clear();
+      sentEvents.clear();
       if (trouble.kind === "delete") break;
     }
     const thread = await call((service) => service.threads.get(thread_id));
     if (thread instanceof Error) continue;
-    await send([...waitsOf(script), ...(await awaited())]);
+    await send([...listWaits(script), ...(await awaited())]);
     const open = Object.values(thread.interrupts).flat() as unknown as { id: string; value: string }[];
     if (thread.status === "interrupted" && open.length > 0) {
       const chosen = dice.pick(open);

@@ -21,7 +21,7 @@ export interface Script {
   readonly chains: readonly (readonly Op[])[];
 }
 
-export function scriptOf(dice: Dice, tag: string): Script {
+export function createScript(dice: Dice, tag: string): Script {
   const chain = (at: number): Op[] =>
     Array.from({ length: dice.between(2, at === 0 ? 8 : 3) }, (_, i): Op => {
       const name = `${tag}.${at}.${i}`;
@@ -44,7 +44,7 @@ export function scriptOf(dice: Dice, tag: string): Script {
 }
 
 /** The texts of the messages of an undisturbed run; null where the order of chains decides. */
-export function messagesOf({ chains }: Script): string[] | null {
+export function createMessages({ chains }: Script): string[] | null {
   if (
     chains.length > 1 &&
     chains
@@ -68,14 +68,15 @@ export function messagesOf({ chains }: Script): string[] | null {
     } else if (op.kind === "ask") end();
     else if (op.kind === "step" && op.tokens > 0) {
       end();
-      messages.push(tokensOf(op.name, op.tokens).join(""));
+      messages.push(createTokens(op.name, op.tokens).join(""));
     }
   }
   end();
   return messages;
 }
 
-const tokensOf = (name: string, count: number): string[] => Array.from({ length: count }, (_, i) => `${name}#${i} `);
+const createTokens = (name: string, count: number): string[] =>
+  Array.from({ length: count }, (_, i) => `${name}#${i} `);
 
 /** What runs in a process, as its world sees it. */
 export interface Outside {
@@ -88,7 +89,7 @@ export interface Outside {
   work(ms: number): Promise<void>;
 }
 
-export function functionOf(outside: Outside): AgentFunction {
+export function createFunction(outside: Outside): AgentFunction {
   return async function* ({ input, step, sleep, wait, ask }) {
     const { chains } = input as unknown as Script;
     const results: Record<string, Json> = {};
@@ -110,7 +111,7 @@ export function functionOf(outside: Outside): AgentFunction {
               return op.name;
             }
             return (async function* () {
-              for (const token of tokensOf(op.name, op.tokens)) {
+              for (const token of createTokens(op.name, op.tokens)) {
                 yield token;
                 await outside.work(3);
               }
@@ -122,11 +123,11 @@ export function functionOf(outside: Outside): AgentFunction {
       }
     }
 
-    async function rest(chain: number): Promise<void> {
+    async function runChain(chain: number): Promise<void> {
       for (const [at, op] of (chains[chain] ?? []).entries()) if (op.kind !== "yield") await act(op, chain, at);
     }
 
-    const beside = chains.slice(1).map((_, i) => rest(i + 1));
+    const beside = chains.slice(1).map((_, i) => runChain(i + 1));
     const all = Promise.all(beside);
     all.catch(() => {});
     for (const [at, op] of (chains[0] ?? []).entries()) {

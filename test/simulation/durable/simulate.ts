@@ -5,8 +5,8 @@ import { Database } from "../database.ts";
 import { Dice } from "../random.ts";
 import { makeSteady } from "../steady.ts";
 import { client, type Talk } from "./client.ts";
-import { messagesOf, scriptOf } from "./scripts.ts";
-import { checkBegin, checkTrouble, troubleOf } from "./trouble.ts";
+import { createMessages, createScript } from "./scripts.ts";
+import { checkBegin, checkTrouble, pickTrouble } from "./trouble.ts";
 import { END_MS, LEASE_MS, START, World } from "./world.ts";
 
 export interface DurableOutcome {
@@ -44,13 +44,13 @@ async function check(world: World, { script, thread_id }: Talk): Promise<void> {
     if (op.kind === "step" && (world.ends.get(op.name) ?? 0) < 1) world.violation("executed", `${op.name} never ended`);
   }
   const messages = values.messages ?? [];
-  const expected = messagesOf(script);
+  const expected = createMessages(script);
   const texts = messages.map(({ content }) => content);
   if (expected && JSON.stringify(texts) !== JSON.stringify(expected)) {
     world.violation("state", `${tag} has ${JSON.stringify(texts)} instead of ${JSON.stringify(expected)}`);
   }
   // The stored frames of all runs: each message of the state was shown once, whole and in order.
-  const shown = new Map<string, string>();
+  const emittedTexts = new Map<string, string>();
   for (const { run_id } of (await storage.listRuns(scope, thread_id, { limit: 100, offset: 0 })).toReversed()) {
     for (let after = 0; ; ) {
       const frames = await storage.readFrames(scope, run_id, after);
@@ -58,14 +58,17 @@ async function check(world: World, { script, thread_id }: Talk): Promise<void> {
         after = id;
         if (event !== "messages") continue;
         const [{ id: message, content, type }] = JSON.parse(data) as [{ id: string; content: string; type: string }];
-        if (type === "AIMessageChunk") shown.set(message, (shown.get(message) ?? "") + content);
+        if (type === "AIMessageChunk") emittedTexts.set(message, (emittedTexts.get(message) ?? "") + content);
       }
       if (frames.length === 0) break;
     }
   }
   for (const { id, content } of messages) {
-    if (shown.get(id) !== content)
-      world.violation("shown", `${tag}: ${JSON.stringify(content)} was shown as ${JSON.stringify(shown.get(id))}`);
+    if (emittedTexts.get(id) !== content)
+      world.violation(
+        "shown",
+        `${tag}: ${JSON.stringify(content)} was shown as ${JSON.stringify(emittedTexts.get(id))}`,
+      );
   }
   const rows = world.database.query("select count(*) as n from calls where ended_at is null and thread_id = ?", [
     thread_id,
@@ -85,17 +88,17 @@ export async function simulateDurable(seed: number): Promise<DurableOutcome> {
     const { scheduler, dice } = world;
     const machines = world.shared ? 2 : dice.between(1, 2);
     for (let i = 0; i < machines; i++) world.boot(i);
-    const scripts = Array.from({ length: dice.between(1, 4) }, (_, i) => scriptOf(dice, `s${i}`));
+    const scripts = Array.from({ length: dice.between(1, 4) }, (_, i) => createScript(dice, `s${i}`));
     const threads = scripts.map(() => dice.uuid());
-    let left = scripts.length;
-    const others = new Dice(seed, "trouble");
+    let remaining = scripts.length;
+    const troubleDice = new Dice(seed, "trouble");
     const talks = scripts.map((script, i): Talk => {
       const thread_id = threads[i] as string;
-      return { thread_id, script, trouble: troubleOf(others, script.tag), acted: null, second: null };
+      return { thread_id, script, trouble: pickTrouble(troubleDice, script.tag), acted: null, second: null };
     });
     world.begin = (name) => checkBegin(world, talks, name);
     for (const talk of talks) {
-      scheduler.at(dice.between(50, 2_000), null, () => void client(world, talk, () => left--));
+      scheduler.at(dice.between(50, 2_000), null, () => void client(world, talk, () => remaining--));
     }
     const strike = (): void => {
       if (world.quiet) return;
@@ -114,7 +117,7 @@ export async function simulateDurable(seed: number): Promise<DurableOutcome> {
     };
     scheduler.at(dice.between(200, 10_000), null, strike);
     // A service reads the states that are checked.
-    const ended = await scheduler.run(START + END_MS, () => left === 0 && world.up() !== null);
+    const ended = await scheduler.run(START + END_MS, () => remaining === 0 && world.up() !== null);
     if (!ended) {
       const rows = database.query(
         "select run_id, status, due_at, waiting_for, cancelled, call_id from runs where ended_at is null",
@@ -122,7 +125,7 @@ export async function simulateDurable(seed: number): Promise<DurableOutcome> {
       const alive = world.lives.map(({ name, alive, paused, service }) => [name, alive, paused, service !== null]);
       world.violation(
         "stuck",
-        `${left} calls did not end: ${JSON.stringify([alive, rows], (_, value) => (typeof value === "bigint" ? Number(value) : value))}`,
+        `${remaining} calls did not end: ${JSON.stringify([alive, rows], (_, value) => (typeof value === "bigint" ? Number(value) : value))}`,
       );
     }
     if (ended) {

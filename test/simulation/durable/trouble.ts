@@ -3,8 +3,8 @@ import type { Json } from "../../../lib/mod.ts";
 import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
 import type { Dice } from "../random.ts";
-import { type Call, callerOf, type Talk } from "./client.ts";
-import { messagesOf, type Script, scriptOf } from "./scripts.ts";
+import { type Call, createCaller, type Talk } from "./client.ts";
+import { createMessages, createScript, type Script } from "./scripts.ts";
 import { LEASE_MS, type World } from "./world.ts";
 
 const KINDS = ["enqueue", "interrupt", "rollback", "reject", "cancel", "cancel by rollback", "delete"] as const;
@@ -18,7 +18,7 @@ export interface Trouble {
 }
 
 /** Null: the thread is left in peace. */
-export function troubleOf(dice: Dice, tag: string): Trouble | null {
+export function pickTrouble(dice: Dice, tag: string): Trouble | null {
   if (!dice.chance(0.3)) return null;
   const kind = dice.pick(KINDS);
   const after_ms = dice.pick([100, 3_000, 10_000, 40_000]);
@@ -37,7 +37,7 @@ export function troubleOf(dice: Dice, tag: string): Trouble | null {
     };
     return { kind, after_ms, second: null, make };
   }
-  const drawn = scriptOf(dice, `${tag}b`);
+  const drawn = createScript(dice, `${tag}b`);
   const second = { ...drawn, chains: drawn.chains.map((chain) => chain.filter((op) => op.kind !== "ask")) };
   const make: Trouble["make"] = async (talk, call, once) => {
     const input = second as unknown as Json;
@@ -76,14 +76,14 @@ export async function checkTrouble(world: World, { thread_id, script, trouble, s
     return Number(rows[0]?.n) > 0;
   };
   // The service looks at calls that are due each second.
-  for (let i = 0; i < 15 && isDue(); i++) await callerOf(world).pause(1_000);
+  for (let i = 0; i < 15 && isDue(); i++) await createCaller(world).pause(1_000);
   if (isDue()) world.violation("due", `${what}: a call is due, and nothing continues it`);
   if (!second) return;
   const run = await storage.getRun(SCOPE, second);
   if (run?.status !== "success") {
     return world.violation("second", `${what}: the second run ended as ${run?.status}: ${JSON.stringify(run?.error)}`);
   }
-  const expected = messagesOf((trouble as Trouble).second as Script);
+  const expected = createMessages((trouble as Trouble).second as Script);
   const state = await world.up()?.threads.state(thread_id);
   const messages = (state?.values as { messages?: { content: string }[] } | undefined)?.messages ?? [];
   const last = expected && messages.slice(messages.length - expected.length).map(({ content }) => content);
@@ -103,7 +103,7 @@ export function checkBegin(world: World, talks: readonly Talk[], name: string): 
   const [tag] = name.split(".");
   const talk = talks.find(({ script }) => script.tag === tag);
   if (!talk?.trouble) return false;
-  const began = [...world.begins.keys()].find((other) => other.startsWith(`${tag}b.`));
+  const began = [...world.begins.keys()].find((begunName) => begunName.startsWith(`${tag}b.`));
   if (began) world.violation("beside", `${name} begins after ${began}, on one thread`);
   const { kind } = talk.trouble;
   const late = kind === "delete" && talk.acted !== null && world.scheduler.now > talk.acted + UNAWARE_MS;

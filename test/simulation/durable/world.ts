@@ -13,7 +13,7 @@ import type { SignalListener, Storage } from "../../../lib/storage/mod.ts";
 import type { Database } from "../database.ts";
 import { Dice } from "../random.ts";
 import { type Owner, Scheduler } from "../scheduler.ts";
-import { functionOf } from "./scripts.ts";
+import { createFunction } from "./scripts.ts";
 
 export const START = 1_767_225_600_000;
 export const LEASE_MS = 3_000;
@@ -80,7 +80,7 @@ export class World {
     this.storage ??= sqlStorage(sqliteDriver(":memory:", () => this.#connection(), { defer: (fn) => fn() }));
     createService({
       storage,
-      executor: fromFunctions({ durable: { agent: functionOf(this.#outside(life)), max_attempts: 1_000 } }),
+      executor: fromFunctions({ durable: { agent: createFunction(this.#outside(life)), max_attempts: 1_000 } }),
       worker: { lease_ms: LEASE_MS, concurrency: 4 },
       environment: {
         now: () => this.scheduler.now,
@@ -162,16 +162,16 @@ export class World {
     };
   }
 
-  #outside(life: Life): Parameters<typeof functionOf>[0] {
+  #outside(life: Life): Parameters<typeof createFunction>[0] {
     return {
       began: (name, chain, at) => {
         if (!life.alive) return;
         const repeats = this.begin(name);
-        const place = `${name.split(".")[0]}.${chain}`;
-        const reached = this.reached.get(place) ?? -1;
+        const chainName = `${name.split(".")[0]}.${chain}`;
+        const reached = this.reached.get(chainName) ?? -1;
         if (at < reached && !repeats)
-          this.violation("repeated", `${name} is executed again after ${place}.${reached} has begun`);
-        this.reached.set(place, Math.max(at, reached));
+          this.violation("repeated", `${name} is executed again after ${chainName}.${reached} has begun`);
+        this.reached.set(chainName, Math.max(at, reached));
         this.begins.set(name, (this.begins.get(name) ?? 0) + 1);
       },
       ended: (name) => void (life.alive && this.ends.set(name, (this.ends.get(name) ?? 0) + 1)),

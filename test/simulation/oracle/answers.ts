@@ -15,12 +15,12 @@ export class Answers {
   }
 
   /** A run was created beside others that are active. */
-  accepted(run: RunNote, strategy: string, others: readonly RunNote[]): void {
+  accepted(run: RunNote, strategy: string, activeRuns: readonly RunNote[]): void {
     if (strategy === "rollback") return;
-    for (const other of others) {
-      const shared = run.targets.filter((id) => id !== null && other.targets.includes(id));
+    for (const activeRun of activeRuns) {
+      const shared = run.targets.filter((id) => id !== null && activeRun.targets.includes(id));
       if (shared.length === 0) continue;
-      this.#world.violation("A1", `${run.tag} was accepted, and ${other.tag} answers ${shared.join()} already`);
+      this.#world.violation("A1", `${run.tag} was accepted, and ${activeRun.tag} answers ${shared.join()} already`);
     }
   }
 
@@ -33,12 +33,12 @@ export class Answers {
       if (!pending.includes(id)) {
         this.#world.violation("A2", `${run.tag} is bound to ${id}, and consumed by ${pending.join() || "nothing"}`);
       }
-      const other = this.#consumers.get(id);
+      const consumer = this.#consumers.get(id);
       // A run that was stopped or failed has left its interrupt open.
       const holds =
-        other?.fate === "present" && (isActiveStatus(other.state.status) || other.state.status === "success");
-      if (other && other !== run && holds)
-        this.#world.violation("A2", `${id} was answered by ${other.tag} and ${run.tag}`);
+        consumer?.fate === "present" && (isActiveStatus(consumer.state.status) || consumer.state.status === "success");
+      if (consumer && consumer !== run && holds)
+        this.#world.violation("A2", `${id} was answered by ${consumer.tag} and ${run.tag}`);
       this.#consumers.set(id, run);
       this.#world.count("answer consumed");
     }

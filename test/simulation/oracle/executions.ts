@@ -58,7 +58,9 @@ export class Executions {
     const { now } = world.scheduler;
     const run = this.#runs.get(job.run_id);
     const thread = run?.thread as ThreadNote;
-    const claim = run?.claims.findLast((own) => own.process === process && own.attempt === job.attempt);
+    const claim = run?.claims.findLast(
+      (candidate) => candidate.process === process && candidate.attempt === job.attempt,
+    );
     const execution: Execution = {
       process,
       run_id: job.run_id,
@@ -67,7 +69,7 @@ export class Executions {
       started: now,
       stoppedAt: null,
       yielding: false,
-      shown: 0,
+      emittedCount: 0,
     };
     world.note(`${process.name} executes ${run?.tag} attempt ${job.attempt}`);
     if (run && claim) this.#check(execution, run, claim);
@@ -86,10 +88,13 @@ export class Executions {
       world.violation("R5", `${name} starts ${run.tag} ${late} ms after its lease was over, and it is another's`);
     }
     if (claim === run.claims.at(-1)) run.lastExecution = execution;
-    for (const other of this.#all) {
-      if (other.thread !== execution.thread || this.#mayOverlap(other, claim)) continue;
-      const where = other.process === execution.process ? `, both on ${other.process.name}` : "";
-      world.violation("I2", `${run.tag} and ${this.#runs.get(other.run_id)?.tag} execute on one thread${where}`);
+    for (const otherExecution of this.#all) {
+      if (otherExecution.thread !== execution.thread || this.#mayOverlap(otherExecution, claim)) continue;
+      const where = otherExecution.process === execution.process ? `, both on ${otherExecution.process.name}` : "";
+      world.violation(
+        "I2",
+        `${run.tag} and ${this.#runs.get(otherExecution.run_id)?.tag} execute on one thread${where}`,
+      );
     }
   }
 
@@ -99,7 +104,7 @@ export class Executions {
   }
 
   yields(execution: Execution, event: ExecutorEvent): void {
-    if (event.type === "stream" && event.mode === "custom") execution.shown++;
+    if (event.type === "stream" && event.mode === "custom") execution.emittedCount++;
   }
 
   settle(execution: Execution): void {

@@ -56,7 +56,7 @@ export class Oracle {
     const threads = latest("threads");
     for (const [id, { image }] of threads) this.#lookAtThread(id, image, before);
     const runs = latest("runs");
-    const held = [...latest("writes").keys()].map((id) => [id, this.runs.byId.get(id)?.state] as const);
+    const writers = [...latest("writes").keys()].map((id) => [id, this.runs.byId.get(id)?.state] as const);
     const touched = new Set(threads.keys());
     for (const [id, { image }] of runs) {
       const created = changes.find((change) => change.id === id && change.extra !== null);
@@ -64,25 +64,25 @@ export class Oracle {
       const thread = this.runs.byId.get(id)?.thread.thread_id;
       if (thread) touched.add(thread);
     }
-    for (const [id, state] of held) this.runs.checkWriter(id, state, process);
+    for (const [id, state] of writers) this.runs.checkWriter(id, state, process);
     for (const id of touched) this.#checkSlot(id, before.get(id), process);
   }
 
   #lookAtThread(thread_id: string, image: string | null, before: Map<string, ThreadState>): void {
-    const known = this.threads.get(thread_id);
-    if (known) before.set(thread_id, known.state);
+    const threadNote = this.threads.get(thread_id);
+    if (threadNote) before.set(thread_id, threadNote.state);
     if (image === null) {
-      if (!known) return;
-      known.deleted = true;
-      this.#turns.set(thread_id, known.state.claim_count);
+      if (!threadNote) return;
+      threadNote.deleted = true;
+      this.#turns.set(thread_id, threadNote.state.claim_count);
       this.threads.delete(thread_id);
-      this.#world.note(`${known.name} is gone`);
+      this.#world.note(`${threadNote.name} is gone`);
       return;
     }
     const state = JSON.parse(image) as ThreadState;
     const holder = state.slot_token === null ? undefined : this.runs.claims.get(state.slot_token);
     if (holder) holder.until = state.slot_until as number;
-    if (known) known.state = state;
+    if (threadNote) threadNote.state = state;
     else {
       const note: ThreadNote = {
         thread_id,

@@ -99,7 +99,7 @@ export interface Execution {
   /** It waits for its event to be taken: it does nothing by itself. */
   yielding: boolean;
   /** How many events of mode `custom` it has shown. */
-  shown: number;
+  emittedCount: number;
 }
 
 export interface RunNote {
@@ -131,7 +131,7 @@ export interface RunNote {
   /** The ids of the interrupts that it answers; null for a stop without one. */
   readonly targets: readonly (string | null)[];
   /** Its executor writes its checkpoints itself. */
-  readonly own: boolean;
+  readonly savesItself: boolean;
   /** How many root checkpoints it had stored at its last claim. */
   rooted: number;
   /** How many root checkpoints it had stored when it ended. */

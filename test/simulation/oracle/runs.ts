@@ -1,6 +1,6 @@
 /** How a run may change: every transition of its row is held against the rules. */
 import type { JsonObject } from "../../../lib/json.ts";
-import { MAX_ATTEMPTS, scriptOf } from "../agent.ts";
+import { MAX_ATTEMPTS, readScript } from "../agent.ts";
 import type { Process } from "../node.ts";
 import { ofAttempts } from "../thread-events.ts";
 import type { World } from "../world.ts";
@@ -18,7 +18,7 @@ import {
 } from "./notes.ts";
 
 /** What a run is made of, as `Changes` notes it. */
-type Made = [
+type CreatedColumns = [
   kwargs: string,
   graph_id: string,
   context: string,
@@ -31,7 +31,7 @@ type Made = [
 export class RunRules {
   readonly byId: Map<string, RunNote> = new Map();
   /** Run ids that nothing may name any more. */
-  readonly gone: Set<string> = new Set();
+  readonly removedIds: Set<string> = new Set();
   readonly claims: Map<string, Claim> = new Map();
   /** When a run was last claimed, ended or removed. */
   progressAt = 0;
@@ -59,23 +59,23 @@ export class RunRules {
     threadsBefore: ReadonlyMap<string, ThreadState>,
   ): void {
     const world = this.#world;
-    const known = this.byId.get(run_id);
+    const runNote = this.byId.get(run_id);
     if (image === null) {
-      if (known?.fate === "present") this.#vanished(known);
+      if (runNote?.fate === "present") this.#vanished(runNote);
       return;
     }
     const state = JSON.parse(image) as RunState;
-    if (this.gone.has(run_id)) world.violation("I3", `${known?.tag ?? run_id} was removed, and is back`);
-    else if (known) this.#changed(known, state, process, threadsBefore);
+    if (this.removedIds.has(run_id)) world.violation("I3", `${runNote?.tag ?? run_id} was removed, and is back`);
+    else if (runNote) this.#changed(runNote, state, process, threadsBefore);
     else this.#created(state, extra as string, threads.get(state.thread_id) as ThreadNote, process);
   }
 
   #created(state: RunState, extra: string, thread: ThreadNote, process: Process): void {
     const world = this.#world;
     const { run_id } = state;
-    const [stored, graph_id, context, active, strategy, webhook, feedback] = JSON.parse(extra) as Made;
+    const [stored, graph_id, context, active, strategy, webhook, feedback] = JSON.parse(extra) as CreatedColumns;
     const kwargs = JSON.parse(stored) as JsonObject & { context: JsonObject };
-    const script = scriptOf(kwargs.input ?? kwargs.context["script"], (kwargs.command ?? null) as JsonObject | null);
+    const script = readScript(kwargs.input ?? kwargs.context["script"], (kwargs.command ?? null) as JsonObject | null);
     const targets = (kwargs["resume_targets"] ?? []) as unknown as readonly { readonly interrupt_id: string | null }[];
     const note: RunNote = {
       run_id,
@@ -95,11 +95,11 @@ export class RunRules {
       requeuedBy: null,
       lastExecution: null,
       targets: targets.map(({ interrupt_id }) => interrupt_id),
-      own: graph_id === "saver",
+      savesItself: graph_id === "saver",
       rooted: 0,
       saved: 0,
     };
-    const others = thread.runs.filter((run) => isActive(run));
+    const activeRuns = thread.runs.filter((run) => isActive(run));
     this.byId.set(run_id, note);
     thread.runs.push(note);
     world.count("run created");
@@ -110,8 +110,8 @@ export class RunRules {
     if (v !== kwargs.context["v"] || active !== graph_id) {
       world.violation("I14", `${note.tag} has context ${kwargs.context["v"]}, its assistant had ${v}`);
     }
-    this.#checkStrategy(note, strategy, others);
-    this.answers.accepted(note, strategy, others);
+    this.#checkStrategy(note, strategy, activeRuns);
+    this.answers.accepted(note, strategy, activeRuns);
     if (this.exact) this.#checkTokens(note, null);
     if (state.status === "running") {
       this.#claimed(note, { ...state, claims: 0, attempt: 0, status: "pending" }, state, process);
@@ -121,12 +121,12 @@ export class RunRules {
   }
 
   /** `others` were active before it. */
-  #checkStrategy(run: RunNote, strategy: string, others: readonly RunNote[]): void {
+  #checkStrategy(run: RunNote, strategy: string, activeRuns: readonly RunNote[]): void {
     const world = this.#world;
-    const left = others.filter(({ state }) => strategy !== "interrupt" || state.cancelled !== 1);
-    const pending = [run, ...others].filter(({ state }) => state.status === "pending").length;
-    if (strategy !== "enqueue" && left.length > 0) {
-      world.violation("strategy", `${run.tag} (${strategy}) was made beside ${left.map(({ tag }) => tag).join()}`);
+    const toStop = activeRuns.filter(({ state }) => strategy !== "interrupt" || state.cancelled !== 1);
+    const pending = [run, ...activeRuns].filter(({ state }) => state.status === "pending").length;
+    if (strategy !== "enqueue" && toStop.length > 0) {
+      world.violation("strategy", `${run.tag} (${strategy}) was made beside ${toStop.map(({ tag }) => tag).join()}`);
     } else if (strategy === "enqueue" && pending > world.plan.pending_per_thread) {
       world.violation("limits", `${run.tag} is the ${pending}th pending run of ${run.thread.name}`);
     }
@@ -134,7 +134,7 @@ export class RunRules {
 
   #vanished(run: RunNote): void {
     const world = this.#world;
-    this.gone.add(run.run_id);
+    this.removedIds.add(run.run_id);
     const was = run.state;
     run.fate = run.thread.deleted
       ? run.temporary && !isActiveStatus(was.status)
@@ -157,23 +157,23 @@ export class RunRules {
     if (run.tokens.length === 0) return;
     const rows = this.#world.database.query("select expires_at from feedback_tokens where run_id = ?", [run.run_id]);
     if (rows.length === run.tokens.length && rows.every((row) => row.expires_at === expires_at)) return;
-    const found = rows.map((row) => row.expires_at).join();
+    const expiries = rows.map((row) => row.expires_at).join();
     this.#world.violation(
       "I10",
-      `${run.tag} is ${run.state.status}, and its tokens live until ${found}, not ${expires_at}`,
+      `${run.tag} is ${run.state.status}, and its tokens live until ${expiries}, not ${expires_at}`,
     );
   }
 
   /** I7: the end of a run and that it is to be told are one. */
   #checkOutbox(run: RunNote): void {
     if (run.webhook === null) return;
-    const found = this.#world.database.query("select status from webhook_deliveries where delivery_id = ?", [
+    const deliveries = this.#world.database.query("select status from webhook_deliveries where delivery_id = ?", [
       run.run_id,
     ]);
-    if (found.length === 1 && found[0]?.status === run.state.status) return;
+    if (deliveries.length === 1 && deliveries[0]?.status === run.state.status) return;
     this.#world.violation(
       "I7",
-      `${run.tag} ended as ${run.state.status}, and ${found[0]?.status ?? "nothing"} is to be told`,
+      `${run.tag} ended as ${run.state.status}, and ${deliveries[0]?.status ?? "nothing"} is to be told`,
     );
   }
 
@@ -186,10 +186,12 @@ export class RunRules {
         this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
       }
     }
-    const [left] = database.query(`select count(*) as count from thread_events where run_id = ? and ${ofAttempts()}`, [
-      run.run_id,
-    ]);
-    if (Number(left?.count) > 0) this.#world.violation("I3", `${run.tag} is ${run.fate}, and events of it are left`);
+    const [remainingEvents] = database.query(
+      `select count(*) as count from thread_events where run_id = ? and ${ofAttempts()}`,
+      [run.run_id],
+    );
+    if (Number(remainingEvents?.count) > 0)
+      this.#world.violation("I3", `${run.tag} is ${run.fate}, and events of it are left`);
     if (run.fate === "swept" || run.tokens.length === 0) return;
     const [row] = database.query("select count(*) as count from feedback_tokens where run_id = ?", [run.run_id]);
     if (Number(row?.count) > 0)
@@ -235,10 +237,10 @@ export class RunRules {
         this.#claimed(run, was, is, process);
       }
     } else if (is.status === "pending") {
-      const own = owner?.process === process;
+      const isOwner = owner?.process === process;
       const uncharged = is.attempt === was.attempt - (owner?.charged ?? 0);
       run.requeuedBy = process;
-      if (own && uncharged) {
+      if (isOwner && uncharged) {
         world.note(`${process.name} puts ${run.tag} back`);
         owner.returned = true;
       } else if (!over) refuse("I2", `${owner?.process.name} still held it`);
@@ -254,9 +256,9 @@ export class RunRules {
     if (!run.framed) return;
     run.framed = false;
     const { retention, skew_ms } = this.#world.plan;
-    const kept = run.temporary && !run.resumable ? retention.stateless_ms : retention.frames_ms;
+    const keptMs = run.temporary && !run.resumable ? retention.stateless_ms : retention.frames_ms;
     const age = this.#world.scheduler.now - (run.state.ended_at ?? 0);
-    if (age + 2 * skew_ms <= kept) refuse("retention", `its frames are gone after ${age} ms`);
+    if (age + 2 * skew_ms <= keptMs) refuse("retention", `its frames are gone after ${age} ms`);
   }
 
   #claimed(run: RunNote, was: RunState, is: RunState, process: Process): void {
@@ -270,7 +272,7 @@ export class RunRules {
     if (this.claims.has(token)) world.violation("R1", `${run.tag} was claimed with a token that was used before`);
     if (is.claims !== was.claims + 1) world.violation("R1", `${run.tag} has ${is.claims} claims after ${was.claims}`);
     // It is claimed only to be ended.
-    const over = is.cancelled === 1 || this.#startsOf(run, was, is) >= MAX_ATTEMPTS;
+    const over = is.cancelled === 1 || this.#countStarts(run, was, is) >= MAX_ATTEMPTS;
     if (charged !== (over ? 0 : 1)) {
       world.violation(
         "I12",
@@ -289,7 +291,7 @@ export class RunRules {
       }
     }
     this.#checkOrder(run, is);
-    run.rooted = this.#rootsOf(run);
+    run.rooted = this.#countRoots(run);
     const claim: Claim = {
       run_id: run.run_id,
       token,
@@ -305,9 +307,9 @@ export class RunRules {
   }
 
   /** How often it was started, as far as that counts: for a while not before the attempt that has made progress. */
-  #startsOf(run: RunNote, was: RunState, is: RunState): number {
+  #countStarts(run: RunNote, was: RunState, is: RunState): number {
     const { run_timeout_ms } = this.#world.plan;
-    const young = run.own && was.started_at !== null && is.updated_at < was.started_at + run_timeout_ms;
+    const young = run.savesItself && was.started_at !== null && is.updated_at < was.started_at + run_timeout_ms;
     return was.attempt + 1 - (young ? was.progressed : 1);
   }
 
@@ -315,14 +317,14 @@ export class RunRules {
   #progressed(run: RunNote, is: RunState, refuse: (rule: string, text: string) => void): void {
     // A later batch of the same commit may have rolled the run back, with its checkpoints.
     const isThere = this.#world.database.query("select 1 from runs where run_id = ?", [run.run_id]).length > 0;
-    const roots = this.#rootsOf(run);
+    const roots = this.#countRoots(run);
     if (is.progressed !== is.attempt) refuse("I12", `attempt ${is.attempt} made the progress of ${is.progressed}`);
     else if (isThere && roots <= run.rooted)
       refuse("I12", `attempt ${is.attempt} made progress without a root checkpoint`);
   }
 
   /** How many root checkpoints the run has stored. */
-  #rootsOf({ run_id, state: { thread_id } }: RunNote): number {
+  #countRoots({ run_id, state: { thread_id } }: RunNote): number {
     const [row] = this.#world.database.query(
       "select count(*) as count from checkpoints where run_id = ?1 and thread_id = ?2 and ns = ''",
       [run_id, thread_id],
@@ -333,10 +335,10 @@ export class RunRules {
   /** First in, first out; but what has begun comes before everything else of its thread. */
   #checkOrder(run: RunNote, is: RunState): void {
     const waiting = run.thread.runs.filter(
-      (other) => other !== run && other.fate === "present" && other.state.status === "pending",
+      (candidate) => candidate !== run && candidate.fate === "present" && candidate.state.status === "pending",
     );
-    const begun = waiting.find(({ state }) => state.has_checkpoint === 1);
-    if (begun) this.#world.violation("order", `${run.tag} starts before ${begun.tag}, which has begun`);
+    const begunRun = waiting.find(({ state }) => state.has_checkpoint === 1);
+    if (begunRun) this.#world.violation("order", `${run.tag} starts before ${begunRun.tag}, which has begun`);
     if (is.has_checkpoint === 1) return;
     // A run for later is not due while the clock of the process that claims is behind; one that was due at once stays due.
     const isDue = (state: RunState): boolean => state.due_at <= is.updated_at || state.due_at <= state.updated_at;

@@ -45,8 +45,8 @@ export function checkDeliveries(world: World): void {
   for (const run of oracle.runs.byId.values()) {
     const row = rows.get(run.run_id);
     rows.delete(run.run_id);
-    const due = run.webhook !== null && hasEnded(run);
-    if (due !== (row !== undefined)) {
+    const isExpected = run.webhook !== null && hasEnded(run);
+    if (isExpected !== (row !== undefined)) {
       const what = `${run.fate}, ${run.state.status}, ${run.webhook === null ? "without" : "with"} a webhook`;
       world.violation("I7", `${run.tag} is ${what}, and ${row ? "has a" : "has no"} delivery`);
     }
@@ -63,7 +63,7 @@ export function checkDeliveries(world: World): void {
     const attempts = Number(row.attempts);
     if (row.status !== state.status) refuse(`it says ${row.status}, the run ended as ${state.status}`);
     if (Number(row.recorded) > attempts) refuse(`${row.recorded} attempts are recorded, ${attempts} were begun`);
-    if (row.state === "delivered" && !receivers.taken.has(run_id)) refuse("nobody said that it was taken");
+    if (row.state === "delivered" && !receivers.acceptedRunIds.has(run_id)) refuse("nobody said that it was taken");
     const all = Number(row.series_attempts) >= plan.hooks.schedule_ms.length + 1;
     if (row.state === "failed" && !all && Number(row.answer) !== 410)
       refuse(`it has had ${row.series_attempts} attempts`);
@@ -124,11 +124,14 @@ export function checkTokens(world: World): void {
   for (const run of oracle.runs.byId.values()) {
     const rows = tokens.get(run.run_id) ?? [];
     tokens.delete(run.run_id);
-    const kept = run.fate === "present" || run.fate === "swept";
-    const expected = kept ? [...run.tokens].sort().map(([key, id]) => `${key} ${id}`) : [];
-    const found = rows.map((row) => `${row.feedback_key} ${row.token_id}`).sort();
-    if (found.join() !== expected.sort().join()) {
-      world.violation("I10", `${run.tag} is ${run.fate}: its tokens are ${found.join()}, not ${expected.join()}`);
+    const hasTokens = run.fate === "present" || run.fate === "swept";
+    const expected = hasTokens ? [...run.tokens].sort().map(([key, id]) => `${key} ${id}`) : [];
+    const storedTokens = rows.map((row) => `${row.feedback_key} ${row.token_id}`).sort();
+    if (storedTokens.join() !== expected.sort().join()) {
+      world.violation(
+        "I10",
+        `${run.tag} is ${run.fate}: its tokens are ${storedTokens.join()}, not ${expected.join()}`,
+      );
     }
     for (const row of rows) {
       const end = (run.state.ended_at ?? Number.NaN) + plan.token_ttl_ms;
@@ -149,14 +152,14 @@ function checkFeedback(world: World): void {
   }
   for (const { submitted } of world.clients) {
     for (const { run, key, comment, ids, unknown } of submitted) {
-      const found = rows.get(comment) ?? [];
+      const records = rows.get(comment) ?? [];
       rows.delete(comment);
       const refuse = (text: string): void => world.violation("I10", `feedback ${comment} on ${run.tag}: ${text}`);
-      if (found.length > 1 || (found.length === 1 && ids.length === 0 && !unknown)) {
-        refuse(`${found.length} records, ${ids.length} were told`);
+      if (records.length > 1 || (records.length === 1 && ids.length === 0 && !unknown)) {
+        refuse(`${records.length} records, ${ids.length} were told`);
       }
-      if (ids.length > 0 && String(found[0]?.id) !== ids[0]) refuse(`${ids[0]} was told, there is ${found[0]?.id}`);
-      for (const row of found) {
+      if (ids.length > 0 && String(records[0]?.id) !== ids[0]) refuse(`${ids[0]} was told, there is ${records[0]?.id}`);
+      for (const row of records) {
         if (row.run_id === run.run_id && row.key === key) continue;
         refuse(`it is on ${row.run_id} under ${row.key}, not ${key}`);
       }

@@ -2,7 +2,7 @@
 import type { JsonObject } from "../../../lib/json.ts";
 import { type OutboundRequest, type OutboundResponse, SendError } from "../../../lib/webhooks/http-client.ts";
 import type { WebhookTransport } from "../../../lib/webhooks/options.ts";
-import { bare, messagesOf } from "../agent.ts";
+import { bare, createMessages } from "../agent.ts";
 import { never, type Process } from "../node.ts";
 import { isActiveStatus, type RunNote } from "../oracle/notes.ts";
 import type { Fault } from "../plan.ts";
@@ -27,7 +27,7 @@ export class Receivers {
   /** What came first of each run; every later attempt must be equal to it. */
   readonly bodies: Map<string, string> = new Map();
   /** Runs whose delivery a process was told to be taken. */
-  readonly taken: Set<string> = new Set();
+  readonly acceptedRunIds: Set<string> = new Set();
   /** When something was sent or answered last. */
   progressAt = 0;
   readonly #world: World;
@@ -100,7 +100,7 @@ export class Receivers {
       const fail = (): void => settle(() => reject(new SendError("network_error", address)));
       const answer = (status: number, retry_after: string | null = null): void =>
         settle(() => {
-          if (status >= 200 && status < 300) this.taken.add(run_id);
+          if (status >= 200 && status < 300) this.acceptedRunIds.add(run_id);
           resolve({ status, retry_after, address });
         });
       signal.addEventListener("abort", () => settle(() => reject(new SendError("aborted", address))));
@@ -126,21 +126,21 @@ export class Receivers {
   }
 
   #begin(exchange: object, process: Process, host: string): void {
-    for (const [other, { process: sender }] of this.#underWay) if (!sender.alive) this.#underWay.delete(other);
+    for (const [ongoing, { process: sender }] of this.#underWay) if (!sender.alive) this.#underWay.delete(ongoing);
     this.#underWay.set(exchange, { process, host });
     const all = [...this.#underWay.values()];
-    const own = all.filter((other) => other.process === process).length;
+    const ownCount = all.filter((candidate) => candidate.process === process).length;
     const { concurrency } = this.#world.plan.hooks;
-    if (own > concurrency) this.#world.violation("I7", `${process.name} sends ${own} webhooks at once`);
-    const same = all.filter((other) => other.host === host).length;
+    if (ownCount > concurrency) this.#world.violation("I7", `${process.name} sends ${ownCount} webhooks at once`);
+    const same = all.filter((candidate) => candidate.host === host).length;
     if (same > PER_HOST) this.#world.violation("I7", `${same} webhooks are sent to ${host} at once`);
   }
 
   /** I7: the run has ended and was not rolled back, the id is its own, and every attempt says the same. */
   #receive(request: OutboundRequest, process: Process): void {
     const world = this.#world;
-    const told = JSON.parse(request.body) as JsonObject;
-    const run_id = String(told["run_id"]);
+    const payload = JSON.parse(request.body) as JsonObject;
+    const run_id = String(payload["run_id"]);
     const run = world.oracle.runs.byId.get(run_id);
     const refuse = (text: string): void =>
       world.violation("I7", `${process.name} tells of ${run?.tag ?? run_id} ${request.body.slice(0, 300)}: ${text}`);
@@ -158,21 +158,22 @@ export class Receivers {
     else if (before !== request.body) refuse(`an earlier attempt said ${before.slice(0, 300)}`);
     const { status, attempt } = run.state;
     if (run.fate === "rolled_back" || isActiveStatus(status)) refuse(`it is ${run.fate}, ${status}`);
-    if (told["status"] !== status || told["attempt"] !== attempt) refuse(`it ended as ${status}, attempt ${attempt}`);
+    if (payload["status"] !== status || payload["attempt"] !== attempt)
+      refuse(`it ended as ${status}, attempt ${attempt}`);
     if (request.body.includes("hooks.example")) refuse("it shows where it goes to");
-    checkValues(run, told, refuse);
+    checkValues(run, payload, refuse);
   }
 }
 
 /** The state is that of the run's end, whatever came after it; a run that leaves none tells none. */
-function checkValues(run: RunNote, told: JsonObject, refuse: (text: string) => void): void {
-  if (run.temporary !== !("values" in told)) refuse("only a run that leaves no state tells none");
+function checkValues(run: RunNote, payload: JsonObject, refuse: (text: string) => void): void {
+  if (run.temporary !== !("values" in payload)) refuse("only a run that leaves no state tells none");
   if (run.temporary || run.state.status !== "success") return;
-  const { messages = [] } = (told["values"] ?? {}) as { messages?: string[] };
-  const expected = messagesOf(run.script).join();
-  const own = messages.slice(-messagesOf(run.script).length).map(bare).join();
-  if (own !== expected) refuse(`its state ends with ${own}, not with ${expected}`);
+  const { messages = [] } = (payload["values"] ?? {}) as { messages?: string[] };
+  const expected = createMessages(run.script).join();
+  const ownMessages = messages.slice(-createMessages(run.script).length).map(bare).join();
+  if (ownMessages !== expected) refuse(`its state ends with ${ownMessages}, not with ${expected}`);
 }
 
 const header = (request: OutboundRequest, name: string): string | undefined =>
-  request.headers.find(([other]) => other === name)?.[1];
+  request.headers.find(([headerName]) => headerName === name)?.[1];

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import process from "node:process";
 import { Annotation, interrupt, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import type { AgentFunction } from "../../../lib/mod.ts";
-import { type Consumed, gateOf, QUESTIONS } from "./questions.ts";
+import { type Consumed, getGatePath, QUESTIONS } from "./questions.ts";
 
 const NUMBERS: readonly number[] = Array.from({ length: QUESTIONS }, (_, at) => at);
 
@@ -14,7 +14,7 @@ if (!log) throw new Error("SOAK_EXECUTIONS is not set");
 async function consume(thread_id: string, question: number, answer: unknown, signal?: AbortSignal): Promise<void> {
   // Its own lines are whole: the rest of a killed process's line ends with the line break in front.
   appendFileSync(log as string, `\n${JSON.stringify({ thread_id, question, answer } as Consumed)}\n`);
-  const gate = gateOf(dirname(log as string), String(answer));
+  const gate = getGatePath(dirname(log as string), String(answer));
   while (!existsSync(gate)) {
     signal?.throwIfAborted();
     await new Promise((done) => setTimeout(done, 5));
@@ -52,11 +52,11 @@ export const loop: unknown = new StateGraph(State)
   .compile();
 
 export const plain: AgentFunction = async function* ({ thread_id, command, state, interrupt: raise, signal }) {
-  const asked = (state.asked as number[] | undefined) ?? [];
-  if (command?.resume === undefined) yield raise({ question: asked.length });
-  await consume(thread_id, asked.length, command?.resume, signal);
-  yield { asked: [...asked, asked.length] };
-  if (asked.length + 1 < QUESTIONS) yield raise({ question: asked.length + 1 });
+  const askedQuestions = (state.asked as number[] | undefined) ?? [];
+  if (command?.resume === undefined) yield raise({ question: askedQuestions.length });
+  await consume(thread_id, askedQuestions.length, command?.resume, signal);
+  yield { asked: [...askedQuestions, askedQuestions.length] };
+  if (askedQuestions.length + 1 < QUESTIONS) yield raise({ question: askedQuestions.length + 1 });
 };
 
 export const durable: AgentFunction = async ({ thread_id, ask: askFor, step, signal }) => {

@@ -34,16 +34,16 @@ export async function checkTries(report: Report, name: string, { tries, consumed
   const refusals: string[] = [];
   const lost: string[] = [];
   let unknown = 0;
-  for (const made of tries) {
-    const accepted = made.sent.filter(({ outcome }) => outcome.kind === "accepted");
-    unknown += made.sent.filter(({ outcome }) => outcome.kind === "unknown").length;
-    if (accepted.length > 1) both.push(`${describe(made)}: ${accepted.map(({ way }) => way).join(" and ")}`);
-    refusals.push(...wrongRefusals(made));
+  for (const attempt of tries) {
+    const accepted = attempt.answers.filter(({ outcome }) => outcome.kind === "accepted");
+    unknown += attempt.answers.filter(({ outcome }) => outcome.kind === "unknown").length;
+    if (accepted.length > 1) both.push(`${describe(attempt)}: ${accepted.map(({ way }) => way).join(" and ")}`);
+    refusals.push(...wrongRefusals(attempt));
     // With a broken connection, the server may have accepted the other answer before.
     const [won] = accepted;
-    const answers = byQuestion.get(`${made.thread_id} ${made.question}`) ?? new Set();
+    const answers = byQuestion.get(`${attempt.thread_id} ${attempt.question}`) ?? new Set();
     if (won && !answers.has(won.answer))
-      lost.push(`${describe(made)}: ${won.answer}, but ${[...answers].join(", ") || "none"}`);
+      lost.push(`${describe(attempt)}: ${won.answer}, but ${[...answers].join(", ") || "none"}`);
   }
   const failed = await failedRuns(client, tries);
   report.note(`${name}: answers accepted, of unknown fate`, `${countAccepted(tries)}, ${unknown}`);
@@ -59,25 +59,25 @@ export async function checkTries(report: Report, name: string, { tries, consumed
 }
 
 const countAccepted = (tries: readonly Try[]): number =>
-  tries.flatMap(({ sent }) => sent).filter(({ outcome }) => outcome.kind === "accepted").length;
+  tries.flatMap(({ answers }) => answers).filter(({ outcome }) => outcome.kind === "accepted").length;
 
 /** A refusal says that the interrupt is answered, and by which run. */
-function wrongRefusals(made: Try): string[] {
-  const winner = made.sent.find(({ outcome }) => outcome.kind === "accepted")?.outcome;
+function wrongRefusals(attempt: Try): string[] {
+  const winner = attempt.answers.find(({ outcome }) => outcome.kind === "accepted")?.outcome;
   const winner_id = winner?.kind === "accepted" ? winner.run_id : null;
-  return made.sent.flatMap(({ way, outcome }) => {
+  return attempt.answers.flatMap(({ way, outcome }) => {
     if (outcome.kind !== "refused") return [];
     if (!REFUSALS[way].includes(outcome.code))
-      return [`${describe(made)}: ${way} was refused with ${outcome.code} ${outcome.text}`];
+      return [`${describe(attempt)}: ${way} was refused with ${outcome.code} ${outcome.text}`];
     const names = way === "create" || way === "stream";
     if (!names || winner_id === null || outcome.run_id === winner_id) return [];
-    return [`${describe(made)}: ${way} was refused because of run ${outcome.run_id}, but run ${winner_id} answers`];
+    return [`${describe(attempt)}: ${way} was refused because of run ${outcome.run_id}, but run ${winner_id} answers`];
   });
 }
 
 async function failedRuns(client: Client, tries: readonly Try[]): Promise<string[]> {
   const failed: string[] = [];
-  for (const thread_id of new Set(tries.map((made) => made.thread_id))) {
+  for (const thread_id of new Set(tries.map((attempt) => attempt.thread_id))) {
     const runs = (await client.get("GET", `/threads/${thread_id}/runs?limit=1000`)) as {
       run_id: string;
       status: string;

@@ -19,4 +19,5 @@ export interface Consumed {
  * While this file is missing, no agent goes on behind the answer. Each answer has a gate of its own, because a question may be tried
  * again whose first answers were lost.
  */
-export const gateOf = (folder: string, answer: string): string => join(folder, `gate-${answer.replaceAll(" ", "-")}`);
+export const getGatePath = (folder: string, answer: string): string =>
+  join(folder, `gate-${answer.replaceAll(" ", "-")}`);

@@ -27,7 +27,7 @@ export interface Try {
   readonly thread_id: string;
   readonly agent: (typeof AGENTS)[number];
   readonly question: number;
-  readonly sent: readonly Sent[];
+  readonly answers: readonly Sent[];
 }
 
 export interface Question {
@@ -53,9 +53,9 @@ export async function insist<Result>(ask: () => Promise<Result>): Promise<Result
 }
 
 /** Sends two answers to a question. Resolves once both requests have an outcome. */
-export async function tryTwice(client: Client, asked: Question): Promise<Try> {
-  const { thread_id, agent, question } = asked;
-  const sent = await Promise.all(
+export async function tryTwice(client: Client, openQuestion: Question): Promise<Try> {
+  const { thread_id, agent, question } = openQuestion;
+  const answers = await Promise.all(
     ["A", "B"].map(async (name) => {
       const way = WAYS[random(WAYS.length)] as Way;
       // The protocols beside v1 always name the interrupt.
@@ -64,26 +64,26 @@ export async function tryTwice(client: Client, asked: Question): Promise<Try> {
       const key = (way === "create" || way === "stream") && random(2) === 0 ? crypto.randomUUID() : null;
       // A request that is repeated with its key must not differ.
       const strategy = ["enqueue", "reject", "interrupt"][random(3)] as string;
-      const sent = { answer, way, by_id, key, strategy };
-      return { ...sent, outcome: await send(client, asked, sent) };
+      const request = { answer, way, by_id, key, strategy };
+      return { ...request, outcome: await send(client, openQuestion, request) };
     }),
   );
-  return { thread_id, agent, question, sent };
+  return { thread_id, agent, question, answers };
 }
 
-async function send(client: Client, asked: Question, sent: Omit<Sent, "outcome">): Promise<Outcome> {
+async function send(client: Client, question: Question, answer: Omit<Sent, "outcome">): Promise<Outcome> {
   for (;;) {
     try {
-      return await REQUESTS[sent.way](client, asked, sent);
+      return await REQUESTS[answer.way](client, question, answer);
     } catch (error) {
       if (!(error instanceof Broken)) throw error;
-      if (sent.key === null) return { kind: "unknown" };
+      if (answer.key === null) return { kind: "unknown" };
       await sleep(RETRY_MS);
     }
   }
 }
 
-type Request = (client: Client, asked: Question, sent: Omit<Sent, "outcome">) => Promise<Outcome>;
+type Request = (client: Client, question: Question, answer: Omit<Sent, "outcome">) => Promise<Outcome>;
 
 const runBody = ({ agent, interrupt_id }: Question, { answer, by_id, strategy }: Omit<Sent, "outcome">): object => ({
   assistant_id: agent,
@@ -91,9 +91,10 @@ const runBody = ({ agent, interrupt_id }: Question, { answer, by_id, strategy }:
   multitask_strategy: strategy,
 });
 
-const headersOf = ({ key }: Omit<Sent, "outcome">): Record<string, string> => (key ? { "idempotency-key": key } : {});
+const createHeaders = ({ key }: Omit<Sent, "outcome">): Record<string, string> =>
+  key ? { "idempotency-key": key } : {};
 
-const runIdOf = (location: unknown): string | null => /\/runs\/([\w-]+)/.exec(String(location))?.[1] ?? null;
+const parseRunId = (location: unknown): string | null => /\/runs\/([\w-]+)/.exec(String(location))?.[1] ?? null;
 
 /** Reads the head of a stream, and its body only if it is an error. The run goes on when its reader leaves. */
 async function readHead(client: Client, path: string, body: object, headers: Record<string, string>): Promise<Outcome> {
@@ -105,7 +106,7 @@ async function readHead(client: Client, path: string, body: object, headers: Rec
     onHead(response) {
       status = response.statusCode ?? 0;
       if (status < 300) {
-        outcome = { kind: "accepted", run_id: runIdOf(response.headers["content-location"]) };
+        outcome = { kind: "accepted", run_id: parseRunId(response.headers["content-location"]) };
         response.destroy();
       } else response.on("data", (part: string) => (text += part));
     },
@@ -127,13 +128,15 @@ function refusal(status: number, { code, detail, run_id }: Refused): Outcome {
 }
 
 const REQUESTS: Readonly<Record<Way, Request>> = {
-  async create(client, asked, sent) {
-    const path = `/threads/${asked.thread_id}/runs`;
-    const { status, body } = await client.call("POST", path, runBody(asked, sent), { headers: headersOf(sent) });
+  async create(client, question, answer) {
+    const path = `/threads/${question.thread_id}/runs`;
+    const { status, body } = await client.call("POST", path, runBody(question, answer), {
+      headers: createHeaders(answer),
+    });
     return status < 300 ? { kind: "accepted", run_id: body.run_id } : refusal(status, body);
   },
-  stream: (client, asked, sent) =>
-    readHead(client, `/threads/${asked.thread_id}/runs/stream`, runBody(asked, sent), headersOf(sent)),
+  stream: (client, question, answer) =>
+    readHead(client, `/threads/${question.thread_id}/runs/stream`, runBody(question, answer), createHeaders(answer)),
   async command(client, { thread_id, interrupt_id }, { answer }) {
     const params = { namespace: [], interrupt_id, response: answer };
     const command = { id: 1, method: "input.respond", params };
@@ -143,8 +146,8 @@ const REQUESTS: Readonly<Record<Way, Request>> = {
   },
   "ag-ui": (client, { thread_id, agent, interrupt_id }, { answer }) => {
     const resume = [{ interruptId: interrupt_id, status: "resolved", payload: answer }];
-    const rest = { messages: [], tools: [], context: [], state: {}, forwardedProps: {} };
-    const body = { threadId: thread_id, runId: crypto.randomUUID(), resume, ...rest };
+    const otherFields = { messages: [], tools: [], context: [], state: {}, forwardedProps: {} };
+    const body = { threadId: thread_id, runId: crypto.randomUUID(), resume, ...otherFields };
     return readHead(client, `/ag-ui/${agent}`, body, {});
   },
 };

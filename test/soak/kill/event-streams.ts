@@ -30,7 +30,7 @@ export function watchEvents(client: Client, threads: () => readonly string[], re
   async function read(thread_id: string, resumes: boolean): Promise<void> {
     let history: EventHistory = { thread_id, events: [], connections: 0 };
     histories.push(history);
-    for (let left = 2 + random(4); left > 0 && !stopping; left--) {
+    for (let remaining = 2 + random(4); remaining > 0 && !stopping; remaining--) {
       const since = Number(JSON.parse(history.events.at(-1)?.data ?? '{"seq":0}').seq);
       if (!resumes && history.connections > 0) {
         history = { thread_id, events: [], connections: 0 };
@@ -102,14 +102,14 @@ export async function checkEvents(
 ): Promise<EventFaults> {
   const faults: EventFaults = {
     ...{ order: [], missing: [], differ: [], ends: [] },
-    size: [histories.length, histories.reduce((sum, one) => sum + one.connections, 0)]
-      .concat(histories.reduce((sum, one) => sum + one.events.length, 0))
+    size: [histories.length, histories.reduce((sum, history) => sum + history.connections, 0)]
+      .concat(histories.reduce((sum, history) => sum + history.events.length, 0))
       .join(", "),
   };
   const replays = new Map<string, readonly Frame[]>();
   await each([...new Set(histories.map(({ thread_id }) => thread_id))], async (thread_id) => {
     const [newest] = database.rows("select max(last_seq) as seq from thread_events where thread_id = ?", thread_id);
-    const replay = await replayOf(client, thread_id, Number(newest?.seq));
+    const replay = await readReplay(client, thread_id, Number(newest?.seq));
     replays.set(thread_id, replay);
     checkOrder(`the replay of thread ${thread_id}`, replay, faults);
     checkEnds(thread_id, replay, runs, faults);
@@ -125,7 +125,7 @@ export async function checkEvents(
 const read = ({ data }: Frame): Event => JSON.parse(data) as Event;
 
 /** Everything that is kept, to the `newest` event. The stream goes on, so where that is not shown a pause is taken for the end. */
-async function replayOf(client: Client, thread_id: string, newest: number): Promise<readonly Frame[]> {
+async function readReplay(client: Client, thread_id: string, newest: number): Promise<readonly Frame[]> {
   const events: Frame[] = [];
   let last = Date.now();
   let complete = false;
@@ -165,18 +165,19 @@ function checkOrder(name: string, frames: readonly Frame[], { order }: EventFaul
 function compare(name: string, frames: readonly Frame[], replay: readonly Frame[], faults: EventFaults): void {
   const [first, last] = [frames[0], frames.at(-1)];
   if (!first || !last) return;
-  const seen = new Map(frames.map((frame) => [read(frame).seq, frame.data]));
+  const receivedBySeq = new Map(frames.map((frame) => [read(frame).seq, frame.data]));
   const [from, to] = [read(first).seq, read(last).seq];
-  const known = new Map(replay.map((frame) => [read(frame).seq, frame.data]));
-  const turns = new Set([...known.keys()].map((seq) => Math.floor(seq / TURN)));
-  for (const [seq, data] of known) {
+  const replayBySeq = new Map(replay.map((frame) => [read(frame).seq, frame.data]));
+  const turns = new Set([...replayBySeq.keys()].map((seq) => Math.floor(seq / TURN)));
+  for (const [seq, data] of replayBySeq) {
     if (seq < from || seq > to) continue;
-    if (!seen.has(seq)) faults.missing.push(`${name}: without ${seq} ${data.slice(0, 120)}`);
-    else if (seen.get(seq) !== data) faults.differ.push(`${name}: ${seen.get(seq)} and later ${data}`);
+    if (!receivedBySeq.has(seq)) faults.missing.push(`${name}: without ${seq} ${data.slice(0, 120)}`);
+    else if (receivedBySeq.get(seq) !== data)
+      faults.differ.push(`${name}: ${receivedBySeq.get(seq)} and later ${data}`);
   }
-  for (const [seq, data] of seen) {
-    const kept = known.has(seq) || !turns.has(Math.floor(seq / TURN));
-    if (!kept) faults.missing.push(`${name}: the replay is without ${seq} ${data.slice(0, 120)}`);
+  for (const [seq, data] of receivedBySeq) {
+    const isExplained = replayBySeq.has(seq) || !turns.has(Math.floor(seq / TURN));
+    if (!isExplained) faults.missing.push(`${name}: the replay is without ${seq} ${data.slice(0, 120)}`);
   }
 }
 

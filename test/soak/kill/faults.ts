@@ -50,7 +50,7 @@ export class Faults {
     return new Faults(options, await startServer({ runtime: "bun", site, port }), SHORT_LEASE_MS);
   }
 
-  private constructor(options: FaultOptions, server: Server, lease_ms: number) {
+  constructor(options: FaultOptions, server: Server, lease_ms: number) {
     this.#options = options;
     this.#server = server;
     this.#lease_ms = lease_ms;
@@ -104,7 +104,7 @@ export class Faults {
   }
 
   async #crashed(): Promise<boolean> {
-    if (!this.#server.gone()) return false;
+    if (!this.#server.hasEnded()) return false;
     await this.#options.onDeath(Date.now());
     const { runtime, ended } = this.#server;
     const output = stripVTControlCharacters(this.#server.output());

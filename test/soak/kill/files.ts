@@ -9,7 +9,7 @@ export interface KillFiles {
   readonly progress: string;
 }
 
-export const filesOf = ({ path }: { readonly path: string }): KillFiles => ({
+export const getKillFiles = ({ path }: { readonly path: string }): KillFiles => ({
   facts: join(path, "facts.log"),
   posts: join(path, "posts.log"),
   progress: join(path, "progress.log"),

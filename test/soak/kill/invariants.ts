@@ -41,32 +41,37 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   await each([...facts.threads.keys()], async (thread_id) => {
     threads.set(thread_id, await readThread(evidence.client, thread_id));
   });
-  const seen = new Map<string, RunSeen>();
-  for (const { runs } of threads.values()) for (const run of runs) seen.set(run.run_id, run);
+  const runsById = new Map<string, RunSeen>();
+  for (const { runs } of threads.values()) for (const run of runs) runsById.set(run.run_id, run);
   const acknowledged = facts.creates.filter((create) => create.run_id !== undefined);
-  const gone = acknowledged.filter(({ run_id = "" }) => !seen.has(run_id));
+  const removed = acknowledged.filter(({ run_id = "" }) => !runsById.has(run_id));
 
   const counts = new Map<string, number>();
-  for (const { status } of seen.values()) counts.set(status, (counts.get(status) ?? 0) + 1);
+  for (const { status } of runsById.values()) counts.set(status, (counts.get(status) ?? 0) + 1);
   report.note(
     "runs by status",
-    [...counts, ["rolled back", gone.length]].map(([what, n]) => `${what} ${n}`).join(", "),
+    [...counts, ["rolled back", removed.length]].map(([what, n]) => `${what} ${n}`).join(", "),
   );
-  report.none("I1 acknowledged runs lost", lost(evidence, gone, seen));
-  report.none("I1 runs not terminal", stuck(seen));
-  report.none("I1 creates that made more than one run", doubled(facts, seen));
+  report.none("I1 acknowledged runs lost", lost(evidence, removed, runsById));
+  report.none("I1 runs not terminal", stuck(runsById));
+  report.none("I1 creates that made more than one run", doubled(facts, runsById));
   report.none("I2 threads with two runs executing", overlaps(lines));
-  report.none("I2 writes of an execution that was not the last", late(evidence, acknowledged, seen, threads));
-  report.none("I3 rolled-back runs visible or left behind", await leftovers(evidence, gone, threads));
-  report.none("I3, 9.1 runs that outlived their stop", outlived(evidence, seen));
+  report.none("I2 writes of an execution that was not the last", late(evidence, acknowledged, runsById, threads));
+  report.none("I3 rolled-back runs visible or left behind", await leftovers(evidence, removed, threads));
+  report.none("I3, 9.1 runs that outlived their stop", outlived(evidence, runsById));
   report.none("I4 threads whose messages are not those of their runs", contents(facts, threads));
   report.none("I5 threads with a wrong status", statuses(facts, threads));
-  const streams = await checkStreams(evidence, acknowledged, seen);
+  const streams = await checkStreams(evidence, acknowledged, runsById);
   report.none("I6 frames lost or doubled", streams.frames);
   report.none("I6 streams with a wrong end", streams.ends);
   report.none("I6 readers that differ", streams.differ);
   if (evidence.events) {
-    const { order, missing, differ, ends, size } = await checkEvents(evidence.events, evidence.client, database, seen);
+    const { order, missing, differ, ends, size } = await checkEvents(
+      evidence.events,
+      evidence.client,
+      database,
+      runsById,
+    );
     report.none("I6 thread events doubled or out of order", order);
     report.none("I6 thread events lost", missing);
     report.none("I6 thread events that differ", differ);
@@ -79,15 +84,15 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   report.none("I12 attempts that no kill explains", attempts(evidence, acknowledged));
   report.none("I14 runs with another context than their version's", versions(acknowledged, lines));
   report.note("I6 histories, connections, frames", streams.size);
-  const told = acknowledged.map(({ run_id = "", webhook, keyed }) => ({
+  const webhookRuns = acknowledged.map(({ run_id = "", webhook, keyed }) => ({
     run_id,
     webhook,
     keyed,
-    gone: !seen.has(run_id),
+    rolledBack: !runsById.has(run_id),
   }));
-  checkWebhooks(report, { database, receivers, runs: told });
+  checkWebhooks(report, { database, receivers, runs: webhookRuns });
   checkTraces(report, { database, lines });
-  checkFeedback(report, { database, submitted: facts.submitted, keyed: told.filter(({ keyed }) => keyed) });
+  checkFeedback(report, { database, submitted: facts.submitted, keyed: webhookRuns.filter(({ keyed }) => keyed) });
 }
 
 async function readThread(client: Client, thread_id: string): Promise<ThreadSeen> {
@@ -107,57 +112,59 @@ async function readThread(client: Client, thread_id: string): Promise<ThreadSeen
 }
 
 /** Runs that are gone although nothing rolled them back. */
-function lost({ facts }: Evidence, gone: readonly Create[], seen: ReadonlyMap<string, RunSeen>): string[] {
-  return gone
-    .filter((create) => !mayBeRolledBack(facts, create, seen))
+function lost({ facts }: Evidence, removed: readonly Create[], runsById: ReadonlyMap<string, RunSeen>): string[] {
+  return removed
+    .filter((create) => !mayBeRolledBack(facts, create, runsById))
     .map(({ run_id, key, thread_id }) => `run ${run_id} (${key}) of thread ${thread_id}`);
 }
 
-function mayBeRolledBack(facts: Facts, create: Create, seen: ReadonlyMap<string, RunSeen>): boolean {
+function mayBeRolledBack(facts: Facts, create: Create, runsById: ReadonlyMap<string, RunSeen>): boolean {
   const stopped = facts.stops.some(({ run_id, action }) => run_id === create.run_id && action === "rollback");
   if (stopped) return true;
   return facts.creates.some(
-    (other) =>
-      other !== create &&
-      other.thread_id === create.thread_id &&
-      other.strategy === "rollback" &&
-      other.refused === undefined &&
+    (laterCreate) =>
+      laterCreate !== create &&
+      laterCreate.thread_id === create.thread_id &&
+      laterCreate.strategy === "rollback" &&
+      laterCreate.refused === undefined &&
       // Its batch came after this run was made.
-      (other.acknowledged_at ?? Number.POSITIVE_INFINITY) >= create.sent_at &&
-      (other.run_id === undefined || seen.has(other.run_id) || other.acknowledged_at !== undefined),
+      (laterCreate.acknowledged_at ?? Number.POSITIVE_INFINITY) >= create.sent_at &&
+      (laterCreate.run_id === undefined ||
+        runsById.has(laterCreate.run_id) ||
+        laterCreate.acknowledged_at !== undefined),
   );
 }
 
-function stuck(seen: ReadonlyMap<string, RunSeen>): string[] {
-  return [...seen.values()]
+function stuck(runsById: ReadonlyMap<string, RunSeen>): string[] {
+  return [...runsById.values()]
     .filter(({ status }) => !TERMINAL.has(status))
     .map(({ run_id, status, created_at }) => `run ${run_id} is ${status}, made ${created_at}`);
 }
 
-function doubled(facts: Facts, seen: ReadonlyMap<string, RunSeen>): string[] {
-  const asked = new Set(facts.creates.map(({ key }) => key));
+function doubled(facts: Facts, runsById: ReadonlyMap<string, RunSeen>): string[] {
+  const requestedKeys = new Set(facts.creates.map(({ key }) => key));
   const by = new Map<string, string[]>();
-  for (const { run_id, metadata } of seen.values()) {
+  for (const { run_id, metadata } of runsById.values()) {
     const key = metadata.soak?.key ?? "none";
     by.set(key, [...(by.get(key) ?? []), run_id]);
   }
-  const found = [...by]
-    .filter(([key, runs]) => runs.length > 1 || !asked.has(key))
+  const problems = [...by]
+    .filter(([key, runs]) => runs.length > 1 || !requestedKeys.has(key))
     .map(([key, runs]) => `${key}: ${runs.join(", ")}`);
   for (const { key, refused } of facts.creates) {
     // A repeated create may be refused as rolled back; a run that is there must not have been refused.
-    if (refused !== undefined && by.has(key)) found.push(`${key}: refused with ${refused}, but there is a run`);
+    if (refused !== undefined && by.has(key)) problems.push(`${key}: refused with ${refused}, but there is a run`);
   }
-  return found;
+  return problems;
 }
 
-interface Said {
+interface MessageParts {
   readonly step: string;
   readonly key: string;
   readonly token: string;
 }
 
-function said({ content }: { readonly content: string }): Said {
+function parseMessage({ content }: { readonly content: string }): MessageParts {
   const [step = "", key = "", token = ""] = content.split(" ");
   return { step, key, token };
 }
@@ -166,10 +173,10 @@ function said({ content }: { readonly content: string }): Said {
 function late(
   { lines }: Evidence,
   acknowledged: readonly Create[],
-  seen: ReadonlyMap<string, RunSeen>,
+  runsById: ReadonlyMap<string, RunSeen>,
   threads: ReadonlyMap<string, ThreadSeen>,
 ): string[] {
-  const found: string[] = [];
+  const problems: string[] = [];
   const last = new Map<string, string>();
   const newest = new Map<string, number>();
   for (const { mark, run, token, attempt } of lines) {
@@ -181,49 +188,50 @@ function late(
   const runs = new Map(acknowledged.map((create) => [create.key, create]));
   for (const { thread_id, messages } of threads.values()) {
     for (const message of messages) {
-      const { step, key, token } = said(message);
+      const { step, key, token } = parseMessage(message);
       const create = runs.get(key);
       if (step.startsWith("late") && create?.graph === "agent") {
-        found.push(`thread ${thread_id}: ${message.content} was written after its run was told to stop`);
+        problems.push(`thread ${thread_id}: ${message.content} was written after its run was told to stop`);
       }
       // A graph goes on from its checkpoint: what earlier attempts wrote counts.
-      if (create?.graph !== "agent" || step === "in" || seen.get(create.run_id ?? "")?.status !== "success") continue;
+      if (create?.graph !== "agent" || step === "in" || runsById.get(create.run_id ?? "")?.status !== "success")
+        continue;
       const token_now = last.get(create.run_id ?? "");
-      if (token !== token_now) found.push(`thread ${thread_id}: ${message.content}, but ${token_now} executed last`);
+      if (token !== token_now) problems.push(`thread ${thread_id}: ${message.content}, but ${token_now} executed last`);
     }
   }
-  return found;
+  return problems;
 }
 
 /** Runs that are gone, but can still be seen somewhere. */
 async function leftovers(
   { client, database }: Evidence,
-  gone: readonly Create[],
+  removed: readonly Create[],
   threads: ReadonlyMap<string, ThreadSeen>,
 ): Promise<string[]> {
-  const found = database.leftOf(gone.map(({ run_id = "" }) => run_id));
-  await each(gone, async ({ run_id, thread_id, key }) => {
+  const problems = database.listRemaining(removed.map(({ run_id = "" }) => run_id));
+  await each(removed, async ({ run_id, thread_id, key }) => {
     const at = `/threads/${thread_id}/runs/${run_id}`;
     for (const path of [at, `${at}/join`, `${at}/stream`]) {
       const { status } = await client.call("GET", path);
-      if (status !== 404) found.push(`GET ${path}: ${status}`);
+      if (status !== 404) problems.push(`GET ${path}: ${status}`);
     }
     const thread = threads.get(thread_id) as ThreadSeen;
     const word = new RegExp(`${key}\\b`);
-    if (word.test(JSON.stringify(thread.messages))) found.push(`${key} is in the state of thread ${thread_id}`);
-    if (word.test(thread.history)) found.push(`${key} is in the history of thread ${thread_id}`);
+    if (word.test(JSON.stringify(thread.messages))) problems.push(`${key} is in the state of thread ${thread_id}`);
+    if (word.test(thread.history)) problems.push(`${key} is in the history of thread ${thread_id}`);
   });
-  return [...found, ...database.mentions(gone.map(({ key }) => key))];
+  return [...problems, ...database.mentions(removed.map(({ key }) => key))];
 }
 
 /** Runs that existed when all runs of their thread were stopped, and went on all the same. */
-function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<string, RunSeen>): string[] {
-  const found: string[] = [];
+function outlived({ facts, lines, heard_ms = 0 }: Evidence, runsById: ReadonlyMap<string, RunSeen>): string[] {
+  const problems: string[] = [];
   const pauses = pausesByRun(lines);
   const done = new Map<string, number>();
   for (const { mark, run, at } of lines) done.set(run, mark === "end" ? at : Number.POSITIVE_INFINITY);
   const check = (run_id: string | undefined, action: string, acknowledged_at: number, by: string): void => {
-    const run = seen.get(run_id ?? "");
+    const run = runsById.get(run_id ?? "");
     if (!run || run.status === "interrupted") return;
     const updated_at = Date.parse(run.updated_at);
     const still_ms = heard_ms > 0 ? disturbedBetween(acknowledged_at, updated_at, pauses.get(run.run_id) ?? []) : 0;
@@ -238,7 +246,7 @@ function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<st
     )
       return;
     if (action === "interrupt" || TERMINAL.has(run.status)) {
-      found.push(`run ${run_id} ended as ${run.status} at ${run.updated_at}, after its ${action} by ${by}`);
+      problems.push(`run ${run_id} ended as ${run.status} at ${run.updated_at}, after its ${action} by ${by}`);
     }
   };
   for (const { run_id, action, status = 0, acknowledged_at = 0 } of facts.stops) {
@@ -252,30 +260,30 @@ function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<st
       check(earlier.run_id, stop.strategy, stop.acknowledged_at, stop.key);
     }
   }
-  return found;
+  return problems;
 }
 
 /** When the process that executed a run, as far as is known, stood still. */
 function pausesByRun(lines: readonly Line[]): Map<string, Disturbance[]> {
   const executes = new Map<string, number>();
   const still = new Map<number, Disturbance>();
-  const found = new Map<string, Disturbance[]>();
+  const problems = new Map<string, Disturbance[]>();
   for (const { mark, pid, run, at } of lines) {
     if (mark === "begin") executes.set(run, pid);
     else if (mark === "paused") {
       const pause = { from: at, to: Number.POSITIVE_INFINITY };
       still.set(pid, pause);
-      for (const [run, by] of executes) if (by === pid) found.set(run, [...(found.get(run) ?? []), pause]);
+      for (const [run, by] of executes) if (by === pid) problems.set(run, [...(problems.get(run) ?? []), pause]);
     } else if (mark === "resumed") {
       const pause = still.get(pid);
       if (pause) pause.to = at;
     }
   }
-  return found;
+  return problems;
 }
 
 /** What a run that is not stopped leaves in its thread. */
-function stepsOf({ plan }: Create): string[] {
+function listSteps({ plan }: Create): string[] {
   const steps = Array.from({ length: plan.steps ?? 1 }, (_, step) => `s${step}`);
   return ["in", ...steps, ...(plan.ask ? [] : ["out"])];
 }
@@ -283,28 +291,35 @@ function stepsOf({ plan }: Create): string[] {
 /** The messages of a thread are those of its runs, in their order, each once. */
 function contents(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
   const creates = new Map(facts.creates.map((create) => [create.key, create]));
-  const found: string[] = [];
+  const problems: string[] = [];
   for (const { thread_id, runs, messages } of threads.values()) {
-    const rest = messages.map(said);
+    const remainingMessages = messages.map(parseMessage);
     // What follows the first that is wrong is out of place too.
     let right = true;
     for (const run of runs) {
       const create = creates.get(run.metadata.soak?.key ?? "");
       if (!create || !right) break;
-      const expected = stepsOf(create);
+      const expected = listSteps(create);
       let count = 0;
-      while (count < expected.length && rest[0]?.key === create.key && rest[0].step === expected[count]) {
-        rest.shift();
+      while (
+        count < expected.length &&
+        remainingMessages[0]?.key === create.key &&
+        remainingMessages[0].step === expected[count]
+      ) {
+        remainingMessages.shift();
         count += 1;
       }
       if (run.status !== "success" || count === expected.length) continue;
-      found.push(`thread ${thread_id}: ${create.key} (run ${run.run_id}) left ${count} of ${expected.length} messages`);
+      problems.push(
+        `thread ${thread_id}: ${create.key} (run ${run.run_id}) left ${count} of ${expected.length} messages`,
+      );
       right = false;
     }
-    const more = rest.map(({ step, key }) => `${step} ${key}`).slice(0, 6);
-    if (right && more.length > 0) found.push(`thread ${thread_id}: unexpected or out of order: ${more.join(", ")}`);
+    const unexpected = remainingMessages.map(({ step, key }) => `${step} ${key}`).slice(0, 6);
+    if (right && unexpected.length > 0)
+      problems.push(`thread ${thread_id}: unexpected or out of order: ${unexpected.join(", ")}`);
   }
-  return found;
+  return problems;
 }
 
 function statuses(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
@@ -351,10 +366,10 @@ function versions(acknowledged: readonly Create[], lines: readonly Line[]): stri
     if (mark === "begin") executed.set(run, (executed.get(run) ?? new Set()).add(version));
   }
   return acknowledged.flatMap(({ run_id = "", versioned, version_from, version_to = Number.NaN }) => {
-    const found = [...(executed.get(run_id) ?? [])];
-    if (!versioned || found.length === 0) return [];
-    const [version = -1] = found;
-    if (found.length === 1 && version >= version_from && version <= version_to) return [];
-    return [`run ${run_id}: versions ${found.join(", ")}, but ${version_from} to ${version_to} were active`];
+    const problems = [...(executed.get(run_id) ?? [])];
+    if (!versioned || problems.length === 0) return [];
+    const [version = -1] = problems;
+    if (problems.length === 1 && version >= version_from && version <= version_to) return [];
+    return [`run ${run_id}: versions ${problems.join(", ")}, but ${version_from} to ${version_to} were active`];
   });
 }

@@ -8,7 +8,7 @@ import { startReceivers } from "../receivers.ts";
 import type { Report } from "../report.ts";
 import { copySite, sleep, startServer } from "../servers.ts";
 import { Facts } from "./facts.ts";
-import { filesOf } from "./files.ts";
+import { getKillFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
 
 /** How long the runs that the cut left behind may take to their end. */
@@ -42,13 +42,13 @@ function survivors(lines: readonly Line[]): number[] {
  * memory only is not judged: streams that were not followed to their end, and what readers of thread events saw.
  */
 export async function judge(report: Report, folder: string): Promise<void> {
-  if (!existsSync(filesOf({ path: folder }).facts)) throw new Error(`${folder} has no facts.log of a kill soak`);
+  if (!existsSync(getKillFiles({ path: folder }).facts)) throw new Error(`${folder} has no facts.log of a kill soak`);
   const using = findProcesses(folder);
   if (using.length > 0) {
     throw new Error(`Processes still use ${folder}. End them, then judge it: kill ${using.join(" ")}`);
   }
   const site = copySite(folder);
-  const files = filesOf(site);
+  const files = getKillFiles(site);
   const facts = new Facts(files.facts);
   const receivers = await startReceivers(files.posts);
   const executions = followExecutions(site.executions);

@@ -35,7 +35,7 @@ const pick = <Item>(list: readonly Item[]): Item => list[random(list.length)] as
 interface Pooled {
   readonly thread_id: string;
   readonly graph: "agent" | "graph";
-  left: number;
+  remainingRuns: number;
 }
 
 export async function startLoad(options: LoadOptions): Promise<Load> {
@@ -57,18 +57,20 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     }
   }
 
-  const made = await insist(() => client.get("POST", "/assistants", { graph_id: "agent", context: { version: 0 } }));
-  const assistant_id: string = made.assistant_id;
+  const createdAssistant = await insist(() =>
+    client.get("POST", "/assistants", { graph_id: "agent", context: { version: 0 } }),
+  );
+  const assistant_id: string = createdAssistant.assistant_id;
 
   async function threadFor(): Promise<Pooled> {
     const at = random(THREADS);
-    const known = pool[at];
-    if (known && known.left-- > 0) return known;
+    const pooledThread = pool[at];
+    if (pooledThread && pooledThread.remainingRuns-- > 0) return pooledThread;
     const graph = random(4) === 0 ? "graph" : "agent";
     const thread_id = crypto.randomUUID();
     await insist(() => client.get("POST", "/threads", { thread_id, if_exists: "do_nothing" }));
     await facts.addThread(thread_id, graph);
-    const fresh = { thread_id, graph, left: RUNS_PER_THREAD } as const;
+    const fresh = { thread_id, graph, remainingRuns: RUNS_PER_THREAD } as const;
     pool[at] = { ...fresh };
     return fresh;
   }

@@ -33,7 +33,7 @@ export interface StreamFaults {
 export async function checkStreams(
   { facts, client }: { readonly facts: Facts; readonly client: Client },
   acknowledged: readonly Create[],
-  seen: ReadonlyMap<string, RunSeen>,
+  runsById: ReadonlyMap<string, RunSeen>,
 ): Promise<StreamFaults> {
   const frames: string[] = [];
   const ends: string[] = [];
@@ -41,7 +41,7 @@ export async function checkStreams(
   const replays = new Map<string, readonly Frame[]>();
   const creates = new Map(acknowledged.map((create) => [create.run_id, create]));
   await each(
-    acknowledged.filter(({ framed, run_id = "" }) => framed && seen.has(run_id)),
+    acknowledged.filter(({ framed, run_id = "" }) => framed && runsById.has(run_id)),
     async (create) => {
       const { run_id = "", thread_id } = create;
       const replay: Frame[] = [];
@@ -51,9 +51,9 @@ export async function checkStreams(
       });
       if (status !== 200) ends.push(`run ${run_id}: its replay was answered ${status}`);
       replays.set(run_id, replay);
-      frames.push(...gaps(`replay of run ${run_id}`, replay, create, seen.get(run_id)));
+      frames.push(...gaps(`replay of run ${run_id}`, replay, create, runsById.get(run_id)));
       ends.push(...wrongLinks(`replay of run ${run_id}`, replay, create));
-      ends.push(...wrongEnd(`replay of run ${run_id}`, replay, seen.get(run_id)));
+      ends.push(...wrongEnd(`replay of run ${run_id}`, replay, runsById.get(run_id)));
     },
   );
   const histories = facts.histories.map((history) => ({ ...history, frames: withoutNote(history.frames) }));
@@ -65,15 +65,15 @@ export async function checkStreams(
       frames.push(...gaps(name, history.frames, creates.get(history.run_id), undefined));
       continue;
     }
-    frames.push(...gaps(name, history.frames, creates.get(history.run_id), seen.get(history.run_id)));
-    ends.push(...wrongEnd(name, history.frames, seen.get(history.run_id)));
+    frames.push(...gaps(name, history.frames, creates.get(history.run_id), runsById.get(history.run_id)));
+    ends.push(...wrongEnd(name, history.frames, runsById.get(history.run_id)));
     ends.push(...wrongLinks(name, history.frames, creates.get(history.run_id)));
-    const known = new Map(replay.map((frame) => [frame.id, frame]));
+    const replayById = new Map(replay.map((frame) => [frame.id, frame]));
     for (const { id, event, data } of history.frames) {
-      const other = known.get(id);
-      if (other?.event === event && other.data === data) continue;
+      const replayed = replayById.get(id);
+      if (replayed?.event === event && replayed.data === data) continue;
       differ.push(
-        `${name}: id ${id} was ${event} ${data.slice(0, 80)}, and is ${other?.event} ${other?.data.slice(0, 80)}`,
+        `${name}: id ${id} was ${event} ${data.slice(0, 80)}, and is ${replayed?.event} ${replayed?.data.slice(0, 80)}`,
       );
       break;
     }
@@ -96,12 +96,12 @@ function withoutNote(frames: readonly Frame[]): readonly Frame[] {
 
 /** Ids count up from 1 without a gap; within one attempt so do the tokens, up to the last one of a run that succeeded. */
 function gaps(name: string, frames: readonly Frame[], create: Create | undefined, run: RunSeen | undefined): string[] {
-  const found: string[] = [];
+  const problems: string[] = [];
   for (const [at, frame] of frames.entries()) {
     if (frame.id === String(at + 1)) continue;
     // A run that was rolled back leaves its readers with what they had, a word that the rest is missing, and an end of its own.
     if (!run && (frame.id === null || frame.event === "error" || frame.event === "end")) break;
-    found.push(`${name}: frame ${at + 1} (${frame.event}) has id ${frame.id}`);
+    problems.push(`${name}: frame ${at + 1} (${frame.event}) has id ${frame.id}`);
     break;
   }
   let next: number | null = null;
@@ -109,15 +109,15 @@ function gaps(name: string, frames: readonly Frame[], create: Create | undefined
     if (event === "metadata") next = null;
     if (event !== "custom") continue;
     const { n } = JSON.parse(data) as { n: number };
-    if (next !== null && n !== next) found.push(`${name}: token ${n} where ${next} was due`);
+    if (next !== null && n !== next) problems.push(`${name}: token ${n} where ${next} was due`);
     next = n + 1;
   }
   const all = (create?.plan.steps ?? 1) * (create?.plan.tokens ?? 0);
   // An attempt that found its work done shows no token again.
   if (run?.status === "success" && next !== null && next !== all) {
-    found.push(`${name}: ends with ${next} of ${all} tokens`);
+    problems.push(`${name}: ends with ${next} of ${all} tokens`);
   }
-  return found;
+  return problems;
 }
 
 /** I10: the links of a run that asks for some come once, right before its error and its end. */

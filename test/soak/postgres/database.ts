@@ -12,15 +12,15 @@ interface Pool {
   end(): Promise<void>;
 }
 
-export interface Asked {
+export interface DatabaseClient {
   /** Whole numbers come as numbers. */
   rows(sql: string, ...values: (string | number)[]): Promise<readonly Row[]>;
   close(): Promise<void>;
 }
 
 /** Every table of the database, with all its rows, as a SQLite file. */
-export async function copyTo(file: string, asked: Asked): Promise<void> {
-  const columns = await asked.rows(`select table_name, column_name, data_type from information_schema.columns
+export async function copyTo(file: string, database: DatabaseClient): Promise<void> {
+  const columns = await database.rows(`select table_name, column_name, data_type from information_schema.columns
     where table_schema = current_schema() order by table_name, ordinal_position`);
   const tables = Map.groupBy(columns, ({ table_name }) => String(table_name));
   const target = new DatabaseSync(file);
@@ -33,7 +33,7 @@ export async function copyTo(file: string, asked: Asked): Promise<void> {
         `insert into "${table}" (${names.join(", ")}) values (${names.map(() => "?").join(", ")})`,
       );
       target.exec("begin");
-      for (const row of await asked.rows(`select * from "${table}"`)) {
+      for (const row of await database.rows(`select * from "${table}"`)) {
         insert.run(...list.map(({ column_name }) => sqliteValue(row[String(column_name)] ?? null)));
       }
       target.exec("commit");
@@ -67,7 +67,7 @@ function sqliteValue(value: unknown): string | number | bigint | null | Uint8Arr
 }
 
 /** Asks the server itself. */
-export function ask(url: string): Asked {
+export function ask(url: string): DatabaseClient {
   const types = { getTypeParser: (type: number) => (type === 20 ? Number : pg.types.getTypeParser(type)) };
   const config = { connectionString: url, max: 2, application_name: "soak", types };
   const pool = new pg.Pool(config) as unknown as Pool;
@@ -80,15 +80,15 @@ export function ask(url: string): Asked {
 }
 
 /** Ends every session that listens; gives how many there were. */
-export async function cutSignals(asked: Asked): Promise<number> {
-  const cut = await asked.rows(`select pg_terminate_backend(pid) from pg_stat_activity
+export async function cutSignals(database: DatabaseClient): Promise<number> {
+  const cut = await database.rows(`select pg_terminate_backend(pid) from pg_stat_activity
     where application_name = 'greenroom' and (query like 'listen %' or query like 'select pg_notify%' or query = 'select 1')`);
   return cut.length;
 }
 
 /** What processes that are dead were about to send is due again: a living one has sent it within `sent_ms`, or asks anew. */
-export async function forgetClaims(asked: Asked, claim_ms: number, sent_ms: number): Promise<void> {
-  await asked.rows(
+export async function forgetClaims(database: DatabaseClient, claim_ms: number, sent_ms: number): Promise<void> {
+  await database.rows(
     "update webhook_deliveries set claimed_until = 1 where claim_token is not null and claimed_until < $1",
     Date.now() + claim_ms - sent_ms,
   );

@@ -63,28 +63,28 @@ export class Fleet {
   /** Ends of a process that nobody asked for, and stops that took too long. */
   readonly wrong: string[] = [];
   readonly #options: FleetOptions;
-  readonly #places: readonly ServerSlot[];
+  readonly #slots: readonly ServerSlot[];
 
   static async start(options: FleetOptions): Promise<Fleet> {
-    const places: ServerSlot[] = [];
+    const slots: ServerSlot[] = [];
     // One after the other: the first one makes the tables.
     for (const runtime of RUNTIMES) {
-      const own = createSite({ lease_ms: SHORT_LEASE_MS }, options.settings);
-      const site = { ...own, database: options.database, executions: options.log };
+      const baseSite = createSite({ lease_ms: SHORT_LEASE_MS }, options.settings);
+      const site = { ...baseSite, database: options.database, executions: options.log };
       const port = await freePort();
       const server = await startServer({ runtime, site, port });
-      places.push({ runtime, site, port, server, lease_ms: SHORT_LEASE_MS });
+      slots.push({ runtime, site, port, server, lease_ms: SHORT_LEASE_MS });
     }
-    return new Fleet(options, places);
+    return new Fleet(options, slots);
   }
 
-  private constructor(options: FleetOptions, places: readonly ServerSlot[]) {
+  constructor(options: FleetOptions, slots: readonly ServerSlot[]) {
     this.#options = options;
-    this.#places = places;
+    this.#slots = slots;
   }
 
   get urls(): readonly string[] {
-    return this.#places.map(({ server }) => server.url);
+    return this.#slots.map(({ server }) => server.url);
   }
 
   get faults(): number {
@@ -94,10 +94,10 @@ export class Fleet {
   /** Does something to each server again and again, until it is enough. */
   async disturb(enough: () => boolean): Promise<void> {
     await Promise.all(
-      this.#places.map(async (place) => {
+      this.#slots.map(async (slot) => {
         while (!enough()) {
           await sleep(200 + Math.random() * (this.#options.most_between_ms - 200));
-          if (!enough()) await this.#fault(place);
+          if (!enough()) await this.#fault(slot);
         }
       }),
     );
@@ -105,25 +105,25 @@ export class Fleet {
 
   /** What nobody asked for counts also when no fault is left. */
   async check(): Promise<void> {
-    for (const place of this.#places) await this.#crashed(place);
+    for (const slot of this.#slots) await this.#crashed(slot);
   }
 
   async end(): Promise<void> {
     await this.check();
-    await Promise.all(this.#places.map(({ server }) => server.end("SIGTERM")));
+    await Promise.all(this.#slots.map(({ server }) => server.end("SIGTERM")));
   }
 
-  async #fault(place: ServerSlot): Promise<void> {
-    if (await this.#crashed(place)) return;
+  async #fault(slot: ServerSlot): Promise<void> {
+    if (await this.#crashed(slot)) return;
     const roll = Math.random();
     if (roll < 0.6) {
-      const { pid } = place.server;
-      await place.server.end("SIGKILL");
-      this.killed.push({ pid, at: Date.now(), lease_ms: place.lease_ms });
+      const { pid } = slot.server;
+      await slot.server.end("SIGKILL");
+      this.killed.push({ pid, at: Date.now(), lease_ms: slot.lease_ms });
       this.hits.push(Date.now());
-      await this.#replace(place);
-    } else if (roll < 0.8) await this.#terminate(place);
-    else await this.#pause(place);
+      await this.#replace(slot);
+    } else if (roll < 0.8) await this.#terminate(slot);
+    else await this.#pause(slot);
   }
 
   async #pause({ server, lease_ms }: ServerSlot): Promise<void> {
@@ -149,8 +149,8 @@ export class Fleet {
     }
   }
 
-  async #terminate(place: ServerSlot): Promise<void> {
-    const { server } = place;
+  async #terminate(slot: ServerSlot): Promise<void> {
+    const { server } = slot;
     this.terms += 1;
     const from = Date.now();
     const late = setTimeout(() => void server.end("SIGKILL"), 2 * GRACE_MS);
@@ -160,27 +160,27 @@ export class Fleet {
     if (how !== 0 || took > GRACE_MS + 1_500) {
       this.wrong.push(`${server.runtime}: SIGTERM ended it with ${how} after ${took} ms`);
     }
-    await this.#replace(place);
+    await this.#replace(slot);
   }
 
-  async #crashed(place: ServerSlot): Promise<boolean> {
-    const { server } = place;
-    if (!server.gone()) return false;
+  async #crashed(slot: ServerSlot): Promise<boolean> {
+    const { server } = slot;
+    if (!server.hasEnded()) return false;
     this.hits.push(Date.now());
     const output = stripVTControlCharacters(server.output());
     this.wrong.push(`${server.runtime}: ended by itself with ${await server.ended}: ${output.slice(-800)}`);
-    await this.#replace(place);
+    await this.#replace(slot);
     return true;
   }
 
   /** Starts the next server in the place of one that is gone. */
-  async #replace(place: ServerSlot): Promise<void> {
-    this.#options.executions.killed(place.server.pid);
-    place.lease_ms = Math.random() < 1 / 3 ? LONG_LEASE_MS : SHORT_LEASE_MS;
-    configure(place.site, { lease_ms: place.lease_ms });
-    const { runtime, site, port } = place;
+  async #replace(slot: ServerSlot): Promise<void> {
+    this.#options.executions.killed(slot.server.pid);
+    slot.lease_ms = Math.random() < 1 / 3 ? LONG_LEASE_MS : SHORT_LEASE_MS;
+    configure(slot.site, { lease_ms: slot.lease_ms });
+    const { runtime, site, port } = slot;
     const start = async (): Promise<void> => {
-      place.server = await this.#options.whileUp(async () => {
+      slot.server = await this.#options.whileUp(async () => {
         for (let tries = 1; ; tries++) {
           try {
             return await startServer({ runtime, site, port });
@@ -191,7 +191,7 @@ export class Fleet {
         }
       });
     };
-    const alone = this.#places.every(({ server }) => server.gone());
+    const alone = this.#slots.every(({ server }) => server.hasEnded());
     await (alone ? this.disturbed(start) : start());
   }
 }

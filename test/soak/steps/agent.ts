@@ -2,7 +2,7 @@
 import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
 import type { AgentFunction } from "../../../lib/mod.ts";
-import { functionOf } from "../../simulation/durable/scripts.ts";
+import { createFunction } from "../../simulation/durable/scripts.ts";
 
 /** What a step did outside. `killed`: written by the soak once a process is gone. */
 export interface Deed {
@@ -23,7 +23,7 @@ function append(mark: Deed["mark"], name: string, chain = 0, at = 0): void {
   fsyncSync(log);
 }
 
-export const agent: AgentFunction = functionOf({
+export const agent: AgentFunction = createFunction({
   began: (name, chain, at) => append("began", name, chain, at),
   ended: (name) => append("ended", name),
   // In whichever process: one that was killed on its way counts too.

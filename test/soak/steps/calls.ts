@@ -13,20 +13,20 @@ export const QUIET_MS = 1_000;
 export const EVENT_CHANNELS: readonly string[] = ["messages", "lifecycle"];
 
 /** Twenty steps, with tokens inside and between them, sleeps, waits, an ask beside a sleep, and concurrent chains. */
-export function callOf(dice: Dice, tag: string): Script {
+export function createCallScript(dice: Dice, tag: string): Script {
   const chains: Op[][] = Array.from({ length: dice.between(1, 3) }, () => []);
-  const nameOf = (chain: number): string => `${tag}.${chain}.${chains[chain]?.length}`;
+  const createName = (chain: number): string => `${tag}.${chain}.${chains[chain]?.length}`;
   const add = (chain: number, op: Op): void => void chains[chain]?.push(op);
   for (let step = 0; step < STEPS; step++) {
     const chain = dice.below(chains.length);
     const kind = dice.pick(["none", "none", "none", "sleep", "wait", "yield", "yield"] as const);
-    const name = nameOf(chain);
+    const name = createName(chain);
     if (kind === "sleep") add(chain, { kind, name, ms: dice.pick([10, 300, 2_500]) });
     if (kind === "wait") add(chain, { kind, name, timeout: null });
-    if (kind === "yield") add(0, { kind, text: `${nameOf(0)} `, state: dice.chance(0.3) });
+    if (kind === "yield") add(0, { kind, text: `${createName(0)} `, state: dice.chance(0.3) });
     add(chain, {
       kind: "step",
-      name: nameOf(chain),
+      name: createName(chain),
       ms: dice.pick([0, 5, 50, 200]),
       fails: dice.chance(0.05) ? 1 : 0,
       tokens: dice.chance(0.3) ? dice.between(1, 30) : 0,
@@ -38,7 +38,7 @@ export function callOf(dice: Dice, tag: string): Script {
     const name = `${tag}.0.${chains[0]?.length}`;
     if (dice.chance(0.5)) add(0, { kind: "sleep", name, ms: 2_500 });
     chains.push(beside);
-  } else if (chains.length === 1) add(0, { kind: "ask", name: nameOf(0) });
+  } else if (chains.length === 1) add(0, { kind: "ask", name: createName(0) });
   return { tag, chains };
 }
 
@@ -133,7 +133,7 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
     if (answer.status >= 400) throw new Error(`${script.tag}: ${answer.status} ${JSON.stringify(answer.body)}`);
     return true;
   };
-  const known = async (): Promise<void> => {
+  const waitUntilKnown = async (): Promise<void> => {
     const list = await insist(() => client.get("GET", `/threads/${thread_id}/runs?limit=100`));
     for (const { run_id } of (list as { run_id: string }[]).toReversed()) {
       if (call.runs.includes(run_id)) continue;
@@ -157,18 +157,18 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
   while (v2.quiet_from === null) await sleep(20);
   await make("start", { input: script as unknown as Json });
   const waits = script.chains.flat().filter(({ kind }) => kind === "wait") as { name: string }[];
-  const sent = new Set<string>();
+  const sentEvents = new Set<string>();
   for (let answers = 0; ; ) {
     await sleep(100 + dice.below(400));
-    await known();
+    await waitUntilKnown();
     const thread = await insist(() => client.get("GET", `/threads/${thread_id}`));
     for (const { name } of waits) {
-      if (sent.has(name) || !dice.chance(0.3)) continue;
+      if (sentEvents.has(name) || !dice.chance(0.3)) continue;
       // Twice where an answer was lost: an event of a name that nothing waits for any more is dropped with its call.
       const path = `/threads/${thread_id}/events/${encodeURIComponent(name)}`;
       const { status, body } = await insist(() => client.call("POST", path, { for: name }));
       if (status >= 400 && status !== 404) throw new Error(`${name}: ${status} ${JSON.stringify(body)}`);
-      if (status < 400) sent.add(name);
+      if (status < 400) sentEvents.add(name);
     }
     const open = Object.values(thread.interrupts ?? {}).flat() as Interrupt[];
     if (thread.status === "interrupted" && open.length > 0) {
@@ -180,7 +180,7 @@ export async function take(client: Client, dice: Dice, script: Script, assistant
       break;
     }
   }
-  await known();
+  await waitUntilKnown();
   // Readers of runs end by themselves; the reader of events has everything a while later.
   const v1 = readers.slice(1);
   await Promise.race([Promise.all(v1), sleep(30_000)]);

@@ -1,5 +1,5 @@
 /** What must hold of durable functions when their calls have ended. */
-import { messagesOf } from "../../simulation/durable/scripts.ts";
+import { createMessages } from "../../simulation/durable/scripts.ts";
 import type { Client, Frame } from "../client.ts";
 import type { Deed } from "./agent.ts";
 import { type Call, EVENT_CHANNELS, type History, QUIET_MS } from "./calls.ts";
@@ -8,7 +8,7 @@ export interface Faults {
   readonly repeated: string[];
   readonly models: string[];
   readonly state: string[];
-  readonly shown: string[];
+  readonly frames: string[];
   readonly events: string[];
 }
 
@@ -34,11 +34,12 @@ export function checkDeeds(deeds: readonly Deed[], calls: readonly Call[], fault
     if (mark === "killed") dead.add(pid);
     if (mark === "ended") ends.add(name);
     if (mark !== "began") continue;
-    const place = `${name.split(".")[0]}.${chain}`;
+    const chainName = `${name.split(".")[0]}.${chain}`;
     const before = last.get(name);
     last.set(name, deed);
-    if (at < (reached.get(place) ?? -1)) faults.repeated.push(`${name} began after ${place}.${reached.get(place)}`);
-    reached.set(place, Math.max(at, reached.get(place) ?? -1));
+    if (at < (reached.get(chainName) ?? -1))
+      faults.repeated.push(`${name} began after ${chainName}.${reached.get(chainName)}`);
+    reached.set(chainName, Math.max(at, reached.get(chainName) ?? -1));
     if (!before) continue;
     again++;
     // A crash between the end of the work and its commit repeats the work.
@@ -66,7 +67,7 @@ interface Values {
   readonly results?: object;
 }
 
-const wordsOf = (messages: readonly Message[]): string =>
+const sortWords = (messages: readonly Message[]): string =>
   messages
     .map(({ content }) => content)
     .join("")
@@ -88,22 +89,22 @@ export async function checkCall(
   const state = async (of: Client, thread: string): Promise<Values> =>
     ((await of.get("GET", `/threads/${thread}/state`)) as { values: Values }).values;
   const values = await state(client, thread_id);
-  const other = await state(undisturbed, calm.thread_id);
+  const calmState = await state(undisturbed, calm.thread_id);
   const messages = values.messages ?? [];
-  const others = other.messages ?? [];
+  const calmMessages = calmState.messages ?? [];
   const differ = (what: string, is: string, was: string): void =>
     void faults.state.push(`${tag} on thread ${thread_id}: ${what} ${is} and not ${was}`);
   if (status !== calm.status || status !== "idle") differ("ended as", status, calm.status);
-  if (sorted(values.results) !== sorted(other.results))
-    differ("results", sorted(values.results), sorted(other.results));
-  const expected = messagesOf(script);
+  if (sorted(values.results) !== sorted(calmState.results))
+    differ("results", sorted(values.results), sorted(calmState.results));
+  const expected = createMessages(script);
   const texts = messages.map(({ content }) => content);
-  if (expected && JSON.stringify(texts) !== JSON.stringify(others.map(({ content }) => content)))
+  if (expected && JSON.stringify(texts) !== JSON.stringify(calmMessages.map(({ content }) => content)))
     differ("messages", JSON.stringify(texts), JSON.stringify(expected));
   // The order of chains decides where messages end, not what they say.
-  if (wordsOf(messages) !== wordsOf(others)) differ("words", wordsOf(messages), wordsOf(others));
+  if (sortWords(messages) !== sortWords(calmMessages)) differ("words", sortWords(messages), sortWords(calmMessages));
 
-  const shown: Frame[] = [];
+  const receivedFrames: Frame[] = [];
   for (const history of call.v1) {
     const { run_id, frames } = history;
     const replay: Frame[] = [];
@@ -111,21 +112,21 @@ export async function checkCall(
     await client.stream("GET", path, undefined, (frame) => void replay.push(frame), {
       headers: { "last-event-id": "-1" },
     });
-    faults.shown.push(...compare(`${tag}, run ${run_id}`, frames, replay));
-    shown.push(...frames);
+    faults.frames.push(...compare(`${tag}, run ${run_id}`, frames, replay));
+    receivedFrames.push(...frames);
   }
-  faults.shown.push(...checkShown(`${tag}, v1`, messages, chunksOf(shown)));
+  faults.frames.push(...checkShown(`${tag}, v1`, messages, readChunks(receivedFrames)));
   faults.events.push(...order(`${tag}, v2`, call.v2));
   faults.events.push(...missed(`${tag}, v2`, call.v2.frames, await stored(client, thread_id)));
-  faults.events.push(...checkShown(`${tag}, v2`, messages, deltasOf(call.v2.frames)));
+  faults.events.push(...checkShown(`${tag}, v2`, messages, readDeltas(call.v2.frames)));
 }
 
 /** What came over many connections is what is stored, frame by frame. */
 function compare(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
   for (const [at, frame] of frames.entries()) {
-    const other = replay[at];
-    if (frame.id === other?.id && frame.event === other.event && frame.data === other.data) continue;
-    return [`${name}: frame ${at + 1} was ${text(frame)}, and is ${text(other)}`];
+    const replayed = replay[at];
+    if (frame.id === replayed?.id && frame.event === replayed.event && frame.data === replayed.data) continue;
+    return [`${name}: frame ${at + 1} was ${text(frame)}, and is ${text(replayed)}`];
   }
   return frames.length === replay.length ? [] : [`${name}: ${frames.length} of ${replay.length} frames`];
 }
@@ -134,7 +135,7 @@ const text = (frame: Frame | undefined): string => `${frame?.id} ${frame?.event}
 
 type Chunk = readonly [id: string, text: string];
 
-function chunksOf(frames: readonly Frame[]): Chunk[] {
+function readChunks(frames: readonly Frame[]): Chunk[] {
   return frames.flatMap(({ event, data }) => {
     if (event !== "messages") return [];
     const [{ id, type, content }] = JSON.parse(data) as [Message];
@@ -142,7 +143,7 @@ function chunksOf(frames: readonly Frame[]): Chunk[] {
   });
 }
 
-function deltasOf(frames: readonly Frame[]): Chunk[] {
+function readDeltas(frames: readonly Frame[]): Chunk[] {
   return frames.flatMap(({ data }) => {
     const { method, params } = JSON.parse(data);
     const word = params?.data ?? {};
@@ -155,20 +156,20 @@ function deltasOf(frames: readonly Frame[]): Chunk[] {
 function checkShown(name: string, messages: readonly Message[], chunks: readonly Chunk[]): string[] {
   const whole = new Map<string, string>();
   for (const [id, part] of chunks) whole.set(id, (whole.get(id) ?? "") + part);
-  const found: string[] = [];
+  const problems: string[] = [];
   const places = [...whole.keys()];
   const before = new Map<string, number>();
   for (const { id, type, content } of messages) {
     if (type !== "ai") continue;
-    const seen = whole.get(id);
-    if (seen !== content) found.push(`${name}: ${JSON.stringify(content)} came as ${JSON.stringify(seen)}`);
-    const place = places.indexOf(id);
+    const received = whole.get(id);
+    if (received !== content) problems.push(`${name}: ${JSON.stringify(content)} came as ${JSON.stringify(received)}`);
+    const position = places.indexOf(id);
     const chain = content.split(".")[1] ?? "";
-    if (place < (before.get(chain) ?? -1) && place >= 0)
-      found.push(`${name}: ${JSON.stringify(content)} came before its predecessor`);
-    before.set(chain, Math.max(before.get(chain) ?? -1, place));
+    if (position < (before.get(chain) ?? -1) && position >= 0)
+      problems.push(`${name}: ${JSON.stringify(content)} came before its predecessor`);
+    before.set(chain, Math.max(before.get(chain) ?? -1, position));
   }
-  return found;
+  return problems;
 }
 
 /** The events of a thread that has ended, read once more from the first. */
@@ -195,14 +196,16 @@ async function stored(client: Client, thread_id: string): Promise<Frame[]> {
 
 /** What a reader saw over many connections is what is stored, event by event. */
 function missed(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
-  const seen = new Map(frames.map(({ data }) => [Number(JSON.parse(data).seq), data]));
-  const kept = new Map(replay.map(({ data }) => [Number(JSON.parse(data).seq), data]));
+  const receivedBySeq = new Map(frames.map(({ data }) => [Number(JSON.parse(data).seq), data]));
+  const storedBySeq = new Map(replay.map(({ data }) => [Number(JSON.parse(data).seq), data]));
   const line = (data: string | undefined): string => `${data?.slice(0, 300)}`;
   return [
-    ...[...kept].flatMap(([seq, data]) =>
-      seen.get(seq) === data ? [] : [`${name}: event ${line(data)} came as ${line(seen.get(seq))}`],
+    ...[...storedBySeq].flatMap(([seq, data]) =>
+      receivedBySeq.get(seq) === data ? [] : [`${name}: event ${line(data)} came as ${line(receivedBySeq.get(seq))}`],
     ),
-    ...[...seen].flatMap(([seq, data]) => (kept.has(seq) ? [] : [`${name}: event ${line(data)} is not stored`])),
+    ...[...receivedBySeq].flatMap(([seq, data]) =>
+      storedBySeq.has(seq) ? [] : [`${name}: event ${line(data)} is not stored`],
+    ),
   ].slice(0, 20);
 }
 

@@ -6,7 +6,7 @@ import { z } from "zod/v3";
 import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions, type Run } from "../../../../../lib/mod.ts";
-import { clientOf, interrupts, KINDS, outcome, said, types } from "../../../../compat/ag-ui/client.ts";
+import { createClient, interrupts, KINDS, outcome, readLastContent, types } from "../../../../compat/ag-ui/client.ts";
 import { langchainAgents, ran } from "../../../../compat/ai/agents.ts";
 import { testService } from "../../../../suite/mod.ts";
 import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
@@ -49,7 +49,7 @@ for (const kind of KINDS) {
   describe(`AG-UI's client ${kind}`, () => {
     it("sees an agent that is the tool of another as a subagent", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "helped", kind);
+      const client = createClient(test, "helped", kind);
       await client.say("helper");
       const started = client.events.find(({ type }) => type === "SUBAGENT_STARTED") as JsonObject;
       assert.deepEqual([started.name, started.parentToolCallId], ["helper", "call-1-0"]);
@@ -57,7 +57,7 @@ for (const kind of KINDS) {
       const text = inside.flatMap(({ type, delta }) => (type === "TEXT_MESSAGE_CONTENT" ? [delta] : [])).join("");
       assert.equal(text, "You said Deep thought");
       assert.equal(inside.at(-1)?.type, "SUBAGENT_FINISHED");
-      assert.match(String(said(client)), /^Done: It says: You said Deep thought/);
+      assert.match(String(readLastContent(client)), /^Done: It says: You said Deep thought/);
       assert.deepEqual(
         client.agent.messages.map(({ role }) => role),
         ["user", "assistant", "tool", "assistant"],
@@ -66,7 +66,7 @@ for (const kind of KINDS) {
 
     it("sees two messages that are written at the same time", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "both", kind);
+      const client = createClient(test, "both", kind);
       await client.say("Go");
       const texts = Map.groupBy(
         client.events.filter(({ type }) => type === "TEXT_MESSAGE_CONTENT"),
@@ -81,14 +81,14 @@ for (const kind of KINDS) {
 
     it("gives its tools, context and state to a graph that has members for them", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "told", kind, { initialState: { theme: "dark", other: 1 } });
+      const client = createClient(test, "told", kind, { initialState: { theme: "dark", other: 1 } });
       const parameters = { type: "object", properties: {} };
       const tools = [{ name: "confirm", description: "Ask", parameters }];
       client.agent.addMessage({ id: "u", role: "user", content: "Hi" });
       await client.run({ tools, context: [{ description: "page", value: "home" }] });
       const confirm = { name: "confirm", description: "Ask", parameters };
       const action = { type: "function", name: "confirm", function: confirm };
-      assert.deepEqual(JSON.parse(String(said(client))), {
+      assert.deepEqual(JSON.parse(String(readLastContent(client))), {
         tools: [action],
         copilotkit: { actions: [action], context: [{ description: "page", value: "home" }] },
         theme: "dark",
@@ -97,7 +97,7 @@ for (const kind of KINDS) {
 
     it("gets a large state once, and then its changes", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "large", kind);
+      const client = createClient(test, "large", kind);
       await client.say("Go");
       assert.deepEqual(
         types(client).filter((type) => type.startsWith("STATE")),
@@ -108,7 +108,7 @@ for (const kind of KINDS) {
 
     it("answers under the id of the run that asks, as CopilotKit does, and gets that answer's run again", async () => {
       await using test = await testService({ executor: executor() });
-      const client = clientOf(test, "twofold", kind);
+      const client = createClient(test, "twofold", kind);
       client.agent.addMessage({ id: "u", role: "user", content: "Go" });
       await client.run({ runId: "r" });
       const asked: unknown[] = [];
@@ -121,7 +121,7 @@ for (const kind of KINDS) {
         ["Question 1?", "more"],
         ["Question 2?", "more"],
       ]);
-      assert.equal(said(client), 'Answers ["a","b"]');
+      assert.equal(readLastContent(client), 'Answers ["a","b"]');
       const runs = await test.service.runs.list(await test.service.threads.idOf(client.agent.threadId));
       assert.equal(runs.length, 3);
       const { resume: answered } = (runs[0] as Run).kwargs.command as JsonObject;
@@ -139,7 +139,7 @@ for (const kind of KINDS) {
         executor: executor(),
         http: { ag_ui: { legacy_interrupts: true } },
       });
-      const client = clientOf(test, "twofold", "0.0.59");
+      const client = createClient(test, "twofold", "0.0.59");
       client.agent.addMessage({ id: "u", role: "user", content: "Go" });
       await client.run({ runId: "r" });
       const asked = client.events.find(({ type, name }) => type === "CUSTOM" && name === "on_interrupt");
@@ -157,7 +157,7 @@ for (const kind of KINDS) {
         [{ status: "resolved", payload: { decisions: [{ type: "approve" }] } }, ["refund 30"]],
         [{ status: "resolved", payload: { decisions: [edited] } }, null],
       ] as const) {
-        const client = clientOf(test, "clerk", kind);
+        const client = createClient(test, "clerk", kind);
         await client.say("refund");
         ran.length = 0;
         const thread_id = await test.service.threads.idOf(client.agent.threadId);
@@ -171,9 +171,9 @@ for (const kind of KINDS) {
 
     it("writes no state where the host does not take it", async () => {
       await using test = await testService({ executor: executor(), http: { ag_ui: { state: "read" } } });
-      const client = clientOf(test, "told", kind, { initialState: { theme: "dark" } });
+      const client = createClient(test, "told", kind, { initialState: { theme: "dark" } });
       await client.say("Hi");
-      assert.deepEqual(JSON.parse(String(said(client))), {});
+      assert.deepEqual(JSON.parse(String(readLastContent(client))), {});
       assert.deepEqual(outcome(client), { type: "success" });
     });
   });

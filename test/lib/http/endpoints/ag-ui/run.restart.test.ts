@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { it } from "node:test";
 import { nodeSqlite } from "../../../../../adapters/sqlite/node.ts";
 import type { FunctionJob } from "../../../../../lib/mod.ts";
-import { clientOf, KINDS, types } from "../../../../compat/ag-ui/client.ts";
+import { createClient, KINDS, types } from "../../../../compat/ag-ui/client.ts";
 import { testService } from "../../../../suite/mod.ts";
 import { type Program, start, temporaryFolder, waitForUrl } from "../../../../support/programs.ts";
 import { until } from "../../../../support/until.ts";
@@ -32,7 +32,7 @@ for (const kind of KINDS) {
     const url = await waitForUrl(second);
     // It waits for the run that the next process has taken over.
     const here = { fetch: (sent: string, init?: RequestInit) => fetch(sent.replace("http://localhost", url), init) };
-    const client = clientOf(here, "slow", kind, { threadId });
+    const client = createClient(here, "slow", kind, { threadId });
     await client.say("Again");
     assert.deepEqual(
       client.agent.messages.map(({ content }) => content),
@@ -51,7 +51,7 @@ for (const kind of KINDS) {
       return testService({ storage: nodeSqlite(join(folder.path, "agui.db")), agents: { agent } });
     };
     const first = await open(true);
-    const client = clientOf(first, "agent", kind);
+    const client = createClient(first, "agent", kind);
     const sent = client.say("Hi");
     await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
     await first.service.stop(0);
@@ -59,7 +59,7 @@ for (const kind of KINDS) {
     assert.equal(client.events.at(-1)?.code, "stopped");
 
     await using second = await open(false);
-    const next = clientOf(second, "agent", kind, { threadId: client.agent.threadId });
+    const next = createClient(second, "agent", kind, { threadId: client.agent.threadId });
     next.agent.setMessages(client.agent.messages);
     await next.say("Again");
     assert.deepEqual(

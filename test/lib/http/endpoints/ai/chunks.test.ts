@@ -10,10 +10,10 @@ import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../../../../lib/mod.ts";
 import { langchainAgents } from "../../../../compat/ai/agents.ts";
-import { chunksOf, openChat, plain } from "../../../../compat/ai/chat.ts";
+import { readChunks, openChat, plain } from "../../../../compat/ai/chat.ts";
 import { testService } from "../../../../suite/mod.ts";
 
-type Chunk = Awaited<ReturnType<typeof chunksOf>>[number];
+type Chunk = Awaited<ReturnType<typeof readChunks>>[number];
 type Test = Awaited<ReturnType<typeof testService>>;
 
 const usage_metadata = { input_tokens: 3, output_tokens: 2, total_tokens: 5 };
@@ -153,7 +153,7 @@ describe("the chunks of a chat", () => {
       const texts = { clerk: "refund lookup mail", plain: "lookup fails", helped: "helper" };
       for (const agent of [...Object.keys(agents), "clerk", "plain", "helped", "both", "asks", "twice", "outer"]) {
         const response = await post(test, agent, texts[agent as keyof typeof texts] ?? "Go", { ai_sdk });
-        await assertReadable(await chunksOf(response), ai_sdk);
+        await assertReadable(await readChunks(response), ai_sdk);
       }
     });
   }
@@ -178,8 +178,8 @@ describe("the chunks of a chat", () => {
 
   it("leave out what subagents say, and have what subgraphs say", async () => {
     await using test = await testService({ executor: executor() });
-    assert.equal(textOf(await chunksOf(await post(test, "helped", "helper"))), "Done: It says: You said Deep thought");
-    const outer = await chunksOf(await post(test, "outer", "Go"));
+    assert.equal(textOf(await readChunks(await post(test, "helped", "helper"))), "Done: It says: You said Deep thought");
+    const outer = await readChunks(await post(test, "outer", "Go"));
     assert.equal(textOf(outer), "From inside");
   });
 
@@ -187,7 +187,7 @@ describe("the chunks of a chat", () => {
     await using test = await testService({ executor: executor(), http: { ai: { subagents: "preliminary" } } });
     for (const ai_sdk of [5, 6, 7] as const) {
       const id = `c${ai_sdk}`;
-      const chunks = await chunksOf(await post(test, "helped", "helper", { id, ai_sdk }));
+      const chunks = await readChunks(await post(test, "helped", "helper", { id, ai_sdk }));
       await assertReadable(chunks, ai_sdk);
       const outputs = chunks.filter(({ type }) => type === "tool-output-available");
       assert.deepEqual(
@@ -201,7 +201,7 @@ describe("the chunks of a chat", () => {
         ],
       );
       const replay = await test.fetch(`http://localhost/ai/helped/chat/${id}/stream?ai_sdk=${ai_sdk}`);
-      assert.deepEqual(await chunksOf(replay), chunks);
+      assert.deepEqual(await readChunks(replay), chunks);
     }
     const chat = openChat({ id: "chat", agent: "helped", fetch: test.fetch });
     await chat.sendMessage({ text: "helper" });
@@ -211,7 +211,7 @@ describe("the chunks of a chat", () => {
 
   it("ask for approval of a call that is in no message, and show its answer", async () => {
     await using test = await testService({ executor: executor() });
-    const chunks = await chunksOf(await post(test, "apart", "Go"));
+    const chunks = await readChunks(await post(test, "apart", "Go"));
     const request = chunks.find(({ type }) => type === "tool-approval-request");
     const input = chunks.find(({ type }) => type === "tool-input-available");
     assert.equal(input?.toolCallId, request?.approvalId);
@@ -220,15 +220,15 @@ describe("the chunks of a chat", () => {
 
   it("reject what is open, when the person writes instead", async () => {
     await using test = await testService({ executor: executor() });
-    await chunksOf(await post(test, "clerk", "refund mail"));
-    const chunks = await chunksOf(await post(test, "clerk", "Rather not"));
+    await readChunks(await post(test, "clerk", "refund mail"));
+    const chunks = await readChunks(await post(test, "clerk", "Rather not"));
     assert.equal(textOf(chunks), "Done: Rather not; Rather not");
   });
 
   it("come from a run with the context, configuration and metadata of the body", async () => {
     await using test = await testService({ executor: executor() });
     const more = { context: { user: "ann" }, config: { configurable: { theme: "dark" } }, metadata: { page: 1 } };
-    const chunks = await chunksOf(await post(test, "sees", "Go", { ...more, ignored: true }));
+    const chunks = await readChunks(await post(test, "sees", "Go", { ...more, ignored: true }));
     assert.deepEqual(JSON.parse(textOf(chunks)), [{ user: "ann", theme: "dark" }, "dark", 1]);
   });
 });

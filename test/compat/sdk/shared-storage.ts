@@ -6,11 +6,11 @@ import type { Subject } from "./bench.ts";
  * One storage for all tests of a group, opened for the first, and a deployment of its own for each: to log in, to migrate and to
  * prepare statements again costs more than most tests. Call `close` after the last.
  */
-export function sharedStorage(open: () => Storage): Pick<Subject, "place"> & { close(): Promise<void> } {
+export function sharedStorage(open: () => Storage): Pick<Subject, "createStorageOptions"> & { close(): Promise<void> } {
   let storage: Storage | undefined;
   let count = 0;
   return {
-    place() {
+    createStorageOptions() {
       storage ??= open();
       // A service closes its storage when it stops.
       return { storage: { ...storage, close: async () => {} }, deployment: { name: `test-${++count}` } };
