@@ -39,8 +39,10 @@ interface AskedValues {
   readonly __interrupt__?: readonly { readonly id: string; readonly value: string }[];
   readonly messages: readonly { readonly content: string }[];
 }
-const readQuestions = (values: unknown): string[] => ((values as AskedValues).__interrupt__ ?? []).map(({ value }) => value);
-const readInterruptIds = (values: unknown): string[] => ((values as AskedValues).__interrupt__ ?? []).map(({ id }) => id);
+const readQuestions = (values: unknown): string[] =>
+  ((values as AskedValues).__interrupt__ ?? []).map(({ value }) => value);
+const readInterruptIds = (values: unknown): string[] =>
+  ((values as AskedValues).__interrupt__ ?? []).map(({ id }) => id);
 const readLastContent = (values: unknown): string | undefined => (values as AskedValues).messages.at(-1)?.content;
 const input = { messages: [{ role: "user", content: "Refund" }] };
 

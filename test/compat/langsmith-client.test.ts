@@ -67,7 +67,11 @@ describe("the langsmith client", () => {
     await using at = await service();
     const client = createClient(at);
     const run_id = await aRun(at);
-    const feedback = await client.createFeedback(run_id, "quality", { score: 0.123456, comment: "good", value: "fine" });
+    const feedback = await client.createFeedback(run_id, "quality", {
+      score: 0.123456,
+      comment: "good",
+      value: "fine",
+    });
     const read = await client.readFeedback(feedback.id);
     assert.deepEqual(
       [read.key, read.score, read.comment, read.value, read.run_id],

@@ -56,7 +56,8 @@ describe("clients of MCP", () => {
     const inputResult = await client.callTool({ name: "refund", arguments: { message: "Hi" } });
     assert.equal(inputResult.isError, true);
     const thread_id = (inputResult._meta as JsonObject)["greenroom/thread_id"];
-    const again = (extraArgs: JsonObject) => client.callTool({ name: "refund", arguments: { thread_id, ...extraArgs } });
+    const again = (extraArgs: JsonObject) =>
+      client.callTool({ name: "refund", arguments: { thread_id, ...extraArgs } });
     assert.match(textOf((await again({ resume: "yes" })) as JsonObject), /Only a person can answer/);
     const { result } = await test.service.runs.wait(String(thread_id), {
       assistant_id: "refund",

@@ -63,7 +63,9 @@ describe("an interrupt consumes one answer, and no answer to an earlier interrup
         texts.join(),
         10_000,
       );
-      return texts.map((text) => Object.keys(inputsByKey).find((key) => inputsByKey[key]?.params.message === text) ?? "");
+      return texts.map(
+        (text) => Object.keys(inputsByKey).find((key) => inputsByKey[key]?.params.message === text) ?? "",
+      );
     };
     const update = (key: string, answer: string) =>
       ask("tasks/update", { taskId, inputResponses: { [key]: { action: "accept", content: { answer } } } }, options);

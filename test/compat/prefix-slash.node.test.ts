@@ -2,8 +2,8 @@
 import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { sdkSuite } from "./sdk/mod.ts";
-import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, SDKS } from "./sdk/reach.ts";
+import { sharedStorage } from "./sdk/shared-storage.ts";
 
 const { createStorageOptions, close } = sharedStorage(() => nodeSqlite(":memory:"));
 after(close);

@@ -6,8 +6,8 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { sdkSuite } from "./sdk/mod.ts";
-import { sharedStorage } from "./sdk/place.ts";
 import { overSocket, SDKS } from "./sdk/reach.ts";
+import { sharedStorage } from "./sdk/shared-storage.ts";
 
 const { createStorageOptions, close } = sharedStorage(() => nodeSqlite(":memory:"));
 after(close);

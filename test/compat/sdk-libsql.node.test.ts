@@ -7,8 +7,8 @@ import { after, before, describe, it } from "node:test";
 import { libsql } from "../../adapters/libsql/mod.ts";
 import { type Sqld, sqldProgram, startSqld } from "../support/sqld.ts";
 import { sdkSuite } from "./sdk/mod.ts";
-import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
+import { sharedStorage } from "./sdk/shared-storage.ts";
 
 describe("libSQL in a file", () => {
   let folder = "";
@@ -20,7 +20,11 @@ describe("libSQL in a file", () => {
     await close();
     await rm(folder, { recursive: true });
   });
-  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, createStorageOptions });
+  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", {
+    Sdk: SDKS["SDK 2.0.0"],
+    open: overSocket,
+    createStorageOptions,
+  });
 });
 
 if (sqldProgram === undefined) {
@@ -41,6 +45,10 @@ function onServer(program: string): void {
       await close();
       await server.stop();
     });
-    sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, createStorageOptions });
+    sdkSuite({ describe, it }, "SDK 1.12.4 in process", {
+      Sdk: SDKS["SDK 1.12.4"],
+      open: inProcess,
+      createStorageOptions,
+    });
   });
 }

@@ -10,8 +10,8 @@ import { pgliteOptions } from "../adapters/postgres/pglite.ts";
 import { nodeSqliteShim } from "../adapters/sql/kysely-shim.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres-server.ts";
 import { sdkSuite } from "./sdk/mod.ts";
-import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
+import { sharedStorage } from "./sdk/shared-storage.ts";
 
 describe("Postgres", () => {
   let server: TestPostgres;
@@ -25,7 +25,11 @@ describe("Postgres", () => {
     await close();
     await server.stop();
   });
-  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, createStorageOptions });
+  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", {
+    Sdk: SDKS["SDK 2.0.0"],
+    open: overSocket,
+    createStorageOptions,
+  });
 });
 
 describe("PGlite", () => {
@@ -41,7 +45,11 @@ describe("PGlite", () => {
     await close();
     await db.close();
   });
-  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, createStorageOptions });
+  sdkSuite({ describe, it }, "SDK 1.12.4 in process", {
+    Sdk: SDKS["SDK 1.12.4"],
+    open: inProcess,
+    createStorageOptions,
+  });
 });
 
 describe("Kysely", () => {
@@ -51,5 +59,9 @@ describe("Kysely", () => {
     return sqlStorage(fromKysely(new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) })));
   });
   after(close);
-  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, createStorageOptions });
+  sdkSuite({ describe, it }, "SDK 1.12.4 in process", {
+    Sdk: SDKS["SDK 1.12.4"],
+    open: inProcess,
+    createStorageOptions,
+  });
 });

@@ -4,8 +4,8 @@ import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { sdkSuite } from "./sdk/mod.ts";
-import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
+import { sharedStorage } from "./sdk/shared-storage.ts";
 
 let open = (): Storage => nodeSqlite(":memory:");
 if ("Bun" in globalThis) {
@@ -22,7 +22,11 @@ describe("SQLite in memory", () => {
   if (!some || runtime !== "bun")
     sdkSuite({ describe, it }, `${first} in process`, { Sdk: SDKS[first], open: inProcess, createStorageOptions });
   if (!some && runtime === "node")
-    sdkSuite({ describe, it }, "SDK 2.0.0 in process", { Sdk: SDKS["SDK 2.0.0"], open: inProcess, createStorageOptions });
+    sdkSuite({ describe, it }, "SDK 2.0.0 in process", {
+      Sdk: SDKS["SDK 2.0.0"],
+      open: inProcess,
+      createStorageOptions,
+    });
   const [where, below] = some ? [" below /api/agents", { prefix: "/api/agents" }] : ["", {}];
   const newest = { Sdk: SDKS["SDK 2.0.0"], open: overSocket, createStorageOptions, ...below };
   if (!some || runtime === "bun") sdkSuite({ describe, it }, `SDK 2.0.0 over a socket${where}`, newest);

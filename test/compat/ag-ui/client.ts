@@ -34,7 +34,12 @@ export interface Client {
 let count = 0;
 
 /** A client whose events are checked by its own schemas. */
-export function createClient({ fetch }: { readonly fetch: Fetch }, graph: string, kind: Kind, options: object = {}): Client {
+export function createClient(
+  { fetch }: { readonly fetch: Fetch },
+  graph: string,
+  kind: Kind,
+  options: object = {},
+): Client {
   const [Agent, schemas] = CLIENTS[kind];
   const url = `http://localhost/ag-ui/${graph}`;
   /** An abort ends the body, as over a socket. */

@@ -138,7 +138,10 @@ export interface Subject {
 }
 
 /** Makes a service with these agents and nothing else in it, and a client of it. */
-export async function openBench({ Sdk, open, createStorageOptions, prefix }: Subject, agents: readonly string[]): Promise<Bench> {
+export async function openBench(
+  { Sdk, open, createStorageOptions, prefix }: Subject,
+  agents: readonly string[],
+): Promise<Bench> {
   const gates = createGates();
   const executor = testExecutor(gates);
   const host = await testService({

@@ -52,7 +52,10 @@ export function crons({ describe, it, name, bench }: Suite): void {
 
       const thread_id = await aThread(client);
       const threadCron = toCron(await client.crons.createForThread(thread_id, "agent", { schedule: "@yearly" }));
-      assert.deepEqual([threadCron.thread_id, threadCron.on_run_completed, threadCron.timezone], [thread_id, null, null]);
+      assert.deepEqual(
+        [threadCron.thread_id, threadCron.on_run_completed, threadCron.timezone],
+        [thread_id, null, null],
+      );
       assert.match(threadCron.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
       assert.deepEqual(await client.runs.list(thread_id), [], "it does not run at once");
     });

@@ -8,9 +8,9 @@ import {
   collect,
   contents,
   contentsOrNone,
-  filterData,
   FAMILIES,
   type Frame,
+  filterData,
   human,
   names,
   refused,
@@ -60,7 +60,11 @@ const stages: readonly Stage[] = [
     done: (text) => [
       text,
       `waited for ${text}`,
-      ...[`${text} b`, `${text} c`].flatMap((laterText) => [laterText, `began ${laterText}`, `waited for ${laterText}`]),
+      ...[`${text} b`, `${text} c`].flatMap((laterText) => [
+        laterText,
+        `began ${laterText}`,
+        `waited for ${laterText}`,
+      ]),
     ],
   },
   {

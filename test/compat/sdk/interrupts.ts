@@ -7,13 +7,13 @@ import {
   collect,
   contents,
   filterData,
-  human,
+  filterTuples,
   getInterrupts,
   getMessages,
+  human,
   names,
   refused,
   type Suite,
-  filterTuples,
 } from "./bench.ts";
 
 export function interrupts({ describe, it, name, bench }: Suite): void {
@@ -105,7 +105,9 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const id = await aThread(client);
       const interruptedValues = await client.runs.wait(id, "questions", { input: {} });
-      const [first, second] = getInterrupts(interruptedValues).toSorted((a, b) => String(a.value).localeCompare(String(b.value)));
+      const [first, second] = getInterrupts(interruptedValues).toSorted((a, b) =>
+        String(a.value).localeCompare(String(b.value)),
+      );
       assert.ok(first && second);
       const half = (await client.runs.wait(id, "questions", {
         command: { resume: { [first.id]: "1" } },
@@ -141,7 +143,9 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       );
       const half = await aThread(client);
       const [first = "", second = ""] = await open(half, "questions", {});
-      const remainingValues = await client.runs.wait(half, "questions", { command: { resume: { [first]: "A", nonsense: 1 } } });
+      const remainingValues = await client.runs.wait(half, "questions", {
+        command: { resume: { [first]: "A", nonsense: 1 } },
+      });
       assert.deepEqual(
         getInterrupts(remainingValues).map((question) => question.id),
         [second],
@@ -161,7 +165,9 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(answered, { first: "given", second: "yes" });
         const ask = await aThread(client);
         const [ok = ""] = await open(ask, "ask", { topic: "x" });
-        const answeredValues = await client.runs.wait(ask, "ask", { command: { resume: { [ok]: "yes", [strayId]: 3 } } });
+        const answeredValues = await client.runs.wait(ask, "ask", {
+          command: { resume: { [ok]: "yes", [strayId]: 3 } },
+        });
         assert.deepEqual(answeredValues, { topic: "x", answer: "yes" });
       }
 

@@ -6,9 +6,9 @@ import {
   aThread,
   collect,
   contents,
-  filterData,
   FAMILIES,
   type Frame,
+  filterData,
   human,
   names,
   refused,
@@ -34,7 +34,12 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
           collect(client.runs.joinStream(id, run_id, lastEventId === undefined ? {} : { lastEventId }));
         const during = [join("-1"), join(), join("999999"), join("-1")];
         gates.open("a");
-        const [whole, plain, unknown, otherFrames] = (await Promise.all(during)) as [Frame[], Frame[], Frame[], Frame[]];
+        const [whole, plain, unknown, otherFrames] = (await Promise.all(during)) as [
+          Frame[],
+          Frame[],
+          Frame[],
+          Frame[],
+        ];
         assert.deepEqual(names(whole).slice(0, 2), ["metadata", "values"]);
         assert.deepEqual(names(whole).slice(-2), ["values", "end"]);
         assert.deepEqual(
@@ -187,7 +192,10 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
         const [run] = await client.runs.list(id);
         const stream = `/threads/${id}/runs/${run?.run_id}/stream`;
         assert.equal(requests.filter((request) => request === `GET ${stream}`).length, 1, "it was cut");
-        assert.deepEqual(receivedFrames, await collect(client.runs.joinStream(id, run?.run_id as string, { lastEventId: "-1" })));
+        assert.deepEqual(
+          receivedFrames,
+          await collect(client.runs.joinStream(id, run?.run_id as string, { lastEventId: "-1" })),
+        );
         assert.equal(receivedFrames.at(-1)?.event, "end");
       }
     });

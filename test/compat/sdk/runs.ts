@@ -8,12 +8,12 @@ import {
   collect,
   contents,
   contentsOrNone,
-  filterData,
   FAMILIES,
-  human,
+  filterData,
   getInterrupts,
-  type Message,
   getMessages,
+  human,
+  type Message,
   messagesOrNone,
   names,
   refused,
@@ -354,7 +354,8 @@ export function runs({ describe, it, name, bench }: Suite): void {
         const { client } = at;
         const id = await aThread(client);
         const createLongText = (turn: string): string => `${turn} ${"and so on ".repeat(30)}`;
-        for (let turn = 1; turn <= 8; turn++) await client.runs.wait(id, graph, { input: human(createLongText(`turn ${turn}`)) });
+        for (let turn = 1; turn <= 8; turn++)
+          await client.runs.wait(id, graph, { input: human(createLongText(`turn ${turn}`)) });
         const history = await client.threads.getHistory(id, { limit: 100 });
         assert.equal(history.length, 24);
         const final = getMessages(history[0]?.values);

@@ -10,9 +10,9 @@ import {
   contents,
   contentsOrNone,
   FAMILIES,
-  human,
   getInterrupts,
   getMessages,
+  human,
   messagesOrNone,
   refused,
   type Suite,
@@ -131,7 +131,10 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual([contents(ended.values), ended.next], [["hi", "one", "two"], []]);
         await client.threads.updateState(id, { values: null as never, asNode: "__copy__" });
         const copy = await client.threads.getState(id);
-        assert.deepEqual([getSource(copy), copy.values, findParentId(copy)], ["fork", ended.values, findParentId(ended)]);
+        assert.deepEqual(
+          [getSource(copy), copy.values, findParentId(copy)],
+          ["fork", ended.values, findParentId(ended)],
+        );
         await client.threads.updateState(id, { values: human("input"), asNode: "__input__" });
         assert.equal(getSource(await client.threads.getState(id)), "input");
         assert.equal(contents(await client.runs.wait(id, graph, { input: null })).at(-1), "You said: input");
@@ -162,7 +165,9 @@ export function states({ describe, it, name, bench }: Suite): void {
         await refused(client.threads.updateState(busy, { values: {} }), 409, /already running a task/);
         const copied = await client.threads.copy(busy);
         assert.deepEqual([copied.status, await client.threads.getHistory(copied.thread_id)], ["idle", []]);
-        assert.deepEqual((await request(at, "POST", "/threads/prune", { thread_ids: [busy] })).body, { pruned_count: 0 });
+        assert.deepEqual((await request(at, "POST", "/threads/prune", { thread_ids: [busy] })).body, {
+          pruned_count: 0,
+        });
         gates.open("text");
         await client.runs.join(busy, run.run_id);
       });
@@ -216,7 +221,9 @@ export function states({ describe, it, name, bench }: Suite): void {
         await client.runs.wait(untouched, graph, { input: human("more") });
         const newest = await client.threads.getState(untouched);
         const prune = async (body: object): Promise<Json> => (await request(at, "POST", "/threads/prune", body)).body;
-        assert.deepEqual(await prune({ thread_ids: [untouched, ABSENT], strategy: "keep_latest" }), { pruned_count: 1 });
+        assert.deepEqual(await prune({ thread_ids: [untouched, ABSENT], strategy: "keep_latest" }), {
+          pruned_count: 1,
+        });
         const history = await client.threads.getHistory(untouched);
         assert.deepEqual(history.map(getCheckpointId), [getCheckpointId(newest)]);
         assert.deepEqual(history[0]?.values, newest.values);
@@ -266,7 +273,9 @@ export function states({ describe, it, name, bench }: Suite): void {
         const { client } = at;
         const id = await aTalk(client, graph);
         const holding = (history: ThreadState[], messageId: string): ThreadState =>
-          history.findLast((state) => messagesOrNone(state.values).some((message) => message.id === messageId)) as ThreadState;
+          history.findLast((state) =>
+            messagesOrNone(state.values).some((message) => message.id === messageId),
+          ) as ThreadState;
         const from = (checkpoint: Checkpoint | null | undefined): Omit<Checkpoint, "thread_id"> => {
           assert.ok(checkpoint);
           const { thread_id: _, ...checkpointFields } = checkpoint;
@@ -284,7 +293,9 @@ export function states({ describe, it, name, bench }: Suite): void {
         assert.deepEqual(contents(again), ["edited", "You said: edited"]);
         assert.notEqual(getMessages(again)[1]?.id, answer?.id);
         const history = await client.threads.getHistory(id, { limit: 50 });
-        const leaves = history.filter((state) => !history.some((candidate) => findParentId(candidate) === getCheckpointId(state)));
+        const leaves = history.filter(
+          (state) => !history.some((candidate) => findParentId(candidate) === getCheckpointId(state)),
+        );
         assert.deepEqual(leaves.map((state) => contentsOrNone(state.values)[0]).toSorted(), ["edited", "edited", "hi"]);
         assert.deepEqual((await client.threads.getState(id)).values, again);
       });
@@ -299,11 +310,16 @@ export function states({ describe, it, name, bench }: Suite): void {
       const history = await client.threads.getHistory(id);
       const [newest, middle, oldest] = history as [ThreadState, ThreadState, ThreadState];
       const before = { configurable: { checkpoint_id: getCheckpointId(newest) } };
-      assert.deepEqual((await client.threads.getHistory(id, { before })).map(getCheckpointId), [getCheckpointId(middle), getCheckpointId(oldest)]);
+      assert.deepEqual((await client.threads.getHistory(id, { before })).map(getCheckpointId), [
+        getCheckpointId(middle),
+        getCheckpointId(oldest),
+      ]);
       const inputs = await client.threads.getHistory(id, { metadata: { source: "input" } });
       assert.deepEqual(inputs.map(getCheckpointId), [getCheckpointId(oldest)]);
       const { thread_id: _, ...checkpoint } = middle.checkpoint;
-      assert.deepEqual((await client.threads.getHistory(id, { checkpoint })).map(getCheckpointId), [getCheckpointId(middle)]);
+      assert.deepEqual((await client.threads.getHistory(id, { checkpoint })).map(getCheckpointId), [
+        getCheckpointId(middle),
+      ]);
       const page = await request(at, "GET", `/threads/${id}/history?limit=1&before=${getCheckpointId(newest)}`);
       assert.deepEqual((page.body as unknown as ThreadState[]).map(getCheckpointId), [getCheckpointId(middle)]);
       for (const body of [{ before: 5 }, { limit: 0 }, { limit: 1001 }, { metadata: [] }, { select: ["nothing"] }]) {
@@ -327,7 +343,10 @@ export function states({ describe, it, name, bench }: Suite): void {
       const now = await client.threads.getState(id, undefined, { subgraphs: true });
       assert.equal(getCheckpointId(now), getCheckpointId(outer));
       const within = now.tasks[0]?.state as unknown as ThreadState;
-      assert.deepEqual([within.values, getCheckpointId(within)], [{ first: "changed" }, updated.checkpoint.checkpoint_id]);
+      assert.deepEqual(
+        [within.values, getCheckpointId(within)],
+        [{ first: "changed" }, updated.checkpoint.checkpoint_id],
+      );
       // The question is about another state now: it is asked again.
       assert.equal(getInterrupts(await client.runs.wait(id, "outer", { command: { resume: "no" } })).length, 1);
       const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });

@@ -9,9 +9,9 @@ import {
   collect,
   contents,
   contentsOrNone,
-  filterData,
   FAMILIES,
   type Frame,
+  filterData,
   human,
   names,
   refused,
@@ -172,7 +172,9 @@ export function stops({ describe, it, name, bench }: Suite): void {
         await gates.reached("b");
         const readerDisconnect = new AbortController();
         const joined = { cancelOnDisconnect: true, lastEventId: "-1", signal: readerDisconnect.signal };
-        await collect(client.runs.joinStream(id, otherRun.run_id, joined), () => readerDisconnect.abort()).catch(() => {});
+        await collect(client.runs.joinStream(id, otherRun.run_id, joined), () => readerDisconnect.abort()).catch(
+          () => {},
+        );
         assert.ok(readerDisconnect.signal.aborted);
         assert.equal(await gates.stopped("b"), "cancelled");
         await client.runs.join(id, otherRun.run_id);

@@ -8,16 +8,16 @@ import {
   collect,
   contents,
   contentsOrNone,
-  filterData,
   FAMILIES,
   type Frame,
+  filterData,
+  filterTuples,
+  getMessages,
   human,
   type Message,
-  getMessages,
   names,
   refused,
   type Suite,
-  filterTuples,
 } from "./bench.ts";
 
 export function streams({ describe, it, name, bench }: Suite): void {

@@ -30,7 +30,8 @@ export function threads({ describe, it, name, bench }: Suite): void {
       await using at = await bench();
       const { client } = at;
       const createdIds: string[] = [];
-      for (const group of ["x", "x", "y"]) createdIds.push((await client.threads.create({ metadata: { group } })).thread_id);
+      for (const group of ["x", "x", "y"])
+        createdIds.push((await client.threads.create({ metadata: { group } })).thread_id);
       const [first, second, third] = createdIds as [string, string, string];
       await client.runs.wait(first, "tell", { input: { flavor: "sweet" }, context: {} });
       await client.runs.wait(second, "ask", { input: {} });

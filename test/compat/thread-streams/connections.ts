@@ -1,6 +1,6 @@
 /** Streams that are opened early or late, that break, and that others read as well. */
 import assert from "node:assert/strict";
-import { contents, filterData, type Event, follow, human, isEnd, rootEvents, type Suite, until } from "./bench.ts";
+import { contents, type Event, filterData, follow, human, isEnd, rootEvents, type Suite, until } from "./bench.ts";
 
 const CHANNELS = ["values", "checkpoints", "messages", "input", "tools"];
 

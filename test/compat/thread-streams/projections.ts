@@ -121,7 +121,9 @@ export function projections({ it, bench }: Suite): void {
       assert.equal(new Set(events.map(({ event_id }) => event_id)).size, events.length);
       for (const [index, { method, params }] of events.entries()) {
         if (method !== "checkpoints") continue;
-        const next = events.slice(index + 1).find((candidate) => candidate.params.namespace.join() === params.namespace.join());
+        const next = events
+          .slice(index + 1)
+          .find((candidate) => candidate.params.namespace.join() === params.namespace.join());
         assert.equal(next?.method, "values", "a checkpoint comes directly before its values");
       }
       const open = filterData(events, "messages").filter(({ event }) => event === "message-start").length;

@@ -10,7 +10,7 @@ import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../../../../lib/mod.ts";
 import { langchainAgents } from "../../../../compat/ai/agents.ts";
-import { readChunks, openChat, plain } from "../../../../compat/ai/chat.ts";
+import { openChat, plain, readChunks } from "../../../../compat/ai/chat.ts";
 import { testService } from "../../../../suite/mod.ts";
 
 type Chunk = Awaited<ReturnType<typeof readChunks>>[number];
@@ -178,7 +178,10 @@ describe("the chunks of a chat", () => {
 
   it("leave out what subagents say, and have what subgraphs say", async () => {
     await using test = await testService({ executor: executor() });
-    assert.equal(textOf(await readChunks(await post(test, "helped", "helper"))), "Done: It says: You said Deep thought");
+    assert.equal(
+      textOf(await readChunks(await post(test, "helped", "helper"))),
+      "Done: It says: You said Deep thought",
+    );
     const outer = await readChunks(await post(test, "outer", "Go"));
     assert.equal(textOf(outer), "From inside");
   });

@@ -5,7 +5,7 @@ import { lastAssistantMessageIsCompleteWithToolCalls } from "ai";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../../../../lib/mod.ts";
 import { langchainAgents, ran } from "../../../../compat/ai/agents.ts";
-import { readChunks, openChat, plain } from "../../../../compat/ai/chat.ts";
+import { openChat, plain, readChunks } from "../../../../compat/ai/chat.ts";
 import { testService } from "../../../../suite/mod.ts";
 import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
 import { until } from "../../../../support/until.ts";
@@ -179,7 +179,11 @@ describe("a chat's turn", () => {
     gate.open();
     const chunks = await reading;
     await assertRefused(await sendText("u4", "Oslo"));
-    assert.deepEqual(await readChunks(await sendText("u2", "Rome")), chunks, "the accepted answer gets its stream again");
+    assert.deepEqual(
+      await readChunks(await sendText("u2", "Rome")),
+      chunks,
+      "the accepted answer gets its stream again",
+    );
     assert.equal((await test.service.runs.list(thread_id)).length, 2);
   });
 
