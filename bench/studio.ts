@@ -8,7 +8,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { openBrowser } from "../test/browser/browser.ts";
 import { openStudio, type StudioHost, StudioVisit } from "../test/browser/studio-host.ts";
-import { said } from "../test/browser/studio-seed.ts";
+import { humanInput } from "../test/browser/studio-seed.ts";
 
 const print = (name: string, value: string): void => console.log(`${name.padEnd(44)} ${value}`);
 
@@ -80,10 +80,10 @@ async function everyday({ service }: StudioHost): Promise<string> {
     ["Invoice 88 is wrong", "failing"],
   ] as const) {
     const { thread_id } = await service.threads.create({ metadata: { title } });
-    await (await service.runs.wait(thread_id, { assistant_id: assistant, input: said(title) })).result;
+    await (await service.runs.wait(thread_id, { assistant_id: assistant, input: humanInput(title) })).result;
   }
   const { thread_id } = await service.threads.create({ metadata: { title: "Book a seat on the night train" } });
-  const input = said("Please book a window seat on the night train to Rome.");
+  const input = humanInput("Please book a window seat on the night train to Rome.");
   await (await service.runs.wait(thread_id, { assistant_id: "approval", input })).result;
   return thread_id;
 }

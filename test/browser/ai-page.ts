@@ -18,7 +18,7 @@ function Page({ initial }: { readonly initial: UIMessage[] }): ReactNode {
     void sendMessage({ text: textNow(), ...(chosen?.length ? { files: chosen } : {}) });
   };
   const edit = (): void => void sendMessage({ text: textNow(), messageId: messages[0]?.id as string });
-  const shown = messages.map((message) =>
+  const lines = messages.map((message) =>
     h(
       "li",
       { key: message.id },
@@ -28,7 +28,7 @@ function Page({ initial }: { readonly initial: UIMessage[] }): ReactNode {
   return h(
     "main",
     { className: status === "ready" ? "idle" : status },
-    h("ol", null, shown),
+    h("ol", null, lines),
     h("input", { "aria-label": "Message", ref: text }),
     h("input", { "aria-label": "Files", type: "file", ref: files }),
     h("button", { type: "button", onClick: send }, "Send"),

@@ -29,11 +29,11 @@ describe("a page of useChat in Chromium", () => {
       .getByLabel("Files")
       .setInputFiles({ name: "a.png", mimeType: "image/png", buffer: Buffer.from([0, 0, 0]) });
     await press("Send", "Look");
-    const seen = await lines("Message 1");
-    assert.match(seen[0] as string, /\[data:image\/png;base64,AAAA\]/);
-    assert.match(seen[1] as string, /"mime_type":"image\/png"/);
+    const answerLines = await lines("Message 1");
+    assert.match(answerLines[0] as string, /\[data:image\/png;base64,AAAA\]/);
+    assert.match(answerLines[1] as string, /"mime_type":"image\/png"/);
     await page.reload();
-    assert.deepEqual(await lines("Message 1"), seen);
+    assert.deepEqual(await lines("Message 1"), answerLines);
     await press("Edit", "Instead");
     const edited = ["Instead", "Message 1: Instead"];
     assert.deepEqual(await lines("Message 1: Instead"), edited);

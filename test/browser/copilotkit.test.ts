@@ -116,8 +116,8 @@ class Chat {
     return this.page.getByRole("button", { name, exact: true }).click();
   }
   async lines(): Promise<string[]> {
-    const found = this.page.getByTestId(/^copilot-(?:user|assistant)-message$/);
-    return (await found.allTextContents()).filter((text) => text !== "");
+    const messages = this.page.getByTestId(/^copilot-(?:user|assistant)-message$/);
+    return (await messages.allTextContents()).filter((text) => text !== "");
   }
 }
 
@@ -231,14 +231,14 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
 
     it("asks for approvals", () =>
       visit("clerk", async (chat) => {
-        for (const [answer, said] of [
+        for (const [answer, expected] of [
           ["Yes", "Done: refunded 30"],
           ["No", "Done: "],
         ] as const) {
           ran.length = 0;
           await chat.say("refund");
           await chat.press(answer);
-          await chat.sees(said);
+          await chat.sees(expected);
           await chat.page.getByText("Money").waitFor({ state: "detached" });
           assert.deepEqual(ran, answer === "Yes" ? ["refund 30"] : []);
         }
@@ -255,9 +255,9 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
       const guide = readFileSync(join(root, "docs/guides/ag-ui.md"), "utf8");
       using folder = exampleFolder();
       const text = (name: string): string => readFileSync(join(root, "examples/copilotkit", name), "utf8");
-      const shown = (name: string) => new RegExp(`^// ${name}\\n([^]*?)^\`\`\``, "m").exec(guide)?.[1];
-      for (const name of ["server.ts", "site.ts"]) assert.equal(shown(name), text(name).replace(/^.*\n/, ""));
-      assert.equal(shown("page.tsx"), text("page.tsx"));
+      const readSnippet = (name: string) => new RegExp(`^// ${name}\\n([^]*?)^\`\`\``, "m").exec(guide)?.[1];
+      for (const name of ["server.ts", "site.ts"]) assert.equal(readSnippet(name), text(name).replace(/^.*\n/, ""));
+      assert.equal(readSnippet("page.tsx"), text("page.tsx"));
 
       const run = (name: string) => start(relative(root, join(folder.path, name)), [], { cwd: folder.path });
       await using server = run("server.ts");

@@ -39,26 +39,26 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
       }
     }
 
-    async function inOtherTab(visit: Visit, test: (other: Visit) => Promise<void>): Promise<void> {
-      const other = new Visit(await visit.page.context().newPage());
+    async function inOtherTab(visit: Visit, test: (otherVisit: Visit) => Promise<void>): Promise<void> {
+      const otherVisit = new Visit(await visit.page.context().newPage());
       try {
-        await other.page.goto(visit.page.url());
-        await test(other);
+        await otherVisit.page.goto(visit.page.url());
+        await test(otherVisit);
       } finally {
-        await other.page.close();
+        await otherVisit.page.close();
       }
     }
 
     /** Method and path of the requests that the page sends from now on. */
     function requests({ page }: Visit): string[] {
-      const sent: string[] = [];
+      const paths: string[] = [];
       page.on("request", (request) => {
         const { pathname } = new URL(request.url());
         if (pathname.startsWith("/agents/")) {
-          sent.push(`${request.method()} ${pathname.replace(/^\/agents\/threads\/[^/]+/, "")}`);
+          paths.push(`${request.method()} ${pathname.replace(/^\/agents\/threads\/[^/]+/, "")}`);
         }
       });
-      return sent;
+      return paths;
     }
 
     for (const transport of newest ? ["", "&socket"] : [""]) {
@@ -78,11 +78,11 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
           await visit.say("more");
           await visit.shows(...all);
           await visit.idle();
-          const sent = requests(visit);
+          const requestPaths = requests(visit);
           await visit.page.reload();
           await visit.shows(...all);
           await visit.idle();
-          assert.deepEqual(sent.sort(), ["GET /state", "POST /history"]);
+          assert.deepEqual(requestPaths.sort(), ["GET /state", "POST /history"]);
         }));
     }
 
@@ -147,16 +147,16 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
           await question.waitFor();
           assert.match((await question.textContent()) ?? "", /Book seat 7A\?/);
           await visit.idle();
-          await inOtherTab(visit, async (other) => {
-            await other.page.locator(".interrupt").waitFor();
+          await inOtherTab(visit, async (otherVisit) => {
+            await otherVisit.page.locator(".interrupt").waitFor();
             await visit.page.click("#yes");
             const all = ["book a seat", "One moment.", "seat 7A is booked", "Done: seat 7A is booked"];
             await visit.shows(...all);
             await visit.idle();
             assert.equal(await question.count(), 0);
-            await other.shows(...all);
-            await other.idle();
-            if (newest) await other.page.locator(".interrupt").waitFor({ state: "detached" });
+            await otherVisit.shows(...all);
+            await otherVisit.idle();
+            if (newest) await otherVisit.page.locator(".interrupt").waitFor({ state: "detached" });
             await visit.page.reload();
             await visit.shows(...all);
             await visit.idle();
@@ -178,9 +178,9 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
           await visit.page.reload();
           await visit.shows(...all.slice(0, 3), "You ");
           await visit.page.locator("main.loading").waitFor();
-          await inOtherTab(visit, async (other) => {
-            const tabs = [visit, other];
-            await other.shows(...all.slice(0, 3), "You ");
+          await inOtherTab(visit, async (otherVisit) => {
+            const tabs = [visit, otherVisit];
+            await otherVisit.shows(...all.slice(0, 3), "You ");
             gates.open("token 1");
             for (const tab of tabs) await tab.shows(...all.slice(0, 3), "You said: ");
             gates.open("token 2", "token 3", "token 4");
@@ -188,7 +188,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
               await tab.idle();
               await tab.shows(...all.slice(0, 4));
             }
-            await other.say("more");
+            await otherVisit.say("more");
             for (const tab of tabs) {
               await tab.shows(...all);
               await tab.idle();
@@ -263,12 +263,12 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         await visit.open(`${origin}/?assistant=halfway&strategy=interrupt`);
         await visit.say("first");
         await visit.shows("first", "began first");
-        await inOtherTab(visit, async (other) => {
-          await other.shows("first", "began first");
-          await other.say("second");
+        await inOtherTab(visit, async (otherVisit) => {
+          await otherVisit.shows("first", "began first");
+          await otherVisit.say("second");
           assert.equal(await gates.stopped("first"), "cancelled");
           gates.open("second");
-          for (const tab of [visit, other]) {
+          for (const tab of [visit, otherVisit]) {
             await tab.shows("first", "began first", "second", "began second", "waited for second");
             await tab.idle();
           }
@@ -293,12 +293,12 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
         await visit.shows("go", "Deep thought here", "Checked", "Reported");
         await visit.idle();
         assert.equal(await cards.count(), 2);
-        const sent = requests(visit);
+        const requestPaths = requests(visit);
         await page.reload();
         await card("research complete").getByText("ai: Deep thought here").waitFor();
         await card("research complete").getByText("ai: Checked").waitFor();
         await visit.shows("go", "Deep thought here", "Checked", "Reported");
-        assert.equal(sent.filter((request) => request === "GET /state").length, 1);
+        assert.equal(requestPaths.filter((request) => request === "GET /state").length, 1);
       }));
   });
 }

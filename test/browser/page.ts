@@ -40,7 +40,7 @@ function Chat(): ReactNode {
   });
   const input = { messages: [{ type: "human", content: text }] };
   const strategy = address.searchParams.get("strategy");
-  const sent = strategy === null ? {} : { multitaskStrategy: strategy as "rollback" };
+  const options = strategy === null ? {} : { multitaskStrategy: strategy as "rollback" };
 
   const line = (message: Message, at: number): ReactNode => {
     const about = stream.getMessagesMetadata(message as never, at);
@@ -80,7 +80,7 @@ function Chat(): ReactNode {
       value: text,
       onChange: (event: { target: unknown }) => setText((event.target as HTMLInputElement).value),
     }),
-    button("Send", { id: "send", onClick: () => void stream.submit(input, sent) }),
+    button("Send", { id: "send", onClick: () => void stream.submit(input, options) }),
     button("Stop", { id: "stop", onClick: () => void stream.stop() }),
   );
 }

@@ -33,29 +33,29 @@ async function lookAt(page: Page, picture: Buffer): Promise<Look> {
       const pixel = pixels[at] as number;
       counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
     }
-    const [[back, most] = [0, 0]] = [...counts].sort(([, one], [, other]) => other - one);
+    const [[back, most] = [0, 0]] = [...counts].sort(([, first], [, second]) => second - first);
     const brightness = ((back & 255) + ((back >> 8) & 255) + ((back >> 16) & 255)) / 3;
     return { colours: counts.size, drawn: 1 - (3 * most) / pixels.length, brightness };
   }, picture.toString("base64"));
 }
 
 /** What is wrong with a look: nothing is there, or it is not that of the theme. */
-function problemOf({ colours, drawn, brightness }: Look, theme: Theme): string | null {
+function findProblem({ colours, drawn, brightness }: Look, theme: Theme): string | null {
   if (colours < 16 || drawn < 0.002) return `is blank: ${colours} colours, ${(drawn * 100).toFixed(2)} % drawn`;
   if (theme === "dark" ? brightness > 60 : brightness < 200) return `is not ${theme}: brightness ${brightness}`;
   return null;
 }
 
 /** Takes what is shown in both themes. Gives what is wrong with it. */
-export async function takePictures(page: Page, pathOf?: (theme: Theme) => string): Promise<readonly string[]> {
+export async function takePictures(page: Page, createPath?: (theme: Theme) => string): Promise<readonly string[]> {
   const problems: string[] = [];
   const wasDark = await page.evaluate(() => matchMedia("(prefers-color-scheme: dark)").matches);
   // Back in the first one at the end.
   for (const theme of wasDark ? THEMES : THEMES.toReversed()) {
     await page.emulateMedia({ colorScheme: theme });
-    const path = pathOf?.(theme);
+    const path = createPath?.(theme);
     const picture = await page.screenshot(path ? { path } : {});
-    const problem = problemOf(await lookAt(page, picture), theme);
+    const problem = findProblem(await lookAt(page, picture), theme);
     if (problem) problems.push(problem);
   }
   return problems;
@@ -69,16 +69,16 @@ export interface Album {
 
 /** The pictures of one width. Those of the last time go. */
 export function openAlbum(width: number): Album {
-  const folderOf = (theme: Theme): string => join(FOLDER, `${width}-${theme}`);
+  const createFolderPath = (theme: Theme): string => join(FOLDER, `${width}-${theme}`);
   for (const theme of THEMES) {
-    rmSync(folderOf(theme), { recursive: true, force: true });
-    mkdirSync(folderOf(theme), { recursive: true });
+    rmSync(createFolderPath(theme), { recursive: true, force: true });
+    mkdirSync(createFolderPath(theme), { recursive: true });
   }
   return {
-    take: (page, name) => takePictures(page, (theme) => join(folderOf(theme), `${name}.png`)),
+    take: (page, name) => takePictures(page, (theme) => join(createFolderPath(theme), `${name}.png`)),
     names() {
-      const dark = new Set(readdirSync(folderOf("dark")));
-      const files = readdirSync(folderOf("light")).filter((file) => dark.has(file));
+      const dark = new Set(readdirSync(createFolderPath("dark")));
+      const files = readdirSync(createFolderPath("light")).filter((file) => dark.has(file));
       return files.map((file) => file.slice(0, -".png".length));
     },
   };

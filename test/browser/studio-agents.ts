@@ -138,8 +138,8 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
       messages: [hasTool(messages) ? new AIMessage("So it is.") : new AIMessage({ content: "", tool_calls: [task] })],
     }))
     .addNode("tools", async ({ messages }, config) => {
-      const { messages: said } = await researcher.invoke({ messages: messages.slice(0, 1) }, config);
-      return { messages: [new ToolMessage({ content: said.at(-1)?.content ?? "", tool_call_id: task.id })] };
+      const { messages: results } = await researcher.invoke({ messages: messages.slice(0, 1) }, config);
+      return { messages: [new ToolMessage({ content: results.at(-1)?.content ?? "", tool_call_id: task.id })] };
     })
     .addEdge(START, "model")
     .addEdge("tools", "model")

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Locator } from "playwright-core";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 let host: StudioHost;
@@ -17,13 +17,13 @@ const visit = (test: (visit: StudioVisit) => Promise<void>): Promise<void> => vi
 async function waiting(content: string, assistant_id = "clerk"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
-  const input = assistant_id === "clerks" ? {} : said(content);
+  const input = assistant_id === "clerks" ? {} : humanInput(content);
   await (await runs.wait(thread_id, { assistant_id, input })).result;
   return thread_id;
 }
 
 /** What the answered runs were sent, oldest first. */
-async function answersOf(thread_id: string): Promise<unknown[]> {
+async function readResumeValues(thread_id: string): Promise<unknown[]> {
   const { items } = await host.service.runs.search({ thread_id });
   const details = await Promise.all(items.map(({ run_id }) => host.service.runs.inspect(run_id)));
   const commands = details.map(({ kwargs }) => kwargs["command"] as { readonly resume?: object } | null);
@@ -31,7 +31,7 @@ async function answersOf(thread_id: string): Promise<unknown[]> {
 }
 
 /** What the agent says in the end; no answer may break its run. */
-async function lastOf(thread_id: string): Promise<string> {
+async function readLastMessage(thread_id: string): Promise<string> {
   const { status, values } = await host.service.threads.get(thread_id);
   assert.equal(status, "idle");
   const { messages } = values as unknown as { readonly messages: readonly { readonly content: string }[] };
@@ -67,7 +67,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
         assert.equal(await card.getByLabel("Answer").count(), 0);
         await visit.button("Approve", card).click();
         await answered();
-        assert.equal(await lastOf(approved), "Done: refunded 30 euros");
+        assert.equal(await readLastMessage(approved), "Done: refunded 30 euros");
 
         const edited = await waiting("refund");
         answered = await open(visit, edited);
@@ -75,9 +75,9 @@ describe("the studio's approvals of LangChain.js agents", () => {
         await card.getByLabel("Arguments of refund").fill('{"euros": 20}');
         await visit.button("Run with these arguments", card).click();
         await answered();
-        assert.equal(await lastOf(edited), "Done: refunded 20 euros");
+        assert.equal(await readLastMessage(edited), "Done: refunded 20 euros");
         const editedAction = { name: "refund", args: { euros: 20 } };
-        assert.deepEqual(await answersOf(edited), [{ decisions: [{ type: "edit", editedAction }] }]);
+        assert.deepEqual(await readResumeValues(edited), [{ decisions: [{ type: "edit", editedAction }] }]);
 
         const rejected = await waiting("refund");
         answered = await open(visit, rejected);
@@ -85,7 +85,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
         await card.getByLabel("Reason").fill("Too much");
         await visit.button("Reject", card).click();
         await answered();
-        assert.equal(await lastOf(rejected), "Done: Too much");
+        assert.equal(await readLastMessage(rejected), "Done: Too much");
       }));
 
     it(`decides several requests of one interrupt in the ${name}, each with the decisions that it allows`, () =>
@@ -109,7 +109,10 @@ describe("the studio's approvals of LangChain.js agents", () => {
         await card.getByLabel("order").fill("1183");
         await visit.button("Run with these arguments", card).click();
         await answered();
-        assert.equal(await lastOf(thread_id), "Done: found 1182; refunded 30 euros; wrote to ann; closed 1183");
+        assert.equal(
+          await readLastMessage(thread_id),
+          "Done: found 1182; refunded 30 euros; wrote to ann; closed 1183",
+        );
       }));
 
     it(`answers two interrupts at once in the ${name}, in one run`, () =>
@@ -133,9 +136,9 @@ describe("the studio's approvals of LangChain.js agents", () => {
       visit(async (visit) => {
         const { page } = visit;
         const thread_id = await waiting("refund");
-        const sent: string[] = [];
+        const requests: string[] = [];
         page.on("request", (request) => {
-          if (request.url().endsWith("/commands")) sent.push(request.url());
+          if (request.url().endsWith("/commands")) requests.push(request.url());
         });
         const answered = await open(visit, thread_id);
         const card = page.locator(".interrupt");
@@ -151,12 +154,12 @@ describe("the studio's approvals of LangChain.js agents", () => {
           await visit.button("Run with these arguments", card).click();
           await card.getByRole("alert").filter({ hasText: problem }).waitFor();
         }
-        assert.deepEqual(sent, []);
+        assert.deepEqual(requests, []);
         await field.fill('{"euros": 1}');
         await visit.button("Run with these arguments", card).click();
         await answered();
-        assert.equal(sent.length, 1);
-        assert.equal(await lastOf(thread_id), "Done: refunded 1 euros");
+        assert.equal(requests.length, 1);
+        assert.equal(await readLastMessage(thread_id), "Done: refunded 1 euros");
       }));
 
     it(`decides by keys in the ${name}`, () =>
@@ -185,7 +188,7 @@ describe("the studio's approvals of LangChain.js agents", () => {
         await page.keyboard.type("are you sure");
         await page.keyboard.press("Control+Enter");
         await answered();
-        assert.deepEqual(await answersOf(thread_id), [
+        assert.deepEqual(await readResumeValues(thread_id), [
           {
             decisions: [
               { type: "approve" },

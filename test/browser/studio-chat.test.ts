@@ -7,7 +7,7 @@ import type { Request } from "playwright-core";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { until } from "../support/until.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 let host: StudioHost;
@@ -20,10 +20,10 @@ after(() => host?.[Symbol.asyncDispose]());
 const visit = (test: (visit: StudioVisit) => Promise<void>, at = host): Promise<void> => visitStudio(at, test);
 
 /** A thread whose run has come to rest. */
-async function asked(assistant_id: string, content = "hello"): Promise<string> {
+async function createThreadWithRun(assistant_id: string, content = "hello"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
-  await (await runs.wait(thread_id, { assistant_id, input: said(content) })).result;
+  await (await runs.wait(thread_id, { assistant_id, input: humanInput(content) })).result;
   return thread_id;
 }
 
@@ -45,7 +45,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       await visit.shows("one", "You said: one");
       await visit.status("idle");
       assert.deepEqual(streams, []);
-      await service.runs.create(thread_id, { assistant_id: "gated-chat", input: said("two") });
+      await service.runs.create(thread_id, { assistant_id: "gated-chat", input: humanInput("two") });
       await gates.reached("token 1");
       await visit.shows("one", "You said: one", "two", "You ");
       await visit.status("running");
@@ -147,7 +147,7 @@ describe("the studio's chat as a client of the event protocol", () => {
         await card.locator(".subagent summary", { hasText: "1 message" }).click();
         await card.locator(".subagent .markdown", { hasText: "Rome is warm in May." }).waitFor();
       };
-      await visit.open(`threads/${await asked("manager", "Ask somebody")}`);
+      await visit.open(`threads/${await createThreadWithRun("manager", "Ask somebody")}`);
       await opened();
       await page.reload();
       await opened();
@@ -163,14 +163,14 @@ describe("the studio's chat as a client of the event protocol", () => {
   it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>
     visit(async (visit) => {
       const { page } = visit;
-      const waiting = await asked("ask");
+      const waiting = await createThreadWithRun("ask");
       await visit.open(`threads/${waiting}`);
       await page.locator(".interrupt", { hasText: "ok?" }).waitFor();
       await (await host.service.runs.wait(waiting, { assistant_id: "ask", command: { resume: "yes" } })).result;
       await visit.status("idle");
       assert.equal(await page.locator(".interrupt").count(), 0);
 
-      const two = await asked("questions");
+      const two = await createThreadWithRun("questions");
       await visit.open(`threads/${two}`);
       const first = page.locator(".interrupt", { hasText: "first?" });
       await first.getByLabel("Answer", { exact: true }).fill("one");
@@ -235,7 +235,7 @@ describe("the studio's answers to interrupts", () => {
   it("approves, edits, rejects and responds to the actions of one request", () =>
     visit(async (visit) => {
       const { page } = visit;
-      const thread_id = await asked("review");
+      const thread_id = await createThreadWithRun("review");
       await visit.open(`inbox/${thread_id}`);
       const card = page.locator(".interrupt");
       await card.getByText("Action 1 of 3").waitFor();
@@ -276,7 +276,7 @@ describe("the studio's answers to interrupts", () => {
       const decisions = [1, 2, 3].map(() => ({ type: "approve" }));
       await visit.shows("go", `Decided: ${JSON.stringify({ decisions })}`);
 
-      await visit.open(`threads/${await asked("survey")}`);
+      await visit.open(`threads/${await createThreadWithRun("survey")}`);
       await page.getByLabel("seat *").selectOption({ label: "8B" });
       await page.getByLabel("bags").fill("2");
       await page.getByLabel("Passenger").fill("Ann");
@@ -284,7 +284,7 @@ describe("the studio's answers to interrupts", () => {
       await visit.button("Answer").click();
       await visit.shows("hello", 'Booked: {"seat":"8B","bags":2,"name":"Ann","window":true}');
 
-      await visit.open(`threads/${await asked("drinks")}`);
+      await visit.open(`threads/${await createThreadWithRun("drinks")}`);
       await visit.button("coffee").click();
       await visit.shows("hello", "Brewed: coffee");
     }));
@@ -322,7 +322,7 @@ describe("what the studio shows and sends", () => {
       await visit.newThread("chat");
       await visit.button("Whole input").click();
       await visit.button("JSON").click();
-      await page.getByRole("textbox", { name: "Input" }).fill(JSON.stringify(said("as JSON")));
+      await page.getByRole("textbox", { name: "Input" }).fill(JSON.stringify(humanInput("as JSON")));
       await visit.button("Run").click();
       await visit.shows("as JSON", "You said: as JSON");
     }));
@@ -330,10 +330,10 @@ describe("what the studio shows and sends", () => {
   it("a value of 5 MB in part, and its reasoning folded", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await visit.open(`threads/${await asked("large")}?raw=1`);
+      await visit.open(`threads/${await createThreadWithRun("large")}?raw=1`);
       await page.locator(".leaf", { hasText: "more characters" }).waitFor();
-      const shown = await page.evaluate(() => document.querySelector("main")?.textContent?.length ?? 0);
-      assert.ok(shown < 20_000, `${shown} characters`);
+      const textLength = await page.evaluate(() => document.querySelector("main")?.textContent?.length ?? 0);
+      assert.ok(textLength < 20_000, `${textLength} characters`);
       await visit.button(/more characters/).click();
       await page.waitForFunction(() => (document.querySelector("main")?.textContent?.length ?? 0) > 20_000);
       await visit.button("Raw JSON").click();

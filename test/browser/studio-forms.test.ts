@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Page } from "playwright-core";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 let host: StudioHost;
@@ -14,10 +14,10 @@ after(() => host?.[Symbol.asyncDispose]());
 const visit = (test: (visit: StudioVisit) => Promise<void>): Promise<void> => visitStudio(host, test);
 
 /** A thread whose run has come to rest. */
-async function asked(assistant_id: string, content = "hello"): Promise<string> {
+async function createThreadWithRun(assistant_id: string, content = "hello"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
-  await (await runs.wait(thread_id, { assistant_id, input: said(content) })).result;
+  await (await runs.wait(thread_id, { assistant_id, input: humanInput(content) })).result;
   return thread_id;
 }
 
@@ -78,7 +78,7 @@ describe("what is typed in the studio", () => {
   it("stays in an edited message that is refused", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await visit.open(`threads/${await asked("chat")}`);
+      await visit.open(`threads/${await createThreadWithRun("chat")}`);
       await visit.shows("hello", "You said: hello");
       await visit.button("Edit").waitFor({ state: "attached" });
       await page.keyboard.press("e");
@@ -96,7 +96,7 @@ describe("what is typed in the studio", () => {
   it("stays in the answers to interrupts: refused ones, and over a reload", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await visit.open(`threads/${await asked("drinks")}`);
+      await visit.open(`threads/${await createThreadWithRun("drinks")}`);
       const answer = page.getByLabel("Answer", { exact: true });
       await answer.fill("a cup of cocoa");
       const end = await refuse(page, "**/commands");
@@ -111,7 +111,7 @@ describe("what is typed in the studio", () => {
       await answer.press("Control+Enter");
       await page.getByText("Brewed: a cup of cocoa").waitFor();
 
-      await visit.open(`threads/${await asked("review")}`);
+      await visit.open(`threads/${await createThreadWithRun("review")}`);
       await visit.button("Edit", page.locator(".interrupt")).click();
       const args = page.getByLabel("Arguments of refund");
       await args.fill('{"euros": 31');
@@ -128,13 +128,13 @@ describe("what is typed in the studio", () => {
   it("stays in an edited state while a run ends elsewhere, until it is saved", () =>
     visit(async (visit) => {
       const { page } = visit;
-      const thread_id = await asked("chat");
+      const thread_id = await createThreadWithRun("chat");
       await visit.open(`threads/${thread_id}?tab=state`);
       await visit.button("Edit values").click();
       const values = page.getByLabel("Values", { exact: true });
       await values.fill('{"messages": "typed"}');
       const steps = await page.locator(".checkpoints a").count();
-      const input = said("again");
+      const input = humanInput("again");
       await (await host.service.runs.wait(thread_id, { assistant_id: "chat", input })).result;
       await page.waitForFunction((count) => document.querySelectorAll(".checkpoints a").length > count, steps);
       assert.equal(await values.inputValue(), '{"messages": "typed"}');
@@ -182,15 +182,15 @@ describe("what is typed in the studio", () => {
       await page.getByText("every 7 minutes").waitFor();
       // A second press while the first is under way makes no second one.
       await page.getByLabel("Assistant").selectOption({ label: "chat" });
-      const sent: string[] = [];
+      const requests: string[] = [];
       await page.route("**/runs/crons", async (route) => {
-        sent.push(route.request().method());
+        requests.push(route.request().method());
         await page.locator(".under-way").waitFor({ state: "attached" });
         await route.continue();
       });
       await visit.button("Create").dblclick();
       await page.getByText("Cron created").waitFor();
-      assert.deepEqual(sent, ["POST"]);
+      assert.deepEqual(requests, ["POST"]);
 
       await host.service.store.put(["users"], "new", { n: 1 });
       await visit.open("store");

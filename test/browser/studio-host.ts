@@ -70,7 +70,7 @@ export class StudioVisit {
   /** Requests without an answer, but for streams. */
   readonly #open = new Set<Request>();
   /** Requests so far. */
-  #begun = 0;
+  #requestCount = 0;
 
   constructor(page: Page, host: StudioHost) {
     this.page = page;
@@ -90,7 +90,7 @@ export class StudioVisit {
     for (const end of ["requestfinished", "requestfailed"] as const)
       page.on(end as "requestfinished", (request) => this.#open.delete(request));
     page.on("request", (request) => {
-      this.#begun += 1;
+      this.#requestCount += 1;
       const { origin, protocol, pathname } = new URL(request.url());
       if (!pathname.includes("/stream")) this.#open.add(request);
       if (origin !== host.origin && !/^(?:data|blob):$/.test(protocol)) this.problems.push(`calls ${request.url()}`);
@@ -104,8 +104,8 @@ export class StudioVisit {
 
   /** Waits until what is shown was read. */
   async atRest(): Promise<void> {
-    for (let begun = -1; begun !== this.#begun; ) {
-      begun = this.#begun;
+    for (let countBefore = -1; countBefore !== this.#requestCount; ) {
+      countBefore = this.#requestCount;
       await until(() => this.#open.size === 0);
       await this.page.waitForFunction(() => !document.querySelector(".skeleton"));
       // What was read may make the page read more.
@@ -145,9 +145,9 @@ export class StudioVisit {
     const trimmed = texts.map((text) => text.trim());
     const parts = this.page.locator(".message :is(.plain, .markdown)");
     await this.page
-      .waitForFunction((wanted) => {
-        const found = document.querySelectorAll(".message .plain, .message .markdown");
-        return JSON.stringify(Array.from(found, (part) => part.textContent?.trim())) === wanted;
+      .waitForFunction((expected) => {
+        const messages = document.querySelectorAll(".message .plain, .message .markdown");
+        return JSON.stringify(Array.from(messages, (part) => part.textContent?.trim())) === expected;
       }, JSON.stringify(trimmed))
       .catch(async () =>
         assert.deepEqual(

@@ -10,7 +10,7 @@ before(async () => {
 after(() => host?.[Symbol.asyncDispose]());
 
 /** A thread with these messages. */
-async function threadOf(messages: readonly unknown[]): Promise<string> {
+async function createThreadWithMessages(messages: readonly unknown[]): Promise<string> {
   const { thread_id } = await host.service.threads.create({ metadata: { graph_id: "caller" } });
   const values = { messages } as never;
   await host.service.threads.updateState(thread_id, { values, as_node: "model" });
@@ -42,10 +42,10 @@ describe("the studio's chat with hostile messages", () => {
   it("shows Markdown as text where it would take the page too long", () =>
     visitStudio(host, async (visit) => {
       for (const [name, text] of Object.entries(HOSTILE)) {
-        await visit.open(`threads/${await threadOf([{ type: "ai", content: text, id: "m" }])}`);
-        const shown = visit.page.locator(".message.ai .plain");
-        await shown.waitFor().catch((error: Error) => assert.fail(`${name}: ${error.message}`));
-        assert.equal(await shown.textContent(), text.slice(0, 50_000), name);
+        await visit.open(`threads/${await createThreadWithMessages([{ type: "ai", content: text, id: "m" }])}`);
+        const answerText = visit.page.locator(".message.ai .plain");
+        await answerText.waitFor().catch((error: Error) => assert.fail(`${name}: ${error.message}`));
+        assert.equal(await answerText.textContent(), text.slice(0, 50_000), name);
       }
     }));
 
@@ -59,7 +59,7 @@ describe("the studio's chat with hostile messages", () => {
         "pre code": `\`\`\`ts\n${filled("const a = [b](c) ** d_e_f;\n", 45_000)}\n\`\`\``,
       };
       for (const [tag, text] of Object.entries(texts)) {
-        await visit.open(`threads/${await threadOf([{ type: "ai", content: text, id: "m" }])}`);
+        await visit.open(`threads/${await createThreadWithMessages([{ type: "ai", content: text, id: "m" }])}`);
         await page.locator(`.markdown ${tag}`).first().waitFor();
       }
     }));
@@ -84,7 +84,7 @@ describe("the studio's chat with hostile messages", () => {
         },
       ];
       // The server refuses some of these, other servers and older states have them.
-      const thread_id = await threadOf([{ type: "human", content: "one", id: "1" }]);
+      const thread_id = await createThreadWithMessages([{ type: "human", content: "one", id: "1" }]);
       await page.route(/\/state(?:\?|$)/, async (route) => {
         const response = await route.fetch();
         const state = await response.json();

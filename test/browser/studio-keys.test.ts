@@ -6,7 +6,7 @@ import { createGates } from "../support/graphs.ts";
 import { until } from "../support/until.ts";
 import { deskExecutor } from "./desk-agent.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 const gates = createGates();
@@ -20,7 +20,7 @@ after(() => host?.[Symbol.asyncDispose]());
 async function waiting(content: string, assistant_id = "desk"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
-  await (await runs.wait(thread_id, { assistant_id, input: said(content) })).result;
+  await (await runs.wait(thread_id, { assistant_id, input: humanInput(content) })).result;
   return thread_id;
 }
 
@@ -61,15 +61,15 @@ for (const width of [1440, 390]) {
     it("shows no field before it knows which one the agent needs", () =>
       visit(async (visit) => {
         const { page } = visit;
-        const held = Promise.withResolvers<void>();
+        const response = Promise.withResolvers<void>();
         await page.route("**/schemas", async (route) => {
-          await held.promise;
+          await response.promise;
           await route.continue();
         });
         await visit.newThread("desk");
         const message = page.getByLabel("Message", { exact: true });
         assert.equal(await message.count(), 0);
-        held.resolve();
+        response.resolve();
         await type(visit, message, LONG);
       }));
 

@@ -3,7 +3,7 @@ import { after, before, describe, it } from "node:test";
 import type { Locator } from "playwright-core";
 import { until } from "../support/until.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits, type VisitOptions } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 let host: StudioHost;
@@ -15,10 +15,10 @@ after(() => host?.[Symbol.asyncDispose]());
 const visit = (test: (visit: StudioVisit) => Promise<void>, options: VisitOptions = {}): Promise<void> =>
   visitStudio(host, test, options);
 
-async function asked(assistant_id: string, content = "hello", options = {}): Promise<string> {
+async function createThreadWithRun(assistant_id: string, content = "hello", options = {}): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
-  await (await runs.wait(thread_id, { assistant_id, input: said(content), ...options })).result;
+  await (await runs.wait(thread_id, { assistant_id, input: humanInput(content), ...options })).result;
   return thread_id;
 }
 
@@ -29,13 +29,13 @@ interface Box {
   readonly height: number;
 }
 
-const overlap = (one: Box, other: Box): boolean =>
-  one.x < other.x + other.width &&
-  other.x < one.x + one.width &&
-  one.y < other.y + other.height &&
-  other.y < one.y + one.height;
+const overlap = (first: Box, second: Box): boolean =>
+  first.x < second.x + second.width &&
+  second.x < first.x + first.width &&
+  first.y < second.y + second.height &&
+  second.y < first.y + first.height;
 
-async function boxOf(part: Locator): Promise<Box> {
+async function readBox(part: Locator): Promise<Box> {
   return (await part.boundingBox()) ?? assert.fail(`${part} is not shown`);
 }
 
@@ -45,7 +45,7 @@ describe("the studio's layout", () => {
       visit(
         async (visit) => {
           const { page } = visit;
-          await visit.open(`threads/${await asked("chat")}`);
+          await visit.open(`threads/${await createThreadWithRun("chat")}`);
           const send = visit.button("Send");
           const notice = page.locator(".notice", { hasText: "Copied link" });
           await page.getByLabel("More actions").click();
@@ -53,14 +53,14 @@ describe("the studio's layout", () => {
           await notice.waitFor();
           for (const text of ["short", "many\nlines\n".repeat(20)]) {
             await page.getByLabel("Message", { exact: true }).fill(text);
-            assert.ok(!overlap(await boxOf(notice), await boxOf(send)));
+            assert.ok(!overlap(await readBox(notice), await readBox(send)));
           }
           // The answers, where a thread waits.
-          await visit.open(`threads/${await asked("clerk", "refund")}`);
+          await visit.open(`threads/${await createThreadWithRun("clerk", "refund")}`);
           await page.getByLabel("More actions").click();
           await visit.button("Copy link").click();
           for (const name of ["Approve", "Edit", "Reject"])
-            assert.ok(!overlap(await boxOf(notice), await boxOf(visit.button(name, page.locator(".interrupt")))));
+            assert.ok(!overlap(await readBox(notice), await readBox(visit.button(name, page.locator(".interrupt")))));
         },
         { width },
       ));
@@ -69,18 +69,19 @@ describe("the studio's layout", () => {
       visit(
         async (visit) => {
           const { page } = visit;
-          await visit.open(`threads/${await asked("chat", "A long message to edit. ".repeat(20))}`);
+          await visit.open(`threads/${await createThreadWithRun("chat", "A long message to edit. ".repeat(20))}`);
           const message = page.locator(".message.human");
           await message.hover();
-          const actions = await boxOf(message.locator(".message-actions"));
-          assert.ok(!overlap(actions, await boxOf(message.locator(".plain"))), "the buttons lie on the text");
+          const actions = await readBox(message.locator(".message-actions"));
+          assert.ok(!overlap(actions, await readBox(message.locator(".plain"))), "the buttons lie on the text");
           await visit.button("Edit", message).click();
           const parts = message.locator(":is(button, textarea)");
           await message.locator("textarea").waitFor();
-          const boxes = await Promise.all((await parts.all()).map(boxOf));
+          const boxes = await Promise.all((await parts.all()).map(readBox));
           assert.ok(boxes.length >= 3);
-          for (const [at, one] of boxes.entries())
-            for (const other of boxes.slice(at + 1)) assert.ok(!overlap(one, other), JSON.stringify([one, other]));
+          for (const [at, box] of boxes.entries())
+            for (const laterBox of boxes.slice(at + 1))
+              assert.ok(!overlap(box, laterBox), JSON.stringify([box, laterBox]));
         },
         { width },
       ));
@@ -93,20 +94,21 @@ describe("the studio's layout", () => {
         const inSight = async (what: string): Promise<void> => {
           const cut = await page.evaluate(() =>
             [...document.querySelectorAll("button, input, textarea, select, .status, summary, a")]
-              .filter((one) => !one.closest(".navigation, .rows, .tool"))
-              .filter((one) => {
-                const { left, right, width } = one.getBoundingClientRect();
-                return width > 0 && (left < 0 || right > innerWidth || one.scrollWidth > one.clientWidth + 1);
+              .filter((element) => !element.closest(".navigation, .rows, .tool"))
+              .filter((element) => {
+                const { left, right, width } = element.getBoundingClientRect();
+                return width > 0 && (left < 0 || right > innerWidth || element.scrollWidth > element.clientWidth + 1);
               })
               .filter(
-                (one) =>
-                  getComputedStyle(one).textOverflow !== "ellipsis" && getComputedStyle(one).display !== "inline",
+                (element) =>
+                  getComputedStyle(element).textOverflow !== "ellipsis" &&
+                  getComputedStyle(element).display !== "inline",
               )
-              .map((one) => one.outerHTML.slice(0, 160)),
+              .map((element) => element.outerHTML.slice(0, 160)),
           );
           assert.deepEqual(cut, [], what);
         };
-        await visit.open(`threads/${await asked("clerk", "refund close")}`);
+        await visit.open(`threads/${await createThreadWithRun("clerk", "refund close")}`);
         await visit.button("Edit").first().waitFor();
         await inSight("an approval");
         await visit.button("Edit", page.locator(".interrupt")).click();
@@ -117,7 +119,7 @@ describe("the studio's layout", () => {
         await visit.button("Context").click();
         await page.getByRole("dialog").waitFor();
         await inSight("the context");
-        await visit.open(`threads/${await asked("survey")}`);
+        await visit.open(`threads/${await createThreadWithRun("survey")}`);
         await page.getByLabel("bags").waitFor();
         await inSight("a form");
         await visit.newThread("waiting");
@@ -148,22 +150,22 @@ describe("what the studio says of runs", () => {
     }));
 
   it("does not say that a stopped thread waits", async () => {
-    await using own = await openStudio();
-    await visitStudio(own, async (visit) => {
+    await using emptyHost = await openStudio();
+    await visitStudio(emptyHost, async (visit) => {
       const { page } = visit;
-      const { threads, runs } = own.service;
+      const { threads, runs } = emptyHost.service;
       const { thread_id } = await threads.create();
       const { run_id } = await runs.create(thread_id, { assistant_id: "report", input: { city: "Bergen" } });
-      await own.gates.reached("Bergen");
+      await emptyHost.gates.reached("Bergen");
       await runs.cancel(thread_id, run_id);
-      await own.gates.stopped("Bergen");
+      await emptyHost.gates.stopped("Bergen");
       await until(async () => (await threads.get(thread_id)).status === "interrupted");
       await visit.open("threads");
       await page.locator('.rows a .status.interrupted[title="interrupted"]').waitFor();
       await visit.atRest();
       assert.equal(await page.locator(".navigation .badge").count(), 0);
       const waiting = await threads.create();
-      await (await runs.wait(waiting.thread_id, { assistant_id: "approval", input: said("book") })).result;
+      await (await runs.wait(waiting.thread_id, { assistant_id: "approval", input: humanInput("book") })).result;
       await page.reload();
       await page.locator(".navigation .badge", { hasText: /^1$/ }).waitFor();
       await page.locator('.rows a .status[title="needs an answer"]').waitFor();
@@ -171,17 +173,17 @@ describe("what the studio says of runs", () => {
   });
 
   it("shows one number of runs, their tokens and their cost", async () => {
-    await using own = await openStudio();
+    await using emptyHost = await openStudio();
     await visitStudio(
-      own,
+      emptyHost,
       async (visit) => {
         const { page } = visit;
-        const { threads, runs } = own.service;
+        const { threads, runs } = emptyHost.service;
         const { thread_id } = await threads.create();
-        await (await runs.wait(thread_id, { assistant_id: "spender", input: said("go") })).result;
+        await (await runs.wait(thread_id, { assistant_id: "spender", input: humanInput("go") })).result;
         // Not begun: it has used nothing.
         const later = await threads.create();
-        await runs.create(later.thread_id, { assistant_id: "spender", input: said("go"), after_seconds: 3600 });
+        await runs.create(later.thread_id, { assistant_id: "spender", input: humanInput("go"), after_seconds: 3600 });
         await visit.open("usage");
         const figures = page.locator(".figures div");
         await page.locator("td.number").waitFor();
@@ -193,11 +195,11 @@ describe("what the studio says of runs", () => {
           "$0.250\ncost",
         ]);
         assert.deepEqual(await page.locator("td.number").allInnerTexts(), ["1"]);
-        const shown = ["1,234", "$0.250"];
+        const totals = ["1,234", "$0.250"];
         const [run] = await runs.list(thread_id);
         for (const path of ["runs?status=success", `threads/${thread_id}?tab=runs`]) {
           await visit.open(path);
-          for (const text of shown) await page.locator(".run-table li .cost", { hasText: text }).waitFor();
+          for (const text of totals) await page.locator(".run-table li .cost", { hasText: text }).waitFor();
         }
         await visit.open(`runs/${run?.run_id}`);
         const facts = page.locator(".facts");
@@ -224,7 +226,7 @@ describe("what the studio says of runs", () => {
       const { thread_id } = visit;
       await page.reload();
       await times.nth(1).waitFor();
-      await visit.open(`threads/${await asked("clerk", "lookup")}`);
+      await visit.open(`threads/${await createThreadWithRun("clerk", "lookup")}`);
       await page.locator(".tool.success").waitFor();
       await visit.open(`threads/${thread_id}`);
       await times.nth(1).waitFor();

@@ -1,20 +1,22 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { studioVisits } from "./studio-host.ts";
-import { openSeededStudio, placesOf } from "./studio-seed.ts";
+import { listSeededPages, openSeededStudio } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
 /** How far the next place is from one, in the order of places: with `--all` each pair is a step, on a commit those beside each other. */
-const stepsOf = (count: number): readonly number[] =>
+const createSteps = (count: number): readonly number[] =>
   process.env.GREENROOM_TEST_ALL === "1" || count < 6 ? Array.from({ length: count - 1 }, (_, at) => at + 1) : [1];
 
 /** A way through places 0 to `count - 1` that takes each of the steps from each place once, and ends where it began. */
 function wayThrough(count: number): readonly number[] {
-  const left = Array.from({ length: count }, (_, from) => stepsOf(count).map((step) => (from + step) % count));
+  const unusedSteps = Array.from({ length: count }, (_, from) =>
+    createSteps(count).map((step) => (from + step) % count),
+  );
   const [way, open]: [number[], number[]] = [[], [0]];
   while (open.length > 0) {
-    const next = left[open.at(-1) as number]?.pop();
+    const next = unusedSteps[open.at(-1) as number]?.pop();
     if (next === undefined) way.push(open.pop() as number);
     else open.push(next);
   }
@@ -23,10 +25,11 @@ function wayThrough(count: number): readonly number[] {
 
 /** What kinds of elements are shown, but for the rows of lists, whose marks depend on the way there. */
 function kinds(): string {
-  const found = new Set<string>();
-  for (const one of document.querySelectorAll("main, main *"))
-    if (!one.closest(".rows, svg, .uplot")) found.add(`${one.tagName} ${one.getAttribute("class") ?? ""}`.trim());
-  return [...found].sort().join("\n");
+  const kindNames = new Set<string>();
+  for (const element of document.querySelectorAll("main, main *"))
+    if (!element.closest(".rows, svg, .uplot"))
+      kindNames.add(`${element.tagName} ${element.getAttribute("class") ?? ""}`.trim());
+  return [...kindNames].sort().join("\n");
 }
 
 describe("the studio's views and tabs", () => {
@@ -34,7 +37,7 @@ describe("the studio's views and tabs", () => {
     await using seeded = await openSeededStudio();
     await visitStudio(seeded.host, async (visit) => {
       const { page, refused } = visit;
-      const paths = Object.values(placesOf(seeded)).flatMap((places) => places.map(({ path }) => path));
+      const paths = Object.values(listSeededPages(seeded)).flatMap((places) => places.map(({ path }) => path));
       const expected: string[] = [];
       for (const path of paths) {
         await visit.open(path);
@@ -43,7 +46,7 @@ describe("the studio's views and tabs", () => {
       }
       assert.equal(new Set(expected).size > paths.length / 2, true);
       const [first = 0, ...way] = wayThrough(paths.length);
-      assert.equal(way.length, paths.length * stepsOf(paths.length).length);
+      assert.equal(way.length, paths.length * createSteps(paths.length).length);
       await visit.open(paths[first] as string);
       let from = first;
       await page.evaluate(`globalThis.kinds = ${kinds}`);
@@ -55,7 +58,7 @@ describe("the studio's views and tabs", () => {
         }, seeded.host.studio + paths[to]);
         await page
           .waitForFunction(
-            (wanted) => (globalThis as unknown as { kinds(): string }).kinds() === wanted,
+            (expectedKinds) => (globalThis as unknown as { kinds(): string }).kinds() === expectedKinds,
             expected[to] as string,
           )
           .catch(async () => assert.equal(await page.evaluate(kinds), expected[to], step));

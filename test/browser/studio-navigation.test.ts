@@ -3,7 +3,7 @@ import process from "node:process";
 import { describe, it } from "node:test";
 import { openAlbum, takePictures } from "./pictures.ts";
 import { openStudio, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { openSeededStudio, placesOf } from "./studio-seed.ts";
+import { listSeededPages, openSeededStudio } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
@@ -25,12 +25,12 @@ describe("the studio everywhere", () => {
     it(`is accessible and needs no sideways scrolling${PICTURES ? ", and has pictures," : ""} at ${width} px`, async () => {
       await using seeded = await openSeededStudio();
       const album = PICTURES ? openAlbum(width) : null;
-      const places = placesOf(seeded);
+      const places = listSeededPages(seeded);
       await visitStudio(
         seeded.host,
         async (visit) => {
           const { page } = visit;
-          const found: string[] = [];
+          const problems: string[] = [];
           let count = 0;
           for (const [name, pages] of Object.entries(places)) {
             for (const [index, { path, open = [] }] of pages.entries()) {
@@ -40,24 +40,26 @@ describe("the studio everywhere", () => {
                 await page
                   .locator(part)
                   .first()
-                  .evaluate((one) => one.setAttribute("open", ""));
+                  .evaluate((element) => element.setAttribute("open", ""));
               if (PICTURES || count++ % 2 === Number(dark))
-                for (const problem of await visit.accessibility()) found.push(`${path} ${problem}`);
+                for (const problem of await visit.accessibility()) problems.push(`${path} ${problem}`);
               // Also within a box that could be scrolled: who looks does not see what is cut.
               const wide = await page.evaluate(() =>
                 [document.documentElement, ...document.querySelectorAll("body *")]
                   .filter(
-                    (one) => one.scrollWidth > one.clientWidth && /auto|scroll/.test(getComputedStyle(one).overflowX),
+                    (element) =>
+                      element.scrollWidth > element.clientWidth &&
+                      /auto|scroll/.test(getComputedStyle(element).overflowX),
                   )
                   .map(({ tagName, className }) => `${tagName}.${className}`),
               );
-              for (const box of wide) found.push(`${path} ${box} scrolls sideways`);
+              for (const box of wide) problems.push(`${path} ${box} scrolls sideways`);
               if (!album) continue;
               await visit.atRest();
-              for (const problem of await album.take(page, `${name}-${index + 1}`)) found.push(`${path} ${problem}`);
+              for (const problem of await album.take(page, `${name}-${index + 1}`)) problems.push(`${path} ${problem}`);
             }
           }
-          assert.deepEqual(found, []);
+          assert.deepEqual(problems, []);
           const names = album ? new Set(album.names().map((name) => name.replace(/-\d+$/, ""))) : Object.keys(places);
           const views = await page
             .locator(".navigation a[title]")

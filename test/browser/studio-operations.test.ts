@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { catchWebhooks } from "../suite/webhook-catcher.ts";
 import { openStudio, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visit = studioVisits();
 
@@ -55,7 +55,7 @@ describe("the studio's webhooks and usage", () => {
     await using host = await openStudio({ webhooks: catcher.webhooks });
     catcher.fail(1, 500);
     const { thread_id } = await host.service.threads.create();
-    await host.service.runs.create(thread_id, { assistant_id: "chat", input: said("hi"), webhook: catcher.url });
+    await host.service.runs.create(thread_id, { assistant_id: "chat", input: humanInput("hi"), webhook: catcher.url });
     await catcher.next();
     await catcher.next();
     await visit(host, async (visit) => {
@@ -80,7 +80,7 @@ describe("the studio's webhooks and usage", () => {
   it("downloads usage as CSV", async () => {
     await using host = await openStudio();
     const { thread_id } = await host.service.threads.create();
-    await (await host.service.runs.wait(thread_id, { assistant_id: "chat", input: said("hi") })).result;
+    await (await host.service.runs.wait(thread_id, { assistant_id: "chat", input: humanInput("hi") })).result;
     await visit(host, async (visit) => {
       await visit.open("usage");
       await visit.page.locator(".chart canvas").waitFor();

@@ -38,9 +38,9 @@ describe("the studio's runs", () => {
       for (const [name, path, body] of CALLS) {
         const accept = "application/json, text/event-stream";
         const headers = { "content-type": "application/json", accept, "a2a-version": "1.0" };
-        const sent = await fetch(`${host.origin}/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
-        const text = await sent.text();
-        assert.equal(sent.status, 200, text);
+        const response = await fetch(`${host.origin}/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+        const text = await response.text();
+        assert.equal(response.status, 200, text);
         await visit.open("runs");
         const row = visit.page.getByRole("link").filter({ has: visit.page.getByTitle(name, { exact: false }) });
         await row.first().click();

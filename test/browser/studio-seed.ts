@@ -10,7 +10,7 @@ export interface Seeded {
   readonly cron: string;
 }
 
-export const said = (content: string): { messages: { role: string; content: string }[] } => ({
+export const humanInput = (content: string): { messages: { role: string; content: string }[] } => ({
   messages: [{ role: "user", content }],
 });
 
@@ -18,17 +18,17 @@ export const said = (content: string): { messages: { role: string; content: stri
 export async function seed({ service }: { readonly service: Service }, options = {}): Promise<Seeded> {
   const { threads, runs, crons, store } = service;
   const { thread_id: waiting } = await threads.create();
-  await (await runs.wait(waiting, { assistant_id: "approval", input: said("book a seat") })).result;
+  await (await runs.wait(waiting, { assistant_id: "approval", input: humanInput("book a seat") })).result;
   const { thread_id: done } = await threads.create({ metadata: { title: "The done one" } });
   const started = await runs.wait(done, {
-    ...{ assistant_id: "chat", input: said("hello"), feedback_keys: ["helpful"] },
+    ...{ assistant_id: "chat", input: humanInput("hello"), feedback_keys: ["helpful"] },
     ...options,
   });
   await started.result;
   const { cron_id } = await crons.create(null, {
     assistant_id: "chat",
     schedule: "0 8 * * 1-5",
-    input: said("good morning"),
+    input: humanInput("good morning"),
   });
   await store.put(["users", "ada"], "likes", { color: "green" });
   const [run] = await runs.list(done);
@@ -55,14 +55,14 @@ export async function openSeededStudio(): Promise<SeededStudio> {
     const answer = await fetch(`${host.origin}/agents${path}`, { method: "POST", headers, body: JSON.stringify(body) });
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
   };
-  const asked = async (assistant_id: string, content: string): Promise<string> => {
+  const createThreadWithRun = async (assistant_id: string, content: string): Promise<string> => {
     const { thread_id } = await threads.create();
-    await (await runs.wait(thread_id, { assistant_id, input: said(content), webhook: catcher.url })).result;
+    await (await runs.wait(thread_id, { assistant_id, input: humanInput(content), webhook: catcher.url })).result;
     return thread_id;
   };
-  await asked("failing", "Invoice 88 is wrong");
-  await asked("caller", "What is the weather in Rome?");
-  const helped = await asked(
+  await createThreadWithRun("failing", "Invoice 88 is wrong");
+  await createThreadWithRun("caller", "What is the weather in Rome?");
+  const helped = await createThreadWithRun(
     "manager",
     "Ask somebody who knows Rome: when is it warm, and what is there to see in a day?",
   );
@@ -95,26 +95,27 @@ interface SeededPage {
 }
 
 /** The places of each view, with all its tabs. */
-export function placesOf(seeded: SeededStudio): Readonly<Record<string, readonly SeededPage[]>> {
+export function listSeededPages(seeded: SeededStudio): Readonly<Record<string, readonly SeededPage[]>> {
   const { waiting, done, helped, run, cron, assistant } = seeded;
   const at = (...paths: readonly string[]): SeededPage[] => paths.map((path) => ({ path }));
-  const shown = (path: string, ...parts: readonly string[]): SeededPage[] => at(...parts.map((part) => path + part));
+  const createPages = (path: string, ...parts: readonly string[]): SeededPage[] =>
+    at(...parts.map((part) => path + part));
   return {
     threads: at("threads", "threads/new"),
     chat: [...at(`threads/${done}`, `threads/${waiting}`), { path: `threads/${helped}`, open: [".tool", ".subagent"] }],
-    state: shown(`threads/${done}?tab=state`, "", "&show=changes", "&show=tasks", "&show=metadata"),
+    state: createPages(`threads/${done}?tab=state`, "", "&show=changes", "&show=tasks", "&show=metadata"),
     inbox: at("inbox", `inbox/${waiting}`),
     runs: at("runs", `threads/${done}?tab=runs`),
-    run: shown(`runs/${run}`, "", "?show=output", "?show=request", "?show=frames"),
+    run: createPages(`runs/${run}`, "", "?show=output", "?show=request", "?show=frames"),
     assistants: [
       ...at("assistants"),
-      ...shown(`assistants/${assistant}`, "", "?tab=versions", "?tab=graph", "?tab=schemas"),
+      ...createPages(`assistants/${assistant}`, "", "?tab=versions", "?tab=graph", "?tab=schemas"),
     ],
     crons: at("crons", "crons/new", `crons/${cron}`),
     store: at("store", 'store/likes?of=["users","ada"]'),
     webhooks: at("webhooks", `webhooks/${run}`),
     usage: at("usage"),
-    feedback: shown("feedback", "", "?tab=records", "?tab=links"),
+    feedback: createPages("feedback", "", "?tab=records", "?tab=links"),
     server: at("server"),
   };
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { fromFunctions } from "../../lib/mod.ts";
 import { openStudio, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visit = studioVisits();
 
@@ -44,7 +44,7 @@ describe("the studio's view of durable functions", () => {
     await using host = await openStudio({ executor });
     const { threads, runs } = host.service;
     const { thread_id } = await threads.create();
-    const { run_id } = await runs.create(thread_id, { assistant_id: "parcels", input: said("ship it") });
+    const { run_id } = await runs.create(thread_id, { assistant_id: "parcels", input: humanInput("ship it") });
     await visit(host, async (visit) => {
       const { page } = visit;
       await visit.open(`runs/${run_id}`);
@@ -76,7 +76,7 @@ describe("the studio's view of durable functions", () => {
     const { threads, runs } = host.service;
     for (const assistant_id of ["sleeper", "asker"]) {
       const { thread_id } = await threads.create();
-      await runs.create(thread_id, { assistant_id, input: said(assistant_id) });
+      await runs.create(thread_id, { assistant_id, input: humanInput(assistant_id) });
     }
     await visit(host, async (visit) => {
       const { page } = visit;
@@ -97,7 +97,7 @@ describe("the studio's view of durable functions", () => {
         ["Second?", "First?"],
       ] as const) {
         const { thread_id } = await threads.create();
-        await (await runs.wait(thread_id, { assistant_id: "both", input: said("both") })).result;
+        await (await runs.wait(thread_id, { assistant_id: "both", input: humanInput("both") })).result;
         await visit.open("inbox");
         await page.locator(".rows li", { hasText: "2 questions" }).waitFor();
         await visit.open(`inbox/${thread_id}`);

@@ -6,7 +6,7 @@ import { createGates, type Gates } from "../support/graphs.ts";
 import { until } from "../support/until.ts";
 import { deskExecutor } from "./desk-agent.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
@@ -27,7 +27,7 @@ async function openTimed(): Promise<TimedHost> {
 /** Starts a run as the chat does: its events are recorded. */
 async function start({ origin, service }: StudioHost, assistant_id: string, text: string) {
   const { thread_id } = await service.threads.create();
-  const params = { assistant_id, input: said(text) };
+  const params = { assistant_id, input: humanInput(text) };
   const response = await fetch(`${origin}/threads/${thread_id}/commands`, {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -64,8 +64,8 @@ async function bars({ page }: StudioVisit, label: string, count = 1): Promise<re
   );
 }
 
-const widthsOf = (shown: readonly ShownBar[], label: RegExp): readonly number[] =>
-  shown.filter((bar) => label.test(bar.label)).map(({ width }) => width);
+const readWidths = (shownBars: readonly ShownBar[], label: RegExp): readonly number[] =>
+  shownBars.filter((bar) => label.test(bar.label)).map(({ width }) => width);
 
 for (const width of [1440, 390]) {
   const visit = (host: StudioHost, test: (visit: StudioVisit) => Promise<void>): Promise<void> =>
@@ -83,11 +83,11 @@ for (const width of [1440, 390]) {
       await ended(timed, run_id);
       await visit(host, async (visit) => {
         await visit.open(`runs/${run_id}`);
-        const shown = await bars(visit, "model call", 3);
-        const [short = 0, long = 0] = [...widthsOf(shown, /^tools$/)].sort((a, b) => a - b);
+        const shownBars = await bars(visit, "model call", 3);
+        const [short = 0, long = 0] = [...readWidths(shownBars, /^tools$/)].sort((a, b) => a - b);
         assert.ok(short < long / 2, `${short} % and ${long} %`);
         // Those of the agent, and the one of its subagent.
-        const models = widthsOf(shown, /^model call$/);
+        const models = readWidths(shownBars, /^model call$/);
         assert.equal(models.length, 3);
         assert.ok(
           models.every((model) => model < long / 2),
@@ -110,18 +110,18 @@ for (const width of [1440, 390]) {
       await ended(timed, run_id);
       await visit(host, async (visit) => {
         await visit.open(`runs/${run_id}`);
-        const shown = await bars(visit, "step morning");
+        const shownBars = await bars(visit, "step morning");
         for (const label of [/evening/, /morning/]) {
-          const [step = 0] = widthsOf(shown, label);
-          assert.ok(step > 20, JSON.stringify(shown));
+          const [step = 0] = readWidths(shownBars, label);
+          assert.ok(step > 20, JSON.stringify(shownBars));
         }
-        const [sleep = 0] = widthsOf(shown, /sleep night/);
-        assert.ok(sleep < 20, JSON.stringify(shown));
+        const [sleep = 0] = readWidths(shownBars, /sleep night/);
+        assert.ok(sleep < 20, JSON.stringify(shownBars));
         const line = visit.page.locator(".time-line li", { hasText: "sleep night" });
         assert.match((await line.textContent()) ?? "", /12 h/);
         assert.ok(
-          widthsOf(shown, /^execution/).every((execution) => execution < 60),
-          JSON.stringify(shown),
+          readWidths(shownBars, /^execution/).every((execution) => execution < 60),
+          JSON.stringify(shownBars),
         );
       });
     });
@@ -134,9 +134,9 @@ for (const width of [1440, 390]) {
       await clock.advance("3d");
       await visit(host, async (visit) => {
         await visit.open(`runs/${run_id}`);
-        const shown = await bars(visit, "ask seat");
-        const [execution = 0] = widthsOf(shown, /^execution/);
-        assert.ok(execution > 50, JSON.stringify(shown));
+        const shownBars = await bars(visit, "ask seat");
+        const [execution = 0] = readWidths(shownBars, /^execution/);
+        assert.ok(execution > 50, JSON.stringify(shownBars));
       });
     });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { until } from "../support/until.ts";
 import { openStudio, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said, seed } from "./studio-seed.ts";
+import { humanInput, seed } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
@@ -55,10 +55,10 @@ describe("the studio's views", () => {
       const { threads, runs } = host.service;
       const { thread_id } = await threads.create();
       for (let at = 0; at < 40; at += 1)
-        await (await runs.wait(thread_id, { assistant_id: "chat", input: said(`${at}`) })).result;
-      const asked: number[] = [];
+        await (await runs.wait(thread_id, { assistant_id: "chat", input: humanInput(`${at}`) })).result;
+      const requestedPages: number[] = [];
       page.on("request", (request) => {
-        if (request.url().endsWith("/history")) asked.push(request.postDataJSON().limit);
+        if (request.url().endsWith("/history")) requestedPages.push(request.postDataJSON().limit);
       });
       const showsCheckpoints = async (count: number): Promise<void> => {
         await visit.link("State").click();
@@ -71,8 +71,8 @@ describe("the studio's views", () => {
       await page.getByText("You said: one more").waitFor();
       await visit.status("idle");
       await showsCheckpoints(123);
-      assert.equal(asked.shift(), 1000);
-      assert.deepEqual([...new Set(asked)], [100]);
+      assert.equal(requestedPages.shift(), 1000);
+      assert.deepEqual([...new Set(requestedPages)], [100]);
     }));
 
   it("answer what waits, and open the next one", () =>
@@ -80,8 +80,9 @@ describe("the studio's views", () => {
       const { page, host } = visit;
       const { waiting } = await seed(host);
       const second = await host.service.threads.create();
-      await (await host.service.runs.wait(second.thread_id, { assistant_id: "approval", input: said("another seat") }))
-        .result;
+      await (
+        await host.service.runs.wait(second.thread_id, { assistant_id: "approval", input: humanInput("another seat") })
+      ).result;
       await visit.open("inbox");
       await page.locator(".rows li").nth(1).waitFor();
       // At once: what is shown listens.
@@ -123,7 +124,7 @@ describe("the studio's views", () => {
       assert.equal(await visit.copied(visit.button(/^Copy run id/)), run);
       const curl = await visit.copied(visit.button("Copy curl"));
       assert.ok(curl.startsWith(`curl -N ${host.origin}/threads/${done}/runs/stream `), curl);
-      assert.deepEqual(JSON.parse(/ -d '(.*)'$/.exec(curl)?.[1] ?? "").input, said("hello"));
+      assert.deepEqual(JSON.parse(/ -d '(.*)'$/.exec(curl)?.[1] ?? "").input, humanInput("hello"));
       await visit.button("output").click();
       await page.locator(".run-body .json").waitFor();
       await visit.button("frames").click();
@@ -151,7 +152,7 @@ describe("the studio's views", () => {
       const { gates, service } = visit.host;
       const start = async (text: string): Promise<string> => {
         const { thread_id } = await service.threads.create();
-        const { run_id } = await service.runs.create(thread_id, { assistant_id: "waiting", input: said(text) });
+        const { run_id } = await service.runs.create(thread_id, { assistant_id: "waiting", input: humanInput(text) });
         await gates.reached(text);
         await visit.open(`runs/${run_id}`);
         return thread_id;
@@ -173,8 +174,8 @@ describe("the studio's views", () => {
       await visit.open("assistants");
       const names = page.locator(".rows .text span:first-child");
       await names.first().waitFor();
-      const shown = await names.allTextContents();
-      assert.deepEqual(shown, shown.toSorted());
+      const toolNames = await names.allTextContents();
+      assert.deepEqual(toolNames, toolNames.toSorted());
       await page.locator(".rows a", { hasText: /^chat ?chat/ }).click();
       await page.getByLabel("Description").fill("It repeats");
       await page.getByText("Config and metadata").click();
@@ -232,7 +233,7 @@ describe("the studio's views", () => {
       await visit.button(/^cron /).click();
       await page.waitForURL((url) => !url.searchParams.has("cron"));
       const { thread_id } = await host.service.threads.create();
-      const nightly = { assistant_id: "chat", schedule: "0 3 * * *", input: said("night") };
+      const nightly = { assistant_id: "chat", schedule: "0 3 * * *", input: humanInput("night") };
       const { cron_id } = await host.service.crons.create(thread_id, nightly);
       await visit.open(`crons/${cron_id}`);
       await page.locator(".facts").getByRole("link").click();
@@ -286,12 +287,12 @@ describe("the studio's views", () => {
       const row = page.locator("tbody tr", { hasText: "stars" });
       const url = await visit.copied(visit.button("Copy", row));
       assert.equal(url, created);
-      const given = { method: "POST", headers: { "content-type": "application/json" } };
-      const answer = await fetch(url, { ...given, body: JSON.stringify({ score: 5, comment: "good" }) });
+      const init = { method: "POST", headers: { "content-type": "application/json" } };
+      const answer = await fetch(url, { ...init, body: JSON.stringify({ score: 5, comment: "good" }) });
       assert.equal(answer.status, 200);
       await visit.button("Revoke", row).click();
       await row.waitFor({ state: "detached" });
-      assert.equal((await fetch(url, { ...given, body: "{}" })).status, 404);
+      assert.equal((await fetch(url, { ...init, body: "{}" })).status, 404);
       await page.locator("tbody").getByRole("link").click();
       await page.waitForURL(new RegExp(run));
       await visit.open("feedback?tab=records");
@@ -309,7 +310,11 @@ describe("the studio's views", () => {
       const feedback_keys = Array.from({ length: 50 }, (_, at) => `key ${at}`);
       for (const keys of [feedback_keys, feedback_keys, ["last"]]) {
         const { thread_id } = await host.service.threads.create();
-        await host.service.runs.create(thread_id, { assistant_id: "chat", input: said("hi"), feedback_keys: keys });
+        await host.service.runs.create(thread_id, {
+          assistant_id: "chat",
+          input: humanInput("hi"),
+          feedback_keys: keys,
+        });
       }
       await visit.open("feedback?tab=links");
       await page.locator("tbody tr").nth(99).waitFor();

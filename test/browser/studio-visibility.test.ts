@@ -6,7 +6,7 @@ import { createGates } from "../support/graphs.ts";
 import { until } from "../support/until.ts";
 import { deskExecutor } from "./desk-agent.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 const gates = createGates();
@@ -17,10 +17,10 @@ before(async () => {
 });
 after(() => host?.[Symbol.asyncDispose]());
 
-async function asked(content: string, assistant_id = "desk"): Promise<string> {
+async function createThreadWithRun(content: string, assistant_id = "desk"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
-  await (await runs.wait(thread_id, { assistant_id, input: said(content) })).result;
+  await (await runs.wait(thread_id, { assistant_id, input: humanInput(content) })).result;
   return thread_id;
 }
 
@@ -54,7 +54,7 @@ for (const width of [1440, 390]) {
       it(`keeps the buttons of an approval in view in the ${name}, and prints arguments once`, () =>
         visit(async (visit) => {
           const { page } = visit;
-          const thread_id = await asked("letter pay");
+          const thread_id = await createThreadWithRun("letter pay");
           await visit.open(`${path}/${thread_id}`);
           const approve = visit.button("Approve");
           await approve.waitFor();
@@ -78,7 +78,7 @@ for (const width of [1440, 390]) {
         const { page } = visit;
         const { threads, runs } = host.service;
         const { thread_id } = await threads.create();
-        const { run_id } = await runs.create(thread_id, { assistant_id: "nights", input: said("sleep") });
+        const { run_id } = await runs.create(thread_id, { assistant_id: "nights", input: humanInput("sleep") });
         await visit.open(`threads/${thread_id}`);
         await page.locator(".conversation", { hasText: /sleeps until \w/ }).waitFor();
         await until(async () => (await runs.list(thread_id))[0]?.status === "pending");
@@ -93,7 +93,7 @@ for (const width of [1440, 390]) {
 
     it("reaches every control of a state", () =>
       visit(async (visit) => {
-        const thread_id = await asked("lookup research");
+        const thread_id = await createThreadWithRun("lookup research");
         for (const part of ["values", "changes", "tasks", "metadata"]) {
           await visit.open(`threads/${thread_id}?tab=state&show=${part}`);
           await visit.atRest();
@@ -106,7 +106,7 @@ for (const width of [1440, 390]) {
     it("shortens ids to their ends, which differ", () =>
       visit(async (visit) => {
         const { page } = visit;
-        const thread_id = await asked("hello");
+        const thread_id = await createThreadWithRun("hello");
         await visit.open(`threads/${thread_id}?tab=state`);
         await visit.atRest();
         const id = page.locator(".states .id");

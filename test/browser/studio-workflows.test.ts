@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
 import { until } from "../support/until.ts";
 import { openStudio, type StudioHost, type StudioVisit, studioVisits, type VisitOptions } from "./studio-host.ts";
-import { said } from "./studio-seed.ts";
+import { humanInput } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 let host: StudioHost;
@@ -15,10 +15,14 @@ after(() => host?.[Symbol.asyncDispose]());
 const visit = (test: (visit: StudioVisit) => Promise<void>, options: VisitOptions = {}): Promise<void> =>
   visitStudio(host, test, options);
 
-async function asked(assistant_id: string, input: object = said("hello"), thread_id?: string): Promise<string> {
+async function createThreadWithRun(
+  assistant_id: string,
+  input: object = humanInput("hello"),
+  thread_id?: string,
+): Promise<string> {
   const { threads, runs } = host.service;
   const id = thread_id ?? (await threads.create()).thread_id;
-  await (await runs.wait(id, { assistant_id, input: input as ReturnType<typeof said> })).result;
+  await (await runs.wait(id, { assistant_id, input: input as ReturnType<typeof humanInput> })).result;
   return id;
 }
 
@@ -51,7 +55,7 @@ describe("the studio in daily use", () => {
     visit(
       async (visit) => {
         const { page } = visit;
-        const thread_id = await asked("chat");
+        const thread_id = await createThreadWithRun("chat");
         await visit.open(`threads/${thread_id}`);
         const open = page.locator("details.menu[open]");
         for (const close of [
@@ -79,7 +83,7 @@ describe("the studio in daily use", () => {
   it("shows a new title at once, and none that was left by Escape", () =>
     visit(async (visit) => {
       const { page } = visit;
-      const thread_id = await asked("chat");
+      const thread_id = await createThreadWithRun("chat");
       await visit.open(`threads/${thread_id}`);
       const title = page.locator(".detail-pane .title-button");
       const field = page.getByLabel("Title", { exact: true });
@@ -96,7 +100,7 @@ describe("the studio in daily use", () => {
   it("shows all versions of a message that was edited and regenerated several times", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await visit.open(`threads/${await asked("chat", said("v1"))}`);
+      await visit.open(`threads/${await createThreadWithRun("chat", humanInput("v1"))}`);
       const versions = page.locator(".branches");
       for (const number of [2, 3]) {
         await visit.button("Edit").click();
@@ -122,7 +126,7 @@ describe("the studio in daily use", () => {
     visit(async (visit) => {
       const { page } = visit;
       const text = "long ".repeat(200_000);
-      await visit.open(`threads/${await asked("chat", said(text))}`);
+      await visit.open(`threads/${await createThreadWithRun("chat", humanInput(text))}`);
       const human = page.locator(".message.human");
       await human.locator(".plain").waitFor();
       assert.equal((await human.locator(".plain").textContent())?.length, 50_000);
@@ -138,22 +142,23 @@ describe("the studio in daily use", () => {
         role: at % 2 ? "assistant" : "user",
         content: `m${at}.`,
       }));
-      const thread_id = await asked("chat", { messages });
-      for (const number of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) await asked("chat", said(`${number}`), thread_id);
+      const thread_id = await createThreadWithRun("chat", { messages });
+      for (const number of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+        await createThreadWithRun("chat", humanInput(`${number}`), thread_id);
       const first = page.locator(".message").first();
       await visit.open(`threads/${thread_id}`);
       const box = page.locator(".conversation");
       await page.locator(".about").last().waitFor();
-      await until(() => box.evaluate((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2));
-      await box.evaluate((one) => {
-        one.scrollTop = 0;
+      await until(() => box.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight < 2));
+      await box.evaluate((element) => {
+        element.scrollTop = 0;
       });
       const text = await first.locator(":is(.plain, .markdown)").textContent();
       const top = (): Promise<number> =>
         page
           .locator(".message", { hasText: text ?? "" })
           .first()
-          .evaluate((one) => one.getBoundingClientRect().top);
+          .evaluate((element) => element.getBoundingClientRect().top);
       const before = await top();
       await visit.button(/earlier messages/).click();
       await page.waitForFunction(() => document.querySelectorAll(".message").length > 100);
@@ -162,22 +167,25 @@ describe("the studio in daily use", () => {
       const oldest = (await host.service.threads.history(thread_id, { limit: 100 })).at(-1);
       await visit.open(`threads/${thread_id}?tab=state&checkpoint=${oldest?.checkpoint?.checkpoint_id}`);
       const inSight = (selector: string): Promise<boolean> =>
-        page.locator(selector).evaluate((one) => {
-          const [own, around] = [one, one.closest(".checkpoints") as Element].map((part) =>
+        page.locator(selector).evaluate((element) => {
+          const [chip, around] = [element, element.closest(".checkpoints") as Element].map((part) =>
             part.getBoundingClientRect(),
           );
-          return own !== undefined && around !== undefined && own.bottom <= around.bottom && own.top >= around.top;
+          return chip !== undefined && around !== undefined && chip.bottom <= around.bottom && chip.top >= around.top;
         });
       await page.locator(".checkpoints a[aria-current]").waitFor();
       await until(() => inSight(".checkpoints a[aria-current]"));
 
-      const [lower, upper] = [await asked("chat", said("lower")), await asked("chat", said("upper"))];
+      const [lower, upper] = [
+        await createThreadWithRun("chat", humanInput("lower")),
+        await createThreadWithRun("chat", humanInput("upper")),
+      ];
       await visit.open("threads");
       const at = page.locator(".rows a.at");
       await page.locator(`.rows a[href*="${upper}"]`).waitFor();
       for (const key of ["j", "j"]) await page.keyboard.press(key);
       await at.filter({ hasText: "lower" }).waitFor();
-      await asked("chat", said("again"), lower);
+      await createThreadWithRun("chat", humanInput("again"), lower);
       await page.locator(".rows li:first-child", { hasText: "lower" }).waitFor();
       await at.filter({ hasText: "lower" }).waitFor();
     }));
@@ -185,7 +193,7 @@ describe("the studio in daily use", () => {
   it("keeps its table of runs where a run is opened minutes later", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await asked("chat");
+      await createThreadWithRun("chat");
       await page.clock.install();
       await visit.open("runs?since=1");
       await page.locator(".run-table").evaluate((table) => table.setAttribute("data-first", ""));
@@ -200,7 +208,7 @@ describe("the studio in daily use", () => {
       const { page } = visit;
       const { cron_id } = await host.service.crons.create(null, {
         ...{ assistant_id: "chat", schedule: "0 8 3 * *", timezone: "Asia/Tokyo" },
-        input: said("good morning"),
+        input: humanInput("good morning"),
       });
       await visit.open(`crons/${cron_id}`);
       await page.locator(".plain-list li").first().waitFor();
@@ -219,26 +227,26 @@ describe("the studio in daily use", () => {
         const content =
           "- [x] done\n- [ ] open\n\n| n | word |\n|--:|---|\n| 1 | aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa |\n\nשלום עולם.";
         await visit.open(
-          `threads/${await asked("chat", {
+          `threads/${await createThreadWithRun("chat", {
             messages: [
               { role: "user", content: "x" },
               { role: "assistant", content },
             ],
           })}`,
         );
-        const shown = page.locator(".message.ai").first();
-        await shown.getByText("☑ done").waitFor();
-        await shown.getByText("☐ open").waitFor();
+        const answerMessage = page.locator(".message.ai").first();
+        await answerMessage.getByText("☑ done").waitFor();
+        await answerMessage.getByText("☐ open").waitFor();
         assert.equal(
-          await shown
+          await answerMessage
             .locator("td")
             .first()
             .evaluate((cell) => getComputedStyle(cell).textAlign),
           "right",
         );
         // A long word is not broken letter by letter.
-        assert.ok(((await shown.locator("td").nth(1).boundingBox())?.height ?? 99) < 40);
-        const gap = await shown.getByText("שלום").evaluate((part) => {
+        assert.ok(((await answerMessage.locator("td").nth(1).boundingBox())?.height ?? 99) < 40);
+        const gap = await answerMessage.getByText("שלום").evaluate((part) => {
           const range = document.createRange();
           range.selectNodeContents(part);
           return part.getBoundingClientRect().right - range.getBoundingClientRect().right;

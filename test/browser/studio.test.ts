@@ -105,9 +105,10 @@ describe("the studio's chat", () => {
       await visit.status("idle");
       assert.equal(await answer.locator("script, [onerror], a[href^='javascript']").count(), 0);
       assert.match((await answer.textContent()) ?? "", /\[image: pixel\] \[image: broken\] \[image: own\]/);
-      assert.deepEqual(await answer.locator("img").evaluateAll((all) => all.map((one) => one.getAttribute("alt"))), [
-        "dot",
-      ]);
+      assert.deepEqual(
+        await answer.locator("img").evaluateAll((all) => all.map((image) => image.getAttribute("alt"))),
+        ["dot"],
+      );
       assert.equal(await visit.copied(visit.button("Copy", answer)), "let a = 1;");
       await visit.say(`Deep:\n\n${">".repeat(9_000)} deep`);
       await page.locator(".message.ai .plain", { hasText: "> deep" }).waitFor();
@@ -127,7 +128,8 @@ describe("the studio's chat", () => {
       const words = Array.from({ length: 600 }, (_, at) => `word${at}`).join(" ");
       const input = { messages: [{ role: "user", content: words }] };
       const box = page.locator(".conversation");
-      const place = () => box.evaluate((one) => [one.scrollTop, one.scrollHeight - one.clientHeight] as const);
+      const readScroll = () =>
+        box.evaluate((element) => [element.scrollTop, element.scrollHeight - element.clientHeight] as const);
       await visit.newThread("tokens");
       await page.evaluate(() => {
         const counted: Counts = { frames: 0, draws: 0 };
@@ -145,12 +147,12 @@ describe("the studio's chat", () => {
       await visit.shows(words, `You said: ${words}`);
       const counts = await page.evaluate(() => (globalThis as unknown as { counted: Counts }).counted);
       assert.ok(counts.draws < counts.frames + 50, JSON.stringify(counts));
-      const [top, end] = await place();
+      const [top, end] = await readScroll();
       assert.ok(end > 0 && end - top < 2, `${top} of ${end}`);
-      await box.evaluate((one) => one.scrollTo(0, 0));
+      await box.evaluate((element) => element.scrollTo(0, 0));
       await visit.host.service.runs.create(visit.thread_id, { assistant_id: "tokens", input });
       await visit.shows(words, `You said: ${words}`, words, `You said: ${words}`);
-      assert.equal((await place())[0], 0);
+      assert.equal((await readScroll())[0], 0);
     }));
 
   it("says why a run failed, and that a thread is gone", () =>

@@ -22,9 +22,9 @@ function gated() {
   let runs = 0;
   const agent: AgentFunction = async function* ({ messages, signal }: FunctionJob) {
     runs++;
-    const said = messages.at(-1)?.content;
-    if (said === "Fail") throw new Error("no model");
-    yield `Half of ${said}. `;
+    const lastText = messages.at(-1)?.content;
+    if (lastText === "Fail") throw new Error("no model");
+    yield `Half of ${lastText}. `;
     const aborted = new Promise((_, failed) => signal.addEventListener("abort", () => failed(signal.reason)));
     await Promise.race([gate.promise, aborted]);
     yield "The rest.";
@@ -38,7 +38,7 @@ function clerk(): Executor {
   return {
     ...all,
     graphs: () => [{ ...all.graphs().find(({ graph_id }) => graph_id === "clerk"), graph_id: "agent" }],
-    execute: (job, ...rest) => all.execute({ ...job, graph_id: "clerk" }, ...rest),
+    execute: (job, ...restArgs) => all.execute({ ...job, graph_id: "clerk" }, ...restArgs),
     state: () => all.state?.("clerk") ?? null,
   };
 }
@@ -104,11 +104,11 @@ describe("the template ai-chat in Chromium", () => {
     await chat.sees("Half of it.");
     await chat.page.reload();
     await chat.sees("Half of it.");
-    const other = new Chat(await principal.context.newPage());
-    await other.page.goto(chat.page.url());
-    await other.sees("Half of it.");
+    const secondChat = new Chat(await principal.context.newPage());
+    await secondChat.page.goto(chat.page.url());
+    await secondChat.sees("Half of it.");
     open();
-    for (const tab of [chat, other]) {
+    for (const tab of [chat, secondChat]) {
       await tab.sees("The rest.");
       await tab.idle();
       assert.deepEqual(await tab.lines(), ["it", "Half of it. The rest."]);

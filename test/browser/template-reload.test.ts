@@ -92,8 +92,8 @@ describe("the template react behind the proxy of Vite", () => {
       await page.locator("li").getByText(`${words} "Hello".`).waitFor();
       await page.getByRole("button", { name: "Send" }).waitFor();
     }
-    const said = answers.flatMap((words, i) => ["Hello", `Message ${2 * i + 1}: ${words} "Hello".`]);
-    assert.deepEqual(await page.locator("li").allTextContents(), said);
+    const expectedLines = answers.flatMap((words, i) => ["Hello", `Message ${2 * i + 1}: ${words} "Hello".`]);
+    assert.deepEqual(await page.locator("li").allTextContents(), expectedLines);
     assert.equal(await page.getByRole("alert").count(), 0);
   });
 });

@@ -86,13 +86,13 @@ for (const [name, bundle] of Object.entries(PAGES)) {
     /** Both tabs answer what they show, the second one at the given time. Gives whose answer was accepted. */
     async function answer(thread_id: string, tabs: readonly [Visit, Visit], time: Time): Promise<readonly boolean[]> {
       const [first, second] = tabs;
-      const sent = tabs.map(() => Promise.withResolvers<void>());
-      const taken = first.page.waitForResponse(ANSWER);
+      const sentRequests = tabs.map(() => Promise.withResolvers<void>());
+      const firstResponse = first.page.waitForResponse(ANSWER);
       for (const [index, { page }] of tabs.entries())
         await page.route(ANSWER, async (route) => {
-          sent[index]?.resolve();
-          await Promise.all(sent.map(({ promise }) => promise));
-          if (page === second.page && time !== "together") await taken;
+          sentRequests[index]?.resolve();
+          await Promise.all(sentRequests.map(({ promise }) => promise));
+          if (page === second.page && time !== "together") await firstResponse;
           if (page === second.page && time === "when the next question is open") {
             host.gates.open(`large ${thread_id}`);
             await rests(thread_id);

@@ -171,7 +171,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       }));
   }
 
-  for (const [strategy, kept, alert] of [
+  for (const [strategy, keptTexts, alert] of [
     ["rollback", [], /rolled back/],
     ["interrupt", ["first", "began first"], null],
   ] as const) {
@@ -181,25 +181,25 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
         await visit.say("first");
         await gates.reached("first");
         await visit.shows("first", "began first");
-        const other = new Visit(await visit.page.context().newPage());
+        const secondVisit = new Visit(await visit.page.context().newPage());
         try {
-          await other.open(visit.page.url());
-          await other.shows("first", "began first");
-          await other.say("second");
+          await secondVisit.open(visit.page.url());
+          await secondVisit.shows("first", "began first");
+          await secondVisit.say("second");
           assert.equal(await gates.stopped("first"), alert ? "rolled_back" : "cancelled");
           await gates.reached("second");
           gates.open("first", "second");
-          await other.shows(...kept, "second", "began second", "waited for second");
-          await other.idle();
+          await secondVisit.shows(...keptTexts, "second", "began second", "waited for second");
+          await secondVisit.idle();
           // The first window is told, and shows the same when it looks again.
           await visit.idle();
           if (alert) assert.match((await visit.page.getByRole("alert").textContent()) ?? "", alert);
           await visit.page.reload();
           await visit.idle();
-          await visit.shows(...kept, "second", "began second", "waited for second");
+          await visit.shows(...keptTexts, "second", "began second", "waited for second");
           assert.equal((await service.runs.list(visit.thread)).length, alert ? 1 : 2);
         } finally {
-          await other.page.close();
+          await secondVisit.page.close();
         }
       }));
   }
@@ -214,14 +214,14 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       const [run] = await service.runs.list(thread_id);
       assert.equal(await visit.page.locator("#run").textContent(), run?.run_id);
       const headers = await visit.page.evaluate(async (api) => {
-        const made = await fetch(`${api}/threads/search`, { method: "POST", body: "{}" });
+        const response = await fetch(`${api}/threads/search`, { method: "POST", body: "{}" });
         const ran = await fetch(`${api}/runs/stream`, {
           method: "POST",
           body: '{"assistant_id":"agent","input":{"messages":"x"}}',
         });
         await ran.text();
         return [
-          made.headers.get("x-pagination-total"),
+          response.headers.get("x-pagination-total"),
           ran.headers.get("content-location"),
           ran.headers.get("location"),
         ];

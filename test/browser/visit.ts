@@ -23,9 +23,9 @@ export class Visit {
     const lines = this.page.locator("li .text");
     await lines.nth(Math.max(0, texts.length - 1)).waitFor();
     await this.page
-      .waitForFunction((wanted) => {
-        const shown = Array.from(document.querySelectorAll("li .text"), (line) => line.textContent);
-        return JSON.stringify(shown) === wanted;
+      .waitForFunction((expected) => {
+        const texts = Array.from(document.querySelectorAll("li .text"), (line) => line.textContent);
+        return JSON.stringify(texts) === expected;
       }, JSON.stringify(texts))
       .catch(async () => assert.deepEqual(await lines.allTextContents(), texts));
   }

@@ -10,7 +10,7 @@ import { CreateMessageRequestSchema, ElicitRequestSchema, type ElicitResult } fr
 import { type Listener, serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { AGENTS, asker, asks, call, FORMS, TASKS, textOf } from "../lib/http/endpoints/mcp/mcp.harness.ts";
+import { AGENTS, asker, asks, call, FORMS, readText, TASKS } from "../lib/http/endpoints/mcp/mcp.harness.ts";
 import { type TestService, testService } from "../suite/mod.ts";
 import { until } from "../support/until.ts";
 
@@ -49,7 +49,7 @@ describe("clients of MCP", () => {
     const { tools } = await client.listTools();
     assert.ok(tools.some(({ name }) => name === "echo"));
     const echoResult = await client.callTool({ name: "echo", arguments: { message: "Hi" } });
-    assert.equal(textOf(echoResult as JsonObject), "You said Hi");
+    assert.equal(readText(echoResult as JsonObject), "You said Hi");
     const notes: number[] = [];
     const progress = { onprogress: ({ progress }: { progress: number }) => notes.push(progress) };
     await client.callTool({ name: "echo", arguments: { message: "Hi" } }, undefined, progress);
@@ -58,15 +58,18 @@ describe("clients of MCP", () => {
     const thread_id = (inputResult._meta as JsonObject)["greenroom/thread_id"];
     const again = (extraArgs: JsonObject) =>
       client.callTool({ name: "refund", arguments: { thread_id, ...extraArgs } });
-    assert.match(textOf((await again({ resume: "yes" })) as JsonObject), /Only a person can answer/);
+    assert.match(readText((await again({ resume: "yes" })) as JsonObject), /Only a person can answer/);
     const { result } = await test.service.runs.wait(String(thread_id), {
       assistant_id: "refund",
       command: { resume: "yes" },
     });
     await result;
-    assert.equal(textOf((await again({ message: "Hi" })) as JsonObject), 'Got "yes"');
+    assert.equal(readText((await again({ message: "Hi" })) as JsonObject), 'Got "yes"');
     const misfit = await client.callTool({ name: "echo", arguments: { message: 3 } });
-    assert.deepEqual([misfit.isError, /- arguments\.message must be/.test(textOf(misfit as JsonObject))], [true, true]);
+    assert.deepEqual(
+      [misfit.isError, /- arguments\.message must be/.test(readText(misfit as JsonObject))],
+      [true, true],
+    );
     await assert.rejects(client.callTool({ name: "nobody", arguments: {} }), /Unknown tool: nobody/);
     await client.close();
   });
@@ -80,13 +83,13 @@ describe("clients of MCP", () => {
       const { tools } = await client.listTools();
       assert.ok(tools.some(({ name }) => name === "echo"));
       const echoResult = await client.callTool({ name: "echo", arguments: { message: "Hi" } });
-      assert.equal(textOf(echoResult as JsonObject), "You said Hi");
+      assert.equal(readText(echoResult as JsonObject), "You said Hi");
       const inputResult = await client.callTool({ name: "form", arguments: { message: "Hi" } });
-      assert.equal(textOf(inputResult as JsonObject), 'Got {"name":"Ann"}');
+      assert.equal(readText(inputResult as JsonObject), 'Got {"name":"Ann"}');
       const failed = await client.callTool({ name: "fails", arguments: { message: "Hi" } });
-      assert.deepEqual([failed.isError, textOf(failed as JsonObject)], [true, "It broke"]);
+      assert.deepEqual([failed.isError, readText(failed as JsonObject)], [true, "It broke"]);
       const misfit = await client.callTool({ name: "echo", arguments: { message: 3 } });
-      assert.match(textOf(misfit as JsonObject), /- arguments\.message must be of type string/);
+      assert.match(readText(misfit as JsonObject), /- arguments\.message must be of type string/);
       await client.close();
     });
   }
@@ -106,7 +109,7 @@ describe("clients of MCP", () => {
     await client.connect(transport as Parameters<typeof client.connect>[0]);
     assert.match(transport.sessionId ?? "", /^[\w-]+$/);
     const refund = async (options?: RequestOptions) =>
-      textOf(
+      readText(
         (await client.callTool({ name: "refund", arguments: { message: "Hi" } }, undefined, options)) as JsonObject,
       );
     assert.equal(await refund(), 'Got "yes"');
@@ -167,7 +170,7 @@ describe("clients of MCP", () => {
       return { role: "assistant", model: "test", content: { type: "text", text: "Sampled" } };
     });
     await client.connect(new StreamableHTTPClientTransport(url) as Parameters<typeof client.connect>[0]);
-    const ask = async (name: string) => textOf((await client.callTool({ name, arguments: {} })) as JsonObject);
+    const ask = async (name: string) => readText((await client.callTool({ name, arguments: {} })) as JsonObject);
     assert.equal(await ask("page"), 'Got {"action":"accept"}');
     assert.deepEqual(opened, [["Log in", "https://login.example/", "string"]]);
     assert.match(await ask("sample"), /"text":"Sampled"/);

@@ -11,12 +11,12 @@ import {
   type Ask,
   answerText,
   asker,
+  joinTexts,
   plain,
+  readState,
+  readTask,
   type ShownTask,
   say,
-  stateOf,
-  taskOf,
-  textsOf,
 } from "../lib/http/endpoints/a2a/a2a.harness.ts";
 import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
@@ -42,20 +42,20 @@ it("tasks go on after kill -9, with the same ids", async () => {
   const graphs = { slow: "./agents.mjs:slow", asks: "./agents.mjs:asks" };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, worker: { lease_ms: 1000 } }));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
-  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await waitForUrl(program));
+  const connect = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await waitForUrl(program));
 
   const first = serve();
-  const before = await asked(first);
+  const before = await connect(first);
   const later = { configuration: { returnImmediately: true } };
-  const slow = taskOf(await before("slow", "SendMessage", say("Hi", {}, later)));
-  const asks = taskOf(await before("asks", "SendMessage", say("Weather?")));
-  await until(async () => stateOf(plain(await before("slow", "GetTask", { id: slow.id }))) === "WORKING", "it works");
+  const slow = readTask(await before("slow", "SendMessage", say("Hi", {}, later)));
+  const asks = readTask(await before("asks", "SendMessage", say("Weather?")));
+  await until(async () => readState(plain(await before("slow", "GetTask", { id: slow.id }))) === "WORKING", "it works");
   await first.kill("SIGKILL");
 
   await using second = serve();
-  const ask = await asked(second);
+  const ask = await connect(second);
   const question = plain(await ask("asks", "GetTask", { id: asks.id }));
-  assert.deepEqual([stateOf(question), question.status.message], ["INPUT_REQUIRED", asks.status.message]);
+  assert.deepEqual([readState(question), question.status.message], ["INPUT_REQUIRED", asks.status.message]);
   // It goes on once the subscription is there: a task that has ended refuses one.
   const subscribing = async (...request: Parameters<typeof fetch>): Promise<Response> => {
     const response = await fetch(...request);
@@ -69,11 +69,11 @@ it("tasks go on after kill -9, with the same ids", async () => {
   for (const { artifactUpdate } of events) {
     const { artifact, append } = (artifactUpdate ?? {}) as { artifact?: { parts: JsonObject[] }; append?: boolean };
     // What a lost attempt has said is replaced.
-    if (artifact) text = (append ? text : "") + textsOf(artifact.parts);
+    if (artifact) text = (append ? text : "") + joinTexts(artifact.parts);
   }
   assert.equal(text, "Before. After.");
   assert.equal(answerText(plain(await ask("slow", "GetTask", { id: slow.id }))), "Before. After.");
-  const done = taskOf(await ask("asks", "SendMessage", say("Rome", { taskId: asks.id, contextId: asks.contextId })));
+  const done = readTask(await ask("asks", "SendMessage", say("Rome", { taskId: asks.id, contextId: asks.contextId })));
   assert.deepEqual([done.id, answerText(done)], [asks.id, "Got Rome"]);
 });
 
@@ -99,29 +99,32 @@ it("push notifications are sent after kill -9, with their signature", async () =
   };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify(configuration));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
-  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await waitForUrl(program));
+  const connect = async (program: ReturnType<typeof serve>): Promise<Ask> => asker(fetch, await waitForUrl(program));
   const authentication = { scheme: "Bearer", credentials: "c" };
   try {
     const first = serve();
-    const before = await asked(first);
+    const before = await connect(first);
     const push = { id: "p", url: `http://127.0.0.1:${port}/told`, authentication };
     const later = { configuration: { returnImmediately: true, taskPushNotificationConfig: push } };
-    const slow = taskOf(await before("slow", "SendMessage", say("Hi", {}, later)));
-    const asks = taskOf(await before("asks", "SendMessage", say("Weather?")));
+    const slow = readTask(await before("slow", "SendMessage", say("Hi", {}, later)));
+    const asks = readTask(await before("asks", "SendMessage", say("Weather?")));
     await before("asks", "CreateTaskPushNotificationConfig", { taskId: asks.id, ...push });
-    await until(async () => stateOf(plain(await before("slow", "GetTask", { id: slow.id }))) === "WORKING", "it works");
+    await until(
+      async () => readState(plain(await before("slow", "GetTask", { id: slow.id }))) === "WORKING",
+      "it works",
+    );
     await first.kill("SIGKILL");
 
     await using second = serve();
-    const ask = await asked(second);
+    const ask = await connect(second);
     assert.deepEqual((await ask("asks", "ListTaskPushNotificationConfigs", { taskId: asks.id })).result.configs, [
       { taskId: asks.id, ...push, authentication: { scheme: "Bearer" } },
     ]);
     await ask("asks", "SendMessage", say("Rome", { taskId: asks.id, contextId: asks.contextId }));
     writeFileSync(join(folder.path, "go"), "");
     await until(() => states.length === 2, "both are told");
-    const told = [slow.id, asks.id].map((id) => [id, "TASK_STATE_COMPLETED", "Bearer c"]);
-    assert.deepEqual(states.sort(), told.sort());
+    const expectedStates = [slow.id, asks.id].map((id) => [id, "TASK_STATE_COMPLETED", "Bearer c"]);
+    assert.deepEqual(states.sort(), expectedStates.sort());
   } finally {
     receiver.closeAllConnections();
     await new Promise<void>((resolve) => receiver.close(() => resolve()));

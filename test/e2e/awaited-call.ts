@@ -67,8 +67,8 @@ const ways: Record<string, () => Promise<unknown>> = {
   // Nothing is awaited: the process ends although the service has open runs.
   async idle() {
     await runs.create(thread_id, { assistant_id: "sleeper", input: {}, after_seconds: 3600 });
-    const left = await runs.wait(thread_id, { assistant_id: "sleeper", input: {}, after_seconds: 3600 });
-    left.leave();
+    const pendingRun = await runs.wait(thread_id, { assistant_id: "sleeper", input: {}, after_seconds: 3600 });
+    pendingRun.leave();
     const { frames } = await runs.stream(null, { assistant_id: "sleeper", input: {}, after_seconds: 3600 });
     return typeof frames.next;
   },

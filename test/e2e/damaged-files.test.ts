@@ -36,15 +36,15 @@ async function notReady(url: string, isOver = (): boolean => false): Promise<Res
 }
 
 /** What SQLite chooses anew when it starts a log from its beginning. */
-const saltsOf = (log: string): string => readFileSync(log).subarray(16, 24).toString("hex");
+const readSalts = (log: string): string => readFileSync(log).subarray(16, 24).toString("hex");
 
 /** Cuts the log, and once more where all of it was in the database already: then nothing was lost. Gives `/ready`. */
 async function cutInHalf(log: string, url: string, onCut: () => void): Promise<Response> {
   for (;;) {
-    const salts = saltsOf(log);
+    const salts = readSalts(log);
     truncateSync(log, Math.floor(statSync(log).size / 2));
     onCut();
-    const red = await notReady(url, () => saltsOf(log) !== salts);
+    const red = await notReady(url, () => readSalts(log) !== salts);
     if (red) return red;
   }
 }

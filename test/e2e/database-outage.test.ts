@@ -48,10 +48,10 @@ describe("answers while the database is away", () => {
     for (const [method, path, body, again] of calls) {
       for (const headers of [{}, { "idempotency-key": "once" }]) {
         const response = await send(kit, method, path, body, headers);
-        const asked = `${method} ${path} ${JSON.stringify(headers)}`;
-        assert.equal(response.status, 503, asked);
-        assert.equal(response.headers.get("retry-after"), again || "idempotency-key" in headers ? "1" : null, asked);
-        assert.equal(await detail(response), unreachable, asked);
+        const about = `${method} ${path} ${JSON.stringify(headers)}`;
+        assert.equal(response.status, 503, about);
+        assert.equal(response.headers.get("retry-after"), again || "idempotency-key" in headers ? "1" : null, about);
+        assert.equal(await detail(response), unreachable, about);
       }
     }
     const head = await send(kit, "HEAD", T);
@@ -136,11 +136,11 @@ describe("answers while the database is away", () => {
     it(`make ${name} ask again where nothing was changed, and not where that is not known`, async () => {
       await using w = world();
       const kit = await w.open();
-      let asked = 0;
+      let requestCount = 0;
       const fetch = (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
-        asked++;
+        requestCount++;
         const answer = kit.fetch(input, init);
-        return asked === 1
+        return requestCount === 1
           ? answer.finally(() => {
               w.store.away = false;
             })
@@ -150,11 +150,11 @@ describe("answers while the database is away", () => {
       w.store.away = true;
       // A GET: from 1.15.0 on the SDK repeats no POST.
       await client.assistants.get("echo");
-      assert.equal(asked, 2);
-      asked = 0;
+      assert.equal(requestCount, 2);
+      requestCount = 0;
       w.store.last = "createThread";
       await assert.rejects(client.threads.create(), /409.*whether it took effect is not known/);
-      assert.equal(asked, 1);
+      assert.equal(requestCount, 1);
     });
   }
 });
@@ -163,7 +163,7 @@ describe("a database that is away for minutes", () => {
   it("makes no loop busy and fills no log, and what waited is executed when it is back", async () => {
     await using w = world();
     const kit = await w.open();
-    const other = w.store.share();
+    const secondStore = w.store.share();
     const { runs, threads } = kit.service;
     const thread = await threads.create();
     for (const path of [1, 2, 3].map(() => `/threads/${thread.thread_id}/stream`)) {
@@ -171,19 +171,19 @@ describe("a database that is away for minutes", () => {
       const { body } = await send(kit, "GET", path);
       void body?.pipeTo(new WritableStream()).catch(() => {});
     }
-    let left = 0;
+    let brokenStreams = 0;
     const waiting = await runs.create(thread.thread_id, { ...resumable, after_seconds: 300 });
     for (let reader = 0; reader < 20; reader++) {
       const response = await send(kit, "GET", `/threads/${thread.thread_id}/runs/${waiting.run_id}/stream`);
       // These do not.
-      void response.body?.pipeTo(new WritableStream()).catch(() => left++);
+      void response.body?.pipeTo(new WritableStream()).catch(() => brokenStreams++);
     }
     await w.clock.advance(SECOND);
     w.store.away = true;
     w.store.refused = 0;
     const before = kit.log.length;
     await w.clock.advance(3 * MINUTE);
-    assert.equal(left, 0, "readers of a run were sent away");
+    assert.equal(brokenStreams, 0, "readers of a run were sent away");
     // Twenty readers that ask once a second, and ten calls of everything else.
     assert.ok(w.store.refused <= 3 * 60 * (20 + 10), `${w.store.refused} calls in three minutes`);
     const records = kit.log.slice(before);
@@ -191,7 +191,7 @@ describe("a database that is away for minutes", () => {
     assert.deepEqual(messages.toSorted(), [...new Set(messages)].toSorted(), "a message came more than once");
     // Made by a process that can reach it.
     const second = await clockedService(w.clock, {
-      storage: other.storage,
+      storage: secondStore.storage,
       agents: { echo: async () => ({}), steps: async () => ({}) },
       environment: w.clock,
       worker: { concurrency: 0 },
@@ -231,8 +231,8 @@ describe("a database that is away for minutes", () => {
     for (let i = 0; i < 50; i++) {
       w.store.away = false;
       // Wakes the worker, which finds the store away.
-      const made = kit.service.runs.create(thread_id, { assistant_id: "echo", after_seconds: 600 });
-      await made;
+      const creation = kit.service.runs.create(thread_id, { assistant_id: "echo", after_seconds: 600 });
+      await creation;
       w.store.away = true;
       await w.clock.advance(20);
     }
@@ -270,12 +270,12 @@ describe("a database that is away for minutes", () => {
     await w.clock.advance(9.5 * SECOND);
     w.store.away = true;
     await w.clock.advance(5 * SECOND);
-    assert.deepEqual(w.told, []);
+    assert.deepEqual(w.webhookBodies, []);
     w.store.away = false;
-    await advanceUntil(w.clock, () => w.told.length > 0);
+    await advanceUntil(w.clock, () => w.webhookBodies.length > 0);
     await w.clock.advance(2 * MINUTE);
     assert.deepEqual(
-      w.told.map(({ run_id, status }) => [run_id, status]),
+      w.webhookBodies.map(({ run_id, status }) => [run_id, status]),
       [[run.run_id, "success"]],
     );
   });
@@ -288,13 +288,13 @@ describe("a run that executes while the database goes away", () => {
       const kit = await w.open();
       const { thread_id } = await kit.service.threads.create();
       const { run, frames } = await kit.service.runs.stream(thread_id, { ...resumable, stream_resumable: framed });
-      const seen = collect(frames);
+      const collected = collect(frames);
       await w.clock.advance(3.5 * SECOND);
       w.store.away = true;
       await w.clock.advance(4 * SECOND);
       w.store.away = false;
-      await advanceUntil(w.clock, seen.ended);
-      whole(seen.list, [1]);
+      await advanceUntil(w.clock, collected.ended);
+      whole(collected.list, [1]);
       assert.deepEqual(w.executions, { attempts: [1], most: 1 });
       assert.equal((await kit.service.runs.get(thread_id, run.run_id)).status, "success");
     });
@@ -306,12 +306,12 @@ describe("a run that executes while the database goes away", () => {
     const elsewhere = w.store.share();
     const { thread_id } = await kit.service.threads.create();
     const { run, frames } = await kit.service.runs.stream(thread_id, resumable);
-    const seen = collect(frames);
+    const collected = collect(frames);
     const next = await kit.service.runs.create(thread_id, resumable);
     await w.clock.advance(3.5 * SECOND);
     w.store.away = true;
     await w.clock.advance(2 * MINUTE);
-    assert.equal(seen.ended(), false, "a reader was sent away");
+    assert.equal(collected.ended(), false, "a reader was sent away");
     assert.deepEqual(w.executions.attempts, [1], "it was executed without a lease");
     // Readers in other processes, one of which comes while the store is away.
     const second = await w.open(elsewhere);
@@ -324,9 +324,9 @@ describe("a run that executes while the database goes away", () => {
     w.store.away = false;
     await w.clock.advance(5 * SECOND);
     elsewhere.away = false;
-    await advanceUntil(w.clock, () => seen.ended() && joined.ended(), 100, 2_000);
-    whole(seen.list, [1, 2]);
-    assert.deepEqual(joined.list, seen.list);
+    await advanceUntil(w.clock, () => collected.ended() && joined.ended(), 100, 2_000);
+    whole(collected.list, [1, 2]);
+    assert.deepEqual(joined.list, collected.list);
     await advanceUntil(w.clock, async () => (await kit.service.runs.get(thread_id, next.run_id)).status === "success");
     assert.deepEqual(w.executions, { attempts: [1, 2, 1], most: 1 });
     const { values } = await kit.service.threads.state(thread_id);
@@ -342,11 +342,11 @@ describe("a run that executes while the database goes away", () => {
     const { run_id } = await kit.service.runs.create(thread_id, resumable);
     await w.clock.advance(3.5 * SECOND);
     w.store.away = true;
-    const seen = follow(second, thread_id, run_id);
-    await advanceUntil(w.clock, seen.ended, 100, 2_000);
+    const followed = follow(second, thread_id, run_id);
+    await advanceUntil(w.clock, followed.ended, 100, 2_000);
     w.store.away = false;
     await w.clock.advance(MINUTE);
-    whole(seen.list, [1, 2]);
+    whole(followed.list, [1, 2]);
     assert.deepEqual(w.executions, { attempts: [1, 2], most: 1 });
     assert.equal((await kit.service.runs.get(thread_id, run_id)).status, "success");
   });

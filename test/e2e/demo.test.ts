@@ -59,16 +59,20 @@ describe("the demo", () => {
 
   it("leaves a database with threads as it is, and one that needs keys", async () => {
     using folder = temporaryFolder();
-    await using own = start("server.ts", ["--port", "0", "--config", join(root, "examples/demo/greenroom.json")], {
-      cwd: folder.path,
-    });
-    await fetch(`${await waitForUrl(own)}/threads`, { method: "POST", body: "{}" });
-    assert.equal(await own.kill("SIGTERM"), 0);
+    await using privateServer = start(
+      "server.ts",
+      ["--port", "0", "--config", join(root, "examples/demo/greenroom.json")],
+      {
+        cwd: folder.path,
+      },
+    );
+    await fetch(`${await waitForUrl(privateServer)}/threads`, { method: "POST", body: "{}" });
+    assert.equal(await privateServer.kill("SIGTERM"), 0);
     await using program = start("scripts/demo.ts", ["--port", "0"], { cwd: folder.path });
     assert.equal((await threadsAt(await waitForUrl(program))).length, 1);
-    using other = temporaryFolder();
+    using privateFolder = temporaryFolder();
     const env = { GREENROOM_API_KEYS: "k".repeat(40) };
-    await using guarded = start("scripts/demo.ts", ["--port", "0"], { cwd: other.path, env });
+    await using guarded = start("scripts/demo.ts", ["--port", "0"], { cwd: privateFolder.path, env });
     const url = await waitForUrl(guarded);
     const headers = { "x-api-key": env.GREENROOM_API_KEYS };
     const response = await fetch(`${url}/threads/count`, { method: "POST", body: "{}", headers });

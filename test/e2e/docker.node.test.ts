@@ -6,7 +6,7 @@ import process from "node:process";
 import { after, before, describe, it } from "node:test";
 import { freePort } from "../soak/servers.ts";
 import { root, temporaryFolder } from "../support/programs.ts";
-import { build, contextOf, type Image, instructionsOf, linkingNpm, outside } from "./docker/image.ts";
+import { build, type Image, linkingNpm, listContextFiles, outside, parseInstructions } from "./docker/image.ts";
 
 const KEY = "a-key-of-the-test-with-more-than-32-characters";
 const agents = `
@@ -51,9 +51,9 @@ describe("the Dockerfile", () => {
   });
 
   const run = (env: Readonly<Record<string, string>>, args: readonly string[] = []): Container => {
-    const [program = "", ...rest] = [...image.entrypoint, ...args];
+    const [program = "", ...imageArgs] = [...image.entrypoint, ...args];
     const options = { cwd: image.workdir, env: { ...outside(), ...image.env, ...env } };
-    const child = spawn(program, rest, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(program, imageArgs, { ...options, stdio: ["ignore", "pipe", "pipe"] });
     children.add(child);
     let output = "";
     const looks = new Set<() => void>();
@@ -68,9 +68,9 @@ describe("the Dockerfile", () => {
       url: `http://127.0.0.1:${env.GREENROOM_PORT}`,
       output: () => output,
       printed: (text) =>
-        new Promise((found, failed) => {
+        new Promise((resolve, failed) => {
           const look = (): void => {
-            if (output.includes(text)) found();
+            if (output.includes(text)) resolve();
           };
           looks.add(look);
           look();
@@ -115,7 +115,7 @@ describe("the Dockerfile", () => {
 
     const slow = ask(first.url, wait, { assistant_id: "slow", input });
     await first.printed("slow has begun");
-    const stopped = first.kill(image.others.STOPSIGNAL as NodeJS.Signals);
+    const stopped = first.kill(image.otherInstructions.STOPSIGNAL as NodeJS.Signals);
     assert.equal(last(await slow), "slow but sure");
     assert.equal(await stopped, 0);
     assert.equal(health(env), 1, "after the end");
@@ -141,18 +141,18 @@ describe("the Dockerfile", () => {
     const major = /^node:(\d+)-slim$/.exec(image.base)?.[1];
     assert.equal(major, String(devDependencies.node).split(".")[0]);
     assert.equal(major, process.versions.node.split(".")[0]);
-    for (const { name, text } of instructionsOf(dockerfile)) {
+    for (const { name, text } of parseInstructions(dockerfile)) {
       if (name === "FROM") assert.match(text, new RegExp(`^${image.base}(?: AS |$)`));
     }
     assert.equal(image.user, "node");
-    const { VOLUME, EXPOSE, STOPSIGNAL } = image.others;
+    const { VOLUME, EXPOSE, STOPSIGNAL } = image.otherInstructions;
     assert.deepEqual([VOLUME, EXPOSE, STOPSIGNAL], ["/data", image.env.GREENROOM_PORT, "SIGTERM"]);
     // `docker stop` waits for 10 s.
     assert.ok(Number(image.env.GREENROOM_GRACE_MS) < 10_000);
   });
 
   it("sends nothing to the builder that the package does not need", () => {
-    const files = contextOf(root, readFileSync(join(root, ".dockerignore"), "utf8"));
+    const files = listContextFiles(root, readFileSync(join(root, ".dockerignore"), "utf8"));
     const folders = new Set(files.map((file) => file.split("/")[0]));
     for (const name of ["node_modules", ".git", "bench", "examples"]) assert.ok(!folders.has(name), name);
     assert.deepEqual(

@@ -14,7 +14,7 @@ const input = { messages: [{ role: "user", content: "Hello" }] };
 const last = (values: unknown): unknown => (values as { messages: { content: unknown }[] }).messages.at(-1)?.content;
 const example = (name: string, cwd: string, args: readonly string[] = []): Program =>
   start(`examples/${name}`, args, { cwd, env: { PORT: "0" } });
-const urlOf = async (program: Program): Promise<string> =>
+const readUrl = async (program: Program): Promise<string> =>
   (await program.printed(/listening on (http:\/\/\S+)/i))[1] as string;
 const serveDemo = (cwd: string): Program =>
   start("server.ts", ["--config", join(root, "examples/demo/greenroom.json"), "--port", "0"], { cwd });
@@ -101,12 +101,12 @@ describe("examples", () => {
     let thread_id: string;
     {
       await using program = example(name, folder.path);
-      const client = new Client({ apiUrl: await urlOf(program) });
+      const client = new Client({ apiUrl: await readUrl(program) });
       ({ thread_id } = await client.threads.create());
       assert.match(String(last(await client.runs.wait(thread_id, "echo", { input }))), /You sent .*Hello/);
     }
     await using program = example(name, folder.path);
-    const client = new Client({ apiUrl: await urlOf(program) });
+    const client = new Client({ apiUrl: await readUrl(program) });
     const events: string[] = [];
     for await (const { event } of client.runs.stream(thread_id, "echo", { input, streamMode: "updates" }))
       events.push(event);
@@ -117,7 +117,7 @@ describe("examples", () => {
   it("app.ts serves an agent, and stops at SIGTERM", async () => {
     using folder = temporaryFolder();
     await using program = example("app.ts", folder.path);
-    const client = new Client({ apiUrl: await urlOf(program) });
+    const client = new Client({ apiUrl: await readUrl(program) });
     assert.equal(last(await client.runs.wait(null, "echo", { input })), "You said Hello");
     assert.equal(await program.kill("SIGTERM"), 0);
   });
@@ -132,7 +132,7 @@ describe("examples", () => {
     assert.notEqual(paid, "");
     for (const start of ["after the kill", "after the end"]) {
       await using program = example("refund.ts", folder.path);
-      const url = await urlOf(program);
+      const url = await readUrl(program);
       const [, values = ""] = await program.printed(/Result: (.*)/);
       assert.equal(last(JSON.parse(values)), "Shipped as RX-7.", start);
       // A kill between the work and its commit repeats the work, with its key.
@@ -147,7 +147,7 @@ describe("examples", () => {
     it("mount.ts serves agents behind the host's own check", async () => {
       using folder = temporaryFolder();
       await using program = example("mount.ts", folder.path);
-      const url = await urlOf(program);
+      const url = await readUrl(program);
       assert.equal(await (await fetch(url)).text(), "The application's own page");
       assert.equal((await fetch(`${url}/agents/ok`)).status, 401);
       const client = new Client({ apiUrl: `${url}/agents`, defaultHeaders: { authorization: "Bearer let-me-in" } });
@@ -166,7 +166,7 @@ describe("examples", () => {
   it("the demo answers what sdk.ts asks", async () => {
     using folder = temporaryFolder();
     await using server = serveDemo(folder.path);
-    await using program = example("sdk.ts", folder.path, [await urlOf(server)]);
+    await using program = example("sdk.ts", folder.path, [await readUrl(server)]);
     assert.equal(await program.ended, 0, program.output());
     assert.match(program.output(), /^A $[\s\S]*^GREEN $[\s\S]*^CALLED\.$/m);
     assert.match(program.output(), /Asked: \{"question":"Refund 30 euros\?"/);
@@ -176,7 +176,7 @@ describe("examples", () => {
   it("the demo streams the tokens of its LangGraph.js agent", async () => {
     using folder = temporaryFolder();
     await using server = serveDemo(folder.path);
-    const client = new Client({ apiUrl: await urlOf(server) });
+    const client = new Client({ apiUrl: await readUrl(server) });
     const tokens: string[] = [];
     for await (const { event, data } of client.runs.stream(null, "approval", { input, streamMode: "messages-tuple" })) {
       if (event === "messages") tokens.push(String(data[0].content));
@@ -188,7 +188,7 @@ describe("examples", () => {
   it("the thumbs of feedback.html are recorded on the run they belong to", async () => {
     using folder = temporaryFolder();
     await using program = served("feedback.ts", folder.path);
-    const url = await urlOf(program);
+    const url = await readUrl(program);
     const response = await fetch(url);
     assert.match(response.headers.get("content-type") ?? "", /^text\/html/);
     const script = /<script type="module">([\s\S]*)<\/script>/.exec(await response.text())?.[1] ?? "";
@@ -230,15 +230,15 @@ describe("examples", () => {
     using folder = temporaryFolder();
     const secret = `whsec_${btoa("a secret of exactly thirty-two b")}`;
     await using receiver = served("webhook-receiver.ts", folder.path, { WEBHOOK_SECRET: secret });
-    const url = await urlOf(receiver);
+    const url = await readUrl(receiver);
     /** Hands a delivery on three times: changed, as it came, and as it came once more. */
-    const handOn = async ({ headers: given }: Request, body: string): Promise<readonly number[]> => {
+    const handOn = async ({ headers: deliveryHeaders }: Request, body: string): Promise<readonly number[]> => {
       // Its length is another one.
-      const headers = new Headers(given);
+      const headers = new Headers(deliveryHeaders);
       for (const name of ["host", "connection", "content-length", "transfer-encoding"]) headers.delete(name);
       const statuses: number[] = [];
-      for (const sent of [body.replace('"success"', '"error"'), body, body]) {
-        statuses.push((await fetch(url, { method: "POST", headers, body: sent })).status);
+      for (const deliveryBody of [body.replace('"success"', '"error"'), body, body]) {
+        statuses.push((await fetch(url, { method: "POST", headers, body: deliveryBody })).status);
       }
       return statuses;
     };

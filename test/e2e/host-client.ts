@@ -20,7 +20,7 @@ export const human = (content: string): Hosted["input"] => ({ messages: [{ role:
 type Message = { readonly content: unknown };
 export const last = (values: unknown): string => String((values as { messages: Message[] }).messages.at(-1)?.content);
 
-export function clientOf({ apiUrl, headers }: Pick<Hosted, "apiUrl" | "headers">): Client {
+export function createClient({ apiUrl, headers }: Pick<Hosted, "apiUrl" | "headers">): Client {
   return new Client({
     apiUrl,
     apiKey: null,
@@ -32,7 +32,7 @@ export function clientOf({ apiUrl, headers }: Pick<Hosted, "apiUrl" | "headers">
 /** A thread, a streamed run, a run that is waited for, and what the thread keeps of them. */
 export async function converse(host: Hosted): Promise<void> {
   const { graph, input, says } = host;
-  const client = clientOf(host);
+  const client = createClient(host);
   const { thread_id } = await client.threads.create({ metadata: { of: "hosts" } });
   const tokens: string[] = [];
   const events: string[] = [];
@@ -45,8 +45,8 @@ export async function converse(host: Hosted): Promise<void> {
   await client.runs.wait(thread_id, graph, { input });
   const { values } = await client.threads.getState(thread_id);
   assert.equal((values as unknown as Hosted["input"]).messages.length, 4);
-  const found = await client.threads.search({ metadata: { of: "hosts" } });
-  assert.ok(found.some((thread) => thread.thread_id === thread_id));
+  const threads = await client.threads.search({ metadata: { of: "hosts" } });
+  assert.ok(threads.some((thread) => thread.thread_id === thread_id));
   await assert.rejects(client.runs.wait(null, "nobody", { input }), { status: 404 });
   await client.threads.delete(thread_id);
   await assert.rejects(client.threads.get(thread_id), { status: 404 });
@@ -54,7 +54,7 @@ export async function converse(host: Hosted): Promise<void> {
 
 /** Leaves the agent `counter` in the middle of its work: its run ends, and the thread is free for the next. */
 export async function leaveCounting(host: Hosted): Promise<void> {
-  const client = clientOf(host);
+  const client = createClient(host);
   const { thread_id } = await client.threads.create();
   const endless = { input: human("180000"), streamMode: "messages-tuple", event: "messages" } as const;
   await leaveAfter(host, client, { thread_id, ...endless });
@@ -70,16 +70,16 @@ export async function openQuietStream(host: Hosted): Promise<{
   leave(): Promise<void>;
 }> {
   const { graph, input } = host;
-  const client = clientOf(host);
+  const client = createClient(host);
   const { thread_id } = await client.threads.create();
-  const gone = new AbortController();
+  const disconnect = new AbortController();
   const created = Promise.withResolvers<string>();
   const reading = (async () => {
     const stream = client.runs.stream(thread_id, graph, {
       input,
       afterSeconds: 3600,
       onDisconnect: "cancel",
-      signal: gone.signal,
+      signal: disconnect.signal,
       onRunCreated: ({ run_id }) => created.resolve(run_id),
     });
     for await (const _ of stream);
@@ -91,7 +91,7 @@ export async function openQuietStream(host: Hosted): Promise<{
     thread_id,
     run_id,
     async leave() {
-      gone.abort();
+      disconnect.abort();
       await reading.catch(() => {});
     },
   };
@@ -108,13 +108,17 @@ export async function disconnect(host: Hosted): Promise<void> {
 
 /** Reads the stream of a run up to an event, and goes away in the middle of it. */
 export async function leaveAfter(host: Pick<Hosted, "graph">, client: Client, of: LeaveOptions): Promise<void> {
-  const gone = new AbortController();
-  const { thread_id, event: last, ...asked } = of;
-  const stream = client.runs.stream(thread_id, host.graph, { ...asked, onDisconnect: "cancel", signal: gone.signal });
+  const disconnect = new AbortController();
+  const { thread_id, event: last, ...request } = of;
+  const stream = client.runs.stream(thread_id, host.graph, {
+    ...request,
+    onDisconnect: "cancel",
+    signal: disconnect.signal,
+  });
   try {
-    for await (const { event } of stream) if (event === last) gone.abort();
+    for await (const { event } of stream) if (event === last) disconnect.abort();
   } catch (error) {
-    if (!gone.signal.aborted) throw error;
+    if (!disconnect.signal.aborted) throw error;
   }
 }
 

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Program, runtime, start, temporaryFolder } from "../support/programs.ts";
 import {
-  clientOf,
   converse,
+  createClient,
   disconnect,
   type Hosted,
   human,
@@ -15,7 +15,7 @@ import {
   until,
 } from "./host-client.ts";
 
-const urlOf = async (program: Program): Promise<string> =>
+const readUrl = async (program: Program): Promise<string> =>
   (await program.printed(/listening on (http:\/\/\S+)/i))[1] as string;
 const env = { PORT: "0" };
 /** An example that listens by itself. */
@@ -38,7 +38,7 @@ describe(`hosts on ${runtime}`, () => {
     using folder = temporaryFolder();
     await using program = example({ bun: "echo.ts", deno: "deno.ts", node: "node.ts" }[runtime], folder.path);
     const host: Hosted = {
-      apiUrl: await urlOf(program),
+      apiUrl: await readUrl(program),
       graph: "echo",
       input: human("Hello"),
       says: /^You sent .*Hello/,
@@ -52,7 +52,7 @@ describe(`hosts on ${runtime}`, () => {
     it("node.ts outlives requests that are none", async () => {
       using folder = temporaryFolder();
       await using program = example("node.ts", folder.path);
-      const url = new URL(await urlOf(program));
+      const url = new URL(await readUrl(program));
       const { connect } = await import("node:net");
       for (const head of [
         "GET / HTTP/1.1\r\nhost: a b\r\nconnection: close\r\n\r\n",
@@ -73,7 +73,7 @@ describe(`hosts on ${runtime}`, () => {
       using folder = temporaryFolder();
       await using program = example("mount.ts", folder.path);
       const headers = { authorization: "Bearer let-me-in" };
-      const apiUrl = `${await urlOf(program)}/agents`;
+      const apiUrl = `${await readUrl(program)}/agents`;
       const host: Hosted = { apiUrl, headers, graph: "greeter", input: human("Hello"), says: GREETED };
       await converse(host);
       await disconnect(host);
@@ -84,7 +84,7 @@ describe(`hosts on ${runtime}`, () => {
   it("Hono has agents below a prefix, behind its own middleware", async () => {
     using folder = temporaryFolder();
     await using program = served("hono.ts", folder.path);
-    const url = await urlOf(program);
+    const url = await readUrl(program);
     assert.equal(await (await fetch(url)).text(), "The application's own page");
     assert.deepEqual(await detail(await fetch(`${url}/api/agents/ok`)), [401, { detail: "Log in first" }]);
     const headers = { authorization: "Bearer let-me-in" };
@@ -110,7 +110,7 @@ describe(`hosts on ${runtime}`, () => {
   it("Express has agents below a prefix, beside routes that read JSON", async () => {
     using folder = temporaryFolder();
     await using program = example("express.ts", folder.path);
-    const url = await urlOf(program);
+    const url = await readUrl(program);
     const order = (item: unknown): Promise<Response> =>
       fetch(`${url}/orders`, {
         method: "POST",
@@ -136,7 +136,7 @@ describe(`hosts on ${runtime}`, () => {
   it("an AI SDK agent streams its tokens, remembers, stops and tells what it spent", async () => {
     using folder = temporaryFolder();
     await using program = served("ai-sdk.ts", folder.path);
-    const url = await urlOf(program);
+    const url = await readUrl(program);
     const host: Hosted = {
       apiUrl: `${url}/agents`,
       graph: "chat",
@@ -144,7 +144,7 @@ describe(`hosts on ${runtime}`, () => {
       says: /^user: you said "Hello there"\.$/,
     };
     await converse(host);
-    const client = clientOf(host);
+    const client = createClient(host);
     const { thread_id } = await client.threads.create();
     const partial: string[] = [];
     for await (const { event, data } of client.runs.stream(thread_id, "chat", {

@@ -19,7 +19,7 @@ import type {
 } from "../../lib/mod.ts";
 import { root, temporaryFolder } from "../support/programs.ts";
 
-interface Told {
+interface GuideExports {
   readonly assistant_id: string;
   readonly thread_id: string;
   readonly versions: readonly AssistantVersion[];
@@ -41,7 +41,7 @@ interface Told {
   readonly codes: readonly string[];
 }
 
-const NAMES: readonly (keyof Told)[] = [
+const NAMES: readonly (keyof GuideExports)[] = [
   "assistant_id",
   "thread_id",
   "versions",
@@ -64,7 +64,7 @@ const NAMES: readonly (keyof Told)[] = [
 ];
 
 /** The TypeScript of a page, with the package's names replaced by the sources of this checkout. */
-function programOf(page: string): string {
+function extractProgram(page: string): string {
   const { exports } = JSON.parse(readFileSync(join(root, "jsr.json"), "utf8")) as {
     readonly exports: Readonly<Record<string, string>>;
   };
@@ -79,38 +79,50 @@ describe("docs/guides/in-process.md", () => {
   it("says what happens", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "page.ts");
-    const program = programOf(readFileSync(join(root, "docs/guides/in-process.md"), "utf8"));
+    const program = extractProgram(readFileSync(join(root, "docs/guides/in-process.md"), "utf8"));
     writeFileSync(file, `${program}\nexport { ${NAMES.join(", ")} };\n`);
-    const told = (await import(pathToFileURL(file).href)) as Told;
+    const exported = (await import(pathToFileURL(file).href)) as GuideExports;
 
     assert.deepEqual(
-      told.versions.map(({ version, name }) => [version, name]),
+      exported.versions.map(({ version, name }) => [version, name]),
       [
         [2, "Greeter for Ann"],
         [1, "Untitled"],
       ],
     );
-    assert.deepEqual([told.found.total, told.found.next, told.found.items[0]?.thread_id], [1, null, told.thread_id]);
-    assert.deepEqual(told.tokens, ["Hello, Ann. ", "This is message 1."]);
-    assert.equal(told.values.messages.at(-1)?.content, "Hello, Ann. This is message 3.");
-    assert.deepEqual([told.created.thread_id, told.created.status], [told.thread_id, "pending"]);
-    assert.equal((told.joined as unknown as Told["values"]).messages.at(-1)?.content, "Hello, Ann. This is message 5.");
-    assert.deepEqual([told.events[0], told.events.at(-1)], ["metadata", "end"]);
-    assert.equal(told.listed.length, 3);
-    assert.equal((told.state.values as unknown as Told["values"]).messages.length, 6);
-    assert.equal(told.history.length, 2);
-    assert.deepEqual([told.cron.schedule, told.cron.timezone, told.cron.enabled], ["@daily", "Europe/Berlin", true]);
     assert.deepEqual(
-      told.items.map(({ key, value }) => [key, value]),
+      [exported.found.total, exported.found.next, exported.found.items[0]?.thread_id],
+      [1, null, exported.thread_id],
+    );
+    assert.deepEqual(exported.tokens, ["Hello, Ann. ", "This is message 1."]);
+    assert.equal(exported.values.messages.at(-1)?.content, "Hello, Ann. This is message 3.");
+    assert.deepEqual([exported.created.thread_id, exported.created.status], [exported.thread_id, "pending"]);
+    assert.equal(
+      (exported.joined as unknown as GuideExports["values"]).messages.at(-1)?.content,
+      "Hello, Ann. This is message 5.",
+    );
+    assert.deepEqual([exported.events[0], exported.events.at(-1)], ["metadata", "end"]);
+    assert.equal(exported.listed.length, 3);
+    assert.equal((exported.state.values as unknown as GuideExports["values"]).messages.length, 6);
+    assert.equal(exported.history.length, 2);
+    assert.deepEqual(
+      [exported.cron.schedule, exported.cron.timezone, exported.cron.enabled],
+      ["@daily", "Europe/Berlin", true],
+    );
+    assert.deepEqual(
+      exported.items.map(({ key, value }) => [key, value]),
       [["food", { text: "likes pizza", stars: 5 }]],
     );
-    assert.match(told.link.url, /^https:\/\/app\.example\/agents\/api\/v1\/feedback\/tokens\//);
-    assert.deepEqual([told.record.key, told.record.score, told.record.comment], ["reviewed", 1, "Read by a person"]);
-    assert.deepEqual(told.spent, { tokens_in: 10, tokens_out: 7, cost_usd: 0 });
+    assert.match(exported.link.url, /^https:\/\/app\.example\/agents\/api\/v1\/feedback\/tokens\//);
+    assert.deepEqual(
+      [exported.record.key, exported.record.score, exported.record.comment],
+      ["reviewed", 1, "Read by a person"],
+    );
+    assert.deepEqual(exported.spent, { tokens_in: 10, tokens_out: 7, cost_usd: 0 });
     assert.equal(
-      told.report.usage.reduce((sum, { traces }) => sum + traces, 0),
+      exported.report.usage.reduce((sum, { traces }) => sum + traces, 0),
       4,
     );
-    assert.deepEqual(told.codes, ["not_found", "conflict", "invalid", "bad_request"]);
+    assert.deepEqual(exported.codes, ["not_found", "conflict", "invalid", "bad_request"]);
   });
 });

@@ -9,7 +9,7 @@ import { root, temporaryFolder } from "../support/programs.ts";
 const onBun = "Bun" in globalThis;
 
 /** The TypeScript of the page, on the sources of this checkout and on a file of the test. */
-function programOf(page: string, database: string): string {
+function extractProgram(page: string, database: string): string {
   const { exports } = JSON.parse(readFileSync(join(root, "jsr.json"), "utf8")) as {
     readonly exports: Readonly<Record<string, string>>;
   };
@@ -32,7 +32,7 @@ if (onBun) {
       using folder = temporaryFolder();
       const [file, database] = [join(folder.path, "page.ts"), join(folder.path, "shop.db")];
       const page = readFileSync(join(root, "docs/guides/kysely.md"), "utf8");
-      writeFileSync(file, `${programOf(page, database)}\nexport { report };\n`);
+      writeFileSync(file, `${extractProgram(page, database)}\nexport { report };\n`);
       const { report } = (await import(pathToFileURL(file).href)) as { readonly report: unknown };
       assert.deepEqual(report, [{ id: "o-1", status: "success" }]);
 

@@ -15,12 +15,12 @@ it("graphs that sleep and wait go on after kill -9", async () => {
   const caller =
     (url: string) =>
     async (path: string, body?: object): Promise<Record<string, unknown>> => {
-      const sent = body && {
+      const init = body && {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify(body),
       };
-      const response = await fetch(url + path, sent);
+      const response = await fetch(url + path, init);
       const text = await response.text();
       assert.ok(response.ok, `${path}: ${response.status} ${text}`);
       return JSON.parse(text);
@@ -55,11 +55,11 @@ it("graphs that sleep and wait go on after kill -9", async () => {
   assert.deepEqual(await values(sleeps), { log: ["before", "slept", "after"] });
   const notes = readFileSync(join(folder.path, "notes"), "utf8").trim().split("\n");
   for (const name of ["waits", "sleeps"]) {
-    const its = notes.filter((line) => line.startsWith(name));
-    assert.equal(its.filter((line) => line.endsWith("before")).length, 1, notes.join());
+    const nodeNotes = notes.filter((line) => line.startsWith(name));
+    assert.equal(nodeNotes.filter((line) => line.endsWith("before")).length, 1, notes.join());
     // The process may have died after the line and before the state.
     assert.deepEqual(
-      [...new Set(its)],
+      [...new Set(nodeNotes)],
       ["before", "paused", "after"].map((what) => `${name} ${what}`),
     );
   }

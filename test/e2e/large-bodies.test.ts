@@ -97,7 +97,7 @@ describe("a reader of a large response", { timeout: 60_000 }, () => {
 
   it("that waits and leaves is not served any more", async () => {
     await using world = await createWorld({ wait_ms: 30_000, stalled_ms: 30_000 });
-    const held = await open(world);
+    const openUpload = await open(world);
     const waiting = Array.from({ length: 20 }, () => {
       const socket = connect(world.listener.port, "127.0.0.1").on("error", () => {});
       socket.write(`GET ${world.path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`);
@@ -105,7 +105,7 @@ describe("a reader of a large response", { timeout: 60_000 }, () => {
     });
     await Promise.all(waiting.map((socket) => new Promise((resolve) => socket.once("connect", resolve))));
     for (const socket of waiting) socket.destroy();
-    held.socket.destroy();
+    openUpload.socket.destroy();
     assert.equal((await read(world)).status, 200);
   });
 });

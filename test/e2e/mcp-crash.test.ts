@@ -10,10 +10,10 @@ import {
   asker,
   call,
   FORMS,
+  readText,
   replyTo,
   session,
   TASKS,
-  textOf,
 } from "../lib/http/endpoints/mcp/mcp.harness.ts";
 import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 import { until } from "../support/until.ts";
@@ -48,7 +48,7 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
   const config = { graphs, http: { mcp: { task_after_ms: 0 } }, worker: { lease_ms: 1000 } };
   writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify(config));
   const serve = () => start("server.ts", ["--port", "0", "--database", "agents.db"], { cwd: folder.path });
-  const asked = async (program: ReturnType<typeof serve>): Promise<Ask> =>
+  const connect = async (program: ReturnType<typeof serve>): Promise<Ask> =>
     asker(fetch, `${await waitForUrl(program)}/mcp`);
 
   async function polled(ask: Ask, taskId: string, status: string): Promise<JsonObject> {
@@ -57,14 +57,14 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
       task = (await ask("tasks/get", { taskId }, MODERN)).result;
       return task.status === status;
     }, `a task that is ${status}`);
-    const { lastUpdatedAt: _at, ttlMs: _ttl, statusMessage: _said, ...rest } = task;
-    return rest;
+    const { lastUpdatedAt: _at, ttlMs: _ttl, statusMessage: _message, ...stableTask } = task;
+    return stableTask;
   }
   const created = async (ask: Ask, name: string): Promise<string> =>
     (await ask("tools/call", call(name), MODERN)).result.taskId as string;
 
   const first = serve();
-  const before = await asked(first);
+  const before = await connect(first);
   const ids = {
     slow: await created(before, "slow"),
     asks: await created(before, "refund"),
@@ -75,27 +75,27 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
   const works = await polled(before, ids.slow, "working");
   const interrupted = (await before("tools/call", call("refund"), FORM)).result;
   const client = await session(fetch, { url: `${await waitForUrl(first)}/mcp` });
-  const waiting = await client.asked(call("refund"));
-  const unanswered = await client.asked(call("refund"));
+  const waiting = await client.callWithQuestions(call("refund"));
+  const unanswered = await client.callWithQuestions(call("refund"));
   await first.kill("SIGKILL");
   await assert.rejects(waiting.result);
 
   await using second = serve();
-  const ask = await asked(second);
+  const ask = await connect(second);
   assert.deepEqual(await polled(ask, ids.echo, "completed"), ended);
   assert.deepEqual(await polled(ask, ids.asks, "input_required"), asks);
   assert.deepEqual(await polled(ask, ids.slow, "working"), works);
 
   writeFileSync(join(folder.path, "go"), "");
   const completed = await polled(ask, ids.slow, "completed");
-  assert.equal(textOf(completed.result as JsonObject), "Slow, but there");
+  assert.equal(readText(completed.result as JsonObject), "Slow, but there");
   const reply = answered(asks, { answer: "yes" });
   await ask("tasks/update", { taskId: ids.asks, inputResponses: reply.inputResponses ?? null }, MODERN);
   await ask("tasks/update", { taskId: ids.asks, inputResponses: reply.inputResponses ?? null }, MODERN);
-  assert.equal(textOf((await polled(ask, ids.asks, "completed")).result as JsonObject), "Got yes");
+  assert.equal(readText((await polled(ask, ids.asks, "completed")).result as JsonObject), "Got yes");
   for (let time = 0; time < 2; time++) {
     const repeated = call("refund", answered(interrupted, { answer: "later" }));
-    assert.equal(textOf((await ask("tools/call", repeated, FORM)).result), "Got later");
+    assert.equal(readText((await ask("tools/call", repeated, FORM)).result), "Got later");
   }
   // The connections of the older client broke. A reply that comes after the restart counts, and the handle for what has none.
   const again = await session(fetch, { url: `${await waitForUrl(second)}/mcp`, id: client.id });
@@ -103,11 +103,11 @@ it("calls go on after kill -9, with the same ids, and each answer counts once", 
     assert.equal(await again.send(replyTo(waiting.questions[0] ?? {}, { answer: "after" })), 202);
   }
   const threads = `${await waitForUrl(second)}/threads/search`;
-  const found = await fetch(threads, { method: "POST", body: JSON.stringify({ status: "interrupted" }) });
-  const open = (await found.json()) as { readonly thread_id: string }[];
+  const response = await fetch(threads, { method: "POST", body: JSON.stringify({ status: "interrupted" }) });
+  const open = (await response.json()) as { readonly thread_id: string }[];
   assert.equal(open.length, 1);
   const handle = { name: "refund", arguments: { thread_id: open[0]?.thread_id ?? "", resume: "by handle" } };
-  assert.equal(textOf((await ask("tools/call", handle)).result), "Got by handle");
+  assert.equal(readText((await ask("tools/call", handle)).result), "Got by handle");
   assert.equal(unanswered.questions.length, 1);
   const done = (): string[] =>
     existsSync(join(folder.path, "done.txt"))

@@ -16,7 +16,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
 import { type Program, root, start } from "../support/programs.ts";
-import { clientOf, converse, disconnect, type Hosted, human, leaveCounting, until } from "./host-client.ts";
+import { converse, createClient, disconnect, type Hosted, human, leaveCounting, until } from "./host-client.ts";
 
 const NEXT = "node_modules/next/dist/bin/next";
 const env = { NEXT_TELEMETRY_DISABLED: "1", CI: "1" };
@@ -68,7 +68,7 @@ function serve(mode: "start" | "dev"): Program {
   return program;
 }
 
-async function hostOf(program: Program): Promise<Hosted> {
+async function createHosted(program: Program): Promise<Hosted> {
   const [, url] = await program.printed(/Local:\s+(http:\/\/\S+)/);
   return { apiUrl: `${url}/api/agents`, graph: "counter", input: human("3"), says: /^1 2 3 $/ };
 }
@@ -92,7 +92,7 @@ describe("Next.js", () => {
     assert.equal(await build.ended, 0, build.output());
     assert.ok(!existsSync(join(app, "agents.db")), "a build opens no database");
     const program = serve("start");
-    const host = await hostOf(program);
+    const host = await createHosted(program);
     assert.deepEqual(await (await fetch(`${host.apiUrl}/ok`)).json(), {
       ok: true,
       services: { worker: { ok: true }, database: { ok: true } },
@@ -105,7 +105,7 @@ describe("Next.js", () => {
     assert.equal((await fetch(`${host.apiUrl}smith/ok`)).status, 404);
     await converse(host);
     await disconnect(host);
-    assert.deepEqual(await clientOf(host).runs.wait(null, "doubling", { input: { count: 21 } }), { count: 42 });
+    assert.deepEqual(await createClient(host).runs.wait(null, "doubling", { input: { count: 21 } }), { count: 42 });
     // Tokens come while the run goes on, and leaving in the middle ends it.
     await leaveCounting(host);
     await program.kill("SIGTERM");
@@ -114,9 +114,9 @@ describe("Next.js", () => {
   it("serves agents in development, and their new code when its module is loaded again", {
     timeout: 400_000,
   }, async () => {
-    const host = await hostOf(serve("dev"));
+    const host = await createHosted(serve("dev"));
     await converse(host);
-    const client = clientOf(host);
+    const client = createClient(host);
     const { thread_id } = await client.threads.create();
     const counted = async (): Promise<string> =>
       JSON.stringify(await client.runs.wait(thread_id, "counter", { input: human("3") }));

@@ -41,7 +41,7 @@ describe("opentelemetry.ts", () => {
   it("makes one span for each run that ends, with its times, its end and a link to its caller", async () => {
     const { tracer, spans } = fakeTracer();
     const { now, timer, advance } = testClock();
-    let told: () => void = () => {};
+    let notifyExported: () => void = () => {};
     const trace = traceRuns(tracer);
     await using test = await testService({
       environment: { now, timer },
@@ -56,12 +56,12 @@ describe("opentelemetry.ts", () => {
       },
       onRunFinished(run) {
         trace(run);
-        told();
+        notifyExported();
       },
     });
     const run = async (assistant_id: string, metadata: JsonObject): Promise<JsonObject> => {
       const heard = new Promise<void>((resolve) => {
-        told = resolve;
+        notifyExported = resolve;
       });
       const body = JSON.stringify({ assistant_id, input: { messages: "Hello" }, metadata });
       const response = await test.fetch("http://greenroom/runs", { method: "POST", body });
@@ -69,7 +69,7 @@ describe("opentelemetry.ts", () => {
       await heard;
       return (await response.json()) as JsonObject;
     };
-    const made = [
+    const runs = [
       await run("working", { traceparent: HERE }),
       await run("failing", { traceparent: "00-not-one-of-these" }),
     ] as const;
@@ -77,8 +77,8 @@ describe("opentelemetry.ts", () => {
     assert.deepEqual(
       spans.map(({ name, kind, attributes, status }) => [name, kind, attributes, status]),
       [
-        ["invoke_agent working", 1, of(made[0], "success", "working"), undefined],
-        ["invoke_agent failing", 1, of(made[1], "error", "failing"), { code: 2, message: "There is no flour" }],
+        ["invoke_agent working", 1, of(runs[0], "success", "working"), undefined],
+        ["invoke_agent failing", 1, of(runs[1], "error", "failing"), { code: 2, message: "There is no flour" }],
       ],
     );
     const [working, failing] = spans as [Recorded, Recorded];

@@ -60,7 +60,7 @@ export interface World extends AsyncDisposable {
   /** Executions as they began and ended, and how many went on at once on one thread at the most. */
   readonly executions: { readonly attempts: number[]; most: number };
   /** Bodies of webhooks that were sent. */
-  readonly told: Record<string, unknown>[];
+  readonly webhookBodies: Record<string, unknown>[];
   open(store?: Breakable): Promise<TestService>;
 }
 
@@ -70,7 +70,7 @@ export function world(): World {
   const real = nodeSqlite(":memory:");
   const store = breakable(real);
   const executions: World["executions"] = { attempts: [], most: 0 };
-  const told: World["told"] = [];
+  const webhookBodies: World["webhookBodies"] = [];
   const open = new Map<string, number>();
   const opened: TestService[] = [];
   const pause = (ms: number, signal: AbortSignal): Promise<void> =>
@@ -100,7 +100,7 @@ export function world(): World {
     real,
     store,
     executions,
-    told,
+    webhookBodies,
     async open(from = store) {
       const kit = await clockedService(clock, {
         storage: from.storage,
@@ -110,7 +110,7 @@ export function world(): World {
           transport: {
             resolve: async () => ["93.184.215.14"],
             async send({ body }) {
-              told.push(JSON.parse(body));
+              webhookBodies.push(JSON.parse(body));
               return { status: 200, retry_after: null, address: "93.184.215.14" };
             },
           },
@@ -144,8 +144,10 @@ export function whole(frames: readonly Frame[], attempts: readonly number[]): vo
     frames.flatMap(({ event }, i) => (event === "end" ? [i] : [])),
     [frames.length - 1],
   );
-  const begun = frames.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt);
-  assert.deepEqual(begun, attempts);
+  const startedAttempts = frames
+    .filter(({ event }) => event === "metadata")
+    .map(({ data }) => JSON.parse(data).attempt);
+  assert.deepEqual(startedAttempts, attempts);
   let next = 0;
   for (const { event, data } of frames) {
     if (event === "metadata") next = 0;

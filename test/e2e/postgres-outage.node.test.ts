@@ -32,17 +32,17 @@ async function door(url: string): Promise<Door> {
       return;
     }
     const upstream = connect(target, "127.0.0.1");
-    for (const [socket, other] of [
+    for (const [socket, otherSocket] of [
       [client, upstream],
       [upstream, client],
     ] as const) {
       sockets.add(socket);
-      socket.on("error", () => other.destroy());
+      socket.on("error", () => otherSocket.destroy());
       socket.on("close", () => {
         sockets.delete(socket);
-        other.destroy();
+        otherSocket.destroy();
       });
-      socket.pipe(other);
+      socket.pipe(otherSocket);
     }
   });
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
@@ -109,7 +109,7 @@ const RUNS = 6;
 
 /** Runs on some threads, two on each, and readers of all of them in the other process. */
 async function startLoad(making: TestService, reading: TestService, attempts: Map<string, number>): Promise<Load> {
-  const made = await Promise.all(
+  const createdRuns = await Promise.all(
     Array.from({ length: RUNS }, async (_, i) => {
       const { thread_id } = await making.service.threads.create();
       const first = await making.service.runs.create(thread_id, resumable);
@@ -124,15 +124,17 @@ async function startLoad(making: TestService, reading: TestService, attempts: Ma
   );
   return {
     async proven(service) {
-      for (const { thread_id, runs } of made) {
+      for (const { thread_id, runs } of createdRuns) {
         for (const { run_id, readers } of runs) {
           await until(() => readers.every((reader) => reader.ended()), `run ${run_id} has ended for its readers`);
           assert.equal((await service.runs.get(thread_id, run_id)).status, "success");
           const count = attempts.get(run_id) as number;
           for (const { list } of readers) {
-            const begun = list.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt);
-            assert.equal(begun.at(-1), count);
-            whole(list, begun);
+            const startedAttempts = list
+              .filter(({ event }) => event === "metadata")
+              .map(({ data }) => JSON.parse(data).attempt);
+            assert.equal(startedAttempts.at(-1), count);
+            whole(list, startedAttempts);
             assert.deepEqual(list, readers[0]?.list);
           }
         }
@@ -157,15 +159,15 @@ describe("Postgres", () => {
   it("may crash and come back at once: runs and their readers go on where they were", async () => {
     const { url } = await server.database();
     const { steps, attempts, most } = stepping();
-    await using one = await testService({ storage: postgres(url), agents: { steps } });
-    await using other = await testService({ storage: postgres(url), agents: { steps } });
-    const load = await startLoad(one, other, attempts);
+    await using first = await testService({ storage: postgres(url), agents: { steps } });
+    await using second = await testService({ storage: postgres(url), agents: { steps } });
+    const load = await startLoad(first, second, attempts);
     await sleep(300);
     await server.restart("immediate");
-    await load.proven(other.service);
+    await load.proven(second.service);
     assert.equal(most(), 1);
     assert.deepEqual(new Set(attempts.values()), new Set([1]), "a short crash costs no attempt");
-    assert.deepEqual(await one.service.ready(), { ok: true });
+    assert.deepEqual(await first.service.ready(), { ok: true });
   });
 
   it("may be away for longer than every lease: 503 meanwhile, and then every run is executed to its end", async () => {
@@ -173,30 +175,30 @@ describe("Postgres", () => {
     await using at = await door(url);
     const { steps, attempts, most } = stepping();
     const worker = { lease_ms: 2_000 };
-    await using one = await testService({ storage: postgres(at.url), agents: { steps }, worker });
-    await using other = await testService({ storage: postgres(at.url), agents: { steps }, worker });
-    const load = await startLoad(one, other, attempts);
-    const { thread_id } = await one.service.threads.create();
+    await using first = await testService({ storage: postgres(at.url), agents: { steps }, worker });
+    await using second = await testService({ storage: postgres(at.url), agents: { steps }, worker });
+    const load = await startLoad(first, second, attempts);
+    const { thread_id } = await first.service.threads.create();
     await sleep(300);
     at.shut();
-    const before = [one.log.length, other.log.length];
+    const before = [first.log.length, second.log.length];
     const shut_at = Date.now();
-    assert.deepEqual(await answer(one, `/threads/${thread_id}`), [503, "1"]);
-    const refused = await one.fetch("http://greenroom/threads", { method: "POST", body: "{}" });
+    assert.deepEqual(await answer(first, `/threads/${thread_id}`), [503, "1"]);
+    const refused = await first.fetch("http://greenroom/threads", { method: "POST", body: "{}" });
     assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, null]);
-    assert.deepEqual((await answer(one, "/ready"))[0], 503);
-    assert.deepEqual((await answer(one, "/ok"))[0], 200);
+    assert.deepEqual((await answer(first, "/ready"))[0], 503);
+    assert.deepEqual((await answer(first, "/ok"))[0], 200);
     await sleep(Math.max(0, shut_at + 8_000 - Date.now()));
     at.open();
-    for (const kit of [one, other])
+    for (const kit of [first, second])
       await until(async () => (await kit.service.ready()).ok, "it is ready again", 15_000);
-    await load.proven(one.service);
+    await load.proven(first.service);
     assert.equal(most(), 1, "two executions at once on one thread");
-    for (const [i, kit] of [one, other].entries()) {
+    for (const [i, kit] of [first, second].entries()) {
       const records = kit.log.slice(before[i]);
-      const told = records.filter(({ message }) => message === "the database can be reached again");
-      assert.equal(told.length, 1);
-      const failures = records.slice(0, records.indexOf(told[0] as (typeof records)[number]));
+      const recoveryRecords = records.filter(({ message }) => message === "the database can be reached again");
+      assert.equal(recoveryRecords.length, 1);
+      const failures = records.slice(0, records.indexOf(recoveryRecords[0] as (typeof records)[number]));
       assert.ok(failures.length <= 40, `${failures.length} records of one outage`);
     }
   });
@@ -204,13 +206,13 @@ describe("Postgres", () => {
   it("may be stopped and started again: what was acknowledged is there, and executed", async () => {
     const { url } = await server.database();
     const { steps, attempts, most } = stepping();
-    await using one = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });
-    await using other = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });
-    const load = await startLoad(one, other, attempts);
+    await using first = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });
+    await using second = await testService({ storage: postgres(url), agents: { steps }, worker: { lease_ms: 3_000 } });
+    const load = await startLoad(first, second, attempts);
     await server.halt("fast");
     await sleep(3_500);
     await server.resume();
-    await load.proven(other.service);
+    await load.proven(second.service);
     assert.equal(most(), 1);
   });
 });

@@ -85,12 +85,13 @@ it(`${RUNS} runs whose threads are polled on Postgres are stored whole`, async (
   };
   try {
     const whole = await speak(1, 0);
-    for (const word of WORDS) assert.ok(whole.every((kept) => kept.join(" ").includes(word)));
+    for (const word of WORDS) assert.ok(whole.every((lines) => lines.join(" ").includes(word)));
     assert.deepEqual([whole[0]?.at(-1), whole[1]?.at(-1)], ["end", "completed"]);
     const lane = async (first: number): Promise<void> => {
       for (let number = first; number < RUNS; number += LANES) {
-        const kept = await speak(number % 5, READERS);
-        if (JSON.stringify(kept) !== JSON.stringify(whole)) faults.push(`run ${number}: ${JSON.stringify(kept)}`);
+        const keptLines = await speak(number % 5, READERS);
+        if (JSON.stringify(keptLines) !== JSON.stringify(whole))
+          faults.push(`run ${number}: ${JSON.stringify(keptLines)}`);
       }
     };
     await Promise.all(Array.from({ length: LANES }, (_, first) => lane(first)));

@@ -6,10 +6,10 @@ import { combine, type Executor, fromFunctions, type JsonObject } from "../../li
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
 type State = typeof Log.State;
 
-const wordOf = ({ log }: { readonly log: readonly string[] }): string => String(log[0]);
+const readWord = ({ log }: { readonly log: readonly string[] }): string => String(log[0]);
 /** One after the other: `WORD` is in the input, each step adds `WORD-step`, and the last one asks `WORD-question`. */
-const writes = (step: string) => (state: State) => ({ log: [`${wordOf(state)}-${step}`] });
-const asks = (state: State) => ({ log: [String(interrupt(`${wordOf(state)}-question`))] });
+const writes = (step: string) => (state: State) => ({ log: [`${readWord(state)}-${step}`] });
+const asks = (state: State) => ({ log: [String(interrupt(`${readWord(state)}-question`))] });
 const graph = (): StateGraph<typeof Log.spec, State, Partial<State>, string> => new StateGraph(Log) as never;
 
 /** Graphs and functions that write, show and ask; `slow` is at work on a second node until its run is stopped. */
@@ -57,7 +57,7 @@ export const readBackAgents = (): Executor =>
   );
 
 /** What a frame tells of the thread, as texts that its state holds. */
-export function toldBy({ event, data }: { readonly event: string; readonly data: unknown }): string[] {
+export function readExpectedTexts({ event, data }: { readonly event: string; readonly data: unknown }): string[] {
   const [name] = event.split("|");
   if (name !== "values" && name !== "updates") return [];
   const texts: string[] = [];
@@ -65,14 +65,14 @@ export function toldBy({ event, data }: { readonly event: string; readonly data:
     if (typeof value === "string") texts.push(value);
     else if (typeof value === "object" && value !== null) for (const inner of Object.values(value)) collect(inner);
   };
-  const { __interrupt__: asked, ...rest } = data as JsonObject;
-  collect((asked as { value: unknown }[] | undefined)?.map(({ value }) => value));
-  collect(name === "values" ? rest.log : Object.values(rest));
+  const { __interrupt__: interrupts, ...members } = data as JsonObject;
+  collect((interrupts as { value: unknown }[] | undefined)?.map(({ value }) => value));
+  collect(name === "values" ? members.log : Object.values(members));
   return texts;
 }
 
 /** Which of the texts are not in what was read. */
-export const missingIn = (told: readonly string[], read: unknown): string[] => {
+export const findMissingTexts = (expectedTexts: readonly string[], read: unknown): string[] => {
   const text = JSON.stringify(read);
-  return told.filter((one) => !text.includes(JSON.stringify(one)));
+  return expectedTexts.filter((expectedText) => !text.includes(JSON.stringify(expectedText)));
 };

@@ -10,7 +10,7 @@ import { createHandler } from "../../lib/http/handler.ts";
 import { createService } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { temporaryFolder } from "../support/programs.ts";
-import { missingIn, readBackAgents, toldBy } from "./read-after-frame-agents.ts";
+import { findMissingTexts, readBackAgents, readExpectedTexts } from "./read-after-frame-agents.ts";
 
 const READS = Number(process.env["GREENROOM_READS"] ?? 200);
 /** Clients at once. */
@@ -27,9 +27,9 @@ const isQuestion = (data: unknown): boolean => typeof data === "object" && data 
 const PLACES: readonly ((event: string, data: unknown) => boolean)[] = [
   (event, data) => event === "values" && isQuestion(data),
   (event, data) =>
-    event === "values" && !isQuestion(data) && toldBy({ event, data }).some((text) => text.endsWith("one")),
+    event === "values" && !isQuestion(data) && readExpectedTexts({ event, data }).some((text) => text.endsWith("one")),
   (event, data) =>
-    event === "values" && !isQuestion(data) && toldBy({ event, data }).some((text) => text.endsWith("two")),
+    event === "values" && !isQuestion(data) && readExpectedTexts({ event, data }).some((text) => text.endsWith("two")),
   (event) => event === "end",
 ];
 
@@ -53,9 +53,10 @@ it(`${READS} states are read right after a frame, and none is behind it`, async 
       if (done || !here(event, data)) continue;
       done = true;
       const state = await client.threads.getState(thread_id);
-      const told = (event as string) === "end" ? [`${input.log[0]}-question`] : toldBy({ event, data });
-      assert.ok(told.length > 0);
-      behind.push(...missingIn(told, state).map((text) => `${agent} after ${event}: ${text}`));
+      const expectedTexts =
+        (event as string) === "end" ? [`${input.log[0]}-question`] : readExpectedTexts({ event, data });
+      assert.ok(expectedTexts.length > 0);
+      behind.push(...findMissingTexts(expectedTexts, state).map((text) => `${agent} after ${event}: ${text}`));
       reads++;
     }
   }

@@ -8,7 +8,7 @@ import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
 import { createGates, type Gates } from "../support/graphs.ts";
 import { runtime } from "../support/programs.ts";
-import { clientOf, human, leaveAfter, until } from "./host-client.ts";
+import { createClient, human, leaveAfter, until } from "./host-client.ts";
 import { openStrippingProxy } from "./stripping-proxy.ts";
 
 const PUBLIC = "https://app.example/public/agents";
@@ -44,7 +44,7 @@ async function behind(): Promise<Behind> {
   return {
     url: proxy.url,
     passed: proxy.passed,
-    client: clientOf({ apiUrl: proxy.url }),
+    client: createClient({ apiUrl: proxy.url }),
     gates,
     async [Symbol.asyncDispose]() {
       await proxy[Symbol.asyncDispose]();
@@ -58,16 +58,16 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
   it("every frame passes as soon as it is there", async () => {
     await using at = await behind();
     const { thread_id } = await at.client.threads.create();
-    const seen: unknown[] = [];
+    const frames: unknown[] = [];
     for await (const { event, data } of at.client.runs.stream(thread_id, "steps", { input, streamMode: "updates" })) {
       // Each step waits for the frame of the one before it to have come through.
       if (event === "metadata") at.gates.open("step 1");
       if (event !== "updates") continue;
-      seen.push(data);
-      at.gates.open(`step ${seen.length + 1}`);
+      frames.push(data);
+      at.gates.open(`step ${frames.length + 1}`);
     }
     assert.deepEqual(
-      seen,
+      frames,
       [1, 2, 3].map((step) => ({ steps: { step } })),
     );
     assert.deepEqual(at.passed, ["POST /threads", `POST /threads/${thread_id}/runs/stream`]);
@@ -86,12 +86,12 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
   it("one who waits, and goes away, too", async () => {
     await using at = await behind();
     const { thread_id } = await at.client.threads.create();
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     const body = JSON.stringify({ assistant_id: "steps", input, on_disconnect: "cancel" });
-    const init = { method: "POST", body, signal: gone.signal };
+    const init = { method: "POST", body, signal: disconnect.signal };
     const waiting = fetch(`${at.url}/threads/${thread_id}/runs/wait`, init).then((answer) => answer.text());
     await at.gates.reached("step 1");
-    gone.abort();
+    disconnect.abort();
     await assert.rejects(waiting);
     assert.match(String(await at.gates.stopped("step 1")), /cancelled/);
   });
@@ -111,8 +111,8 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     const whole = await first.text();
     assert.equal(first.headers.get("x-accel-buffering"), "no");
     const again = await fetch(`${at.url}${first.headers.get("location")}`, { headers: { "last-event-id": "2" } });
-    const rest = await again.text();
-    assert.ok(whole.endsWith(rest) && rest.startsWith("id: 3\n"), rest);
+    const remainingText = await again.text();
+    assert.ok(whole.endsWith(remainingText) && remainingText.startsWith("id: 3\n"), remainingText);
     // Links start with what is configured, not with what a proxy says.
     const link = /"helpful":"([^"]+)"/.exec(whole)?.[1] ?? "";
     assert.ok(link.startsWith(`${PUBLIC}/api/v1/feedback/tokens/`), link);

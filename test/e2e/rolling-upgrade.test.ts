@@ -33,7 +33,7 @@ const PLACES: Readonly<Record<string, () => Promise<{ open(): SqlDriver } & Disp
   },
 };
 
-const rowsOf = (driver: SqlDriver, sql: string): Promise<SqlRow[]> => driver.read({ sql, args: [] });
+const readRows = (driver: SqlDriver, sql: string): Promise<SqlRow[]> => driver.read({ sql, args: [] });
 
 /** What a later minor version does: tables, columns and indexes that nobody who does not know them has to fill. */
 async function addEverywhere(driver: SqlDriver): Promise<void> {
@@ -41,9 +41,9 @@ async function addEverywhere(driver: SqlDriver): Promise<void> {
     driver.dialect === "sqlite"
       ? "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
       : "select table_name as name from information_schema.tables where table_schema = current_schema()";
-  const tables = (await rowsOf(driver, list)).map(({ name }) => String(name));
+  const tables = (await readRows(driver, list)).map(({ name }) => String(name));
   assert.ok(tables.includes("runs") && tables.includes("greenroom_versions"));
-  const [row] = await rowsOf(driver, "select max(version) as version from greenroom_versions");
+  const [row] = await readRows(driver, "select max(version) as version from greenroom_versions");
   const steps = [
     "create table from_the_future (id text not null primary key)",
     ...tables
@@ -80,10 +80,10 @@ async function use(kit: TestService, mark: string): Promise<void> {
   const copy = await threads.copy(thread_id);
   assert.deepEqual((await threads.state(copy.thread_id)).values, (await threads.state(thread_id)).values);
   assert.equal((await threads.search({ metadata: { mark } })).total, 2);
-  const held = await runs.create(thread_id, { assistant_id: "held", input: {} });
-  await until(async () => (await runs.get(thread_id, held.run_id)).status === "running", "it runs");
-  await runs.cancel(thread_id, held.run_id, { action: "rollback", wait: true });
-  await assert.rejects(runs.get(thread_id, held.run_id), { code: "not_found" });
+  const heldRun = await runs.create(thread_id, { assistant_id: "held", input: {} });
+  await until(async () => (await runs.get(thread_id, heldRun.run_id)).status === "running", "it runs");
+  await runs.cancel(thread_id, heldRun.run_id, { action: "rollback", wait: true });
+  await assert.rejects(runs.get(thread_id, heldRun.run_id), { code: "not_found" });
   await threads.prune([copy.thread_id], "delete");
   await assert.rejects(threads.get(copy.thread_id), { code: "not_found" });
   const cron = await crons.create(null, { assistant_id: "echo", schedule: "0 0 1 1 *" });
@@ -101,14 +101,14 @@ async function use(kit: TestService, mark: string): Promise<void> {
 // Once is enough: what Postgres answers does not depend on who asks.
 const places = Object.entries(PLACES).filter(([name]) => name !== "Postgres" || runtime === "node");
 
-for (const [name, place] of places) {
+for (const [name, createPlace] of places) {
   describe(`${name} to which a newer version has added something`, () => {
     it("serves the older process, which executes its runs to their ends and takes new ones", async () => {
-      using at = await place();
+      using at = await createPlace();
       const gates = { first: Promise.withResolvers<void>(), second: Promise.withResolvers<void>() };
       const agents = {
         echo: async ({ messages }: FunctionJob) => ({ messages: [{ type: "ai", content: `${messages.length}` }] }),
-        async *held({ signal }: FunctionJob) {
+        async *heldRun({ signal }: FunctionJob) {
           yield { held: true };
           await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
         },
@@ -148,7 +148,7 @@ for (const [name, place] of places) {
           await until(async () => (await runs.get(thread_id, run_id)).status === "success", "it succeeds");
         }
         await use(kit, "after");
-        const rows = await rowsOf(newer, "select count(*) as n from runs where future is null and future_count = 0");
+        const rows = await readRows(newer, "select count(*) as n from runs where future is null and future_count = 0");
         assert.ok(Number(rows[0]?.n) > 6);
 
         // A process of the older version that starts only now cannot know what it must not touch.

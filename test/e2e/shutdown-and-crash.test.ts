@@ -85,13 +85,13 @@ async function eventually<Value>(
 
 const input = { messages: [{ role: "user", content: "Hello" }] };
 const last = (values: unknown): unknown => (values as { messages: { content: unknown }[] }).messages.at(-1)?.content;
-const begun = (project: Project, run_id: string, attempt: number): Promise<string> =>
+const waitForAttempt = (project: Project, run_id: string, attempt: number): Promise<string> =>
   eventually(() => new RegExp(`^begin ${run_id} ${attempt} (\\d+)$`, "m").exec(project.journal())?.[1]);
 const post = (url: string, path: string, body: unknown): Promise<Response> =>
   fetch(url + path, { method: "POST", body: JSON.stringify(body) });
 
 /** The frames of a run's stream as they were sent, up to its end. */
-async function framesOf(url: string, thread_id: string, run_id: string, after = "-1"): Promise<string[]> {
+async function readFrames(url: string, thread_id: string, run_id: string, after = "-1"): Promise<string[]> {
   const path = `${url}/threads/${thread_id}/runs/${run_id}/stream`;
   const text = await (await fetch(path, { headers: { "last-event-id": after } })).text();
   return text
@@ -117,9 +117,9 @@ describe("a server that is told to stop", () => {
     const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 0 } });
     const { thread_id } = await client.threads.create();
     const { run_id } = await client.runs.create(thread_id, "gated", { input, streamResumable: true });
-    await begun(home, run_id, 1);
+    await waitForAttempt(home, run_id, 1);
     const waited = client.runs.join(thread_id, run_id);
-    const stream = framesOf(url, thread_id, run_id);
+    const stream = readFrames(url, thread_id, run_id);
     assert.deepEqual(await (await fetch(`${url}/ready`)).json(), { ok: true });
 
     const ended = server.kill("SIGTERM");
@@ -160,12 +160,13 @@ describe("a server that is told to stop", () => {
       streamMode: ["messages-tuple", "values"],
       streamResumable: true,
     });
-    await begun(home, run_id, 1);
-    const seen: { id?: string; event: string; data: unknown }[] = [];
+    await waitForAttempt(home, run_id, 1);
+    const receivedFrames: { id?: string; event: string; data: unknown }[] = [];
     const reading = (async () => {
-      for await (const frame of client.runs.joinStream(thread_id, run_id, { lastEventId: "-1" })) seen.push(frame);
+      for await (const frame of client.runs.joinStream(thread_id, run_id, { lastEventId: "-1" }))
+        receivedFrames.push(frame);
     })();
-    await eventually(() => seen.some(({ event }) => event === "messages"));
+    await eventually(() => receivedFrames.some(({ event }) => event === "messages"));
     {
       await using server = first;
       assert.equal(await server.kill("SIGTERM"), 0);
@@ -176,13 +177,13 @@ describe("a server that is told to stop", () => {
     await reading;
     assert.match(home.journal(), new RegExp(`^begin ${run_id} 1 \\d+\n(.*\n)*begin ${run_id} 1 \\d+$`, "m"));
     assert.equal(last(await client.runs.join(thread_id, run_id)), "one two");
-    const ids = seen.map(({ id }) => Number(id));
+    const ids = receivedFrames.map(({ id }) => Number(id));
     assert.deepEqual(
       ids,
       Array.from(ids, (_, i) => i + 1),
     );
-    assert.deepEqual(seen.at(-1)?.data, { run_id, status: "success" });
-    const attempts = seen.filter(({ event }) => event === "metadata").map(({ data }) => data);
+    assert.deepEqual(receivedFrames.at(-1)?.data, { run_id, status: "success" });
+    const attempts = receivedFrames.filter(({ event }) => event === "metadata").map(({ data }) => data);
     assert.deepEqual(attempts[0], { run_id, attempt: 1, thread_id });
     const { resumed_after, ...again } = attempts[1] as Record<string, unknown>;
     assert.deepEqual([again, typeof resumed_after], [{ run_id, attempt: 1, thread_id }, "number"]);
@@ -218,19 +219,19 @@ describe("a server that was killed", () => {
       const client = new Client({ apiUrl: await waitForUrl(server) });
       ({ thread_id } = await client.threads.create());
       ({ run_id } = await client.runs.create(thread_id, "gated", { input }));
-      await begun(home, run_id, 1);
+      await waitForAttempt(home, run_id, 1);
       const next = await client.runs.create(thread_id, "quick", { input });
       assert.equal(next.status, "pending");
     }
     await using server = home.serve();
     const client = new Client({ apiUrl: await waitForUrl(server) });
     // The lease of the dead process would last for ten minutes.
-    await begun(home, run_id, 2);
+    await waitForAttempt(home, run_id, 2);
     home.open();
     await client.runs.join(thread_id, run_id);
     await eventually(async () => (await client.threads.get(thread_id)).status === "idle");
-    const [left] = await client.threads.getHistory(thread_id, { metadata: { run_id } });
-    assert.equal(last(left?.values), "one two");
+    const [headState] = await client.threads.getHistory(thread_id, { metadata: { run_id } });
+    assert.equal(last(headState?.values), "one two");
     const runs = await client.runs.list(thread_id);
     assert.deepEqual(
       runs.map(({ status }) => status),
@@ -258,17 +259,17 @@ describe("a server that was killed", () => {
         streamMode: ["messages-tuple", "updates"],
         streamResumable: true,
       }));
-      frames = await framesOf(url, thread_id, run_id);
+      frames = await readFrames(url, thread_id, run_id);
       assert.match(frames.at(-1) ?? "", /^id: \d+\nevent: end\n/);
     }
     await using server = home.serve();
     const url = await waitForUrl(server);
-    assert.deepEqual(await framesOf(url, thread_id, run_id), frames);
+    assert.deepEqual(await readFrames(url, thread_id, run_id), frames);
     for (const [i, frame] of frames.entries()) {
       const id = /^id: (\d+)$/m.exec(frame)?.[1] as string;
-      const rest = await framesOf(url, thread_id, run_id, id);
-      assert.deepEqual(rest, i === frames.length - 1 ? rest : frames.slice(i + 1));
-      assert.match(rest.at(-1) ?? "", /event: end\n/);
+      const remainingFrames = await readFrames(url, thread_id, run_id, id);
+      assert.deepEqual(remainingFrames, i === frames.length - 1 ? remainingFrames : frames.slice(i + 1));
+      assert.match(remainingFrames.at(-1) ?? "", /event: end\n/);
     }
   });
 });
@@ -277,27 +278,27 @@ describe("a second server on one database", () => {
   it("serves requests, takes no run while the first lives, and takes over when it is dead", async () => {
     using home = project();
     const first = home.serve();
-    const one = await waitForUrl(first);
+    const firstUrl = await waitForUrl(first);
     await using second = home.serve();
-    const two = await waitForUrl(second);
+    const secondUrl = await waitForUrl(second);
     assert.match(second.output(), /^Standing by: another server executes all runs of .* --database OTHER\n/);
     assert.doesNotMatch(first.output(), /Standing by/);
-    const client = new Client({ apiUrl: two });
-    assert.deepEqual(await (await fetch(`${two}/ready`)).json(), { ok: true });
-    assert.match(await (await fetch(`${two}/metrics`)).text(), /^greenroom_standby 1$/m);
-    assert.match(await (await fetch(`${one}/metrics`)).text(), /^greenroom_standby 0$/m);
+    const client = new Client({ apiUrl: secondUrl });
+    assert.deepEqual(await (await fetch(`${secondUrl}/ready`)).json(), { ok: true });
+    assert.match(await (await fetch(`${secondUrl}/metrics`)).text(), /^greenroom_standby 1$/m);
+    assert.match(await (await fetch(`${firstUrl}/metrics`)).text(), /^greenroom_standby 0$/m);
 
     const { thread_id } = await client.threads.create();
     const { run_id } = await client.runs.create(thread_id, "gated", { input, streamResumable: true });
-    const pid = await begun(home, run_id, 1);
+    const pid = await waitForAttempt(home, run_id, 1);
     assert.equal(last(await client.runs.wait(null, "quick", { input })), "quick");
-    assert.match(await (await fetch(`${two}/metrics`)).text(), /^greenroom_runs_started_total 0$/m);
-    const stream = framesOf(two, thread_id, run_id);
+    assert.match(await (await fetch(`${secondUrl}/metrics`)).text(), /^greenroom_runs_started_total 0$/m);
+    const stream = readFrames(secondUrl, thread_id, run_id);
     {
       await using server = first;
       await server.kill("SIGKILL");
     }
-    assert.notEqual(await begun(home, run_id, 2), pid);
+    assert.notEqual(await waitForAttempt(home, run_id, 2), pid);
     home.open();
     const frames = await stream;
     assert.deepEqual(
@@ -305,7 +306,7 @@ describe("a second server on one database", () => {
       Array.from(frames, (_, i) => i + 1),
     );
     assert.match(frames.at(-1) ?? "", /event: end\ndata: .*"status":"success"/);
-    assert.match(await (await fetch(`${two}/metrics`)).text(), /^greenroom_standby 0$/m);
+    assert.match(await (await fetch(`${secondUrl}/metrics`)).text(), /^greenroom_standby 0$/m);
   });
 });
 
@@ -325,7 +326,7 @@ describe("a full disk", () => {
       const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 0 } });
       const { thread_id } = await client.threads.create();
       const { run_id } = await client.runs.create(thread_id, "gated", { input, streamResumable: true });
-      await begun(home, run_id, 1);
+      await waitForAttempt(home, run_id, 1);
 
       fill(join(disk, "filler"));
       // The log has room left that SQLite uses again: small writes go on for a while.
@@ -339,7 +340,7 @@ describe("a full disk", () => {
         [full.status, await full.json()],
         [507, { detail: "The disk of the database is full", code: "storage_full" }],
       );
-      const made = (await client.runs.list(thread_id, { limit: 1000 })).length;
+      const countBefore = (await client.runs.list(thread_id, { limit: 1000 })).length;
       const metadata = { text: "x".repeat(100_000) };
       for (const [path, body] of [
         ["/threads", { metadata }],
@@ -350,7 +351,7 @@ describe("a full disk", () => {
         assert.equal((await post(url, path, body)).status, 507, path);
       }
       assert.equal((await fetch(`${url}/ok`)).status, 200);
-      assert.equal((await client.runs.list(thread_id, { limit: 1000 })).length, made);
+      assert.equal((await client.runs.list(thread_id, { limit: 1000 })).length, countBefore);
       home.open();
 
       rmSync(join(disk, "filler"));
@@ -358,7 +359,7 @@ describe("a full disk", () => {
       assert.equal(last(await client.runs.join(thread_id, run_id)), "one two");
       assert.equal(last(await client.runs.wait(thread_id, "quick", { input })), "quick");
       const runs = await client.runs.list(thread_id, { limit: 1000 });
-      assert.equal(runs.length, made + 1);
+      assert.equal(runs.length, countBefore + 1);
       assert.ok(runs.every(({ status }) => status === "success"));
       assert.equal(await (await post(url, "/threads/count", {})).json(), threads);
     } finally {

@@ -4,32 +4,32 @@ import { createLazyModule } from "../../lib/environment.ts";
 
 interface Calls {
   double(value: number): Promise<number>;
-  other(): Promise<string>;
+  second(): Promise<string>;
 }
 
 describe("calls that are loaded late", () => {
   it("load with the first call, once", async () => {
     let loads = 0;
     const answer = Promise.resolve("the same");
-    const calls = createLazyModule<Calls>({ double: true, other: true }, async () => {
+    const calls = createLazyModule<Calls>({ double: true, second: true }, async () => {
       loads += 1;
-      return { double: async (value) => 2 * value, other: () => answer };
+      return { double: async (value) => 2 * value, second: () => answer };
     });
     assert.equal(loads, 0);
-    assert.deepEqual(await Promise.all([calls.double(1), calls.other(), calls.double(2)]), [2, "the same", 4]);
+    assert.deepEqual(await Promise.all([calls.double(1), calls.second(), calls.double(2)]), [2, "the same", 4]);
     assert.equal(loads, 1);
     // No promise more than the call's own.
-    assert.equal(calls.other(), answer);
+    assert.equal(calls.second(), answer);
   });
 
   it("load again after a failure", async () => {
     let loads = 0;
-    const calls = createLazyModule<Pick<Calls, "other">>({ other: true }, async () => {
+    const calls = createLazyModule<Pick<Calls, "second">>({ second: true }, async () => {
       loads += 1;
       if (loads === 1) throw new Error("The file is not there");
-      return { other: async () => "loaded" };
+      return { second: async () => "loaded" };
     });
-    await assert.rejects(calls.other(), /not there/);
-    assert.equal(await calls.other(), "loaded");
+    await assert.rejects(calls.second(), /not there/);
+    assert.equal(await calls.second(), "loaded");
   });
 });

@@ -8,9 +8,9 @@ function loop() {
   return {
     environment: { defer: (fn: () => void) => void deferred.push(fn) },
     async tick(): Promise<void> {
-      const due = deferred;
+      const dueCallbacks = deferred;
       deferred = [];
-      for (const fn of due) fn();
+      for (const fn of dueCallbacks) fn();
       await new Promise((resolve) => setImmediate(resolve));
     },
     idle: () => deferred.length === 0,

@@ -8,11 +8,11 @@ import { customWorld, owning } from "./auth/custom-auth.harness.ts";
 
 describe("service.as", () => {
   it("asks the handler once for each call, with the whole value, and keeps others' items out", async () => {
-    const asked: [string, unknown][] = [];
+    const authorizations: [string, unknown][] = [];
     await using world = await customWorld({
       on: {
         store: ({ event, user, value }) => {
-          asked.push([event, structuredClone(value)]);
+          authorizations.push([event, structuredClone(value)]);
           return event === "store:list_namespaces" ? true : { owner: user.identity };
         },
       },
@@ -21,14 +21,16 @@ describe("service.as", () => {
     const [ann, bob] = [service.as({ user: userNamed("ann") }), service.as({ user: userNamed("bob") })];
     assert.equal(ann.store, ann.store);
     await ann.store.put(["notes"], "k", { owner: "ann" });
-    assert.deepEqual(asked, [["store:put", { namespace: ["notes"], key: "k", value: { owner: "ann" }, index: null }]]);
+    assert.deepEqual(authorizations, [
+      ["store:put", { namespace: ["notes"], key: "k", value: { owner: "ann" }, index: null }],
+    ]);
     await assert.rejects(bob.store.get(["notes"], "k"), { code: "not_found" });
     await assert.rejects(bob.store.put(["notes"], "k", { owner: "bob" }), { code: "forbidden" });
     assert.deepEqual(await bob.store.search(["notes"]), []);
     await bob.store.delete(["notes"], "k");
-    const { length } = asked;
+    const { length } = authorizations;
     assert.deepEqual((await service.store.get(["notes"], "k"))?.value, { owner: "ann" });
-    assert.equal(asked.length, length);
+    assert.equal(authorizations.length, length);
     const both = [
       { namespace: ["notes"], key: "k", value: null },
       { namespace: ["notes"], key: "l", value: { owner: "ann" } },
@@ -83,7 +85,7 @@ describe("service.as", () => {
     while ((await Promise.race([frames.next(), clock.advance(10).then(() => null)])) !== null);
     const open = [frames.next(), events.next(), result];
     refused = true;
-    const lost = Promise.all(open.map((one) => assert.rejects(Promise.resolve(one), { code: "forbidden" })));
+    const lost = Promise.all(open.map((pending) => assert.rejects(Promise.resolve(pending), { code: "forbidden" })));
     for (let passed = 0; passed < 3_000; passed += 100) await clock.advance(100);
     await lost;
     ended.resolve({});
@@ -115,7 +117,7 @@ describe("service.as", () => {
     const { thread_id } = await bob.threads.create();
     await bob.runs.create(thread_id, { assistant_id: "agent" }, origin);
     await bob.crons.create(thread_id, { assistant_id: "agent", schedule: "@daily" }, origin);
-    assert.ok(world.asked().every(({ user }) => user.identity === "bob"));
+    assert.ok(world.takeContexts().every(({ user }) => user.identity === "bob"));
   });
 
   it("stays the caller that it was bound to", async () => {

@@ -20,31 +20,35 @@ const BEHIND: Readonly<Record<Mode, number>> = { normal: 100, doubled: 100, late
 const ABORTED: Readonly<Record<Mode, number>> = { normal: 100, doubled: 100, late: 400, lost: 5_000 };
 const SCOPE = { deployment: "default" };
 
-const ask = (more: Partial<RunCreate> = {}): RunCreate => ({ assistant_id: "count", stream_mode: ["custom"], ...more });
-const idsOf = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);
+const ask = (runFields: Partial<RunCreate> = {}): RunCreate => ({
+  assistant_id: "count",
+  stream_mode: ["custom"],
+  ...runFields,
+});
+const readIds = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);
 const upTo = (last: number): number[] => Array.from({ length: last }, (_, i) => i + 1);
-const endsOf = (frames: readonly Frame[]): readonly Frame[] => frames.filter(({ event }) => event === "end");
-const statusOf = (frames: readonly Frame[]): unknown => JSON.parse(frames.at(-1)?.data ?? "null").status;
+const findEndFrames = (frames: readonly Frame[]): readonly Frame[] => frames.filter(({ event }) => event === "end");
+const readStatus = (frames: readonly Frame[]): unknown => JSON.parse(frames.at(-1)?.data ?? "null").status;
 
 interface Two extends Processes {
-  readonly one: Service;
-  readonly two: Service;
+  readonly first: Service;
+  readonly second: Service;
   /** A thread, and a run on it that executes in the first process. */
-  started(more?: Partial<RunCreate>): Promise<Run>;
+  started(runFields?: Partial<RunCreate>): Promise<Run>;
 }
 
 /** Runs `body` on processes of which the first alone executes, unless told otherwise, and stops them. */
 async function across(options: Partial<ProcessesOptions>, body: (world: Two) => Promise<void>): Promise<void> {
   const world = await processes({ concurrency: [1, 0], ...options });
-  const [one, two] = world.services as [Service, Service];
+  const [first, second] = world.services as [Service, Service];
   try {
     await body({
       ...world,
-      one,
-      two,
-      async started(more) {
-        const { thread_id } = await one.threads.create();
-        const run = await one.runs.create(thread_id, ask(more));
+      first,
+      second,
+      async started(runFields) {
+        const { thread_id } = await first.threads.create();
+        const run = await first.runs.create(thread_id, ask(runFields));
         await world.until(() => world.happened.some(({ run_id }) => run_id === run.run_id));
         return run;
       },
@@ -61,25 +65,25 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
   describe(`processes whose signals come ${title}`, () => {
     it("show a run that another one executes: every frame, its id and one end", async () => {
       for (const stateless of [false, true]) {
-        await across({ mode }, async ({ one, two, say, until, happened }) => {
-          const thread_id = stateless ? null : (await two.threads.create()).thread_id;
-          const { run, frames } = await two.runs.stream(thread_id, ask());
+        await across({ mode }, async ({ first, second, say, until, happened }) => {
+          const thread_id = stateless ? null : (await second.threads.create()).thread_id;
+          const { run, frames } = await second.runs.stream(thread_id, ask());
           const there = collect(frames);
           await until(() => there.list.length === 1, 3_000);
           assert.equal(happened[0]?.process, 0);
-          const here = collect((await one.runs.joinStream(thread_id, run.run_id)).frames);
+          const here = collect((await first.runs.joinStream(thread_id, run.run_id)).frames);
           for (const [i, words] of ([[3], [1], [40], [1, "end"]] as const).entries()) {
             say(...words);
-            const known = [4, 5, 45, 47][i] as number;
-            await until(() => here.list.length >= known);
-            await until(() => there.list.length >= known, behind);
+            const expectedCount = [4, 5, 45, 47][i] as number;
+            await until(() => here.list.length >= expectedCount);
+            await until(() => there.list.length >= expectedCount, behind);
           }
           await until(() => here.ended() && there.ended(), behind);
           assert.deepEqual(there.list, here.list);
-          assert.deepEqual(idsOf(there.list), upTo(47));
-          assert.deepEqual([endsOf(there.list).length, statusOf(there.list)], [1, "success"]);
+          assert.deepEqual(readIds(there.list), upTo(47));
+          assert.deepEqual([findEndFrames(there.list).length, readStatus(there.list)], [1, "success"]);
           // Whoever comes afterwards gets the same, wherever.
-          const again = collect((await two.runs.joinStream(thread_id, run.run_id)).frames);
+          const again = collect((await second.runs.joinStream(thread_id, run.run_id)).frames);
           await until(again.ended);
           assert.deepEqual(again.list, here.list);
         });
@@ -87,16 +91,16 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
     });
 
     it("go on after the frame that a reader has seen in another one", async () => {
-      await across({ mode, concurrency: [1, 0, 0] }, async ({ one, two, services, started, say, until }) => {
+      await across({ mode, concurrency: [1, 0, 0] }, async ({ first, second, services, started, say, until }) => {
         const { thread_id, run_id } = await started();
-        const here = collect((await one.runs.joinStream(thread_id, run_id)).frames);
+        const here = collect((await first.runs.joinStream(thread_id, run_id)).frames);
         say(9);
         await until(() => here.list.length === 10);
-        const resume = async (service: Service, seen: number): Promise<ReturnType<typeof collect>> =>
-          collect((await service.runs.joinStream(thread_id, run_id, { after: seen })).frames);
+        const resume = async (service: Service, frameCount: number): Promise<ReturnType<typeof collect>> =>
+          collect((await service.runs.joinStream(thread_id, run_id, { after: frameCount })).frames);
         const readers = [
-          await resume(two, 4),
-          await resume(two, 0),
+          await resume(second, 4),
+          await resume(second, 0),
           await resume(services[2] as Service, 10),
           await resume(services[2] as Service, 7),
         ];
@@ -104,26 +108,27 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
         say(5);
         await until(() => here.list.length === 15);
         await until(() => readers.every(({ list }) => list.at(-1)?.id === 15), behind);
-        const late = await resume(two, 12);
+        const late = await resume(second, 12);
         say("end");
         await until(() => [here, late, ...readers].every(({ ended }) => ended()));
-        for (const [i, seen] of [4, 0, 10, 7].entries()) assert.deepEqual(readers[i]?.list, here.list.slice(seen));
+        for (const [i, frameCount] of [4, 0, 10, 7].entries())
+          assert.deepEqual(readers[i]?.list, here.list.slice(frameCount));
         assert.deepEqual(late.list, here.list.slice(12));
       });
     });
 
     it("answer who waits for a run that another one executes, and who joins it", async () => {
-      await across({ mode }, async ({ one, two, say, until, started }) => {
+      await across({ mode }, async ({ first, second, say, until, started }) => {
         const results: unknown[] = [];
-        const stateless = await two.runs.wait(null, ask());
+        const stateless = await second.runs.wait(null, ask());
         void stateless.result.then((result) => results.push(result));
         say(2, "end");
         await until(() => results.length === 1, 3_000 + behind);
         assert.deepEqual(results[0], { count: 2 });
         const { thread_id, run_id } = await started();
-        const joined = await two.runs.join(thread_id, run_id);
+        const joined = await second.runs.join(thread_id, run_id);
         void joined.result.then((result) => results.push(result));
-        const here = await one.runs.join(thread_id, run_id);
+        const here = await first.runs.join(thread_id, run_id);
         say(1, "fail");
         await here.result;
         await until(() => results.length === 2, behind);
@@ -132,37 +137,40 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
     });
 
     it("stop a run that another one executes: its agent hears it", async () => {
-      await across({ mode }, async ({ two, clock, started, say, until, happened, storage }) => {
+      await across({ mode }, async ({ second, clock, started, say, until, happened, storage }) => {
         const { thread_id, run_id } = await started();
-        const there = collect((await two.runs.joinStream(thread_id, run_id)).frames);
+        const there = collect((await second.runs.joinStream(thread_id, run_id)).frames);
         say(2);
         await until(() => there.list.length === 3);
-        const asked = clock.now();
-        await two.runs.cancel(thread_id, run_id);
+        const requestedAt = clock.now();
+        await second.runs.cancel(thread_id, run_id);
         await until(() => happened.some(({ what }) => what === "aborted"), ABORTED[mode]);
         const { reason, at, process } = happened.at(-1) as (typeof happened)[number];
         assert.deepEqual([reason, process], ["cancelled", 0]);
-        assert.ok(at - asked <= ABORTED[mode]);
+        assert.ok(at - requestedAt <= ABORTED[mode]);
         await until(there.ended, behind);
-        assert.deepEqual([statusOf(there.list), endsOf(there.list).length], ["interrupted", 1]);
+        assert.deepEqual([readStatus(there.list), findEndFrames(there.list).length], ["interrupted", 1]);
         assert.equal((await storage.getRun(SCOPE, run_id))?.status, "interrupted");
       });
     });
 
     it("roll back and delete what another one executes: its agent is stopped, and readers everywhere are told", async () => {
       for (const how of ["rollback", "delete"] as const) {
-        await across({ mode }, async ({ one, two, started, say, until, happened, storage }) => {
+        await across({ mode }, async ({ first, second, started, say, until, happened, storage }) => {
           const { thread_id, run_id } = await started();
-          const readers = [one, two].map((service) => service.runs.joinStream(thread_id, run_id));
+          const readers = [first, second].map((service) => service.runs.joinStream(thread_id, run_id));
           const [here, there] = (await Promise.all(readers)).map(({ frames }) => collect(frames));
           say(2);
           await until(() => here?.list.length === 3 && there?.list.length === 3);
-          if (how === "delete") await two.threads.delete(thread_id);
-          else await two.runs.cancel(thread_id, run_id, { action: "rollback" });
+          if (how === "delete") await second.threads.delete(thread_id);
+          else await second.runs.cancel(thread_id, run_id, { action: "rollback" });
           await until(() => happened.some(({ what }) => what === "aborted"), ABORTED[mode]);
           await until(() => here?.ended() && there?.ended(), behind);
           for (const reader of [here, there]) {
-            assert.deepEqual([statusOf(reader?.list ?? []), endsOf(reader?.list ?? []).length], ["rollback", 1]);
+            assert.deepEqual(
+              [readStatus(reader?.list ?? []), findEndFrames(reader?.list ?? []).length],
+              ["rollback", 1],
+            );
           }
           assert.equal(await storage.getRun(SCOPE, run_id), null);
         });
@@ -170,22 +178,22 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
     });
 
     it("start at once what was made where nothing is executed", async () => {
-      await across({ mode, concurrency: [0, 2] }, async ({ one, until, happened }) => {
-        const { thread_id } = await one.threads.create();
-        const { run_id } = await one.runs.create(thread_id, ask());
+      await across({ mode, concurrency: [0, 2] }, async ({ first, until, happened }) => {
+        const { thread_id } = await first.threads.create();
+        const { run_id } = await first.runs.create(thread_id, ask());
         await until(() => happened.length === 1, mode === "normal" || mode === "doubled" ? 50 : 2_100);
         assert.deepEqual([happened[0]?.run_id, happened[0]?.process], [run_id, 1]);
-        const [batched] = await one.runs.createBatch([ask()]);
+        const [batched] = await first.runs.createBatch([ask()]);
         await until(() => happened.length === 2, mode === "normal" || mode === "doubled" ? 50 : 2_100);
         assert.equal(happened[1]?.run_id, batched?.run_id);
       });
     });
 
     it("start a run that waits for its thread as soon as that is free", async () => {
-      await across({ mode, concurrency: [1, 1] }, async ({ two, started, say, until, pass, happened }) => {
+      await across({ mode, concurrency: [1, 1] }, async ({ second, started, say, until, pass, happened }) => {
         const { thread_id, run_id } = await started();
         const first = happened[0]?.process;
-        const next = await two.runs.create(thread_id, ask());
+        const next = await second.runs.create(thread_id, ask());
         await pass(50);
         say("end");
         const took = await until(() => happened.length === 2, 2_200);
@@ -198,8 +206,8 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
     });
 
     it("show a thread's runs, wherever they were made and execute", async () => {
-      await across({ mode, concurrency: [1, 0, 0] }, async ({ one, two, services, say, until }) => {
-        const { thread_id } = await one.threads.create();
+      await across({ mode, concurrency: [1, 0, 0] }, async ({ first, second, services, say, until }) => {
+        const { thread_id } = await first.threads.create();
         const open = async (service: Service): Promise<ReturnType<typeof collect>> =>
           collect(
             await service.threads.stream(thread_id, {
@@ -207,7 +215,7 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
               after: { seq: 0, frame: 0, at: 0 },
             }),
           );
-        const readers = [await open(one), await open(two), await open(services[2] as Service)];
+        const readers = [await open(first), await open(second), await open(services[2] as Service)];
         const length = (): number => readers[0]?.list.length ?? 0;
         for (const [i, service] of services.entries()) {
           await service.runs.create(thread_id, ask());
@@ -216,43 +224,45 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
           await until(() => readers.every(({ list }) => list.length === length()), 2 * behind);
         }
         for (const { list } of readers) assert.deepEqual(list, readers[0]?.list);
-        await two.threads.delete(thread_id);
+        await second.threads.delete(thread_id);
         await until(() => readers.every(({ ended }) => ended()), behind);
       });
     });
 
     it("show a thread from now on, as the process that executes does", async () => {
-      await across({ mode }, async ({ one, two, started, say, until }) => {
+      await across({ mode }, async ({ first, second, started, say, until }) => {
         const { thread_id, run_id } = await started();
-        const joined = collect((await two.runs.joinStream(thread_id, run_id)).frames);
+        const joined = collect((await second.runs.joinStream(thread_id, run_id)).frames);
         say(4);
         await until(() => joined.list.length === 5);
-        const other = await processesOf(one, two, thread_id);
+        const otherProcesses = await collectFromBoth(first, second, thread_id);
         say(2, "end");
-        await until(() => other.every(({ list }) => list.length === 3), 2 * behind);
-        for (const { list } of other) assert.deepEqual(list, other[0]?.list);
+        await until(() => otherProcesses.every(({ list }) => list.length === 3), 2 * behind);
+        for (const { list } of otherProcesses) assert.deepEqual(list, otherProcesses[0]?.list);
       });
     });
 
     it("stop a run whose reader has left another one, where it asked for that", async () => {
       for (const how of ["stream", "wait", "join"] as const) {
-        await across({ mode }, async ({ two, say, until, happened }) => {
-          const { thread_id } = await two.threads.create();
+        await across({ mode }, async ({ second, say, until, happened }) => {
+          const { thread_id } = await second.threads.create();
           const request = ask({ on_disconnect: how === "join" ? "continue" : "cancel" });
           if (how === "wait") {
-            const { leave } = await two.runs.wait(thread_id, request);
+            const { leave } = await second.runs.wait(thread_id, request);
             await until(() => happened.length === 1);
             leave();
           } else {
-            const made = await two.runs.stream(thread_id, request);
-            const { run_id } = made.run;
+            const createdRun = await second.runs.stream(thread_id, request);
+            const { run_id } = createdRun.run;
             const { frames } =
-              how === "join" ? await two.runs.joinStream(thread_id, run_id, { cancel_on_disconnect: true }) : made;
+              how === "join"
+                ? await second.runs.joinStream(thread_id, run_id, { cancel_on_disconnect: true })
+                : createdRun;
             const reader = frames[Symbol.asyncIterator]();
-            let seen = 0;
-            void reader.next().then(() => seen++);
+            let seenFrames = 0;
+            void reader.next().then(() => seenFrames++);
             say(1);
-            await until(() => seen === 1 && happened.length === 1);
+            await until(() => seenFrames === 1 && happened.length === 1);
             await reader.return?.();
           }
           await until(() => happened.length === 2, ABORTED[mode]);
@@ -262,45 +272,52 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
     });
 
     it("take up what a process puts back that stops: readers elsewhere go on", async () => {
-      await across({ mode, concurrency: [1, 1, 0] }, async ({ one, two, services, started, say, until, happened }) => {
-        const { thread_id, run_id } = await started();
-        const third = services[2] as Service;
-        const readers = [two, third].map((service) => service.runs.joinStream(thread_id, run_id));
-        const [second, last] = (await Promise.all(readers)).map(({ frames }) => collect(frames));
-        const own = collect((await one.runs.joinStream(thread_id, run_id)).frames);
-        say(3);
-        await until(() => [own, second, last].every((reader) => reader?.list.length === 4));
-        let stopped = false;
-        void one.stop(0).then(() => {
-          stopped = true;
-        });
-        await until(() => stopped && own.ended());
-        assert.deepEqual(endsOf(own.list), []);
-        const begun = (): number => happened.filter(({ what }) => what === "begins").length;
-        await until(() => begun() === 2, mode === "normal" ? 50 : 2_100);
-        assert.equal(happened.at(-1)?.process, 1);
-        say(2, "end");
-        await until(() => second?.ended() && last?.ended(), 100 + behind);
-        assert.deepEqual(last?.list, second?.list);
-        assert.deepEqual(idsOf(last?.list ?? []), upTo(8));
-        assert.deepEqual(
-          last?.list.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt),
-          [1, 1],
-        );
-        assert.equal(statusOf(last?.list ?? []), "success");
-      });
+      await across(
+        { mode, concurrency: [1, 1, 0] },
+        async ({ first, second: secondProcess, services, started, say, until, happened }) => {
+          const { thread_id, run_id } = await started();
+          const third = services[2] as Service;
+          const readers = [secondProcess, third].map((service) => service.runs.joinStream(thread_id, run_id));
+          const [second, last] = (await Promise.all(readers)).map(({ frames }) => collect(frames));
+          const ownFrames = collect((await first.runs.joinStream(thread_id, run_id)).frames);
+          say(3);
+          await until(() => [ownFrames, second, last].every((reader) => reader?.list.length === 4));
+          let stopped = false;
+          void first.stop(0).then(() => {
+            stopped = true;
+          });
+          await until(() => stopped && ownFrames.ended());
+          assert.deepEqual(findEndFrames(ownFrames.list), []);
+          const countStarted = (): number => happened.filter(({ what }) => what === "begins").length;
+          await until(() => countStarted() === 2, mode === "normal" ? 50 : 2_100);
+          assert.equal(happened.at(-1)?.process, 1);
+          say(2, "end");
+          await until(() => second?.ended() && last?.ended(), 100 + behind);
+          assert.deepEqual(last?.list, second?.list);
+          assert.deepEqual(readIds(last?.list ?? []), upTo(8));
+          assert.deepEqual(
+            last?.list.filter(({ event }) => event === "metadata").map(({ data }) => JSON.parse(data).attempt),
+            [1, 1],
+          );
+          assert.equal(readStatus(last?.list ?? []), "success");
+        },
+      );
     });
   });
 }
 
-async function processesOf(one: Service, two: Service, thread_id: string): Promise<ReturnType<typeof collect>[]> {
-  return [collect(await one.threads.stream(thread_id)), collect(await two.threads.stream(thread_id))];
+async function collectFromBoth(
+  first: Service,
+  second: Service,
+  thread_id: string,
+): Promise<ReturnType<typeof collect>[]> {
+  return [collect(await first.threads.stream(thread_id)), collect(await second.threads.stream(thread_id))];
 }
 
 describe("processes that share a database", () => {
   it("start a run that is due later in time, also where it was made by one that executes nothing", async () => {
-    await across({ concurrency: [0, 1] }, async ({ one, until, happened }) => {
-      await one.runs.create(null, ask({ after_seconds: 5.01 }));
+    await across({ concurrency: [0, 1] }, async ({ first, until, happened }) => {
+      await first.runs.create(null, ask({ after_seconds: 5.01 }));
       const took = await until(() => happened.length === 1);
       assert.ok(took >= 5_000 && took <= 5_100, `after ${took} ms`);
     });
@@ -316,13 +333,13 @@ describe("processes that share a database", () => {
         return outcome;
       },
     });
-    await across({ storage }, async ({ one, two, storage: shared, until, pass, happened }) => {
-      const { thread_id } = await one.threads.create();
-      void one.runs.create(thread_id, ask());
+    await across({ storage }, async ({ first, second, storage: shared, until, pass, happened }) => {
+      const { thread_id } = await first.threads.create();
+      void first.runs.create(thread_id, ask());
       await pass(50);
       const [run] = await shared.listRuns(SCOPE, thread_id, { limit: 1, offset: 0 });
       assert.equal(run?.status, "running");
-      await two.runs.cancel(thread_id, run.run_id);
+      await second.runs.cancel(thread_id, run.run_id);
       await pass(50);
       gate.resolve();
       await until(() => happened.length === 2, 100);
@@ -337,15 +354,15 @@ describe("processes that share a database", () => {
       first = faulty(real);
       return first.storage;
     };
-    await across({ concurrency: [1, 1], storage }, async ({ two, started, clock, say, pass }) => {
-      const left = await started();
+    await across({ concurrency: [1, 1], storage }, async ({ second, started, clock, say, pass }) => {
+      const remainingRun = await started();
       kill(first as Faulty);
       const isLeft = async (): Promise<boolean> =>
-        (await two.runs.get(left.thread_id, left.run_id)).status !== "success";
+        (await second.runs.get(remainingRun.thread_id, remainingRun.run_id)).status !== "success";
       const began = clock.now();
       // Another run ends every second, and there are always some that wait for its place.
       while ((await isLeft()) && clock.now() - began < 60_000) {
-        while ((await two.metrics()).runs.pending < 2) await two.runs.create(null, ask());
+        while ((await second.metrics()).runs.pending < 2) await second.runs.create(null, ask());
         await pass(1_000);
         say("end");
       }
@@ -354,15 +371,15 @@ describe("processes that share a database", () => {
   });
 
   it("leave to the others only what they have no place for", async () => {
-    await across({ concurrency: [2, 2] }, async ({ one, until, happened, hub }) => {
+    await across({ concurrency: [2, 2] }, async ({ first, until, happened, hub }) => {
       const offers = (): number => hub.published.filter(([kind]) => kind === "work").length;
       const before = offers();
       for (let n = 1; n <= 2; n++) {
-        await one.runs.create(null, ask());
+        await first.runs.create(null, ask());
         await until(() => happened.length === n);
         assert.equal(offers(), before, "nobody is to look for what starts here");
       }
-      await one.runs.create(null, ask());
+      await first.runs.create(null, ask());
       await until(() => happened.length === 3, 50);
       assert.equal(offers(), before + 1);
       assert.deepEqual(
@@ -385,10 +402,10 @@ describe("processes that share a database", () => {
           };
         },
       });
-    await across({ storage }, async ({ one, two, say, until, pass, storage: shared }) => {
-      const { thread_id } = await two.threads.create();
+    await across({ storage }, async ({ first, second, say, until, pass, storage: shared }) => {
+      const { thread_id } = await second.threads.create();
       await pass(2_500);
-      const { frames } = await one.runs.stream(thread_id, ask());
+      const { frames } = await first.runs.stream(thread_id, ask());
       const here = collect(frames);
       calls.length = 0;
       for (let i = 1; i <= 5; i++) {
@@ -398,9 +415,9 @@ describe("processes that share a database", () => {
       say("end");
       await until(here.ended);
       await pass(100);
-      const others = /^\d (?:saveProgress|finishRun|now)$/;
+      const otherCalls = /^\d (?:saveProgress|finishRun|now)$/;
       assert.deepEqual(
-        calls.filter((call) => !others.test(call)),
+        calls.filter((call) => !otherCalls.test(call)),
         [],
       );
       assert.equal((await shared.listRuns(SCOPE, thread_id, { limit: 1, offset: 0 }))[0]?.status, "success");
@@ -408,19 +425,19 @@ describe("processes that share a database", () => {
   });
 
   it("look at everything when signals were missed", async () => {
-    await across({ mode: "lost", concurrency: [0, 1] }, async ({ one, two, hub, until, pass, happened, say }) => {
-      const { thread_id } = await two.threads.create();
-      const { run_id } = await one.runs.create(thread_id, ask());
+    await across({ mode: "lost", concurrency: [0, 1] }, async ({ first, second, hub, until, pass, happened, say }) => {
+      const { thread_id } = await second.threads.create();
+      const { run_id } = await first.runs.create(thread_id, ask());
       hub.missed();
       await until(() => happened.length === 1, 50);
       await pass(30);
-      const there = collect((await one.runs.joinStream(thread_id, run_id)).frames);
+      const there = collect((await first.runs.joinStream(thread_id, run_id)).frames);
       await until(() => there.list.length === 1, 50);
       say(2);
       await pass(30);
       hub.missed();
       await until(() => there.list.length === 3, 50);
-      await one.runs.cancel(thread_id, run_id);
+      await first.runs.cancel(thread_id, run_id);
       hub.missed();
       await until(() => happened.length === 2, 50);
       await pass(30);
@@ -436,17 +453,17 @@ describe("processes that share a database", () => {
     ]) {
       await across(
         { mode: "lost", concurrency: [1, 1], skew },
-        async ({ one, two, clock, until, pass, happened, say }) => {
-          assert.ok([one, two].every((it) => Math.abs(serviceInternals(it).environment.now() - clock.now()) <= 1));
-          const { thread_id } = await one.threads.create();
-          const run = await one.runs.create(thread_id, ask());
+        async ({ first, second, clock, until, pass, happened, say }) => {
+          assert.ok([first, second].every((it) => Math.abs(serviceInternals(it).environment.now() - clock.now()) <= 1));
+          const { thread_id } = await first.threads.create();
+          const run = await first.runs.create(thread_id, ask());
           assert.ok(Math.abs(Date.parse(run.created_at) - clock.now()) <= 1);
           await until(() => happened.length === 1);
           // Nobody takes it for left, however long it takes.
           await pass(25_000);
           assert.equal(happened.length, 1);
           say("end");
-          const later = await two.runs.create(null, ask({ after_seconds: 5.01 }));
+          const later = await second.runs.create(null, ask({ after_seconds: 5.01 }));
           const took = await until(() => happened.length === 2, 8_000);
           assert.equal(happened[1]?.run_id, later.run_id);
           assert.ok(took >= 5_000 && took <= 5_200, `after ${took} ms`);

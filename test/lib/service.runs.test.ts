@@ -305,15 +305,15 @@ describe("runs", () => {
         () => true,
       ),
     );
-    const kept = await kit.service.runs.create(null, { ...ask("ok"), on_completion: "keep" });
-    await (await kit.service.runs.join(kept.thread_id, kept.run_id)).result;
-    assert.deepEqual(contents((await kit.service.threads.get(kept.thread_id)).values), ["hi", "ok"]);
+    const keptRun = await kit.service.runs.create(null, { ...ask("ok"), on_completion: "keep" });
+    await (await kit.service.runs.join(keptRun.thread_id, keptRun.run_id)).result;
+    assert.deepEqual(contents((await kit.service.threads.get(keptRun.thread_id)).values), ["hi", "ok"]);
   });
 
   it("puts back what it executes when it stops, without charging the attempt", async () => {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
-    const kept = faulty(storage).share().storage;
+    const sharedStorage = faulty(storage).share().storage;
     const here = gate();
     let calls = 0;
     const executor = fromFunctions({
@@ -326,14 +326,14 @@ describe("runs", () => {
       },
     });
     const quiet = { log: () => {} };
-    const one = await createService({ storage: kept, executor, environment: { ...clock, ...quiet } });
-    const { thread_id } = await one.threads.create();
-    const run = await one.runs.create(thread_id, ask("slow"));
+    const firstService = await createService({ storage: sharedStorage, executor, environment: { ...clock, ...quiet } });
+    const { thread_id } = await firstService.threads.create();
+    const run = await firstService.runs.create(thread_id, ask("slow"));
     await here.reached;
-    const stopping = one.stop(50);
+    const stopping = firstService.stop(50);
     await clock.advance(100);
     await stopping;
-    const two = await createService({ storage: kept, executor, environment: { ...clock, ...quiet } });
+    const two = await createService({ storage: sharedStorage, executor, environment: { ...clock, ...quiet } });
     const joined = await two.runs.join(thread_id, run.run_id);
     assert.deepEqual(contents(await joined.result), ["hi", "attempt 1"]);
     await two.stop(0);
@@ -366,8 +366,8 @@ describe("runs", () => {
     await twice.stop(0);
     await idle.stop(0);
 
-    const other = nodeSqlite(":memory:");
-    const again = await createService({ storage: other, executor, worker: { concurrency: 0 }, environment });
+    const otherStorage = nodeSqlite(":memory:");
+    const again = await createService({ storage: otherStorage, executor, worker: { concurrency: 0 }, environment });
     const doomed = await again.runs.create((await again.threads.create()).thread_id, ask("ok"));
     const terms = (): Parameters<Storage["claimRun"]>[1] => ({
       token: crypto.randomUUID(),
@@ -377,13 +377,13 @@ describe("runs", () => {
       now: clock.now(),
     });
     for (let i = 1; i <= 5; i++) {
-      const outcome = await other.claimRun(scope, terms());
+      const outcome = await otherStorage.claimRun(scope, terms());
       assert.ok(outcome.kind === "claimed");
       // Claims that were only to end it are no attempts.
       assert.deepEqual([outcome.claimed.run.attempt, outcome.claimed.exhausted], [Math.min(i, 3), i > 3]);
       await clock.advance(1_001);
     }
-    const last = await createService({ storage: other, executor, environment });
+    const last = await createService({ storage: otherStorage, executor, environment });
     const failed = (await (await last.runs.join(doomed.thread_id, doomed.run_id)).result) as { __error__: JsonObject };
     assert.equal(failed.__error__["error"], "AttemptsExhausted");
     assert.equal((await last.threads.get(doomed.thread_id)).status, "error");
@@ -392,7 +392,7 @@ describe("runs", () => {
   });
 
   /** A run whose workers die five times, each behind a checkpoint more, is taken up by a service: what becomes of it. */
-  async function endOf(resumes: boolean, started_ms_ago: number): Promise<Json> {
+  async function finishRun(resumes: boolean, started_ms_ago: number): Promise<Json> {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
     const scope = { deployment: "default" };
@@ -427,9 +427,9 @@ describe("runs", () => {
   }
 
   it("goes on with a run that makes progress, where attempts go on behind it, for the time that the run has", async () => {
-    assert.equal(await endOf(true, 59_000), "ended");
-    assert.equal(await endOf(true, 60_000), "AttemptsExhausted");
-    assert.equal(await endOf(false, 59_000), "AttemptsExhausted");
+    assert.equal(await finishRun(true, 59_000), "ended");
+    assert.equal(await finishRun(true, 60_000), "AttemptsExhausted");
+    assert.equal(await finishRun(false, 59_000), "AttemptsExhausted");
   });
 
   it("refuses webhooks and feedback links that could not work, before anything is made", async () => {
@@ -475,34 +475,34 @@ describe("runs", () => {
       config: { configurable: { model: "one" } },
     });
     const { thread_id } = await threads.create();
-    const seen = async (extra: object = {}): Promise<unknown> =>
+    const readSeen = async (extra: object = {}): Promise<unknown> =>
       ((await waited(kit.service, thread_id, { assistant_id, input: {}, ...extra })) as JsonObject)["seen"];
-    assert.deepEqual(await seen(), [{ model: "one", tone: "dry" }, "one"]);
+    assert.deepEqual(await readSeen(), [{ model: "one", tone: "dry" }, "one"]);
     await assistants.update(assistant_id, { context: { tone: "warm" }, config: { configurable: { model: "two" } } });
-    assert.deepEqual(await seen(), [{ model: "two", tone: "warm" }, "two"]);
+    assert.deepEqual(await readSeen(), [{ model: "two", tone: "warm" }, "two"]);
     await assistants.setLatest(assistant_id, 1);
-    assert.deepEqual(await seen({ context: { size: 1 } }), [{ model: "one", tone: "dry", size: 1 }, "one"]);
-    await assert.rejects(seen({ context: { a: 1 }, config: { configurable: { a: 2 } } }), { code: "bad_request" });
+    assert.deepEqual(await readSeen({ context: { size: 1 } }), [{ model: "one", tone: "dry", size: 1 }, "one"]);
+    await assert.rejects(readSeen({ context: { a: 1 }, config: { configurable: { a: 2 } } }), { code: "bad_request" });
   });
 
   it("runs what another process has made of an assistant meanwhile", async () => {
     const storage = nodeSqlite(":memory:");
     const executor = fromFunctions({ show: async ({ context }) => ({ seen: context as JsonObject }) });
     const environment = { log: () => {} };
-    const [one, two] = [
+    const [firstService, secondService] = [
       await createService({ storage, executor, environment }),
       await createService({ storage, executor, environment }),
     ];
-    const { assistant_id } = await one.assistants.create({ graph_id: "show", context: { a: 1 } });
-    const seen = async (thread_id: string | null): Promise<Json> =>
-      ((await waited(one, thread_id, { assistant_id, input: {} })) as JsonObject)["seen"] ?? null;
-    const { thread_id } = await one.threads.create();
-    assert.deepEqual([await seen(null), await seen(thread_id)], [{ a: 1 }, { a: 1 }]);
-    await two.assistants.update(assistant_id, { context: { a: 2 } });
-    assert.deepEqual([await seen(null), await seen(thread_id)], [{ a: 2 }, { a: 2 }]);
-    await two.assistants.delete(assistant_id);
-    await assert.rejects(seen(null), { code: "not_found" });
-    await assert.rejects(seen(thread_id), { code: "not_found" });
-    await Promise.all([one.stop(0), two.stop(0)]);
+    const { assistant_id } = await firstService.assistants.create({ graph_id: "show", context: { a: 1 } });
+    const readSeen = async (thread_id: string | null): Promise<Json> =>
+      ((await waited(firstService, thread_id, { assistant_id, input: {} })) as JsonObject)["seen"] ?? null;
+    const { thread_id } = await firstService.threads.create();
+    assert.deepEqual([await readSeen(null), await readSeen(thread_id)], [{ a: 1 }, { a: 1 }]);
+    await secondService.assistants.update(assistant_id, { context: { a: 2 } });
+    assert.deepEqual([await readSeen(null), await readSeen(thread_id)], [{ a: 2 }, { a: 2 }]);
+    await secondService.assistants.delete(assistant_id);
+    await assert.rejects(readSeen(null), { code: "not_found" });
+    await assert.rejects(readSeen(thread_id), { code: "not_found" });
+    await Promise.all([firstService.stop(0), secondService.stop(0)]);
   });
 });

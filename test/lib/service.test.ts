@@ -109,8 +109,11 @@ describe("createService", () => {
   it("refuses an executor without graphs and a graph hosted twice", async () => {
     const storage = nodeSqlite(":memory:");
     await assert.rejects(createService({ storage, executor: fromFunctions({}) }), /hosts no graph/);
-    const one = fromFunctions({ same: async () => "x" });
-    await assert.rejects(createService({ storage, executor: combine(one, one) }), /same is hosted twice/);
+    const firstExecutor = fromFunctions({ same: async () => "x" });
+    await assert.rejects(
+      createService({ storage, executor: combine(firstExecutor, firstExecutor) }),
+      /same is hosted twice/,
+    );
     for (const abandon_ms of [0, 1.5, 1_001]) {
       const late = fromFunctions({ late: { agent: async () => "x", abandon_ms } });
       await assert.rejects(
@@ -124,18 +127,18 @@ describe("createService", () => {
   it("runs two services on one executor and one storage without mixing them", async () => {
     const storage = nodeSqlite(":memory:");
     const executor = fromFunctions({ echo: async ({ messages }) => `${messages.length}` });
-    const [one, two] = await Promise.all(
+    const [first, second] = await Promise.all(
       ["one", "two"].map((name) => createService({ storage, executor, deployment: { name } })),
     );
-    assert.ok(one && two);
+    assert.ok(first && second);
     const thread_id = crypto.randomUUID();
-    await one.threads.create({ thread_id });
-    await assert.rejects(two.threads.get(thread_id), { code: "not_found" });
-    await two.threads.create({ thread_id });
-    assert.deepEqual(contents(await waited(one, thread_id, ask("echo"))), ["hi", "1"]);
-    assert.equal((await two.threads.get(thread_id)).values, null);
-    assert.equal(await one.assistants.count(), 1);
-    await Promise.all([one.stop(0), two.stop(0)]);
+    await first.threads.create({ thread_id });
+    await assert.rejects(second.threads.get(thread_id), { code: "not_found" });
+    await second.threads.create({ thread_id });
+    assert.deepEqual(contents(await waited(first, thread_id, ask("echo"))), ["hi", "1"]);
+    assert.equal((await second.threads.get(thread_id)).values, null);
+    assert.equal(await first.assistants.count(), 1);
+    await Promise.all([first.stop(0), second.stop(0)]);
   });
 
   it("uses the ids and the clock it is given", async () => {
@@ -201,16 +204,16 @@ describe("createService", () => {
       metadata: { created_by: "ann" },
     });
     // Ids of the same kind, but of no graph that they were made for.
-    const own = { assistant_id: "01234567-89ab-5def-8123-456789abcdef", graph_id: "leaves" };
-    await before.assistants.create(own);
-    await before.assistants.update(own.assistant_id, { graph_id: "stays" });
+    const ownAssistant = { assistant_id: "01234567-89ab-5def-8123-456789abcdef", graph_id: "leaves" };
+    await before.assistants.create(ownAssistant);
+    await before.assistants.update(ownAssistant.assistant_id, { graph_id: "stays" });
     await before.stop(0);
     const { assistants, stop } = await serve("stays");
     await assert.rejects(assistants.delete(assistant_id), { code: "conflict" });
     assert.equal((await assistants.get(assistant_id)).name, "renamed");
-    await assistants.delete(own.assistant_id);
-    for (const gone of [own.assistant_id, crypto.randomUUID(), "leaves"]) {
-      await assert.rejects(assistants.delete(gone), { code: "not_found" });
+    await assistants.delete(ownAssistant.assistant_id);
+    for (const absentId of [ownAssistant.assistant_id, crypto.randomUUID(), "leaves"]) {
+      await assert.rejects(assistants.delete(absentId), { code: "not_found" });
     }
     await stop(0);
     await storage.close();

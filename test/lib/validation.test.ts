@@ -44,12 +44,12 @@ describe("a section", () => {
   });
 
   it("reports each unknown member, also those that every object inherits", () => {
-    const sent = JSON.parse(
+    const input = JSON.parse(
       '{"constructor": 1, "__proto__": {}, "toString": 1, "worker": {"hasOwnProperty": 1}}',
     ) as object;
-    const found = findIssues(schema, { ...sent, valueOf: undefined });
+    const issues = findIssues(schema, { ...input, valueOf: undefined });
     assert.deepEqual(
-      found.map(({ loc, type }) => [loc.join("."), type]),
+      issues.map(({ loc, type }) => [loc.join("."), type]),
       ["constructor", "__proto__", "toString", "worker.hasOwnProperty", "valueOf"].map((key) => [key, UNKNOWN_OPTION]),
     );
   });
@@ -73,7 +73,7 @@ describe("a section", () => {
 
 describe("didYouMean", () => {
   it("finds letters that are missing, added, wrong or swapped, side by side, and prefers the nearest", () => {
-    const known = ["--port", "--host", "--public-base-url", "--user", "--log-level", "--log-format"];
+    const knownFlags = ["--port", "--host", "--public-base-url", "--user", "--log-level", "--log-format"];
     for (const [word, meant] of [
       ["--prot", "--port"],
       ["--usr", "--user"],
@@ -82,10 +82,10 @@ describe("didYouMean", () => {
       ["--publicBaseUrl", "--public-base-url"],
       ["--post", "--port"],
     ] as const) {
-      assert.equal(suggestName(word, known), `; did you mean ${meant}?`, word);
+      assert.equal(suggestName(word, knownFlags), `; did you mean ${meant}?`, word);
     }
     for (const word of ["--elsewhere", "--x", "", "--"])
-      assert.equal(suggestName(word, known, "; see --help"), "; see --help");
+      assert.equal(suggestName(word, knownFlags, "; see --help"), "; see --help");
     assert.equal(suggestName("runs", ["run", "runs"]), "; did you mean runs?");
   });
 });

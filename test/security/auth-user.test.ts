@@ -32,12 +32,12 @@ const USER = {
 const MODES = ["values", "updates", "messages", "messages-tuple", "debug", "tasks", "checkpoints", "events", "custom"];
 
 /** Where somebody was seen: `[place, user, id, permissions]`. */
-type Seen = [place: string, ...rest: unknown[]][];
+type Observations = [place: string, ...rest: unknown[]][];
 
-function executorOf(seen: Seen): NonNullable<WorldOptions["executor"]> {
-  const see = (place: string, configurable: Readonly<Record<string, unknown>> = {}): void => {
+function createExecutor(observations: Observations): NonNullable<WorldOptions["executor"]> {
+  const see = (source: string, configurable: Readonly<Record<string, unknown>> = {}): void => {
     const { langgraph_auth_user, langgraph_auth_user_id, langgraph_auth_permissions } = configurable;
-    seen.push([place, langgraph_auth_user, langgraph_auth_user_id, langgraph_auth_permissions]);
+    observations.push([source, langgraph_auth_user, langgraph_auth_user_id, langgraph_auth_permissions]);
   };
   const whoami = tool(
     (_input, config: LangGraphRunnableConfig) => {
@@ -64,7 +64,7 @@ function executorOf(seen: Seen): NonNullable<WorldOptions["executor"]> {
     .compile();
   const functions = {
     async *plain(job: FunctionJob) {
-      seen.push(["job", job.user]);
+      observations.push(["job", job.user]);
       see("config", job.config.configurable);
       job.emit("told");
       yield { messages: [] };
@@ -74,9 +74,9 @@ function executorOf(seen: Seen): NonNullable<WorldOptions["executor"]> {
   return combine(langgraph({ graph }), fromFunctions(functions));
 }
 
-const open = (seen: Seen, options: WorldOptions = {}): Promise<World> =>
+const open = (observations: Observations, options: WorldOptions = {}): Promise<World> =>
   customWorld({
-    executor: executorOf(seen),
+    executor: createExecutor(observations),
     claims: () => {
       const { identity: _, ...claims } = USER;
       return claims;
@@ -86,8 +86,8 @@ const open = (seen: Seen, options: WorldOptions = {}): Promise<World> =>
 
 describe("the user of custom authentication", () => {
   it("reaches nodes, tools and functions, whatever the request says", async () => {
-    const seen: Seen = [];
-    await using world = await open(seen);
+    const observations: Observations = [];
+    await using world = await open(observations);
     const forged = { langgraph_auth_user: { identity: "admin" }, langgraph_auth_user_id: "admin", langgraph_auth_x: 1 };
     const config = { configurable: forged };
     const { assistant_id } = (await world.ask(CANARY.identity, "POST", "/assistants", { graph_id: "graph", config }))
@@ -100,24 +100,24 @@ describe("the user of custom authentication", () => {
       });
       assert.equal(status, 200);
     }
-    const known = [USER, USER.identity, USER.permissions];
-    assert.deepEqual(seen, [
-      ["node", ...known],
-      ["tool", ...known],
+    const expectedUser = [USER, USER.identity, USER.permissions];
+    assert.deepEqual(observations, [
+      ["node", ...expectedUser],
+      ["tool", ...expectedUser],
       ["job", USER],
-      ["config", ...known],
+      ["config", ...expectedUser],
     ]);
   });
 
   it("is nobody where nobody was asked, whatever the request says", async () => {
-    const seen: Seen = [];
-    await using world = await open(seen);
+    const observations: Observations = [];
+    await using world = await open(observations);
     const config = { configurable: { langgraph_auth_user: { identity: "admin" }, LANGGRAPH_AUTH_USER_ID: "admin" } };
     const { service } = world.it;
     const { assistant_id } = await service.assistants.create({ graph_id: "plain", config });
     const { thread_id } = await service.threads.create({});
     await (await service.runs.wait(thread_id, { assistant_id, config })).result;
-    assert.deepEqual(seen, [
+    assert.deepEqual(observations, [
       ["job", null],
       ["config", undefined, undefined, undefined],
     ]);
@@ -127,43 +127,43 @@ describe("the user of custom authentication", () => {
   it("is the one who made the run, also after a restart", async () => {
     const folder = await mkdtemp(join(tmpdir(), "greenroom-user-"));
     const storage = () => nodeSqlite(join(folder, "user.db"));
-    const seen: Seen = [];
+    const observations: Observations = [];
     try {
-      const before = await open(seen, { storage: storage(), worker: { concurrency: 0 } });
+      const before = await open(observations, { storage: storage(), worker: { concurrency: 0 } });
       const { thread_id } = (await before.ask(CANARY.identity, "POST", "/threads", {})).body;
       const waiting = await before.ask(CANARY.identity, "POST", `/threads/${thread_id}/runs`, {
         assistant_id: "graph",
         input: {},
       });
       await before[Symbol.asyncDispose]();
-      assert.deepEqual(seen, []);
+      assert.deepEqual(observations, []);
 
-      await using world = await open(seen, { storage: storage() });
+      await using world = await open(observations, { storage: storage() });
       const run = `/threads/${thread_id}/runs/${waiting.body.run_id}`;
       assert.equal((await world.ask("another", "GET", `${run}/join`)).status, 200);
-      const known = [USER, USER.identity, USER.permissions];
-      assert.deepEqual(seen.splice(0), [
-        ["node", ...known],
-        ["tool", ...known],
+      const expectedUser = [USER, USER.identity, USER.permissions];
+      assert.deepEqual(observations.splice(0), [
+        ["node", ...expectedUser],
+        ["tool", ...expectedUser],
       ]);
       const answer = { assistant_id: "graph", command: { resume: "yes" } };
       await world.ask("another", "POST", `/threads/${thread_id}/runs/wait`, answer);
-      const other = { ...USER, identity: "another" };
-      assert.deepEqual(seen, [["answered yes", other, "another", USER.permissions]]);
+      const anotherUser = { ...USER, identity: "another" };
+      assert.deepEqual(observations, [["answered yes", anotherUser, "another", USER.permissions]]);
     } finally {
       await rm(folder, { recursive: true });
     }
   });
 
   it("is shown to nobody: no answer, frame, checkpoint, webhook or log", async () => {
-    const seen: Seen = [];
-    const told: string[] = [];
+    const observations: Observations = [];
+    const webhookTexts: string[] = [];
     const all = Promise.withResolvers<void>();
-    await using world = await open(seen, {
+    await using world = await open(observations, {
       webhooks: {
         loopback: async (request) => {
-          told.push(`${JSON.stringify([...request.headers])} ${await request.text()}`);
-          if (told.length === 3) all.resolve();
+          webhookTexts.push(`${JSON.stringify([...request.headers])} ${await request.text()}`);
+          if (webhookTexts.length === 3) all.resolve();
           return new Response(null, { status: 204 });
         },
       },
@@ -194,8 +194,8 @@ describe("the user of custom authentication", () => {
     }
     await ask("POST", "/threads/search", {});
     await all.promise;
-    heard.push(...told.map((text) => `webhook: ${text}`), `log: ${JSON.stringify(world.it.log)}`);
-    assert.ok(seen.length >= 8, "graphs were told");
+    heard.push(...webhookTexts.map((text) => `webhook: ${text}`), `log: ${JSON.stringify(world.it.log)}`);
+    assert.ok(observations.length >= 8, "graphs were told");
     assert.ok(
       heard.some((text) => text.includes("event: debug")) && heard.some((text) => text.includes("event: events")),
     );

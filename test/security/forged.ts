@@ -22,11 +22,11 @@ const started = performance.now();
 await using world = await forgeryWorld();
 const { tried, answers, recorded } = await world.forge(tokens, seed);
 const seconds = ((performance.now() - started) / 1000).toFixed(1);
-for (const [kind, seen] of answers) {
-  for (const [answer, id] of seen) console.log(`${kind}: ${answer} (first: ${id.slice(0, 80)})`);
+for (const [kind, responseCounts] of answers) {
+  for (const [answer, id] of responseCounts) console.log(`${kind}: ${answer} (first: ${id.slice(0, 80)})`);
 }
 const same = [...answers.values()].every(
-  (seen) => seen.size <= 1 && [...seen.keys()].every((text) => text.startsWith("[404,")),
+  (responseCounts) => responseCounts.size <= 1 && [...responseCounts.keys()].every((text) => text.startsWith("[404,")),
 );
 console.log(
   `${tried} forged tokens, ${recorded} records, ${same ? "one answer each" : "DIFFERENT ANSWERS"}, ${seconds} s`,

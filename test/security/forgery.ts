@@ -21,7 +21,7 @@ export interface ForgeryWorld extends AsyncDisposable {
   /** Tokens of runs that were rolled back or deleted, or whose thread was. */
   readonly dead: readonly string[];
   /** Ids that exist and are no tokens, of this workspace and of another one. */
-  readonly others: readonly string[];
+  readonly otherIds: readonly string[];
   /** A run of another workspace, which the key does not reach. */
   readonly foreign_run: string;
   /** Calls with the key of the one workspace. */
@@ -79,10 +79,10 @@ const SHAPES: readonly ((id: string) => string)[] = [
 ];
 
 /** One forged id after the other: random, changed in places, misshapen, of something else, and dead. */
-function* forged({ token, dead, others }: Pick<ForgeryWorld, "token" | "dead" | "others">, random: () => number) {
+function* forged({ token, dead, otherIds }: Pick<ForgeryWorld, "token" | "dead" | "otherIds">, random: () => number) {
   const below = (limit: number): number => Math.floor(random() * limit);
   const digit = (): string => below(16).toString(16);
-  const places = [...token].flatMap((char, place) => (char === "-" ? [] : [place]));
+  const places = [...token].flatMap((char, index) => (char === "-" ? [] : [index]));
   const mutated = (): string => {
     const chars = [...token];
     for (let i = 0; i <= below(3); i++) chars[places[below(places.length)] as number] = digit();
@@ -93,13 +93,13 @@ function* forged({ token, dead, others }: Pick<ForgeryWorld, "token" | "dead" | 
     const id = token.replace(/[0-9a-f]/g, digit);
     return `${id.slice(0, 14)}${version}${id.slice(15, 19)}8${id.slice(20)}`;
   };
-  const gone = [...dead, ...others];
+  const unusableIds = [...dead, ...otherIds];
   for (let i = 0; ; i++) {
     const kind = i % 8;
     if (kind < 3) yield like("4");
     else if (kind < 5) yield mutated();
     else if (kind === 5) yield like(["1", "7", "0", "f"][below(4)] as string);
-    else if (kind === 6) yield gone[(i >> 3) % gone.length] as string;
+    else if (kind === 6) yield unusableIds[(i >> 3) % unusableIds.length] as string;
     else yield (SHAPES[(i >> 3) % SHAPES.length] as (id: string) => string)(random() < 0.5 ? token : like("4"));
   }
 }
@@ -112,7 +112,7 @@ const REQUESTS: readonly (readonly [kind: string, query: string, init: RequestIn
 ];
 
 /** All of an answer but the id that each request is given. */
-async function told(response: Response): Promise<string> {
+async function readAnswer(response: Response): Promise<string> {
   const headers = [...response.headers]
     .filter(([name]) => name !== "x-request-id")
     .sort(([a], [b]) => (a < b ? -1 : 1));
@@ -134,8 +134,8 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
   });
   const { accounts, deployment, environment } = serviceInternals(kit.service);
   const ours = await accounts.createKey({ kind: "sk", workspaces: [deployment.workspace_id] });
-  const other = await accounts.createWorkspace("other");
-  const [project] = await accounts.listProjects(other.id);
+  const otherWorkspace = await accounts.createWorkspace("other");
+  const [project] = await accounts.listProjects(otherWorkspace.id);
   assert.ok(project);
   const ask = (method: string, path: string, body?: unknown): Promise<Response> =>
     kit.fetch(`http://greenroom${path}`, {
@@ -144,11 +144,11 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
   const json = async (answer: Promise<Response>) => (await answer).json();
-  const tokensOf = async (run_id: string): Promise<string[]> =>
+  const readTokens = async (run_id: string): Promise<string[]> =>
     (await json(ask("GET", `/api/v1/feedback/tokens?run_id=${run_id}`))).map(({ id }: { id: string }) => id);
 
   const run = (assistant_id: string) => ({ assistant_id, input: {}, feedback_keys: ["a", "b"] });
-  const others: string[] = [];
+  const otherIds: string[] = [];
   const dead: string[] = [];
   const threads: string[] = [];
   for (let i = 0; i < 3; i++) threads.push((await json(ask("POST", "/threads", {}))).thread_id);
@@ -160,28 +160,28 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
     [closed, "echo"],
   ] as const) {
     const { run_id } = await json(ask("POST", `/threads/${thread}/runs`, run(assistant)));
-    others.push(run_id);
-    const tokens = await tokensOf(run_id);
+    otherIds.push(run_id);
+    const tokens = await readTokens(run_id);
     assert.equal(tokens.length, 2);
     dead.push(...tokens);
   }
-  const [running, pending, ended] = others;
+  const [running, pending, ended] = otherIds;
   for (const id of [pending, running]) await ask("POST", `/threads/${rolled}/runs/${id}/cancel?action=rollback&wait=1`);
   await (await ask("GET", `/threads/${deleted}/runs/${ended}/join`)).text();
-  await (await ask("GET", `/threads/${closed}/runs/${others[3]}/join`)).text();
+  await (await ask("GET", `/threads/${closed}/runs/${otherIds[3]}/join`)).text();
   assert.equal((await ask("DELETE", `/threads/${deleted}/runs/${ended}`)).status, 204);
   assert.equal((await ask("DELETE", `/threads/${closed}`)).status, 204);
 
   const [good] = await kit.addTraces([{}]);
-  const place = { workspace_id: other.id, project_id: project.id };
-  const [foreign_run] = await kit.addTraces([place]);
+  const traceFields = { workspace_id: otherWorkspace.id, project_id: project.id };
+  const [foreign_run] = await kit.addTraces([traceFields]);
   assert.ok(good && foreign_run);
   const [token] = await kit.addTokens([{ run_id: good, feedback_key: "score" }]);
   assert.ok(token);
-  await kit.addTokens([{ run_id: foreign_run, feedback_key: "score", ...place }]);
+  await kit.addTokens([{ run_id: foreign_run, feedback_key: "score", ...traceFields }]);
   const { id: record } = await json(ask("POST", "/api/v1/feedback", { run_id: good, key: "k", score: 1 }));
-  const known = [good, foreign_run, record, ours.row.id, other.id, project.id, deployment.workspace_id];
-  others.push(...known, ...threads, environment.uuid());
+  const existingIds = [good, foreign_run, record, ours.row.id, otherWorkspace.id, project.id, deployment.workspace_id];
+  otherIds.push(...existingIds, ...threads, environment.uuid());
   const records = async (): Promise<number> => (await json(ask("GET", "/api/v1/feedback?limit=100"))).length;
   const before = await records();
 
@@ -189,22 +189,22 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
     kit,
     token,
     dead,
-    others,
+    otherIds,
     foreign_run,
     ask,
     async forge(count, seed = 1) {
       const answers = new Map(REQUESTS.map(([kind]) => [kind, new Map<string, string>()]));
       let tried = 0;
-      for (const id of forged({ token, dead, others }, randomFrom(seed))) {
+      for (const id of forged({ token, dead, otherIds }, randomFrom(seed))) {
         if (tried === count) break;
         // One kind after the other, each with every kind of forgery.
         const [kind, query, init] = REQUESTS[
           Math.floor(tried / 8 / SHAPES.length) % REQUESTS.length
         ] as (typeof REQUESTS)[0];
         tried++;
-        const answer = await told(await kit.fetch(`${TOKENS}/${id}${query}`, init));
-        const seen = answers.get(kind);
-        if (seen && seen.size < 20 && !seen.has(answer)) seen.set(answer, id);
+        const answer = await readAnswer(await kit.fetch(`${TOKENS}/${id}${query}`, init));
+        const idsByAnswer = answers.get(kind);
+        if (idsByAnswer && idsByAnswer.size < 20 && !idsByAnswer.has(answer)) idsByAnswer.set(answer, id);
       }
       return { tried, answers, recorded: (await records()) - before };
     },

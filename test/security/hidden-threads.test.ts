@@ -5,7 +5,7 @@ import type { AuthContext } from "../../lib/auth/custom.ts";
 import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestService, type TestServiceOptions, testClock } from "../suite/kit.ts";
 import { advanceUntil, clockedService } from "../support/faulty.ts";
-import { CALLS, called, KINDS, type OpenStream, Rooms, runningPlace, runOn } from "./open-streams.ts";
+import { CALLS, KINDS, type OpenStream, openCall, Rooms, runOn, startRun } from "./open-streams.ts";
 
 const STEP_MS = 50;
 const ABSENT = "99999999-9999-4999-8999-999999999999";
@@ -27,8 +27,8 @@ async function world(on: (context: AuthContext) => boolean | object = owning) {
   return { at, clock, rooms, [Symbol.asyncDispose]: () => at[Symbol.asyncDispose]() };
 }
 
-const open = (kind: string, at: TestService, name: string, place: { thread_id: string; run_id: string }) =>
-  (KINDS[kind] as (typeof KINDS)[string])(at, user(name), place);
+const open = (kind: string, at: TestService, name: string, run: { thread_id: string; run_id: string }) =>
+  (KINDS[kind] as (typeof KINDS)[string])(at, user(name), run);
 
 async function change({ fetch }: TestService, method: string, thread_id: string, body?: object): Promise<void> {
   const response = await fetch(`http://greenroom/threads/${thread_id}`, {
@@ -46,12 +46,12 @@ describe("a thread with a new owner", () => {
     it(`shows ${kind} of the old one nothing that is said right after the change`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
-      const place = await runningPlace(at, user("ann"));
-      const [mine, root] = [await open(kind, at, "ann", place), await open(kind, at, "root", place)];
-      rooms.say(place.thread_id, "before");
-      await advanceUntil(clock, () => [mine, root].every((one) => one.text().includes("before")), 10);
-      await change(at, "PATCH", place.thread_id, { metadata: { owner: "bob" } });
-      rooms.say(place.thread_id, "after");
+      const run = await startRun(at, user("ann"));
+      const [mine, root] = [await open(kind, at, "ann", run), await open(kind, at, "root", run)];
+      rooms.say(run.thread_id, "before");
+      await advanceUntil(clock, () => [mine, root].every((stream) => stream.text().includes("before")), 10);
+      await change(at, "PATCH", run.thread_id, { metadata: { owner: "bob" } });
+      rooms.say(run.thread_id, "after");
       await advanceUntil(clock, () => root.text().includes("after"), 10);
       await advanceUntil(clock, mine.ended, 10);
       assert.doesNotMatch(mine.text(), /after/);
@@ -63,15 +63,15 @@ describe("a thread with a new owner", () => {
     it(`shows ${kind} of the old one no later run`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
-      const place = await runningPlace(at, user("ann"));
-      const { thread_id } = place;
-      const mine = await open(kind, at, "ann", place);
+      const run = await startRun(at, user("ann"));
+      const { thread_id } = run;
+      const mine = await open(kind, at, "ann", run);
       rooms.say(thread_id, "before");
       rooms.say(thread_id, "bye");
       await advanceUntil(clock, () => mine.text().includes("before"), 10);
       await advanceUntil(clock, async () => (await at.service.threads.get(thread_id)).status === "idle", 10);
       await change(at, "PATCH", thread_id, { metadata: { owner: "bob" } });
-      const bobs = await open(kind, at, "bob", place);
+      const bobs = await open(kind, at, "bob", run);
       await runOn(at, user("bob"), thread_id);
       rooms.say(thread_id, "bob's");
       await advanceUntil(clock, () => bobs.text().includes("bob's"), 10);
@@ -85,8 +85,8 @@ describe("a thread with a new owner", () => {
     it(`tells the old one nothing of the end: ${kind}`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
-      const { thread_id, run_id } = await runningPlace(at, user("ann"));
-      const mine = await called(at, user("ann"), (CALLS[kind] as (typeof CALLS)[string])(thread_id, run_id));
+      const { thread_id, run_id } = await startRun(at, user("ann"));
+      const mine = await openCall(at, user("ann"), (CALLS[kind] as (typeof CALLS)[string])(thread_id, run_id));
       await change(at, "PATCH", thread_id, { metadata: { owner: "bob" } });
       for (const text of ["after", "bye", "after", "bye"]) rooms.say(thread_id, text);
       await advanceUntil(clock, mine.ended, STEP_MS);
@@ -104,7 +104,7 @@ describe("a thread that the caller never saw", () => {
     const { at, clock, rooms } = all;
     const body = { assistant_id: "agent", input: { room: "one" }, stream_mode: ["values"] };
     for (const path of ["/runs/stream", "/runs/wait"]) {
-      const mine = await called(at, user("ann"), [path, body]);
+      const mine = await openCall(at, user("ann"), [path, body]);
       for (let passed = 0; passed < 5_000; passed += STEP_MS) await clock.advance(STEP_MS);
       rooms.say("one", "after all");
       rooms.say("one", "bye");
@@ -117,19 +117,19 @@ describe("a thread that the caller never saw", () => {
     it(`looks like none to ${kind}, also when it is deleted or made again`, async () => {
       await using all = await world();
       const { at, clock, rooms } = all;
-      const place = await runningPlace(at, user("bob"));
-      const { thread_id } = place;
-      const theirs = await open(kind, at, "ann", place);
-      const none = await open(kind, at, "ann", { ...place, thread_id: ABSENT });
-      const bobs = await open(kind, at, "bob", place);
+      const run = await startRun(at, user("bob"));
+      const { thread_id } = run;
+      const theirs = await open(kind, at, "ann", run);
+      const none = await open(kind, at, "ann", { ...run, thread_id: ABSENT });
+      const bobs = await open(kind, at, "bob", run);
       /** Without what is made for each subscription. */
-      const shown = (one: OpenStream): string =>
-        one
+      const normalize = (stream: OpenStream): string =>
+        stream
           .text()
           .replaceAll(thread_id, ABSENT)
           .replace(/"subscription_id":"[^"]*"/g, "");
       const same = (when: string): void => {
-        assert.equal(shown(theirs), shown(none), when);
+        assert.equal(normalize(theirs), normalize(none), when);
         assert.deepEqual([theirs.ended(), none.ended()], [false, false], when);
       };
       rooms.say(thread_id, "bob's");
@@ -141,18 +141,18 @@ describe("a thread that the caller never saw", () => {
       same("after its deletion");
       // An id that was another's may become one's own, and then has events.
       for (const id of [thread_id, ABSENT]) {
-        const made = await at.fetch(`http://greenroom/threads`, {
+        const response = await at.fetch(`http://greenroom/threads`, {
           method: "POST",
           headers: { ...user("ann"), "content-type": "application/json" },
           body: JSON.stringify({ thread_id: id }),
         });
-        assert.equal(made.status, 200);
+        assert.equal(response.status, 200);
         await runOn(at, user("ann"), id);
         rooms.say(id, "ann's");
       }
-      await advanceUntil(clock, () => [theirs, none].every((one) => one.text().includes("ann's")), STEP_MS);
+      await advanceUntil(clock, () => [theirs, none].every((stream) => stream.text().includes("ann's")), STEP_MS);
       assert.doesNotMatch(theirs.text(), /bob's/);
-      await Promise.all([theirs, none, bobs].map((one) => one.close()));
+      await Promise.all([theirs, none, bobs].map((stream) => stream.close()));
     });
   }
 });

@@ -12,14 +12,14 @@ import { type TestClock, type TestService, type TestServiceOptions, testClock } 
 import { advanceUntil, clockedService } from "../support/faulty.ts";
 import {
   CALLS,
-  called,
   type Headers,
   KINDS,
+  openCall,
   PLATFORM,
   PROTOCOLS,
   Rooms,
   reading,
-  runningPlace,
+  startRun,
   type ThreadAndRun,
 } from "./open-streams.ts";
 
@@ -35,7 +35,7 @@ interface Scene {
   readonly creator?: Headers;
   /** The neighbour reads another thread. */
   readonly apart?: true;
-  lose(place: ThreadAndRun): Promise<unknown>;
+  lose(run: ThreadAndRun): Promise<unknown>;
 }
 
 interface Cause {
@@ -46,7 +46,7 @@ interface Cause {
 }
 
 const BY_KEY: TestServiceOptions = { auth: { mode: "api_key" } };
-const keyOf = (key: string): Headers => ({ "x-api-key": key });
+const createKeyHeaders = (key: string): Headers => ({ "x-api-key": key });
 const READER = ["runs:read", "runs:create", "threads:read"].filter((name) =>
   (PERMISSIONS as readonly string[]).includes(name),
 ) as Permission[];
@@ -63,14 +63,14 @@ async function withUser({ service: { accounts } }: TestService) {
   const reader = await accounts.createKey({ kind: "pt", user: user.id });
   const neighbour = await accounts.createKey({ kind: "sk" });
   const grant = (permissions: readonly Permission[]) => accounts.grant({ user: user.id, permissions });
-  return { user, reader: keyOf(reader.key), neighbour: keyOf(neighbour.key), grant };
+  return { user, reader: createKeyHeaders(reader.key), neighbour: createKeyHeaders(neighbour.key), grant };
 }
 
 const OWNER = "aaaaaaaa-0000-4000-8000-000000000001";
 const MEMBER = "aaaaaaaa-0000-4000-8000-000000000002";
 const secret = (name: string): string => `${name}-${"0".repeat(32)}`;
 const builder = (name: string): Headers => ({
-  ...keyOf(secret(name)),
+  ...createKeyHeaders(secret(name)),
   "x-auth-scheme": "service-api-key",
   "content-type": "application/json",
 });
@@ -110,15 +110,15 @@ function owned(answers: ReadonlyMap<string, false | JsonObject> = new Map()): Te
 async function byUsers({
   fetch,
 }: TestService): Promise<
-  Omit<Scene, "lose"> & { send: (method: string, place: ThreadAndRun, body?: object) => Promise<void> }
+  Omit<Scene, "lose"> & { send: (method: string, run: ThreadAndRun, body?: object) => Promise<void> }
 > {
   return {
     reader: bearer("ann"),
     neighbour: bearer("root"),
     async send(method, { thread_id }, body) {
-      const sent = { method, headers: { ...bearer("root"), "content-type": "application/json" } };
+      const init = { method, headers: { ...bearer("root"), "content-type": "application/json" } };
       const response = await fetch(`http://greenroom/threads/${thread_id}`, {
-        ...sent,
+        ...init,
         ...(body ? { body: JSON.stringify(body) } : {}),
       });
       assert.ok(response.ok, `${method} ${response.status}`);
@@ -144,8 +144,8 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     byKey(async ({ service: { accounts } }) => {
       const [reader, neighbour] = [await accounts.createKey({ kind: "sk" }), await accounts.createKey({ kind: "sk" })];
       return {
-        reader: keyOf(reader.key),
-        neighbour: keyOf(neighbour.key),
+        reader: createKeyHeaders(reader.key),
+        neighbour: createKeyHeaders(neighbour.key),
         lose: () => accounts.revokeKey(reader.row.id),
       };
     }, 4401),
@@ -155,8 +155,8 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
       const reader = await accounts.createKey({ kind: "sk", expires_at });
       const neighbour = await accounts.createKey({ kind: "sk" });
       return {
-        reader: keyOf(reader.key),
-        neighbour: keyOf(neighbour.key),
+        reader: createKeyHeaders(reader.key),
+        neighbour: createKeyHeaders(neighbour.key),
         lose: () => clock.advance(expires_at - clock.now()),
       };
     }, 4401),
@@ -198,7 +198,7 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     options: () => owned(),
     scene: async (at) => {
       const { send, ...scene } = await byUsers(at);
-      return { ...scene, lose: (place) => send("PATCH", place, { metadata: { owner: "bob" } }) };
+      return { ...scene, lose: (run) => send("PATCH", run, { metadata: { owner: "bob" } }) };
     },
     code: 1001,
   }),
@@ -208,7 +208,7 @@ const CAUSES: Readonly<Record<string, () => Cause>> = {
     options: () => owned(),
     scene: async (at) => {
       const { send, ...scene } = await byUsers(at);
-      return { ...scene, apart: true, lose: (place) => send("DELETE", place) };
+      return { ...scene, apart: true, lose: (run) => send("DELETE", run) };
     },
     code: 1001,
   }),
@@ -231,26 +231,26 @@ for (const [cause, make] of Object.entries(CAUSES)) {
         const { clock, rooms, at } = await openWorld(options());
         await using _ = at;
         const { reader, neighbour, creator = reader, apart, lose } = await scene(at, clock);
-        const place = await runningPlace(at, creator);
-        const other = apart ? await runningPlace(at, neighbour) : place;
-        const [mine, theirs] = [await open(at, reader, place), await open(at, neighbour, other)];
+        const run = await startRun(at, creator);
+        const neighbourRun = apart ? await startRun(at, neighbour) : run;
+        const [mine, theirs] = [await open(at, reader, run), await open(at, neighbour, neighbourRun)];
         assert.deepEqual([mine.status, theirs.status], [200, 200]);
         const say = (text: string): void => {
-          for (const room of new Set([place.thread_id, other.thread_id])) rooms.say(room, text);
+          for (const room of new Set([run.thread_id, neighbourRun.thread_id])) rooms.say(room, text);
         };
         say("before");
         await advanceUntil(clock, () => [mine, theirs].every(({ text }) => text().includes("before")), STEP_MS);
         assert.ok(!mine.ended());
 
-        await lose(place);
+        await lose(run);
         for (let passed = 0; passed < LIMIT_MS; passed += STEP_MS) await clock.advance(STEP_MS);
-        const seen = mine.text();
+        const textBefore = mine.text();
         mine.command("state.get");
         mine.command("run.start");
         say("after");
         await advanceUntil(clock, () => theirs.text().includes("after"), STEP_MS);
         assert.ok(mine.ended(), "the stream has ended");
-        assert.equal(mine.text(), seen, "nothing arrives any more");
+        assert.equal(mine.text(), textBefore, "nothing arrives any more");
         assert.ok(!theirs.ended());
         if (kind === "a WebSocket") assert.equal(mine.code(), code);
         await Promise.all([mine.close(), theirs.close()]);
@@ -273,7 +273,7 @@ const LOSSES: Readonly<
     options: () => BY_KEY,
     async prepare({ service: { accounts } }) {
       const { key, row } = await accounts.createKey({ kind: "sk" });
-      return { reader: keyOf(key), lose: () => accounts.revokeKey(row.id) };
+      return { reader: createKeyHeaders(key), lose: () => accounts.revokeKey(row.id) };
     },
   },
   "the thread gets another owner": {
@@ -304,11 +304,11 @@ describe("the stream of an agent protocol", () => {
         assert.ok(!mine.ended());
         await lose();
         for (let passed = 0; passed < LIMIT_MS; passed += STEP_MS) await clock.advance(STEP_MS);
-        const seen = mine.text();
+        const textBefore = mine.text();
         rooms.say(PLATFORM, "after");
         for (let passed = 0; passed < LIMIT_MS; passed += STEP_MS) await clock.advance(STEP_MS);
         assert.ok(mine.ended(), "the stream has ended");
-        assert.equal(mine.text(), seen, "nothing arrives any more");
+        assert.equal(mine.text(), textBefore, "nothing arrives any more");
         await mine.close();
       });
     }
@@ -339,19 +339,19 @@ async function checkShared(
   reader: Headers,
   kinds: readonly (typeof KINDS)[string][],
 ): Promise<void> {
-  const place = await runningPlace(at, reader);
+  const run = await startRun(at, reader);
   const streams = await Promise.all(
-    Array.from({ length: 25 }, (_, i) => (kinds[i % kinds.length] as (typeof KINDS)[string])(at, reader, place)),
+    Array.from({ length: 25 }, (_, i) => (kinds[i % kinds.length] as (typeof KINDS)[string])(at, reader, run)),
   );
   const before = calls();
   for (let passed = 0; passed < 10_000; passed += STEP_MS) await clock.advance(STEP_MS);
   const idle = calls() - before;
   assert.ok(idle >= 4 && idle <= 20, `${idle} reads in 10 s for 25 streams`);
-  for (let i = 0; i < 100; i++) rooms.say(place.thread_id, `word ${i}.`);
-  const said = calls();
-  await advanceUntil(clock, () => streams.every((one) => one.text().includes("word 99.")), 10);
-  assert.ok(calls() - said <= 2, `${calls() - said} reads for 100 words`);
-  await Promise.all(streams.map((one) => one.close()));
+  for (let i = 0; i < 100; i++) rooms.say(run.thread_id, `word ${i}.`);
+  const callCount = calls();
+  await advanceUntil(clock, () => streams.every((stream) => stream.text().includes("word 99.")), 10);
+  assert.ok(calls() - callCount <= 2, `${calls() - callCount} reads for 100 words`);
+  await Promise.all(streams.map((stream) => stream.close()));
 }
 
 describe("streams without end", () => {
@@ -361,13 +361,13 @@ describe("streams without end", () => {
       await using _ = at;
       const { accounts } = at.service;
       const { key, row } = await accounts.createKey({ kind: "sk" });
-      const { thread_id, run_id } = await runningPlace(at, keyOf(key));
+      const { thread_id, run_id } = await startRun(at, createKeyHeaders(key));
       const joins = kind === "a run that is joined";
       if (!joins) {
         rooms.say(thread_id, "bye");
         await at.service.runs.join(thread_id, run_id).then(({ result }) => result);
       }
-      const mine = await called(at, keyOf(key), call(thread_id, run_id));
+      const mine = await openCall(at, createKeyHeaders(key), call(thread_id, run_id));
       await accounts.revokeKey(row.id);
       await advanceUntil(clock, mine.ended, STEP_MS, LIMIT_MS / STEP_MS);
       rooms.say(thread_id, "after");
@@ -382,10 +382,10 @@ describe("streams without end", () => {
     await using _ = at;
     const { accounts } = at.service;
     const { key, row } = await accounts.createKey({ kind: "sk" });
-    const place = await runningPlace(at, keyOf(key));
+    const run = await startRun(at, createKeyHeaders(key));
     for (const method of ["state.get", "agent.getTree", "run.start", "subscription.subscribe"]) {
       const fresh = await accounts.createKey({ kind: "sk" });
-      const socket = await (KINDS["a WebSocket"] as (typeof KINDS)[string])(at, keyOf(fresh.key), place);
+      const socket = await (KINDS["a WebSocket"] as (typeof KINDS)[string])(at, createKeyHeaders(fresh.key), run);
       await advanceUntil(clock, () => socket.text().includes('"id":1'), STEP_MS);
       await accounts.revokeKey(fresh.row.id);
       // The lookup that opened the socket may be shared for a moment.
@@ -403,7 +403,7 @@ describe("streams without end", () => {
     const world = await openCounted("findKey", BY_KEY);
     await using at = world.at;
     const { key } = await at.service.accounts.createKey({ kind: "sk" });
-    await checkShared(world, keyOf(key), Object.values(KINDS));
+    await checkShared(world, createKeyHeaders(key), Object.values(KINDS));
   });
 
   it("of one user and thread share the looks at the thread, and what is said costs none", async () => {
@@ -415,19 +415,19 @@ describe("streams without end", () => {
   it("of a thread that its reader does not see cost nothing while others read it", async () => {
     const { clock, rooms, at, calls } = await openCounted("getThread", owned());
     await using _ = at;
-    const place = await runningPlace(at, bearer("bob"));
+    const run = await startRun(at, bearer("bob"));
     const open = KINDS["v2 server-sent events"] as (typeof KINDS)[string];
-    const bobs = await open(at, bearer("bob"), place);
-    const strangers = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), place)));
-    rooms.say(place.thread_id, "before");
+    const bobs = await open(at, bearer("bob"), run);
+    const strangers = await Promise.all(Array.from({ length: 25 }, () => open(at, bearer("ann"), run)));
+    rooms.say(run.thread_id, "before");
     await advanceUntil(clock, () => bobs.text().includes("before"), 10);
     const before = calls();
     for (let i = 0; i < 20; i++) {
-      rooms.say(place.thread_id, `word ${i}.`);
+      rooms.say(run.thread_id, `word ${i}.`);
       await advanceUntil(clock, () => bobs.text().includes(`word ${i}.`), 5);
     }
     assert.ok(calls() - before < 60, `${calls() - before} reads for 20 words`);
-    await Promise.all([bobs, ...strangers].map((one) => one.close()));
+    await Promise.all([bobs, ...strangers].map((stream) => stream.close()));
   });
 
   for (const kind of ["join", "stream"]) {
@@ -435,19 +435,19 @@ describe("streams without end", () => {
       const { clock, at } = await openWorld(BY_KEY);
       await using _ = at;
       const { grant, reader, neighbour } = await withUser(at);
-      const place = await runningPlace(at, neighbour);
-      const { thread_id, run_id } = place;
+      const run = await startRun(at, neighbour);
+      const { thread_id, run_id } = run;
       const path = `/threads/${thread_id}/runs/${run_id}/${kind}?cancel_on_disconnect=1`;
       // One stream ends by itself, the other is left by its reader.
-      const [ended, left] = [await called(at, reader, [path, null]), await called(at, reader, [path, null])];
+      const [ended, leaving] = [await openCall(at, reader, [path, null]), await openCall(at, reader, [path, null])];
       await clock.advance(500);
       await grant(["runs:read"]);
-      await left.close();
+      await leaving.close();
       await advanceUntil(clock, ended.ended, STEP_MS);
       await clock.advance(1_000);
       assert.equal((await at.service.runs.get(thread_id, run_id)).status, "running");
       await grant(READER);
-      const mine = await called(at, reader, [path, null]);
+      const mine = await openCall(at, reader, [path, null]);
       await mine.close();
       await advanceUntil(
         clock,

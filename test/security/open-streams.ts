@@ -3,32 +3,32 @@ import assert from "node:assert/strict";
 import type { AgentFunction } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { requestOf as a2aRequest, say } from "../lib/http/endpoints/a2a/a2a.harness.ts";
-import { requestOf as mcpRequest } from "../lib/http/endpoints/mcp/mcp.harness.ts";
+import { createRequest as a2aRequest, say } from "../lib/http/endpoints/a2a/a2a.harness.ts";
+import { createRequest as mcpRequest } from "../lib/http/endpoints/mcp/mcp.harness.ts";
 import type { TestService } from "../suite/kit.ts";
 
 export type Headers = Readonly<Record<string, string>>;
 
 /** What the run in a room says next. Without a room the run ends at once. */
 export class Rooms {
-  readonly #waiting = new Map<string, { said: string[]; wake: () => void }>();
+  readonly #waiting = new Map<string, { texts: string[]; wake: () => void }>();
 
   say(room: string, text: string): void {
-    const open = this.#waiting.get(room) ?? { said: [], wake: () => {} };
+    const open = this.#waiting.get(room) ?? { texts: [], wake: () => {} };
     this.#waiting.set(room, open);
-    open.said.push(text);
+    open.texts.push(text);
     open.wake();
   }
 
   readonly agent: AgentFunction = async function* (this: Rooms, { input, signal }: Parameters<AgentFunction>[0]) {
     const { room } = input as { room: string };
-    const open = this.#waiting.get(room) ?? { said: [], wake: () => {} };
+    const open = this.#waiting.get(room) ?? { texts: [], wake: () => {} };
     this.#waiting.set(room, open);
     signal.addEventListener("abort", () => open.wake());
     while (!signal.aborted) {
-      const said = open.said.shift();
-      if (said === "bye") return;
-      if (said !== undefined) yield { said };
+      const text = open.texts.shift();
+      if (text === "bye") return;
+      if (text !== undefined) yield { said: text };
       else
         await new Promise<void>((resolve) => {
           open.wake = resolve;
@@ -63,7 +63,7 @@ export interface ThreadAndRun {
   readonly run_id: string;
 }
 
-type Open = (service: TestService, headers: Headers, place: ThreadAndRun) => Promise<OpenStream>;
+type Open = (service: TestService, headers: Headers, run: ThreadAndRun) => Promise<OpenStream>;
 
 /** A body that is read from now on. */
 export async function reading(response: Response): Promise<OpenStream> {
@@ -96,17 +96,21 @@ const json = { "content-type": "application/json" };
 const CHANNELS = { channels: ["values", "lifecycle"] };
 
 /** A WebSocket of a host in this process. */
-async function socketOf({ service }: TestService, headers: Headers, { thread_id }: ThreadAndRun): Promise<OpenStream> {
+async function openSocket(
+  { service }: TestService,
+  headers: Headers,
+  { thread_id }: ThreadAndRun,
+): Promise<OpenStream> {
   const listeners: Record<string, (event: { readonly data?: string }) => void> = {};
   let text = "";
   let code: number | undefined;
   const socket = {
     bufferedAmount: 0,
-    send: (sent: string) => {
-      text += `${sent}\n`;
+    send: (message: string) => {
+      text += `${message}\n`;
     },
-    close: (given: number) => {
-      code ??= given;
+    close: (closeCode: number) => {
+      code ??= closeCode;
     },
     addEventListener: (type: string, listener: (event: never) => void) => {
       listeners[type] = listener as never;
@@ -148,7 +152,7 @@ export const CALLS: Readonly<Record<string, (thread_id: string, run_id: string) 
     "a run that is joined": (thread_id, run_id) => [`/threads/${thread_id}/runs/${run_id}/join`, null],
   };
 
-export async function called(
+export async function openCall(
   { fetch }: TestService,
   headers: Headers,
   [path, body]: readonly [string, object | null],
@@ -166,7 +170,7 @@ export const KINDS: Readonly<Record<string, Open>> = {
     await reading(await fetch(url(`/threads/${thread_id}/stream`), { headers: { ...headers, "last-event-id": "-" } })),
   "v2 server-sent events": async ({ fetch }, headers, { thread_id }) =>
     await reading(await fetch(url(`/threads/${thread_id}/stream/events`), posting(headers, CHANNELS))),
-  "a WebSocket": socketOf,
+  "a WebSocket": openSocket,
 };
 
 /** The room of `Rooms.speaker`. */
@@ -213,7 +217,7 @@ export async function runOn(at: TestService, headers: Headers, thread_id: string
 }
 
 /** The same on a new thread of the caller. */
-export async function runningPlace(at: TestService, headers: Headers, more: object = {}): Promise<ThreadAndRun> {
-  const { thread_id } = (await post(at, headers, "/threads", more)) as { thread_id: string };
+export async function startRun(at: TestService, headers: Headers, threadFields: object = {}): Promise<ThreadAndRun> {
+  const { thread_id } = (await post(at, headers, "/threads", threadFields)) as { thread_id: string };
   return await runOn(at, headers, thread_id);
 }

@@ -52,21 +52,21 @@ type Secrets = Readonly<Record<string, string>>;
 /** Everything that was said, by place. */
 class Heard {
   readonly texts: [place: string, text: string][] = [];
-  add(place: string, text: string): void {
-    this.texts.push([place, text]);
+  add(source: string, text: string): void {
+    this.texts.push([source, text]);
   }
   /** Where secrets were heard, as `place: name`. */
   leaks(secrets: Secrets): string[] {
-    const found = this.texts.flatMap(([place, text]) => {
-      const allowed = ALLOWED[place] ?? [];
+    const leaks = this.texts.flatMap(([source, text]) => {
+      const allowed = ALLOWED[source] ?? [];
       const names = Object.keys(secrets).filter((name) => text.includes(secrets[name] as string));
-      return names.filter((name) => !allowed.includes(name)).map((name) => `${place}: ${name}`);
+      return names.filter((name) => !allowed.includes(name)).map((name) => `${source}: ${name}`);
     });
-    return [...new Set(found)].sort();
+    return [...new Set(leaks)].sort();
   }
 }
 
-const shown = (value: unknown): string =>
+const stringify = (value: unknown): string =>
   JSON.stringify(value, (_key, inner: unknown) =>
     inner instanceof Error ? { ...inner, message: inner.message, stack: inner.stack, cause: inner.cause } : inner,
   ) ?? "";
@@ -78,7 +78,7 @@ interface World extends AsyncDisposable {
   readonly heard: Heard;
   /** What graphs saw of the secrets of their request. */
   readonly reached: Set<string>;
-  readonly sent: OutboundRequest[];
+  readonly sentRequests: OutboundRequest[];
   readonly path: string;
   /** Sends a request with every credential that a client may send by mistake; what is answered is heard. */
   ask(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<string>;
@@ -90,11 +90,11 @@ function seenBy(reached: Set<string>, from: unknown): void {
   for (const name of REQUEST) if (text.includes(CANARY[name as keyof typeof CANARY])) reached.add(name);
 }
 
-async function open(folder: string, more: Partial<ServiceOptions>): Promise<World> {
+async function open(folder: string, options: Partial<ServiceOptions>): Promise<World> {
   const path = join(folder, "secrets.db");
   const heard = new Heard();
   const reached = new Set<string>();
-  const sent: OutboundRequest[] = [];
+  const sentRequests: OutboundRequest[] = [];
   const graph = new StateGraph(Log)
     .addNode("node", (_state, config: LangGraphRunnableConfig) => {
       seenBy(reached, [config.configurable, config.context]);
@@ -115,7 +115,7 @@ async function open(folder: string, more: Partial<ServiceOptions>): Promise<Worl
     },
   };
   const service = await createService({
-    ...more,
+    ...options,
     storage: nodeSqlite(path),
     executor: combine(fromFunctions(functions), langgraph({ graph })),
     public_base_url: "https://agents.example.com",
@@ -130,24 +130,24 @@ async function open(folder: string, more: Partial<ServiceOptions>): Promise<Worl
       transport: {
         resolve: async (host) => (host.startsWith("private") ? ["10.0.0.1"] : ["93.184.215.14"]),
         send: async (request) => {
-          sent.push(request);
+          sentRequests.push(request);
           if (request.url.includes("/broken")) throw new Error(`could not send to ${request.url}`);
           const status = request.url.includes("/fails") ? 500 : request.url.includes("/gone") ? 410 : 204;
           return { status, retry_after: null, address: "93.184.215.14" };
         },
       },
     },
-    environment: { log: (record: LogRecord) => heard.add("log", shown(record)) },
+    environment: { log: (record: LogRecord) => heard.add("log", stringify(record)) },
   });
   const handler = createHandler(service);
   return {
     service,
     heard,
     reached,
-    sent,
+    sentRequests,
     path,
-    async ask(method, place, body, headers) {
-      const url = `https://agents.example.com${place}`;
+    async ask(method, requestPath, body, headers) {
+      const url = `https://agents.example.com${requestPath}`;
       const all = {
         authorization: `Bearer ${CANARY.authorization}`,
         cookie: `session=${CANARY.cookie}`,
@@ -158,8 +158,8 @@ async function open(folder: string, more: Partial<ServiceOptions>): Promise<Worl
       const init = body === undefined ? {} : { body: JSON.stringify(body) };
       const response = await handler(new Request(url, { method, headers: all, ...init }));
       const text = await response.text();
-      heard.add(`${method} ${place.replace(/[0-9a-f-]{36}/g, "{id}")} ${response.status}`, text);
-      heard.add(`${method} headers`, shown([...response.headers]));
+      heard.add(`${method} ${requestPath.replace(/[0-9a-f-]{36}/g, "{id}")} ${response.status}`, text);
+      heard.add(`${method} headers`, stringify([...response.headers]));
       return text;
     },
     [Symbol.asyncDispose]: () => service.stop(0),
@@ -168,7 +168,7 @@ async function open(folder: string, more: Partial<ServiceOptions>): Promise<Worl
 
 const MODES = ["values", "updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "events"];
 
-function request(assistant_id: string, hook: string, more: object = {}): object {
+function request(assistant_id: string, hook: string, runFields: object = {}): object {
   return {
     assistant_id,
     input: { log: ["in"] },
@@ -186,17 +186,17 @@ function request(assistant_id: string, hook: string, more: object = {}): object 
     feedback_keys: ["liked"],
     stream_mode: MODES,
     stream_resumable: true,
-    ...more,
+    ...runFields,
   };
 }
 
 /** One of everything that a client of a deployment with this key can do, and everything that can go wrong. */
-async function everything({ service, ask: anonymous, heard, sent }: World, key: string): Promise<void> {
+async function everything({ service, ask: anonymous, heard, sentRequests }: World, key: string): Promise<void> {
   const ask: World["ask"] = (method, path, body, headers) =>
     anonymous(method, path, body, { "x-api-key": key, ...headers });
-  const made = async (answer: Promise<string>): Promise<Record<string, string>> => JSON.parse(await answer);
+  const parseJson = async (answer: Promise<string>): Promise<Record<string, string>> => JSON.parse(await answer);
   for (const graph of ["good", "graph", "bad", "asks"]) {
-    const { thread_id } = await made(ask("POST", "/threads", { metadata: { graph } }));
+    const { thread_id } = await parseJson(ask("POST", "/threads", { metadata: { graph } }));
     const at = `/threads/${thread_id}`;
     for (const hook of ["in", "fails"]) {
       await ask("POST", `${at}/runs/wait`, request(graph, hook));
@@ -204,13 +204,15 @@ async function everything({ service, ask: anonymous, heard, sent }: World, key: 
     }
     // A later run goes on from what the thread has kept.
     await ask("POST", `${at}/runs/wait`, { assistant_id: graph, stream_mode: MODES, input: null });
-    const { run_id } = await made(ask("POST", `${at}/runs`, request(graph, "gone"), { "idempotency-key": "once" }));
+    const { run_id } = await parseJson(
+      ask("POST", `${at}/runs`, request(graph, "gone"), { "idempotency-key": "once" }),
+    );
     await ask("POST", `${at}/runs`, request(graph, "gone"), { "idempotency-key": "once" });
     for (const path of ["", "/join", "/stream"]) await ask("GET", `${at}/runs/${run_id}${path}`);
     await ask("GET", `${at}/runs`);
     for (const path of ["", "/state", "/history"]) await ask("GET", `${at}${path}`);
     await ask("POST", `${at}/history`, { limit: 100 });
-    const { token } = { token: (await made(ask("GET", `/api/v1/feedback/tokens?run_id=${run_id}`)))[0] };
+    const { token } = { token: (await parseJson(ask("GET", `/api/v1/feedback/tokens?run_id=${run_id}`)))[0] };
     const { id } = token as unknown as { id: string };
     await anonymous("POST", `/api/v1/feedback/tokens/${id}`, { score: 1, comment: "c" });
     await anonymous("POST", `/api/v1/feedback/tokens/${id}`, { score: "no" });
@@ -245,9 +247,9 @@ async function everything({ service, ask: anonymous, heard, sent }: World, key: 
   const { workspace_id } = service.deployment;
   const day = 86_400_000;
   const [start, end] = [-1, 1].map((days) => encodeURIComponent(new Date(Date.now() + days * day).toISOString()));
-  const asked = `start_time=${start}&end_time=${end}&workspace_ids=${workspace_id}&group_by=api_key`;
-  await ask("GET", `/api/v1/orgs/current/billing/granular-usage?${asked}`);
-  await ask("GET", `/api/v1/orgs/current/billing/granular-usage/export?${asked}`);
+  const usageQuery = `start_time=${start}&end_time=${end}&workspace_ids=${workspace_id}&group_by=api_key`;
+  await ask("GET", `/api/v1/orgs/current/billing/granular-usage?${usageQuery}`);
+  await ask("GET", `/api/v1/orgs/current/billing/granular-usage/export?${usageQuery}`);
   await ask("GET", "/api/v1/workspaces");
   // Who is not known.
   for (const wrong of [CANARY.wrong_key, `${key}0`, ` ${key.slice(1)}`]) {
@@ -268,15 +270,18 @@ async function everything({ service, ask: anonymous, heard, sent }: World, key: 
   assert.ok(
     deliveries.some(({ state }) => state === "failed") && deliveries.some(({ state }) => state === "delivered"),
   );
-  heard.add("deliveries", shown(deliveries));
+  heard.add("deliveries", stringify(deliveries));
   for (const { run_id } of deliveries) {
-    heard.add("delivery", shown(await webhooks.get(run_id)));
+    heard.add("delivery", stringify(await webhooks.get(run_id)));
   }
-  heard.add("accounts", shown([await accounts.listKeys(), await accounts.listUsers(), await accounts.listAgents()]));
-  for (const { url, body, headers } of sent) {
+  heard.add(
+    "accounts",
+    stringify([await accounts.listKeys(), await accounts.listUsers(), await accounts.listAgents()]),
+  );
+  for (const { url, body, headers } of sentRequests) {
     heard.add("payload", body);
-    const others = headers.filter(([name]) => name !== "Authorization");
-    heard.add("payload headers", shown(others));
+    const otherHeaders = headers.filter(([name]) => name !== "Authorization");
+    heard.add("payload headers", stringify(otherHeaders));
     assert.ok(url.includes(CANARY.url_query) && headers.some(([, value]) => value === `Bearer ${CANARY.env_token}`));
   }
 }
@@ -302,7 +307,10 @@ function hearDatabase(heard: Heard, path: string, secrets: Secrets): void {
   }
 }
 
-async function drive(more: Partial<ServiceOptions>, keyOf: (service: Service) => Promise<string>): Promise<void> {
+async function drive(
+  options: Partial<ServiceOptions>,
+  createKey: (service: Service) => Promise<string>,
+): Promise<void> {
   using folder = temporaryFolder();
   // Deno ends a test in which nothing but timers of the service is left.
   const alive = setInterval(() => {}, 60_000);
@@ -311,17 +319,17 @@ async function drive(more: Partial<ServiceOptions>, keyOf: (service: Service) =>
     let heard: Heard;
     let path: string;
     {
-      await using world = await open(folder.path, more);
-      const key = await keyOf(world.service);
+      await using world = await open(folder.path, options);
+      const key = await createKey(world.service);
       Object.assign(secrets, { key, key_body: key.slice(0, -5) });
       await everything(world, key);
       ({ heard, path } = world);
       assert.deepEqual([...world.reached].sort(), [...REQUEST].sort(), "graphs get the credentials of their request");
     }
     hearDatabase(heard, path, secrets);
-    const told = heard.texts.map(([, text]) => text).join("\n");
+    const allText = heard.texts.map(([, text]) => text).join("\n");
     for (const expected of ["event: feedback", "event: debug", "it failed", "really?", "dns_not_public", '"traces"']) {
-      assert.ok(told.includes(expected), `nothing was heard of ${expected}`);
+      assert.ok(allText.includes(expected), `nothing was heard of ${expected}`);
     }
     assert.deepEqual(heard.leaks(secrets), []);
   } finally {
@@ -341,11 +349,11 @@ describe("a secret", () => {
 
   it("is not in what keeps a service from starting", async () => {
     const heard = new Heard();
-    const failing = async (more: Partial<ServiceOptions>): Promise<void> => {
+    const failing = async (extraOptions: Partial<ServiceOptions>): Promise<void> => {
       const executor = fromFunctions({ echo: () => "done" });
-      const options = { storage: nodeSqlite(":memory:"), executor, ...more };
+      const options = { storage: nodeSqlite(":memory:"), executor, ...extraOptions };
       await assert.rejects(createService(options), (error: Error) => {
-        heard.add("error", `${error.name} ${error.message} ${error.stack} ${shown(error)}`);
+        heard.add("error", `${error.name} ${error.message} ${error.stack} ${stringify(error)}`);
         return error.name === "ConfigError";
       });
     };

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { owning } from "../lib/auth/custom-auth.harness.ts";
 import { type TestClock, type TestService, testClock } from "../suite/kit.ts";
 import { advanceUntil, clockedService, type Faulty, faulty } from "../support/faulty.ts";
-import { post, Rooms, runningPlace } from "./open-streams.ts";
+import { post, Rooms, startRun } from "./open-streams.ts";
 
 const LARGE = 400_000;
 const ann = { authorization: "Bearer ann" };
@@ -44,7 +44,7 @@ interface Reading {
   /** Reads one chunk. */
   read(): Promise<boolean>;
   /** Reads until the end. Rejects where the list breaks off. */
-  rest(): Promise<unknown>;
+  readRemaining(): Promise<unknown>;
   text(): string;
 }
 
@@ -64,7 +64,7 @@ async function search({ fetch }: TestService): Promise<Reading> {
   return {
     read,
     text: () => text,
-    async rest() {
+    async readRemaining() {
       while (await read());
       return JSON.parse(text);
     },
@@ -75,7 +75,7 @@ describe("a list that is being sent", () => {
   it("breaks off when its caller loses the permission", async () => {
     let room = "";
     await using it = await world(async (at) => {
-      room = (await runningPlace(at, ann)).thread_id;
+      room = (await startRun(at, ann)).thread_id;
     });
     const list = await search(it.at);
     await list.read();
@@ -83,7 +83,7 @@ describe("a list that is being sent", () => {
     await it.clock.advance(3_000);
     it.rooms.say(room, "said afterwards");
     await it.clock.advance(1_000);
-    await assert.rejects(list.rest());
+    await assert.rejects(list.readRemaining());
     assert.doesNotMatch(list.text(), /said afterwards/);
   });
 
@@ -94,7 +94,7 @@ describe("a list that is being sent", () => {
     await it.clock.advance(14_000);
     await list.read();
     await it.clock.advance(16_000);
-    await assert.rejects(list.rest(), /does not read/);
+    await assert.rejects(list.readRemaining(), /does not read/);
   });
 
   it("goes on while its reader is slow", async () => {
@@ -104,7 +104,7 @@ describe("a list that is being sent", () => {
       await list.read();
       await it.clock.advance(10_000);
     }
-    assert.equal(((await list.rest()) as unknown[]).length, 4);
+    assert.equal(((await list.readRemaining()) as unknown[]).length, 4);
   });
 
   it("breaks off when the database fails, which is logged", async () => {
@@ -112,7 +112,7 @@ describe("a list that is being sent", () => {
     const list = await search(it.at);
     await list.read();
     it.faults.getCheckpoint = () => Promise.reject(new Error("The disk is gone"));
-    await assert.rejects(list.rest());
+    await assert.rejects(list.readRemaining());
     await advanceUntil(it.clock, () => it.at.log.some(({ message }) => message === "Reading a list failed"));
   });
 

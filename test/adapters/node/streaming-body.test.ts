@@ -50,8 +50,8 @@ describe("an open body over a socket", () => {
       const stream = await fetch(`${url}/stream`, { ...request, signal: later.signal });
       await stream.body?.getReader().read();
       later.abort();
-      await until(() => service.runLog.left > 0);
-      assert.deepEqual([service.timers(), service.runLog.left], [0, 1]);
+      await until(() => service.runLog.leaveCount > 0);
+      assert.deepEqual([service.timers(), service.runLog.leaveCount], [0, 1]);
     });
   });
 

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../adapters/standalone/config.ts";
 import { loadGraphs } from "../../../adapters/standalone/modules.ts";
-import { answerText, asker as askerOfA2a, say as message, taskOf } from "../../lib/http/endpoints/a2a/a2a.harness.ts";
-import { asker as askerOfMcp, textOf, threadOf } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
+import { answerText, asker as askerOfA2a, say as message, readTask } from "../../lib/http/endpoints/a2a/a2a.harness.ts";
+import { asker as askerOfMcp, readText, readThreadId } from "../../lib/http/endpoints/mcp/mcp.harness.ts";
 import { start, waitForUrl } from "../../support/programs.ts";
 import { graphs, project, serve } from "./config.harness.ts";
 
@@ -26,15 +26,15 @@ describe("settings of a configuration file", () => {
       ["graph", /^Got yes$/],
     ] as const) {
       const { result } = await ask("tools/call", { name, arguments: { messages: [] } });
-      const again = { name, arguments: { thread_id: threadOf(result), resume: "yes" } };
-      assert.match(textOf((await ask("tools/call", again)).result), text);
+      const again = { name, arguments: { thread_id: readThreadId(result), resume: "yes" } };
+      assert.match(readText((await ask("tools/call", again)).result), text);
     }
     const answers: string[] = [];
     for (const name of ["closed", "open"]) {
       const say = askerOfA2a(fetch, await waitForUrl(program));
-      const { id: taskId, contextId } = taskOf(await say(name, "SendMessage", message("Hi")));
+      const { id: taskId, contextId } = readTask(await say(name, "SendMessage", message("Hi")));
       const { error, ...answer } = await say(name, "SendMessage", message("yes", { taskId, contextId }));
-      answers.push(error.code === undefined ? answerText(taskOf({ error, ...answer })) : String(error.code));
+      answers.push(error.code === undefined ? answerText(readTask({ error, ...answer })) : String(error.code));
     }
     assert.deepEqual(answers, ["-32004", "Got yes"]);
     assert.equal(await program.kill("SIGTERM"), 0);

@@ -10,7 +10,7 @@ export interface Instruction {
 }
 
 /** The instructions in their order: comments are left out, continued lines joined. */
-export function instructionsOf(dockerfile: string): readonly Instruction[] {
+export function parseInstructions(dockerfile: string): readonly Instruction[] {
   const text = dockerfile
     .split("\n")
     .filter((line) => !/^\s*#/.test(line))
@@ -20,8 +20,8 @@ export function instructionsOf(dockerfile: string): readonly Instruction[] {
     .split("\n")
     .filter((line) => line.trim() !== "")
     .map((line) => {
-      const [, name = "", rest = ""] = /^(\w+)\s+(.*)$/.exec(line.trim()) ?? [];
-      return { name, text: rest.trim() };
+      const [, name = "", argument = ""] = /^(\w+)\s+(.*)$/.exec(line.trim()) ?? [];
+      return { name, text: argument.trim() };
     });
 }
 
@@ -29,7 +29,7 @@ export function instructionsOf(dockerfile: string): readonly Instruction[] {
 const exec = (text: string): readonly string[] => JSON.parse(text) as string[];
 
 /** Files of a folder that a `.dockerignore` lets through: later lines win, and `!` takes back. */
-export function contextOf(folder: string, ignore: string): readonly string[] {
+export function listContextFiles(folder: string, ignore: string): readonly string[] {
   const rules = ignore
     .split("\n")
     .filter((line) => line !== "")
@@ -39,11 +39,11 @@ export function contextOf(folder: string, ignore: string): readonly string[] {
       return { kept: line.startsWith("!"), matches: new RegExp(`^${source}(?:/.*)?$`) };
     });
   const ignored = (path: string): boolean =>
-    rules.reduce((out, { kept, matches }) => (matches.test(path) ? !kept : out), false);
+    rules.reduce((out, { kept: isException, matches }) => (matches.test(path) ? !isException : out), false);
   const files = (at: string): string[] =>
     readdirSync(join(folder, at), { withFileTypes: true }).flatMap((entry) => {
       const path = at === "" ? entry.name : `${at}/${entry.name}`;
-      const open = rules.some(({ kept }) => kept) || !ignored(path);
+      const open = rules.some(({ kept: isException }) => isException) || !ignored(path);
       if (entry.isDirectory()) return open && !/(?:^|\/)(?:node_modules|\.git)$/.test(path) ? files(path) : [];
       return ignored(path) ? [] : [path];
     });
@@ -60,7 +60,7 @@ export interface Image {
   readonly entrypoint: readonly string[];
   readonly cmd: readonly string[];
   readonly healthcheck: readonly string[];
-  readonly others: Readonly<Record<string, string>>;
+  readonly otherInstructions: Readonly<Record<string, string>>;
 }
 
 export interface BuildOptions {
@@ -84,16 +84,25 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
   let entrypoint: readonly string[] = [];
   let cmd: readonly string[] = [];
   let healthcheck: readonly string[] = [];
-  let others: Record<string, string> = {};
+  let otherInstructions: Record<string, string> = {};
   /** Paths of the image, in a text. */
   const inside = (text: string): string =>
     text.replace(/(^|[\s"'=])(\/(?:app|data|package)(?=[/\s"']|$))/g, `$1${root}$2`);
-  for (const { name, text } of instructionsOf(dockerfile)) {
+  for (const { name, text } of parseInstructions(dockerfile)) {
     if (name === "FROM") {
       const [from = "", , stage = ""] = text.split(/\s+/);
       root = join(folder, stage || "last");
       stages.set(stage, root);
-      [base, workdir, user, env, entrypoint, cmd, healthcheck, others] = [from, "/", "root", {}, [], [], [], {}];
+      [base, workdir, user, env, entrypoint, cmd, healthcheck, otherInstructions] = [
+        from,
+        "/",
+        "root",
+        {},
+        [],
+        [],
+        [],
+        {},
+      ];
       mkdirSync(root, { recursive: true });
     } else if (name === "ENV") {
       for (const [, key = "", value = ""] of text.matchAll(/(\w+)=(\S+)/g)) env[key] = inside(value);
@@ -110,8 +119,9 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
       const stage = flags.find((flag) => flag.startsWith("--from="))?.slice("--from=".length);
       const from = stage === undefined ? context : stages.get(stage);
       if (from === undefined) throw new Error(`COPY ${text}: there is no stage ${stage}`);
-      const known = stage === undefined ? contextOf(context, readIfExists(join(context, ".dockerignore"))) : null;
-      for (const path of paths) copy(from, path, target, to.endsWith("/"), known);
+      const contextFiles =
+        stage === undefined ? listContextFiles(context, readIfExists(join(context, ".dockerignore"))) : null;
+      for (const path of paths) copy(from, path, target, to.endsWith("/"), contextFiles);
     } else if (name === "RUN") {
       const options = { cwd: join(root, workdir), env: { ...outside(programs), ...env }, encoding: "utf8" } as const;
       const { status, stdout, stderr } = spawnSync("sh", ["-c", inside(text)], options);
@@ -119,9 +129,9 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
     } else if (name === "ENTRYPOINT") entrypoint = exec(text).map(inside);
     else if (name === "CMD") cmd = exec(text).map(inside);
     else if (name === "HEALTHCHECK") healthcheck = exec(text.replace(/^.*?CMD\s+/, "")).map(inside);
-    else others[name] = text;
+    else otherInstructions[name] = text;
   }
-  return { root, base, workdir: join(root, workdir), user, env, entrypoint, cmd, healthcheck, others };
+  return { root, base, workdir: join(root, workdir), user, env, entrypoint, cmd, healthcheck, otherInstructions };
 }
 
 const OF_NETWORK = /^(?:npm_config_\w+|https?_proxy|no_proxy|NODE_EXTRA_CA_CERTS|SSL_CERT_\w+)$/i;
@@ -134,13 +144,14 @@ export function outside(programs?: string): Record<string, string> {
   return { ...(Object.fromEntries(network) as Record<string, string>), PATH: path, HOME };
 }
 
-function copy(from: string, path: string, target: string, into: boolean, known: readonly string[] | null): void {
-  if (known) {
+function copy(from: string, path: string, target: string, into: boolean, contextFiles: readonly string[] | null): void {
+  if (contextFiles) {
     const pattern = new RegExp(`^${path.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", "[^/]*")}$`);
     const inFolder = (file: string): boolean => path === "." || file.startsWith(`${path}/`);
-    const wanted = known.filter((file) => inFolder(file) || pattern.test(file));
-    if (wanted.length === 0 && !path.includes("*")) throw new Error(`COPY ${path}: the context has no such file`);
-    for (const file of wanted) {
+    const matchingFiles = contextFiles.filter((file) => inFolder(file) || pattern.test(file));
+    if (matchingFiles.length === 0 && !path.includes("*"))
+      throw new Error(`COPY ${path}: the context has no such file`);
+    for (const file of matchingFiles) {
       // The contents of a folder are copied, not the folder.
       const name = path !== "." && inFolder(file) ? file.slice(path.length + 1) : file;
       mkdirSync(dirname(join(target, name)), { recursive: true });

@@ -85,8 +85,19 @@ describe("keys", () => {
 
   it("are told from what was never made here", async () => {
     const key = await generateKey("gr", "sk", () => crypto.randomUUID());
-    const other = key.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"));
-    const bad = ["", " ", "gr", ` ${key}`, `${key} `, `${key}\n`, key.toUpperCase(), key.slice(1), `${key}0`, other];
+    const wrongChecksumKey = key.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"));
+    const bad = [
+      "",
+      " ",
+      "gr",
+      ` ${key}`,
+      `${key} `,
+      `${key}\n`,
+      key.toUpperCase(),
+      key.slice(1),
+      `${key}0`,
+      wrongChecksumKey,
+    ];
     for (const text of [...bad, key.replace("_sk_", "_pt_"), key.replace("_sk_", "_xx_"), "gr_sk_", `x${key}`]) {
       assert.equal(await hasValidChecksum(text, "gr"), false, JSON.stringify(text));
     }
@@ -117,20 +128,20 @@ describe("API keys", () => {
       const { key, row } = await accounts.createKey({ kind: "sk" });
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
       const later = await accounts.createWorkspace("Later");
-      const seen = await caller(key);
+      const keyCaller = await caller(key);
       assert.deepEqual(
-        [seen.organization_id, seen.user_id, seen.api_key, seen.key_id],
+        [keyCaller.organization_id, keyCaller.user_id, keyCaller.api_key, keyCaller.key_id],
         [organization.id, null, row.short_key, row.id],
       );
       assert.deepEqual(
-        [...seen.permissions].sort(),
+        [...keyCaller.permissions].sort(),
         PERMISSIONS.filter((name) => name !== "organization:manage").sort(),
       );
       const all = [...ofWorkspaces].sort();
-      assert.deepEqual(permissionsIn(seen), { [workspace.id]: all, [later.id]: all });
+      assert.deepEqual(permissionsIn(keyCaller), { [workspace.id]: all, [later.id]: all });
       const [first] = await accounts.listProjects(later.id);
       assert.deepEqual(
-        [...seen.projects],
+        [...keyCaller.projects],
         [
           [workspace.id, project.id],
           [later.id, first?.id],
@@ -140,12 +151,12 @@ describe("API keys", () => {
 
   it("reach the workspaces that are named alone", () =>
     withAccounts(async ({ accounts, caller }) => {
-      const [one] = [await accounts.createWorkspace("One"), await accounts.createWorkspace("Two")];
+      const [firstWorkspace] = [await accounts.createWorkspace("One"), await accounts.createWorkspace("Two")];
       const permissions: Permission[] = ["organization:read", "runs:read"];
-      const { key } = await accounts.createKey({ kind: "sk", workspaces: ["One", one.id], permissions });
-      const seen = await caller(key);
-      assert.deepEqual([...seen.permissions], ["organization:read"]);
-      assert.deepEqual(permissionsIn(seen), { [one.id]: ["runs:read"] });
+      const { key } = await accounts.createKey({ kind: "sk", workspaces: ["One", firstWorkspace.id], permissions });
+      const keyCaller = await caller(key);
+      assert.deepEqual([...keyCaller.permissions], ["organization:read"]);
+      assert.deepEqual(permissionsIn(keyCaller), { [firstWorkspace.id]: ["runs:read"] });
       await accounts.deleteWorkspace("One");
       assert.deepEqual(permissionsIn(await caller(key)), {});
       const narrow = await accounts.createKey({ kind: "sk", workspaces: ["Two"], permissions: ["runs:read"] });

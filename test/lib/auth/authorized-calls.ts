@@ -4,7 +4,7 @@ import type { RequestResources, Resources } from "../../../lib/service/resources
 import type { Caller } from "../../../lib/storage/identity.ts";
 
 /** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
-export interface Things {
+export interface ResourceIds {
   readonly thread_id: string;
   readonly run_id: string;
   readonly stateless_run_id: string;
@@ -30,10 +30,10 @@ interface Call {
   readonly exception?: string;
 }
 
-type MakeCall = (nouns: Resources, its: Things, by: Caller) => unknown;
+type MakeCall = (nouns: Resources, ids: ResourceIds, by: Caller) => unknown;
 
 /** What a reader gives is walked by the routes. */
-const left = async (reader: PromiseLike<{ leave(): void }> | { leave(): void }): Promise<null> => {
+const leaveReader = async (reader: PromiseLike<{ leave(): void }> | { leave(): void }): Promise<null> => {
   (await reader).leave();
   return null;
 };
@@ -49,7 +49,7 @@ const RECORD = { key: "k", score: 1, source: "api", source_metadata: null, extra
 const RANGE = { start: "2026-01-01T00:00:00Z", end: "2028-01-01T00:00:00Z" };
 
 const PUSH = { config_id: "c", url: "https://hooks.example/", terms: { version: "1.0" as const } };
-const taskOf = ({ thread_id, run_id }: Things) => ({ thread_id, task_id: run_id });
+const toTaskAddress = ({ thread_id, run_id }: ResourceIds) => ({ thread_id, task_id: run_id });
 
 const except = (exception: string, call: MakeCall): Call => ({ exception, call });
 
@@ -57,106 +57,107 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
   "assistants.create": except("conflict", ({ assistants }, { assistant_id }) =>
     done(assistants.create({ graph_id: "agent", assistant_id, if_exists: "do_nothing" })),
   ),
-  "assistants.get": ({ assistants }, its) => assistants.get(its.assistant_id),
-  "assistants.update": ({ assistants }, its) => done(assistants.update(its.assistant_id, { name: "new" })),
-  "assistants.delete": ({ assistants }, its) => assistants.delete(its.assistant_id, { delete_threads: true }),
+  "assistants.get": ({ assistants }, ids) => assistants.get(ids.assistant_id),
+  "assistants.update": ({ assistants }, ids) => done(assistants.update(ids.assistant_id, { name: "new" })),
+  "assistants.delete": ({ assistants }, ids) => assistants.delete(ids.assistant_id, { delete_threads: true }),
   "assistants.search": ({ assistants }, { mark }) => assistants.search({ metadata: { mark } }),
   "assistants.count": ({ assistants }, { mark }) => assistants.count({ metadata: { mark } }),
-  "assistants.versions": ({ assistants }, its) => assistants.versions(its.assistant_id),
-  "assistants.setLatest": ({ assistants }, its) => done(assistants.setLatest(its.assistant_id, 1)),
-  "assistants.graph": ({ assistants }, its) => assistants.graph(its.assistant_id),
-  "assistants.schemas": ({ assistants }, its) => assistants.schemas(its.assistant_id),
-  "assistants.subgraphs": ({ assistants }, its) => assistants.subgraphs(its.assistant_id),
+  "assistants.versions": ({ assistants }, ids) => assistants.versions(ids.assistant_id),
+  "assistants.setLatest": ({ assistants }, ids) => done(assistants.setLatest(ids.assistant_id, 1)),
+  "assistants.graph": ({ assistants }, ids) => assistants.graph(ids.assistant_id),
+  "assistants.schemas": ({ assistants }, ids) => assistants.schemas(ids.assistant_id),
+  "assistants.subgraphs": ({ assistants }, ids) => assistants.subgraphs(ids.assistant_id),
 
   "threads.create": except("conflict", ({ threads }, { thread_id }) =>
     done(threads.create({ thread_id, if_exists: "do_nothing" })),
   ),
-  "threads.get": ({ threads }, its) => threads.get(its.thread_id),
-  "threads.update": ({ threads }, its) => done(threads.update(its.thread_id, { metadata: { a: 1 } })),
-  "threads.delete": ({ threads }, its) => threads.delete(its.thread_id),
-  "threads.copy": ({ threads }, its) => done(threads.copy(its.thread_id)),
-  "threads.prune": ({ threads }, its) => threads.prune([its.thread_id]),
+  "threads.get": ({ threads }, ids) => threads.get(ids.thread_id),
+  "threads.update": ({ threads }, ids) => done(threads.update(ids.thread_id, { metadata: { a: 1 } })),
+  "threads.delete": ({ threads }, ids) => threads.delete(ids.thread_id),
+  "threads.copy": ({ threads }, ids) => done(threads.copy(ids.thread_id)),
+  "threads.prune": ({ threads }, ids) => threads.prune([ids.thread_id]),
   "threads.search": ({ threads }, { thread_id }) => threads.search({ ids: [thread_id] }),
   "threads.searchEach": async ({ threads }, { thread_id }) => {
-    const found: unknown[] = [];
+    const fields: unknown[] = [];
     await threads.searchEach(
       { ids: [thread_id] },
-      { begin: (page) => void found.push(page), add: async (read) => void found.push(await read()) },
+      { begin: (page) => void fields.push(page), add: async (read) => void fields.push(await read()) },
     );
-    return found;
+    return fields;
   },
   "threads.count": ({ threads }, { mark }) => threads.count({ metadata: { mark } }),
   "threads.list": ({ threads }, { mark }) => threads.list({ metadata: { mark } }),
   "threads.inbox": ({ threads }, { assistant_id }) => threads.inbox({ assistant_id }).then(({ total }) => total),
-  "threads.state": ({ threads }, its) => threads.state(its.thread_id),
+  "threads.state": ({ threads }, ids) => threads.state(ids.thread_id),
   "threads.stateAt": ({ threads }, { thread_id, checkpoint_id }) => threads.stateAt(thread_id, { checkpoint_id }),
-  "threads.updateState": ({ threads }, its) => done(threads.updateState(its.thread_id, { values: { said: 2 } })),
-  "threads.patchState": ({ threads }, its) => threads.patchState(its.thread_id, { a: 1 }),
-  "threads.history": ({ threads }, its) => threads.history(its.thread_id),
-  "threads.idOf": ({ threads }, its) => threads.idOf(its.thread_id),
-  "threads.historyEach": async ({ threads }, its) => {
+  "threads.updateState": ({ threads }, ids) => done(threads.updateState(ids.thread_id, { values: { said: 2 } })),
+  "threads.patchState": ({ threads }, ids) => threads.patchState(ids.thread_id, { a: 1 }),
+  "threads.history": ({ threads }, ids) => threads.history(ids.thread_id),
+  "threads.idOf": ({ threads }, ids) => threads.idOf(ids.thread_id),
+  "threads.historyEach": async ({ threads }, ids) => {
     const states: unknown[] = [];
-    await threads.historyEach(its.thread_id, {}, async (read) => void states.push(...(await read())));
+    await threads.historyEach(ids.thread_id, {}, async (read) => void states.push(...(await read())));
     return states;
   },
-  "threads.storage": ({ threads }, its) => threads.storage(its.thread_id),
-  "threads.stream": ({ threads }, its) => left(threads.stream(its.thread_id)),
+  "threads.storage": ({ threads }, ids) => threads.storage(ids.thread_id),
+  "threads.stream": ({ threads }, ids) => leaveReader(threads.stream(ids.thread_id)),
   // Events wait for their thread.
-  "threads.events": async ({ threads }, its) => {
-    const events = threads.events(its.thread_id, { channels: ["values"] })[Symbol.asyncIterator]();
+  "threads.events": async ({ threads }, ids) => {
+    const events = threads.events(ids.thread_id, { channels: ["values"] })[Symbol.asyncIterator]();
     const first = await Promise.race([events.next(), new Promise((resolve) => setTimeout(resolve, 50, "nothing"))]);
     await events.return?.();
     return first === "nothing" ? first : "events";
   },
-  "threads.command": ({ threads }, its) => threads.command(its.thread_id, { id: 1, method: "state.get" }),
+  "threads.command": ({ threads }, ids) => threads.command(ids.thread_id, { id: 1, method: "state.get" }),
 
   "runs.create": ({ runs }, { thread_id, assistant_id }) => done(runs.create(thread_id, { ...AGENT, assistant_id })),
-  "runs.stream": ({ runs }, { thread_id }) => left(runs.stream(thread_id, AGENT).then(({ frames }) => frames)),
+  "runs.stream": ({ runs }, { thread_id }) => leaveReader(runs.stream(thread_id, AGENT).then(({ frames }) => frames)),
   "runs.wait": ({ runs }, { assistant_id }) => done(runs.wait(null, { ...AGENT, assistant_id })),
   "runs.createBatch": ({ runs }, { assistant_id }) => done(runs.createBatch([AGENT, { ...AGENT, assistant_id }])),
-  "runs.get": ({ runs }, its) => runs.get(its.thread_id, its.run_id),
-  "runs.list": ({ runs }, its) => runs.list(its.thread_id),
-  "runs.delete": ({ runs }, its) => runs.delete(its.thread_id, its.run_id),
-  "runs.cancel": ({ runs }, its) => runs.cancel(its.thread_id, its.run_id),
+  "runs.get": ({ runs }, ids) => runs.get(ids.thread_id, ids.run_id),
+  "runs.list": ({ runs }, ids) => runs.list(ids.thread_id),
+  "runs.delete": ({ runs }, ids) => runs.delete(ids.thread_id, ids.run_id),
+  "runs.cancel": ({ runs }, ids) => runs.cancel(ids.thread_id, ids.run_id),
   "runs.cancelMany": ({ runs }, { thread_id, run_id }) => runs.cancelMany({ thread_id, run_ids: [run_id] }),
-  "runs.join": ({ runs }, its) => runs.join(its.thread_id, its.run_id).then(({ result }) => result),
-  "runs.joinStream": ({ runs }, its) => left(runs.joinStream(null, its.stateless_run_id).then(({ frames }) => frames)),
+  "runs.join": ({ runs }, ids) => runs.join(ids.thread_id, ids.run_id).then(({ result }) => result),
+  "runs.joinStream": ({ runs }, ids) =>
+    leaveReader(runs.joinStream(null, ids.stateless_run_id).then(({ frames }) => frames)),
   "runs.search": ({ runs }, { thread_id }) => runs.search({ thread_id }),
   "runs.stats": ({ runs }) => done(runs.stats()),
-  "runs.inspect": ({ runs }, its) => runs.inspect(its.run_id),
+  "runs.inspect": ({ runs }, ids) => runs.inspect(ids.run_id),
   "runs.permit": ({ runs }, { thread_id, assistant_id }) =>
     done((runs as RequestResources["runs"]).permit(thread_id, { ...AGENT, assistant_id })),
-  "runs.rerun": ({ runs }, its) => done(runs.rerun(its.run_id)),
-  "runs.send": ({ runs }, its) => unawaited(runs.send(its.thread_id, its.run_id, "parcel", 1)),
-  "runs.steps": ({ runs }, its) => runs.steps(its.thread_id, its.run_id),
-  "threads.send": ({ threads }, its) => unawaited(threads.send(its.thread_id, "parcel", 1)),
-  "calls.send": (nouns, its) => unawaited((nouns as RequestResources).calls.send(its.thread_id, "parcel", 1)),
-  "calls.sendToRun": (nouns, its) =>
-    unawaited((nouns as RequestResources).calls.sendToRun(its.thread_id, its.run_id, "parcel", 1)),
-  "calls.steps": (nouns, its) => (nouns as RequestResources).calls.steps(its.thread_id, its.run_id),
+  "runs.rerun": ({ runs }, ids) => done(runs.rerun(ids.run_id)),
+  "runs.send": ({ runs }, ids) => unawaited(runs.send(ids.thread_id, ids.run_id, "parcel", 1)),
+  "runs.steps": ({ runs }, ids) => runs.steps(ids.thread_id, ids.run_id),
+  "threads.send": ({ threads }, ids) => unawaited(threads.send(ids.thread_id, "parcel", 1)),
+  "calls.send": (nouns, ids) => unawaited((nouns as RequestResources).calls.send(ids.thread_id, "parcel", 1)),
+  "calls.sendToRun": (nouns, ids) =>
+    unawaited((nouns as RequestResources).calls.sendToRun(ids.thread_id, ids.run_id, "parcel", 1)),
+  "calls.steps": (nouns, ids) => (nouns as RequestResources).calls.steps(ids.thread_id, ids.run_id),
 
-  "protocol.subscribe": (nouns, its) =>
-    left((nouns as RequestResources).protocol.subscribe(its.thread_id, { channels: ["values"] })),
-  "protocol.command": (nouns, its) =>
+  "protocol.subscribe": (nouns, ids) =>
+    leaveReader((nouns as RequestResources).protocol.subscribe(ids.thread_id, { channels: ["values"] })),
+  "protocol.command": (nouns, ids) =>
     (nouns as RequestResources).protocol
-      .command(its.thread_id, { id: 1, method: "state.get" })
+      .command(ids.thread_id, { id: 1, method: "state.get" })
       .then(({ type }) => type),
   "protocol.open": async (nouns, { thread_id }) => {
     const run = () => Promise.reject(new Error("no run is made"));
     const thread = await (nouns as RequestResources).protocol.open(thread_id, run);
     return [await thread.count([{ channels: ["values"] }]), await thread.findRevocation()].map(
-      (one) => one === null || one,
+      (result) => result === null || result,
     );
   },
 
   "crons.create": ({ crons }, { thread_id, assistant_id }) => done(crons.create(thread_id, { ...CRON, assistant_id })),
-  "crons.get": ({ crons }, its) => crons.get(its.cron_id),
-  "crons.update": ({ crons }, its) => done(crons.update(its.cron_id, { enabled: false })),
-  "crons.delete": ({ crons }, its) => crons.delete(its.cron_id),
+  "crons.get": ({ crons }, ids) => crons.get(ids.cron_id),
+  "crons.update": ({ crons }, ids) => done(crons.update(ids.cron_id, { enabled: false })),
+  "crons.delete": ({ crons }, ids) => crons.delete(ids.cron_id),
   "crons.search": ({ crons }, { thread_id }) => crons.search({ thread_id }),
   "crons.count": ({ crons }, { thread_id }) => crons.count({ thread_id }),
-  "crons.inspect": ({ crons }, its) => crons.inspect(its.cron_id),
-  "crons.run": ({ crons }, its) => done(crons.run(its.cron_id)),
+  "crons.inspect": ({ crons }, ids) => crons.inspect(ids.cron_id),
+  "crons.run": ({ crons }, ids) => done(crons.run(ids.cron_id)),
   "crons.preview": ({ crons }) => crons.preview({ schedule: "@yearly" }),
 
   "store.get": ({ store }, { key }) => store.get(["walk"], key),
@@ -172,20 +173,20 @@ export const CALLS: Readonly<Record<string, Call | MakeCall>> = {
     done(feedback.mintTokens(by, [{ run_id, feedback_key: "k", config: null, expires_at: Date.now() + 60_000 }])),
   "feedback.listTokens": ({ feedback }, { trace_id: run_id }, by) => feedback.listTokens(by, { run_id, ...only }),
   "feedback.create": ({ feedback }, { trace_id: run_id }, by) => done(feedback.create(by, { run_id, ...RECORD })),
-  "feedback.get": ({ feedback }, its, by) => feedback.get(by, its.id),
-  "feedback.update": ({ feedback }, its, by) => done(feedback.update(by, its.id, { score: 2 })),
-  "feedback.delete": ({ feedback }, its, by) => feedback.delete(by, its.id),
+  "feedback.get": ({ feedback }, ids, by) => feedback.get(by, ids.id),
+  "feedback.update": ({ feedback }, ids, by) => done(feedback.update(by, ids.id, { score: 2 })),
+  "feedback.delete": ({ feedback }, ids, by) => feedback.delete(by, ids.id),
   "feedback.list": ({ feedback }, { trace_id }, by) => feedback.list(by, { run_ids: [trace_id], ...only }),
   "feedback.stats": ({ feedback }, { trace_id }, by) => feedback.stats(by, { run_ids: [trace_id] }),
-  "feedback.scores": ({ feedback }, _its, by) => done(feedback.scores(by, RANGE)),
-  "feedback.links": ({ feedback }, _its, by) => done(feedback.links(by)),
-  "feedback.revokeLink": ({ feedback }, its, by) => feedback.revokeLink(by, its.token_id),
+  "feedback.scores": ({ feedback }, _ids, by) => done(feedback.scores(by, RANGE)),
+  "feedback.links": ({ feedback }, _ids, by) => done(feedback.links(by)),
+  "feedback.revokeLink": ({ feedback }, ids, by) => feedback.revokeLink(by, ids.token_id),
 
   "webhooks.list": ({ webhooks }, { thread_id }) => webhooks.list({ thread_id }),
-  "webhooks.get": ({ webhooks }, its) => webhooks.get(its.run_id),
-  "webhooks.redeliver": ({ webhooks }, its) => webhooks.redeliver(its.run_id),
-  "webhooks.setPush": ({ webhooks }, its) => webhooks.setPush({ ...PUSH, ...taskOf(its), last_run: its.run_id }),
-  "webhooks.listPushes": ({ webhooks }, its) => webhooks.listPushes(taskOf(its)),
-  "webhooks.removePush": ({ webhooks }, its) => webhooks.removePush({ ...taskOf(its), config_id: "c" }),
-  "webhooks.notifyCancelled": ({ webhooks }, its) => webhooks.notifyCancelled(taskOf(its)),
+  "webhooks.get": ({ webhooks }, ids) => webhooks.get(ids.run_id),
+  "webhooks.redeliver": ({ webhooks }, ids) => webhooks.redeliver(ids.run_id),
+  "webhooks.setPush": ({ webhooks }, ids) => webhooks.setPush({ ...PUSH, ...toTaskAddress(ids), last_run: ids.run_id }),
+  "webhooks.listPushes": ({ webhooks }, ids) => webhooks.listPushes(toTaskAddress(ids)),
+  "webhooks.removePush": ({ webhooks }, ids) => webhooks.removePush({ ...toTaskAddress(ids), config_id: "c" }),
+  "webhooks.notifyCancelled": ({ webhooks }, ids) => webhooks.notifyCancelled(toTaskAddress(ids)),
 };

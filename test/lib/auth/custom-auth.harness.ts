@@ -16,7 +16,7 @@ export interface Asked {
 export interface World extends AsyncDisposable {
   readonly it: TestService;
   /** What handlers were asked since it was last looked at. */
-  asked(): AuthContext[];
+  takeContexts(): AuthContext[];
   /** `as` null: without a credential. */
   ask(as: string | null, method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<Asked>;
   /** Lets the time that a handler may take be over at once. */
@@ -40,8 +40,8 @@ export function owning({ value, user }: AuthContext): JsonObject {
 }
 
 export async function customWorld(options: WorldOptions = {}): Promise<World> {
-  const { on = {}, claims = () => ({}), authenticate, auth, environment, ...rest } = options;
-  const asked: AuthContext[] = [];
+  const { on = {}, claims = () => ({}), authenticate, auth, environment, ...serviceOptions } = options;
+  const contexts: AuthContext[] = [];
   const waiting = new Set<() => void>();
   const real = systemEnvironment();
   const timer: Environment["timer"] = (ms, fn) => {
@@ -57,7 +57,7 @@ export async function customWorld(options: WorldOptions = {}): Promise<World> {
       cancel();
     };
   };
-  const known: Auth["authenticate"] = ({ headers }) => {
+  const authenticateBearer: Auth["authenticate"] = ({ headers }) => {
     const name = /^Bearer (.+)$/.exec(headers.get("authorization") ?? "")?.[1];
     if (name === undefined) {
       throw Object.assign(new Error("Who are you?"), { status: 401, headers: { "www-authenticate": "Bearer" } });
@@ -67,25 +67,25 @@ export async function customWorld(options: WorldOptions = {}): Promise<World> {
   const noted = Object.entries(on).map(([name, handler]) => [
     name,
     (context: AuthContext) => {
-      asked.push(structuredClone(context));
+      contexts.push(structuredClone(context));
       return (handler as (context: AuthContext) => unknown)(context);
     },
   ]);
-  const custom = { authenticate: authenticate ?? known, on: Object.fromEntries(noted) } as Auth;
+  const custom = { authenticate: authenticate ?? authenticateBearer, on: Object.fromEntries(noted) } as Auth;
   const agents: WorldOptions["agents"] = {
     async *agent({ input }) {
       yield { messages: [], said: input };
     },
   };
   const it = await testService({
-    ...(rest.executor ? {} : { agents }),
-    ...rest,
+    ...(serviceOptions.executor ? {} : { agents }),
+    ...serviceOptions,
     environment: { timer, ...environment },
     auth: { custom, ...auth },
   });
   return {
     it,
-    asked: () => asked.splice(0),
+    takeContexts: () => contexts.splice(0),
     async ask(as, method, path, body, headers) {
       const response = await it.fetch(`http://greenroom${path}`, {
         method,

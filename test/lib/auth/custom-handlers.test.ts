@@ -59,8 +59,8 @@ describe("authenticate", () => {
   });
 
   it("takes an object with an identity, and keeps all that it says", async () => {
-    const told = { identity: "ann", permissions: ["a"], display_name: "Ann", is_authenticated: false, org: { id: 7 } };
-    assert.deepEqual(await answering(told).guard.authenticate(request()), told);
+    const user = { identity: "ann", permissions: ["a"], display_name: "Ann", is_authenticated: false, org: { id: 7 } };
+    assert.deepEqual(await answering(user).guard.authenticate(request()), user);
     const odd = {
       identity: "ann",
       permissions: "all",
@@ -87,23 +87,26 @@ describe("authenticate", () => {
   }
 
   it("gets the request without its body, which stays for the route", async () => {
-    const seen: Request[] = [];
-    const { guard } = authenticating(async (given) => {
-      seen.push(given);
-      assert.equal(await given.text(), "");
+    const requests: Request[] = [];
+    const { guard } = authenticating(async (copy) => {
+      requests.push(copy);
+      assert.equal(await copy.text(), "");
       return "ann";
     });
-    const sent = request({ method: "POST", body: "{}", headers: { authorization: "Bearer t", cookie: "a=b" } });
-    await guard.authenticate(sent);
-    assert.deepEqual([seen[0]?.method, seen[0]?.url], ["POST", "http://greenroom/threads?x=1"]);
-    assert.deepEqual([seen[0]?.headers.get("authorization"), seen[0]?.headers.get("cookie")], ["Bearer t", "a=b"]);
-    assert.equal(await sent.text(), "{}");
+    const original = request({ method: "POST", body: "{}", headers: { authorization: "Bearer t", cookie: "a=b" } });
+    await guard.authenticate(original);
+    assert.deepEqual([requests[0]?.method, requests[0]?.url], ["POST", "http://greenroom/threads?x=1"]);
+    assert.deepEqual(
+      [requests[0]?.headers.get("authorization"), requests[0]?.headers.get("cookie")],
+      ["Bearer t", "a=b"],
+    );
+    assert.equal(await original.text(), "{}");
   });
 
   it("refuses with what it throws: status, message and headers", async () => {
     const headers = { "www-authenticate": "Bearer", "content-length": "99", "bad name": "x" };
-    for (const given of [headers, Object.entries(headers)]) {
-      const thrown = Object.assign(new Error("Who are you?"), { status: 401, headers: given });
+    for (const headerInput of [headers, Object.entries(headers)]) {
+      const thrown = Object.assign(new Error("Who are you?"), { status: 401, headers: headerInput });
       const { guard, log } = throwing(thrown);
       const error = await guard.authenticate(request()).catch((error: unknown) => error);
       assert.ok(error instanceof HandlerRefusal);
@@ -161,8 +164,8 @@ describe("authenticate", () => {
   });
 
   it("of the SDK's Auth object is used as it is, handlers that come later too", async () => {
-    const auth = new SdkAuth().authenticate(async (given: Request) => ({
-      identity: given.headers.get("authorization") ?? "",
+    const auth = new SdkAuth().authenticate(async (copy: Request) => ({
+      identity: copy.headers.get("authorization") ?? "",
       permissions: ["p"],
     }));
     const { guard } = guarded(auth);
@@ -174,7 +177,7 @@ describe("authenticate", () => {
 });
 
 describe("handlers", () => {
-  const called = async (names: readonly string[], event: AuthEvent): Promise<string[]> => {
+  const runHandlers = async (names: readonly string[], event: AuthEvent): Promise<string[]> => {
     const calls: string[] = [];
     const { guard } = handling(Object.fromEntries(names.map((name) => [name, () => void calls.push(name)])));
     await guard.authorize(ann, event, {});
@@ -183,12 +186,12 @@ describe("handlers", () => {
 
   it("are found by the most specific name, and one alone is called", async () => {
     const all = ["*", "*:create", "threads", "threads:create"];
-    for (let known = all.length; known > 0; known--) {
-      assert.deepEqual(await called(all.slice(0, known), "threads:create"), [all[known - 1]]);
+    for (let handlerCount = all.length; handlerCount > 0; handlerCount--) {
+      assert.deepEqual(await runHandlers(all.slice(0, handlerCount), "threads:create"), [all[handlerCount - 1]]);
     }
-    assert.deepEqual(await called(["threads:read", "assistants", "*:read"], "threads:create"), []);
-    assert.deepEqual(await called(["*"], "store:list_namespaces"), ["*"]);
-    assert.deepEqual(await called(["*:create_run", "threads"], "threads:create_run"), ["threads"]);
+    assert.deepEqual(await runHandlers(["threads:read", "assistants", "*:read"], "threads:create"), []);
+    assert.deepEqual(await runHandlers(["*"], "store:list_namespaces"), ["*"]);
+    assert.deepEqual(await runHandlers(["*:create_run", "threads"], "threads:create_run"), ["threads"]);
   });
 
   it("learn event, resource, action, value, permissions and user", async () => {
@@ -208,24 +211,24 @@ describe("handlers", () => {
   });
 
   it("change the value in place, but not what was parsed", async () => {
-    const sent = { metadata: { tags: ["a"] }, thread_id: "t" };
+    const input = { metadata: { tags: ["a"] }, thread_id: "t" };
     const { guard } = handling({
       threads({ value }) {
         (value.metadata as JsonObject).owner = "ann";
         ((value.metadata as JsonObject).tags as string[]).push("b");
       },
     });
-    const { value } = await guard.authorize(ann, "threads:update", sent);
+    const { value } = await guard.authorize(ann, "threads:update", input);
     assert.deepEqual(value, { metadata: { tags: ["a", "b"], owner: "ann" }, thread_id: "t" });
-    assert.deepEqual(sent, { metadata: { tags: ["a"] }, thread_id: "t" });
+    assert.deepEqual(input, { metadata: { tags: ["a"] }, thread_id: "t" });
   });
 
   it("find metadata in all that is created, as `'metadata' in value` asks", async () => {
-    const found: [string, boolean][] = [];
-    const { guard } = handling({ "*": ({ event, value }) => void found.push([event, "metadata" in value]) });
+    const metadataEvents: [string, boolean][] = [];
+    const { guard } = handling({ "*": ({ event, value }) => void metadataEvents.push([event, "metadata" in value]) });
     const events: readonly AuthEvent[] = ["threads:create", "threads:create_run", "assistants:create", "crons:create"];
     for (const event of [...events, "threads:read" as const]) await guard.authorize(ann, event, {});
-    assert.deepEqual(found, [...events.map((event) => [event, true]), ["threads:read", false]]);
+    assert.deepEqual(metadataEvents, [...events.map((event) => [event, true]), ["threads:read", false]]);
   });
 
   it("are not needed", async () => {
@@ -281,7 +284,7 @@ describe("handlers", () => {
     await assert.rejects(answer, { code: "unavailable" });
   });
 
-  const left: readonly ((value: AuthContext["value"]) => void)[] = [
+  const invalidChanges: readonly ((value: AuthContext["value"]) => void)[] = [
     (value) => Object.assign(value, { metadata: "ann" }),
     (value) => Object.assign(value, { metadata: [] }),
     (value) => Object.assign(value, { metadata: { since: new Date(0) } }),
@@ -290,7 +293,7 @@ describe("handlers", () => {
     (value) => Object.assign(value, { metadata: { number: Number.POSITIVE_INFINITY } }),
     (value) => Object.assign(value, { metadata: { value } }),
   ];
-  for (const [i, change] of left.entries()) {
+  for (const [i, change] of invalidChanges.entries()) {
     it(`are broken when they leave what cannot be stored (${i})`, async () => {
       const { guard, log } = handling({ threads: ({ value }) => change(value) });
       await assert.rejects(guard.authorize(ann, "threads:create", {}), { code: "internal" });
@@ -299,21 +302,21 @@ describe("handlers", () => {
   }
 
   it("give a filter, whose equalities are merged into what is created where the host says so", async () => {
-    const given = { owner: "ann", kind: { $eq: 7 }, team: { $contains: "a" } };
+    const returnedFilter = { owner: "ann", kind: { $eq: 7 }, team: { $contains: "a" } };
     const filter = [
       { key: "owner", equals: "ann" },
       { key: "kind", equals: 7 },
       { key: "team", contains: ["a"] },
     ];
-    const merging = handling({ "*": () => given }, true).guard;
-    const sent = { metadata: { owner: "bob", note: "n" } };
+    const merging = handling({ "*": () => returnedFilter }, true).guard;
+    const input = { metadata: { owner: "bob", note: "n" } };
     for (const event of ["threads:create", "threads:create_run", "assistants:create", "crons:create"] as const) {
-      const { value, visibility } = await merging.authorize(ann, event, sent);
+      const { value, visibility } = await merging.authorize(ann, event, input);
       assert.deepEqual([value.metadata, visibility], [{ owner: "ann", note: "n", kind: 7 }, { filter }]);
     }
-    assert.deepEqual((await merging.authorize(ann, "threads:update", sent)).value, sent);
-    const plain = handling({ "*": () => given }).guard;
-    assert.deepEqual(await plain.authorize(ann, "threads:create", sent), { value: sent, visibility: { filter } });
+    assert.deepEqual((await merging.authorize(ann, "threads:update", input)).value, input);
+    const plain = handling({ "*": () => returnedFilter }).guard;
+    assert.deepEqual(await plain.authorize(ann, "threads:create", input), { value: input, visibility: { filter } });
   });
 });
 

@@ -14,8 +14,8 @@ describe("what somebody has made", () => {
     const run = { assistant_id: "agent", input: { a: 1 } };
     assert.equal((await world.ask("ann", "POST", `/threads/${thread_id}/runs/wait`, run)).status, 200);
     for (const strategy of ["reject", "create"]) {
-      const sent = { ...run, if_not_exists: strategy };
-      const { status } = await world.ask("bob", "POST", `/threads/${thread_id}/runs/wait`, sent);
+      const body = { ...run, if_not_exists: strategy };
+      const { status } = await world.ask("bob", "POST", `/threads/${thread_id}/runs/wait`, body);
       assert.equal(status, strategy === "create" ? 409 : 404);
     }
     for (const if_exists of ["raise", "do_nothing"]) {
@@ -30,8 +30,8 @@ describe("what somebody has made", () => {
   it("includes runs without a thread, and threads that runs make", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     for (const on_completion of ["delete", "keep"]) {
-      const sent = { assistant_id: "agent", input: { a: 1 }, on_completion };
-      const { run_id, thread_id } = (await world.ask("ann", "POST", "/runs", sent)).body;
+      const body = { assistant_id: "agent", input: { a: 1 }, on_completion };
+      const { run_id, thread_id } = (await world.ask("ann", "POST", "/runs", body)).body;
       const stream = `/runs/${run_id}/stream`;
       assert.match((await world.ask("ann", "GET", stream)).text, /event: end/);
       assert.equal((await world.ask("bob", "GET", stream)).status, 404);
@@ -41,14 +41,14 @@ describe("what somebody has made", () => {
         (await world.ask("ann", "GET", `/threads/${thread_id}/runs/${run_id}/join`)).body.said !== undefined,
         true,
       );
-      const kept = on_completion === "keep" ? 200 : 404;
-      assert.equal((await world.ask("ann", "GET", `/threads/${thread_id}`)).status, kept);
+      const threadStatus = on_completion === "keep" ? 200 : 404;
+      assert.equal((await world.ask("ann", "GET", `/threads/${thread_id}`)).status, threadStatus);
     }
-    const made = `/threads/${UNKNOWN}`;
-    const sent = { assistant_id: "agent", if_not_exists: "create" };
-    assert.equal((await world.ask("ann", "POST", `${made}/runs/wait`, sent)).status, 200);
-    assert.equal(((await world.ask("ann", "GET", made)).body.metadata as JsonObject).owner, "ann");
-    assert.equal((await world.ask("bob", "GET", made)).status, 404);
+    const threadPath = `/threads/${UNKNOWN}`;
+    const body = { assistant_id: "agent", if_not_exists: "create" };
+    assert.equal((await world.ask("ann", "POST", `${threadPath}/runs/wait`, body)).status, 200);
+    assert.equal(((await world.ask("ann", "GET", threadPath)).body.metadata as JsonObject).owner, "ann");
+    assert.equal((await world.ask("bob", "GET", threadPath)).status, 404);
   });
 
   it("is marked by the filter where the host says so", async () => {
@@ -73,10 +73,10 @@ describe("what somebody has made", () => {
     const { assistant_id } = (await world.ask("ann", "POST", "/assistants", { graph_id: "agent" })).body;
     const run = (as: string, id: unknown) => world.ask(as, "POST", "/runs/wait", { assistant_id: id, input: {} });
     assert.equal((await run("ann", assistant_id)).status, 200);
-    const other = await run("bob", assistant_id);
+    const foreignRun = await run("bob", assistant_id);
     const absent = await run("bob", UNKNOWN);
-    assert.equal(other.status, 404);
-    assert.equal(other.text.replace(String(assistant_id), "ID"), absent.text.replace(UNKNOWN, "ID"));
+    assert.equal(foreignRun.status, 404);
+    assert.equal(foreignRun.text.replace(String(assistant_id), "ID"), absent.text.replace(UNKNOWN, "ID"));
     assert.equal((await run("bob", "agent")).status, 200);
     assert.equal((await world.ask("bob", "GET", "/assistants/agent")).status, 404);
     const batch = [{ assistant_id: "agent" }, { assistant_id }];
@@ -92,8 +92,8 @@ describe("what somebody has made", () => {
       assert.equal(status, 200, assistant_id);
     }
     const { assistant_id } = await world.it.service.assistants.create({ graph_id: "agent" });
-    for (const kept of [assistant_id, UNKNOWN]) {
-      assert.equal((await world.ask("ann", "POST", "/runs/wait", { assistant_id: kept })).status, 403);
+    for (const excludedId of [assistant_id, UNKNOWN]) {
+      assert.equal((await world.ask("ann", "POST", "/runs/wait", { assistant_id: excludedId })).status, 403);
     }
     assert.equal((await world.ask("ann", "GET", "/assistants/agent")).status, 403);
     assert.equal((await world.ask("ann", "POST", "/assistants/search", {})).status, 403);
@@ -107,15 +107,15 @@ describe("what somebody has made", () => {
       },
     });
     const { assistant_id } = (await world.ask("ann", "POST", "/assistants", { graph_id: "agent" })).body;
-    const sent = { metadata: { assistant_id } };
+    const threadBody = { metadata: { assistant_id } };
     const threads = [
-      await world.ask("ann", "POST", "/threads", sent),
-      await world.ask("bob", "POST", "/threads", sent),
+      await world.ask("ann", "POST", "/threads", threadBody),
+      await world.ask("bob", "POST", "/threads", threadBody),
     ];
     assert.equal((await world.ask("ann", "DELETE", `/assistants/${assistant_id}?delete_threads=true`)).status, 204);
-    const left = threads.map(({ body }) => world.ask("ann", "GET", `/threads/${body.thread_id}`));
+    const reads = threads.map(({ body }) => world.ask("ann", "GET", `/threads/${body.thread_id}`));
     assert.deepEqual(
-      (await Promise.all(left)).map(({ status }) => status),
+      (await Promise.all(reads)).map(({ status }) => status),
       [404, 200],
     );
   });
@@ -124,28 +124,28 @@ describe("what somebody has made", () => {
     await using world = await customWorld({ on: { "*": owning } });
     const post = (as: string) =>
       world.ask(as, "POST", "/runs", { assistant_id: "agent", input: {} }, { "idempotency-key": "k" });
-    const [first, again, other] = [await post("ann"), await post("ann"), await post("bob")];
+    const [first, again, foreignRun] = [await post("ann"), await post("ann"), await post("bob")];
     assert.equal(again.body.run_id, first.body.run_id);
-    assert.equal(other.status, 200);
-    assert.notEqual(other.body.run_id, first.body.run_id);
+    assert.equal(foreignRun.status, 200);
+    assert.notEqual(foreignRun.body.run_id, first.body.run_id);
   });
 
   it("has the id that authorization was told of", async () => {
     await using world = await customWorld({ on: { "threads:create_run": () => true } });
     const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
-    const told = (): unknown[] => world.asked().map(({ value }) => "run_id" in value && value.run_id);
+    const takeRunIds = (): unknown[] => world.takeContexts().map(({ value }) => "run_id" in value && value.run_id);
     const run = { assistant_id: "agent", input: {} };
     for (const path of ["/runs", `/threads/${thread_id}/runs`]) {
       const { run_id } = (await world.ask("ann", "POST", path, run)).body;
-      assert.deepEqual(told(), [run_id], path);
+      assert.deepEqual(takeRunIds(), [run_id], path);
       for (const verb of ["stream", "wait"]) {
         const { headers } = await world.ask("ann", "POST", `${path}/${verb}`, run);
-        assert.deepEqual(told(), [headers.get("content-location")?.split("/").at(-1)], `${path}/${verb}`);
+        assert.deepEqual(takeRunIds(), [headers.get("content-location")?.split("/").at(-1)], `${path}/${verb}`);
       }
     }
     const batch = (await world.ask("ann", "POST", "/runs/batch", [run, run, run])).body as unknown as JsonObject[];
     assert.deepEqual(
-      told(),
+      takeRunIds(),
       batch.map(({ run_id }) => run_id),
     );
     const key = { "idempotency-key": "k" };
@@ -154,7 +154,7 @@ describe("what somebody has made", () => {
       await world.ask("ann", "POST", "/runs", run, key),
     ];
     assert.equal(first.body.run_id, again.body.run_id);
-    assert.equal(told()[0], first.body.run_id);
+    assert.equal(takeRunIds()[0], first.body.run_id);
   });
 
   it("is stopped by nobody else, whatever they name", async () => {
@@ -197,13 +197,13 @@ describe("what somebody has made", () => {
       assert.equal(await leaves("bob", path), 200, path);
     }
     assert.equal((await world.ask("ann", "GET", run)).body.status, "pending");
-    world.asked();
+    world.takeContexts();
     assert.equal(await leaves("ann", `${run}/stream?cancel_on_disconnect=1`), 200);
-    const asked: unknown[] = [];
-    await until(() => asked.push(...world.asked().map(({ event, value }) => [event, value])) === 3);
+    const contexts: unknown[] = [];
+    await until(() => contexts.push(...world.takeContexts().map(({ event, value }) => [event, value])) === 3);
     const cancel = ["threads:update", { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } }];
     // When it joins, and when it leaves.
-    assert.deepEqual(asked, [["threads:read", { thread_id, run_id }], cancel, cancel]);
+    assert.deepEqual(contexts, [["threads:read", { thread_id, run_id }], cancel, cancel]);
   });
 
   describe("where handlers answer with a filter and write nothing", () => {
@@ -256,9 +256,9 @@ describe("what somebody has made", () => {
       assert.equal((await ann("POST", "/threads", { metadata: { n: 1 } })).status, 200);
       assert.equal((await ann("POST", "/runs", { assistant_id: "agent", metadata })).status, 200);
       // The metadata of a run on a thread is the run's alone.
-      const own = (await ann("POST", "/threads", { metadata })).body.thread_id;
-      assert.equal((await ann("POST", `/threads/${own}/runs`, run)).status, 200);
-      assert.equal(((await ann("GET", `/threads/${own}`)).body.metadata as JsonObject).owner, "ann");
+      const ownThread = (await ann("POST", "/threads", { metadata })).body.thread_id;
+      assert.equal((await ann("POST", `/threads/${ownThread}/runs`, run)).status, 200);
+      assert.equal(((await ann("GET", `/threads/${ownThread}`)).body.metadata as JsonObject).owner, "ann");
     });
 
     it("stays with its owner where others may read and copy it", async () => {

@@ -28,7 +28,7 @@ describe("authorization", () => {
       `/runs/crons/${cron_id}`,
     ];
     const assistant = `/assistants/${assistant_id}`;
-    world.asked();
+    world.takeContexts();
 
     type Expected = { [E in AuthEvent]: readonly [event: E, value: Partial<AuthValues[E]>] }[AuthEvent];
     const table: readonly (readonly [method: string, path: string, body: unknown, ...asked: Expected[]])[] = [
@@ -155,18 +155,18 @@ describe("authorization", () => {
     ];
     for (const [method, path, body, ...expected] of table) {
       await ask(method, path, body);
-      const asked = world.asked();
+      const contexts = world.takeContexts();
       const about = `${method} ${path}`;
       assert.deepEqual(
-        asked.map(({ event }) => event),
+        contexts.map(({ event }) => event),
         expected.map(([event]) => event),
         about,
       );
       for (const [i, [, value]] of expected.entries()) {
-        const { event, resource, action, value: told, user, permissions } = asked[i] as AuthContext;
+        const { event, resource, action, value: contextValue, user, permissions } = contexts[i] as AuthContext;
         assert.equal(`${resource}:${action}`, event);
         assert.deepEqual([user.identity, permissions], ["ann", []]);
-        const same = Object.fromEntries(Object.keys(value).map((key) => [key, told[key as keyof typeof told]]));
+        const same = Object.fromEntries(Object.keys(value).map((key) => [key, contextValue[key as keyof typeof told]]));
         assert.deepEqual(same, value, about);
       }
     }
@@ -237,8 +237,8 @@ describe("authorization", () => {
         },
       },
     });
-    const sent = { assistant_id: "agent", input: "x", context: { c: 1 } };
-    assert.equal((await world.ask("ann", "POST", "/runs/wait", sent)).status, 200);
+    const body = { assistant_id: "agent", input: "x", context: { c: 1 } };
+    assert.equal((await world.ask("ann", "POST", "/runs/wait", body)).status, 200);
     assert.deepEqual(jobs, [{ input: { changed: "x" }, context: { c: 1, level: 7 }, tag: "checked", owner: "ann" }]);
   });
 

@@ -177,9 +177,9 @@ describe("usage and the platform", () => {
       claims: (name) => ({ permissions: name === "ann" ? ["workspaces:read", "feedback:read", "own:thing"] : [] }),
     });
     const { deployment } = world.it.service;
-    const shown = await world.ask("ann", "GET", "/api/v1/workspaces");
+    const response = await world.ask("ann", "GET", "/api/v1/workspaces");
     assert.deepEqual(
-      (shown.body as unknown as JsonObject[]).map(({ id }) => id),
+      (response.body as unknown as JsonObject[]).map(({ id }) => id),
       [deployment.workspace_id],
     );
     assert.equal((await world.ask("bob", "GET", "/api/v1/workspaces")).text, "[]");
@@ -199,7 +199,7 @@ describe("usage and the platform", () => {
     const ran = { assistant_id: "agent", input: {} };
     const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, ran)).body;
     await world.ask("ann", "GET", `/threads/${thread_id}/runs/${run_id}/join`);
-    world.asked();
+    world.takeContexts();
     const { id } = (await world.ask("ann", "POST", feedback, { run_id, key: "k", score: 1 })).body;
     const patched = await world.ask("ann", "PATCH", `${feedback}/${id}`, { score: 2 });
     assert.deepEqual([patched.status, patched.body.score], [200, 2]);
@@ -207,7 +207,7 @@ describe("usage and the platform", () => {
     await world.ask("ann", "GET", `${feedback}?run=${run_id}`);
     await world.ask("ann", "GET", `${feedback}/stats`);
     assert.deepEqual(
-      world.asked().map(({ event, value }) => [event, value]),
+      world.takeContexts().map(({ event, value }) => [event, value]),
       [
         ["threads:update", { thread_id: null, metadata: { run_ids: [run_id] } }],
         ["threads:update", { thread_id: null, feedback_id: id }],

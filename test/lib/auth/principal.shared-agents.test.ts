@@ -79,10 +79,10 @@ async function leave({ send }: World, as: User, path: string): Promise<number> {
   return response.status;
 }
 
-const statusOf = async ({ ask }: World, run: { thread_id: string; run_id: string }): Promise<string> =>
+const readStatus = async ({ ask }: World, run: { thread_id: string; run_id: string }): Promise<string> =>
   (await ask("owner", "GET", `/threads/${run.thread_id}/runs/${run.run_id}`)).body.status;
 
-const creatorOf = async ({ ask }: World, thread_id: string): Promise<unknown> =>
+const readCreator = async ({ ask }: World, thread_id: string): Promise<unknown> =>
   (await ask("owner", "GET", `/threads/${thread_id}`)).body.metadata.owner_user_id;
 
 describe("members of the workspace", () => {
@@ -113,11 +113,11 @@ describe("members of the workspace", () => {
       ["POST", "/store/items/search", { namespace_prefix: ["a"] }],
     ];
     for (const [method, path, body] of reads) {
-      const [theirs, own] = [
+      const [memberResponse, ownerResponse] = [
         await world.ask("member", method, path, body),
         await world.ask("owner", method, path, body),
       ];
-      assert.deepEqual([theirs.status, theirs.text], [200, own.text], `${method} ${path}`);
+      assert.deepEqual([memberResponse.status, memberResponse.text], [200, ownerResponse.text], `${method} ${path}`);
     }
     const stream = await world.send("member", "GET", `${thread}/stream`);
     await stream.body?.cancel();
@@ -127,18 +127,18 @@ describe("members of the workspace", () => {
 
   it("change nothing, neither of others nor of their own threads", async () => {
     await using world = await sharedWorld();
-    const own = await world.thread("member");
-    const others = await world.thread("owner");
-    const { run_id } = (await world.ask("member", "POST", `/threads/${own}/runs`, RUN)).body;
-    const sent = { metadata: { owner_user_id: OTHER }, thread_ids: [own], schedule: "@daily", ...RUN };
+    const memberThread = await world.thread("member");
+    const ownerThread = await world.thread("owner");
+    const { run_id } = (await world.ask("member", "POST", `/threads/${memberThread}/runs`, RUN)).body;
+    const requestBody = { metadata: { owner_user_id: OTHER }, thread_ids: [memberThread], schedule: "@daily", ...RUN };
     let changes = 0;
     for (const route of ROUTES) {
-      for (const thread_id of [own, others]) {
+      for (const thread_id of [memberThread, ownerThread]) {
         const path = route.path.replace(":thread_id", thread_id).replace(":run_id", run_id).replace(/:\w+/g, UNKNOWN);
         const method = route.method === "all" ? "POST" : route.method.toUpperCase();
         const request = new Request(`http://greenroom${path}`, { method });
         if (resolveAccess(request, { path, route, routes: () => [route] }) !== "change" || !route.handle) continue;
-        const body = method === "GET" || method === "DELETE" ? undefined : sent;
+        const body = method === "GET" || method === "DELETE" ? undefined : requestBody;
         const { status, text } = await world.ask("member", method, path, body);
         assert.deepEqual(
           [status, text],
@@ -149,7 +149,10 @@ describe("members of the workspace", () => {
       }
     }
     assert.ok(changes > 20, String(changes));
-    assert.deepEqual([await creatorOf(world, own), await creatorOf(world, others)], [MEMBER, undefined]);
+    assert.deepEqual(
+      [await readCreator(world, memberThread), await readCreator(world, ownerThread)],
+      [MEMBER, undefined],
+    );
   });
 
   it("create and run nothing on an agent that is shared for reading", async () => {
@@ -170,7 +173,7 @@ describe("members of the workspace", () => {
       assert.equal((await world.ask("member", "POST", route, body)).status, 404, route);
     }
     assert.deepEqual(
-      [await leave(world, "member", `${path}/${run.run_id}/join`), await statusOf(world, run)],
+      [await leave(world, "member", `${path}/${run.run_id}/join`), await readStatus(world, run)],
       [404, "pending"],
     );
     assert.equal((await world.ask("owner", "POST", "/threads/count", {})).body, 1);
@@ -181,31 +184,31 @@ describe("members who may use a shared agent", () => {
   it("own the threads that they create, whatever the metadata says", async () => {
     await using world = await sharedWorld();
     const metadata = { owner_user_id: OWNER, a: 1 };
-    const made = (await world.ask("member", "POST", "/threads", { metadata })).body;
-    assert.deepEqual(made.metadata, { owner_user_id: MEMBER, a: 1 });
+    const createdThread = (await world.ask("member", "POST", "/threads", { metadata })).body;
+    assert.deepEqual(createdThread.metadata, { owner_user_id: MEMBER, a: 1 });
     const ran = (
       await world.ask("member", "POST", `/threads/${UNKNOWN}/runs`, { ...RUN, metadata, if_not_exists: "create" })
     ).body;
-    assert.deepEqual([ran.metadata.owner_user_id, await creatorOf(world, UNKNOWN)], [MEMBER, MEMBER]);
-    const kept = { ...RUN, metadata, on_completion: "keep" };
-    const stateless = (await world.ask("member", "POST", "/runs", kept)).body;
-    const [batched] = (await world.ask("member", "POST", "/runs/batch", [kept])).body;
+    assert.deepEqual([ran.metadata.owner_user_id, await readCreator(world, UNKNOWN)], [MEMBER, MEMBER]);
+    const body = { ...RUN, metadata, on_completion: "keep" };
+    const stateless = (await world.ask("member", "POST", "/runs", body)).body;
+    const [batched] = (await world.ask("member", "POST", "/runs/batch", [body])).body;
     for (const { thread_id } of [stateless, batched]) {
-      assert.equal(await creatorOf(world, thread_id), MEMBER);
+      assert.equal(await readCreator(world, thread_id), MEMBER);
       const run = (as: User): Promise<Answer> => world.ask(as, "POST", `/threads/${thread_id}/runs/wait`, RUN);
       assert.deepEqual(
         [(await run("member")).status, (await run("other")).status, (await run("owner")).status],
         [200, 404, 200],
       );
-      assert.equal(await creatorOf(world, thread_id), MEMBER, "the owner's run leaves it");
+      assert.equal(await readCreator(world, thread_id), MEMBER, "the owner's run leaves it");
     }
-    assert.equal(await creatorOf(world, await world.thread("owner")), undefined);
+    assert.equal(await readCreator(world, await world.thread("owner")), undefined);
   });
 
   it("get the answers of an unknown thread for those of others", async () => {
     await using world = await sharedWorld();
-    const others = await world.thread("owner");
-    const { run_id } = (await world.ask("owner", "POST", `/threads/${others}/runs`, LATER)).body;
+    const ownerThread = await world.thread("owner");
+    const { run_id } = (await world.ask("owner", "POST", `/threads/${ownerThread}/runs`, LATER)).body;
     const calls: readonly (readonly [method: string, path: string, body?: unknown])[] = [
       ["POST", "/threads/:id/runs", RUN],
       ["POST", "/threads/:id/runs", { ...RUN, metadata: { owner_user_id: MEMBER } }],
@@ -219,21 +222,21 @@ describe("members who may use a shared agent", () => {
     ];
     for (const [method, path, body] of calls) {
       const answer = async (id: string): Promise<readonly unknown[]> => {
-        const sent = body === undefined ? undefined : JSON.parse(JSON.stringify(body).replace(":id", id));
-        const { status, text } = await world.ask("member", method, path.replace(":id", id), sent);
+        const requestBody = body === undefined ? undefined : JSON.parse(JSON.stringify(body).replace(":id", id));
+        const { status, text } = await world.ask("member", method, path.replace(":id", id), requestBody);
         return [status, text.replace(id, "")];
       };
-      const refused = await answer(others);
+      const refused = await answer(ownerThread);
       assert.deepEqual([refused[0], refused], [404, await answer(UNKNOWN)], `${method} ${path}`);
     }
-    assert.equal(await statusOf(world, { thread_id: others, run_id }), "pending");
-    assert.equal((await world.ask("owner", "GET", `/threads/${others}/runs`)).body.length, 1);
+    assert.equal(await readStatus(world, { thread_id: ownerThread, run_id }), "pending");
+    assert.equal((await world.ask("owner", "GET", `/threads/${ownerThread}/runs`)).body.length, 1);
     // An id that a client may choose is taken.
     const create = { ...RUN, if_not_exists: "create" };
-    assert.equal((await world.ask("member", "POST", `/threads/${others}/runs`, create)).status, 409);
-    const claim = { thread_id: others, if_exists: "do_nothing" };
+    assert.equal((await world.ask("member", "POST", `/threads/${ownerThread}/runs`, create)).status, 409);
+    const claim = { thread_id: ownerThread, if_exists: "do_nothing" };
     assert.equal((await world.ask("member", "POST", "/threads", claim)).status, 409);
-    assert.equal(await creatorOf(world, others), undefined);
+    assert.equal(await readCreator(world, ownerThread), undefined);
   });
 
   it("stop their own runs, by id, by status and by leaving", async () => {
@@ -243,7 +246,7 @@ describe("members who may use a shared agent", () => {
     const stateless = async (as: User): Promise<{ thread_id: string; run_id: string }> =>
       (await world.ask(as, "POST", "/runs", { ...LATER, on_completion: "keep" })).body;
     const theirs = [await start("owner"), await stateless("owner"), await start("other"), await stateless("other")];
-    const own = [
+    const ownRequests = [
       await start("member"),
       await start("member"),
       await start("member"),
@@ -252,14 +255,15 @@ describe("members who may use a shared agent", () => {
     const path = ({ thread_id, run_id }: { thread_id: string; run_id: string }): string =>
       `/threads/${thread_id}/runs/${run_id}`;
     for (const run of theirs) assert.equal(await leave(world, "member", `/runs/${run.run_id}/stream`), 404);
-    assert.equal((await world.ask("member", "POST", `${path(own[0])}/cancel?wait=1`)).status, 204);
-    assert.equal(await leave(world, "member", `${path(own[1])}/join`), 200);
-    assert.equal(await leave(world, "member", `/runs/${own[3].run_id}/stream`), 200);
-    for (const run of [own[1], own[3]]) await until(async () => (await statusOf(world, run)) === "interrupted");
+    assert.equal((await world.ask("member", "POST", `${path(ownRequests[0])}/cancel?wait=1`)).status, 204);
+    assert.equal(await leave(world, "member", `${path(ownRequests[1])}/join`), 200);
+    assert.equal(await leave(world, "member", `/runs/${ownRequests[3].run_id}/stream`), 200);
+    for (const run of [ownRequests[1], ownRequests[3]])
+      await until(async () => (await readStatus(world, run)) === "interrupted");
     assert.equal((await world.ask("member", "POST", "/runs/cancel", { status: "all" })).status, 204);
-    for (const run of own) assert.equal(await statusOf(world, run), "interrupted");
+    for (const run of ownRequests) assert.equal(await readStatus(world, run), "interrupted");
     assert.equal((await world.ask("member", "POST", "/runs/cancel", { status: "all" })).status, 404);
-    for (const run of theirs) assert.equal(await statusOf(world, run), "pending");
+    for (const run of theirs) assert.equal(await readStatus(world, run), "pending");
   });
 
   it("share no Idempotency-Key with the owner or each other", async () => {
@@ -298,7 +302,7 @@ describe("members who may use a shared agent", () => {
       giveBefore("stopRuns", thread_id);
       await cancel(run);
       assert.equal(world.faults.stopRuns, undefined, "the thread was given away");
-      assert.equal(await statusOf(world, run), "pending");
+      assert.equal(await readStatus(world, run), "pending");
     }
   });
 });

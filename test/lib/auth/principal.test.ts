@@ -66,7 +66,7 @@ function ask(
 
 describe("what a request is for", () => {
   /** What the service is asked for a request, which then gets no further. */
-  async function usesOf(method: string, path: string): Promise<readonly AccessLevel[]> {
+  async function recordAccessLevels(method: string, path: string): Promise<readonly AccessLevel[]> {
     const uses: AccessLevel[] = [];
     const { handler } = fake({
       access: {
@@ -114,7 +114,7 @@ describe("what a request is for", () => {
     ["POST", "/something/new", "change"],
   ];
   for (const [method, path, use] of uses) {
-    it(`${method} ${path}: ${use}`, async () => assert.deepEqual(await usesOf(method, path), [use]));
+    it(`${method} ${path}: ${use}`, async () => assert.deepEqual(await recordAccessLevels(method, path), [use]));
   }
 });
 
@@ -131,7 +131,8 @@ describe("mode none", () => {
     await using open = await guarded({});
     const read = async (query: string): Promise<unknown> =>
       (await ask(open, "GET", `/api/v1/workspaces${query}`)).json();
-    const names = (list: unknown): unknown => (list as { display_name: string }[]).map((one) => one.display_name);
+    const names = (list: unknown): unknown =>
+      (list as { display_name: string }[]).map((workspace) => workspace.display_name);
     assert.deepEqual(names(await read("")), ["one", "two"]);
     assert.deepEqual(names(await read("?limit=1&offset=1")), ["two"]);
   });
@@ -194,8 +195,8 @@ describe("mode api_key", () => {
 
   it("serves a key of the deployment's workspace as far as its permissions go", async () => {
     await using service = await guarded({ mode: "api_key" });
-    const made = await ask(service, "POST", "/threads", { as: "all", body: {} });
-    const { thread_id } = await made.json();
+    const createResponse = await ask(service, "POST", "/threads", { as: "all", body: {} });
+    const { thread_id } = await createResponse.json();
     assert.equal((await ask(service, "GET", `/threads/${thread_id}`, { as: "reading" })).status, 200);
     assert.equal((await ask(service, "POST", "/threads", { as: "reading", body: {} })).status, 403);
     assert.equal((await ask(service, "DELETE", `/threads/${thread_id}`, { as: "reading" })).status, 403);
@@ -212,26 +213,26 @@ describe("mode api_key", () => {
       await answer.body?.cancel();
       return answer.status;
     };
-    const statusOf = async (): Promise<string> =>
+    const readStatus = async (): Promise<string> =>
       (await (await ask(service, "GET", `${path}/${run_id}`, { as: "all" })).json()).status;
     for (const route of [`${path}/${run_id}/join`, `${path}/${run_id}/stream`, `/runs/${run_id}/stream`]) {
       assert.equal(await leaves("reading", `${route}?cancel_on_disconnect=1`), 403, route);
       assert.equal(await leaves("reading", `${route}/?cancel_on_disconnect=true`), 403, route);
       assert.equal(await leaves("reading", `${route}?cancel_on_disconnect=0`), 200, route);
     }
-    assert.equal(await statusOf(), "pending");
+    assert.equal(await readStatus(), "pending");
     assert.equal(await leaves("all", `${path}/${run_id}/stream?cancel_on_disconnect=1`), 200);
     await (await ask(service, "GET", `${path}/${run_id}/join`, { as: "reading" })).text();
-    assert.equal(await statusOf(), "interrupted");
+    assert.equal(await readStatus(), "interrupted");
   });
 
   it("shows nothing to a key of another workspace", async () => {
     await using service = await guarded({ mode: "api_key" });
     const { thread_id } = await (await ask(service, "POST", "/threads", { as: "all", body: {} })).json();
-    const own = await ask(service, "GET", `/threads/${thread_id}`, { as: "other" });
+    const foreignResponse = await ask(service, "GET", `/threads/${thread_id}`, { as: "other" });
     const none = await ask(service, "GET", `/threads/${UNKNOWN}`, { as: "other" });
-    assert.deepEqual([own.status, await own.text()], [none.status, await none.text()]);
-    assert.equal(own.status, 404);
+    assert.deepEqual([foreignResponse.status, await foreignResponse.text()], [none.status, await none.text()]);
+    assert.equal(foreignResponse.status, 404);
   });
 
   it("narrows to the organization and the workspace that are named, or answers 403", async () => {
@@ -250,11 +251,11 @@ describe("mode api_key", () => {
     await using service = await guarded({ mode: "api_key" });
     const [organization = {}] = await (await ask(service, "GET", "/api/v1/workspaces", { as: "all" })).json();
     const answered = async (as: string | undefined, headers: Record<string, string>): Promise<number[]> => {
-      const sent = { ...(as ? { as } : {}), headers };
+      const options = { ...(as ? { as } : {}), headers };
       const answers = [
-        await ask(service, "GET", "/assistants/echo", sent),
-        await ask(service, "POST", "/threads", { ...sent, body: {} }),
-        await ask(service, "POST", "/runs/wait", { ...sent, body: { assistant_id: "echo" } }),
+        await ask(service, "GET", "/assistants/echo", options),
+        await ask(service, "POST", "/threads", { ...options, body: {} }),
+        await ask(service, "POST", "/runs/wait", { ...options, body: { assistant_id: "echo" } }),
       ];
       return [...new Set(answers.map(({ status }) => status))];
     };
@@ -334,11 +335,11 @@ describe("mode agent_builder", () => {
     await using service = await guarded({ mode: "agent_builder", owner: OWNER, ...auth });
     const owned = { as: "owner", headers: { ...scheme, ...json } };
     const { thread_id } = await (await ask(service, "POST", "/threads", { ...owned, body: {} })).json();
-    const sent = { as, headers: { ...scheme, ...json } };
+    const options = { as, headers: { ...scheme, ...json } };
     const answers = [
       await ask(service, "GET", `/threads/${thread_id}`, { as, headers: scheme }),
-      await ask(service, "POST", "/threads", { ...sent, body: {} }),
-      await ask(service, "PATCH", `/threads/${thread_id}`, { ...sent, body: { metadata: { a: 1 } } }),
+      await ask(service, "POST", "/threads", { ...options, body: {} }),
+      await ask(service, "PATCH", `/threads/${thread_id}`, { ...options, body: { metadata: { a: 1 } } }),
     ];
     return answers.map(({ status }) => status);
   };
@@ -369,15 +370,15 @@ describe("mode agent_builder", () => {
       });
     const make = async (as: string, body: unknown): Promise<string> =>
       (await (await ask(service, "POST", "/threads", { as, headers, body })).json()).thread_id;
-    const own = await make("member", { metadata: { owner_user_id: OWNER } });
-    const others = await make("owner", {});
-    assert.equal((await run("member", own)).status, 200);
-    const refused = await run("member", others);
+    const ownThread = await make("member", { metadata: { owner_user_id: OWNER } });
+    const ownerThread = await make("owner", {});
+    assert.equal((await run("member", ownThread)).status, 200);
+    const refused = await run("member", ownerThread);
     const unknown = await run("member", UNKNOWN);
     assert.deepEqual([refused.status, unknown.status], [404, 404]);
     const text = async (answer: Response, id: string): Promise<string> => (await answer.text()).replace(id, "");
-    assert.equal(await text(refused, others), await text(unknown, UNKNOWN));
-    assert.equal((await run("owner", own)).status, 200);
+    assert.equal(await text(refused, ownerThread), await text(unknown, UNKNOWN));
+    assert.equal((await run("owner", ownThread)).status, 200);
   });
 
   it("lets a member stop no run of others by leaving it", async () => {
@@ -395,16 +396,16 @@ describe("mode agent_builder", () => {
       const { run_id } = await (await ask(service, "POST", path, { as, headers, body: later })).json();
       return [`${path}/${run_id}`, run_id];
     };
-    const [others, run_id] = await make("owner");
-    const [own] = await make("member");
+    const [ownerThread, run_id] = await make("owner");
+    const [memberThread] = await make("member");
     assert.deepEqual(
-      [await leaves("member", `${others}/join`), await leaves("member", `${others}/stream`)],
+      [await leaves("member", `${ownerThread}/join`), await leaves("member", `${ownerThread}/stream`)],
       [404, 404],
     );
     assert.equal(await leaves("member", `/runs/${run_id}/stream`), 404);
-    const seen = await ask(service, "GET", others, { as: "owner", headers: scheme });
-    assert.equal((await seen.json()).status, "pending");
-    assert.equal(await leaves("member", `${own}/join`), 200);
+    const response = await ask(service, "GET", ownerThread, { as: "owner", headers: scheme });
+    assert.equal((await response.json()).status, "pending");
+    assert.equal(await leaves("member", `${memberThread}/join`), 200);
   });
 
   it("asks for the scheme and, with a body, for JSON", async () => {

@@ -21,7 +21,7 @@ async function callerWith(identity: IdentityStore, text: string): Promise<Caller
 }
 
 /** All that a caller may do, by workspace. */
-const permissionsOf = (caller: Caller): Record<string, readonly string[]> =>
+const readPermissions = (caller: Caller): Record<string, readonly string[]> =>
   Object.fromEntries([...caller.workspaces].map(([id, permissions]) => [id, [...permissions].sort()]));
 
 describe("static identity", () => {
@@ -36,7 +36,7 @@ describe("static identity", () => {
       [...caller.permissions].sort(),
       PERMISSIONS.filter((name) => name !== "organization:manage").sort(),
     );
-    assert.deepEqual(permissionsOf(caller), { [workspace.id]: [...ofWorkspaces].sort() });
+    assert.deepEqual(readPermissions(caller), { [workspace.id]: [...ofWorkspaces].sort() });
     assert.deepEqual([...caller.projects], [[workspace.id, project.id]]);
     assert.equal(caller.organization_id, organization.id);
     assert.deepEqual(
@@ -52,8 +52,8 @@ describe("static identity", () => {
       const identity = staticIdentity({ keys: [key] });
       await identity.registerDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
       const { organization, workspace, project } = await identity.ensureDefaults(NOW);
-      const [made] = await identity.listKeys({ organization_id: organization.id });
-      return JSON.stringify([organization, workspace, project, await identity.getDeployment("d"), made]);
+      const [storedKey] = await identity.listKeys({ organization_id: organization.id });
+      return JSON.stringify([organization, workspace, project, await identity.getDeployment("d"), storedKey]);
     };
     assert.equal(await ids(), await ids());
     assert.ok(!(await ids()).includes(key));
@@ -85,7 +85,7 @@ describe("static identity", () => {
     const caller = await callerWith(identity, key);
     assert.deepEqual([caller.organization_id, caller.user_id, caller.api_key], ["o", "u1", "lsv2_pt_...c3d4"]);
     assert.deepEqual([...caller.permissions], ["organization:read"]);
-    assert.deepEqual(permissionsOf(caller), {
+    assert.deepEqual(readPermissions(caller), {
       w1: ["feedback:create", "workspaces:read"],
       w2: ["feedback:create", "workspaces:read"],
     });
@@ -127,18 +127,18 @@ describe("static identity", () => {
       ],
       projects: [{ id: uuid(3), workspace: uuid(2), name: "P" }],
     });
-    for (const place of [
+    for (const location of [
       { workspace: uuid(2) },
       { workspace: "two" },
       { project: uuid(3) },
       { workspace: "two", project: uuid(3) },
       { workspace: uuid(2), project: "P" },
     ]) {
-      const outcome = await identity.registerDeployment({ name: JSON.stringify(place), ...place }, NOW);
+      const outcome = await identity.registerDeployment({ name: JSON.stringify(location), ...location }, NOW);
       assert.ok(outcome.kind === "made", outcome.kind);
       assert.deepEqual([outcome.row.workspace_id, outcome.row.project_id], [uuid(2), uuid(3)]);
     }
-    for (const place of [
+    for (const location of [
       { workspace: uuid(9) },
       { project: uuid(9) },
       { workspace: "New", project: uuid(9) },
@@ -147,8 +147,8 @@ describe("static identity", () => {
       { workspace: uuid(9), project: "New" },
       { workspace: "New", owner_user_id: "nobody" },
     ]) {
-      const outcome = await identity.registerDeployment({ name: "none", ...place }, NOW);
-      assert.deepEqual(outcome, { kind: "parent_not_found" }, JSON.stringify(place));
+      const outcome = await identity.registerDeployment({ name: "none", ...location }, NOW);
+      assert.deepEqual(outcome, { kind: "parent_not_found" }, JSON.stringify(location));
     }
     const { organization } = await identity.ensureDefaults(NOW);
     assert.equal(await identity.getDeployment("none"), null);
@@ -165,23 +165,23 @@ describe("static identity", () => {
 
   it("gives no new row the id of a configured one", async () => {
     const derived = staticIdentity({ keys: [] });
-    const made = await derived.registerDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
-    assert.ok(made.kind === "made");
-    const { workspace_id, project_id } = made.row;
+    const created = await derived.registerDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
+    assert.ok(created.kind === "made");
+    const { workspace_id, project_id } = created.row;
     const renamed = (): IdentityStore =>
       staticIdentity({
         keys: [],
         workspaces: [{ id: workspace_id, name: "Azure" }],
         projects: [{ id: project_id, name: "Robots", workspace: workspace_id }],
       });
-    const again = async (place: { readonly workspace?: string; readonly project: string }): Promise<string> => {
-      const outcome = await renamed().registerDeployment({ name: "d", ...place }, NOW);
+    const again = async (location: { readonly workspace?: string; readonly project: string }): Promise<string> => {
+      const outcome = await renamed().registerDeployment({ name: "d", ...location }, NOW);
       assert.ok(outcome.kind === "made");
       return JSON.stringify(outcome.row);
     };
-    const other = await again({ workspace: "Blue", project: "Bots" });
-    assert.ok(!other.includes(workspace_id) && !other.includes(project_id));
-    assert.equal(await again({ workspace: "Blue", project: "Bots" }), other);
+    const differentRow = await again({ workspace: "Blue", project: "Bots" });
+    assert.ok(!differentRow.includes(workspace_id) && !differentRow.includes(project_id));
+    assert.equal(await again({ workspace: "Blue", project: "Bots" }), differentRow);
     const sibling = JSON.parse(await again({ project: "Bots" }));
     assert.equal(sibling.workspace_id, workspace_id);
     assert.notEqual(sibling.project_id, project_id);
@@ -235,17 +235,17 @@ describe("static identity", () => {
     const identity = staticIdentity({ keys: [], users: [{ id: "u1", email: "ada@example.com" }, { id: "u2" }] });
     const accounts = createAccounts({ identity, environment: { now: () => NOW, uuid: testIds() } });
     const agent = { name: "agent", owner_user_id: "u1", shared: true };
-    const made = await identity.registerDeployment(agent, NOW);
-    assert.ok(made.kind === "made");
-    assert.deepEqual([made.row.owner_user_id, made.row.shared], ["u1", true]);
-    assert.deepEqual(await identity.registerDeployment({ ...agent, owner_user_id: "u2", shared: false }, NOW), made);
+    const created = await identity.registerDeployment(agent, NOW);
+    assert.ok(created.kind === "made");
+    assert.deepEqual([created.row.owner_user_id, created.row.shared], ["u1", true]);
+    assert.deepEqual(await identity.registerDeployment({ ...agent, owner_user_id: "u2", shared: false }, NOW), created);
     assert.equal((await accounts.unshareAgent("agent")).shared, false);
     assert.equal((await accounts.transferAgent("agent", "u2")).owner_user_id, "u2");
     assert.equal((await accounts.transferAgent("agent", "ada@example.com")).owner_user_id, "u1");
     assert.equal(await identity.updateDeployment("agent", { owner_user_id: "u9" }), null);
     assert.equal((await identity.updateDeployment("agent", { owner_user_id: null }))?.owner_user_id, null);
     assert.equal(await identity.updateDeployment("other", { shared: true }), null);
-    assert.deepEqual(await accounts.listAgents(), [{ ...made.row, owner_user_id: null, shared: false }]);
+    assert.deepEqual(await accounts.listAgents(), [{ ...created.row, owner_user_id: null, shared: false }]);
   });
 
   it("knows the users of custom authentication, by the same ids in every process", async () => {
@@ -254,21 +254,21 @@ describe("static identity", () => {
     const ids = await Promise.all([identity.ensureUser(ann, NOW), identity.ensureUser(ann, NOW + 1)]);
     const id = ids[0] as string;
     assert.deepEqual(ids, [id, await staticIdentity({ keys: [] }).ensureUser(ann, NOW)]);
-    const others = [
+    const otherUserIds = [
       await identity.ensureUser({ ...ann, identity: "Ann" }, NOW),
       await identity.ensureUser({ ...ann, identity: "" }, NOW),
       await identity.ensureUser({ ...ann, workspace_id: uuid(2) }, NOW),
     ];
-    assert.equal(new Set([id, ...others]).size, 4);
+    assert.equal(new Set([id, ...otherUserIds]).size, 4);
     const emails = async (): Promise<unknown> => {
-      const { users } = await identity.readNames({ users: [id, others[0] as string] });
-      return [users.get(id), users.get(others[0] as string)];
+      const { users } = await identity.readNames({ users: [id, otherUserIds[0] as string] });
+      return [users.get(id), users.get(otherUserIds[0] as string)];
     };
     assert.deepEqual(await emails(), [null, null]);
     assert.equal(await identity.ensureUser({ ...ann, email: "ann@example.com" }, NOW), id);
     assert.equal(await identity.ensureUser(ann, NOW), id);
-    for (const taken of ["ann@example.com", "ada@example.com"]) {
-      await identity.ensureUser({ ...ann, identity: "Ann", email: taken }, NOW);
+    for (const takenEmail of ["ann@example.com", "ada@example.com"]) {
+      await identity.ensureUser({ ...ann, identity: "Ann", email: takenEmail }, NOW);
       assert.deepEqual(await emails(), ["ann@example.com", null], "an email is one user's");
     }
     await identity.ensureUser({ ...ann, email: "new@example.com" }, NOW);

@@ -66,17 +66,17 @@ class World {
       const timing = { schedule: "* * * * *", timezone: null, end_time: null, enabled: true };
       const next_run_date = START + MINUTE / 2;
       const payload: JsonObject = i < 36 ? {} : { multitask_strategy: "reject" };
-      const rest = { payload, metadata: {}, user_id: null, auth_user: null };
+      const constants = { payload, metadata: {}, user_id: null, auth_user: null };
       const on_run_completed = thread_id === null ? "delete" : null;
-      const own = { cron_id: `c${i}`, assistant_id: "a", thread_id, on_run_completed } as const;
-      const made = await real.createCron(here, { ...own, ...timing, next_run_date, ...rest }, START);
-      assert.equal(made.kind, "created");
+      const address = { cron_id: `c${i}`, assistant_id: "a", thread_id, on_run_completed } as const;
+      const outcome = await real.createCron(here, { ...address, ...timing, next_run_date, ...constants }, START);
+      assert.equal(outcome.kind, "created");
     }
   }
 
   start(machine: Machine): void {
     // So many calls of the storage are answered before it dies.
-    let left = 20 + this.#dice.below(400);
+    let callsLeft = 20 + this.#dice.below(400);
     const life: { dead: boolean; loop?: CronLoop } = { dead: false };
     const storage = new Proxy(this.real, {
       get: (target, name) => {
@@ -85,7 +85,7 @@ class World {
           if (life.dead) return never;
           this.#calls++;
           try {
-            if (--left <= 0) {
+            if (--callsLeft <= 0) {
               life.dead = true;
               machine.life = null;
               this.counts.deaths++;
@@ -120,19 +120,19 @@ class World {
       environment,
       runs: {
         create: async () => assert.fail("no run is made by hand"),
-        prepare: async (_seen, thread_id, request, origin) => {
+        prepare: async (_scope, thread_id, request, origin) => {
           const assistant = await storage.getAssistant(here, request.assistant_id);
           const thread = thread_id === null ? null : ((await storage.getThread(here, thread_id)) as ThreadRow);
           const run_id = this.uuid();
-          const own = thread_id ?? this.uuid();
+          const runThread = thread_id ?? this.uuid();
           const { multitask_strategy = "enqueue" } = request;
-          const more = { multitask_strategy: multitask_strategy ?? "enqueue", stateless: thread === null };
+          const runFields = { multitask_strategy: multitask_strategy ?? "enqueue", stateless: thread === null };
           const now = environment.now();
           const cron_id = origin.cron_id as string;
           const plan: CreateRun = {
-            run: newRun(own, run_id, { ...more, created_at: now, cron_id }),
+            run: newRun(runThread, run_id, { ...runFields, created_at: now, cron_id }),
             expected: { assistant_revision: assistant?.revision ?? 0, thread_revision: thread?.revision ?? null },
-            ...(thread ? {} : { create_thread: { thread_id: own, metadata: {}, config: {}, stateless: true } }),
+            ...(thread ? {} : { create_thread: { thread_id: runThread, metadata: {}, config: {}, stateless: true } }),
             now,
           };
           return plan;
@@ -222,14 +222,14 @@ async function simulate(seed: number, minutes: number): Promise<number> {
     for (let i = 0; i < CRONS; i++) {
       const all = await firings(world.real, `c${i}`);
       // A clock that was ahead may have fired a tick that was not yet due.
-      const known = all.filter(({ scheduled_at }) => scheduled_at <= end);
-      const expected = Array.from({ length: known.length }, (_, at) => START + MINUTE / 2 + at * MINUTE);
+      const pastFirings = all.filter(({ scheduled_at }) => scheduled_at <= end);
+      const expected = Array.from({ length: pastFirings.length }, (_, at) => START + MINUTE / 2 + at * MINUTE);
       assert.deepEqual(
-        known.map(({ scheduled_at }) => scheduled_at),
+        pastFirings.map(({ scheduled_at }) => scheduled_at),
         expected,
         `every tick of c${i} is known once`,
       );
-      assert.equal(known.at(-1)?.scheduled_at, end, `c${i} is up to date`);
+      assert.equal(pastFirings.at(-1)?.scheduled_at, end, `c${i} is up to date`);
       for (const { run_id, skipped } of all) {
         assert.ok((run_id === null) !== (skipped === null));
         if (run_id === null) reasons.set(skipped as string, (reasons.get(skipped as string) ?? 0) + 1);

@@ -1,14 +1,25 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { CronCreate, ServiceOptions } from "../../../lib/mod.ts";
-import { at, firings, here, loopTicks, MINUTE, minutely, nextOf, until, type World, world } from "./loop.harness.ts";
+import {
+  at,
+  firings,
+  here,
+  loopTicks,
+  MINUTE,
+  minutely,
+  readNextRunDate,
+  until,
+  type World,
+  world,
+} from "./loop.harness.ts";
 
 describe("a cron whose run cannot be made", () => {
   it("is recorded as refused, and goes on", async () => {
     await using w = await world();
     const first = await w.open();
     const { crons } = first.service;
-    const told = await crons.create(null, { ...minutely, webhook: "https://hooks.example/?key=s3cret" });
+    const cronWithWebhook = await crons.create(null, { ...minutely, webhook: "https://hooks.example/?key=s3cret" });
     const unhosted = await crons.create(null, { ...minutely, assistant_id: "waiting" });
     await first.service.stop(0);
     await at(w, "2026-11-20T15:28:00Z");
@@ -16,9 +27,9 @@ describe("a cron whose run cannot be made", () => {
       agents: { async *echo() {} },
       webhooks: { url: { allowed_domains: ["other.example"] } },
     } as Partial<ServiceOptions>);
-    assert.deepEqual(await firings(w, told.cron_id), ["15:28:00 refused"]);
+    assert.deepEqual(await firings(w, cronWithWebhook.cron_id), ["15:28:00 refused"]);
     assert.deepEqual(await firings(w, unhosted.cron_id), ["15:28:00 refused"]);
-    assert.equal(await nextOf(service, told.cron_id), "2026-11-20T15:29:00.000Z");
+    assert.equal(await readNextRunDate(service, cronWithWebhook.cron_id), "2026-11-20T15:29:00.000Z");
     assert.equal((await service.metrics()).crons.skipped.refused, 2);
     const why = log.flatMap((record) => (/refused/.test(record.message) ? [String(record.why)] : [])).sort();
     assert.match(why[0] ?? "", /Graph waiting not found/);

@@ -18,7 +18,7 @@ export interface World extends AsyncDisposable {
   /** Lets every run of `waiting` end. */
   release(): void;
   /** Bodies of webhooks that were sent. */
-  readonly told: Record<string, unknown>[];
+  readonly webhookBodies: Record<string, unknown>[];
   /** Another process on the same database. */
   open(options?: Partial<ServiceOptions>): Promise<TestService & { readonly faulty: Faulty }>;
 }
@@ -29,7 +29,7 @@ export async function world(): Promise<World> {
   const real = nodeSqlite(":memory:");
   const first = faulty(real);
   const jobs: FunctionJob[] = [];
-  const told: World["told"] = [];
+  const webhookBodies: World["webhookBodies"] = [];
   const gate = Promise.withResolvers<void>();
   const opened: TestService[] = [];
   const agents: Record<string, AgentFunction> = {
@@ -52,7 +52,7 @@ export async function world(): Promise<World> {
     clock,
     real,
     jobs,
-    told,
+    webhookBodies,
     release: gate.resolve,
     async open(options = {}) {
       const mine = first.share();
@@ -65,7 +65,7 @@ export async function world(): Promise<World> {
           transport: {
             resolve: async () => ["93.184.215.14"],
             async send({ body }) {
-              told.push(JSON.parse(body));
+              webhookBodies.push(JSON.parse(body));
               return { status: 200, retry_after: null, address: "93.184.215.14" };
             },
           },
@@ -118,5 +118,5 @@ export async function firings({ real }: World, cron_id: string): Promise<string[
     .map(({ scheduled_at, run_id, skipped }) => `${time(scheduled_at)} ${run_id ? "fired" : skipped}`);
 }
 
-export const nextOf = async ({ crons }: Service, cron_id: string): Promise<string | null> =>
+export const readNextRunDate = async ({ crons }: Service, cron_id: string): Promise<string | null> =>
   (await crons.get(cron_id)).next_run_date;

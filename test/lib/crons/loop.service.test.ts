@@ -26,8 +26,8 @@ describe("a service with crons", () => {
   it("refuses options that cannot be", async () => {
     for (const crons of [{ misfire_grace_ms: -1 }, { max_failures: 0 }, { enabled: 1 }, { every: 1 }]) {
       const storage = nodeSqlite(":memory:");
-      const made = testService({ storage, crons: crons as never, agents: { async *echo() {} } });
-      await assert.rejects(made, new RegExp(`crons\\.${Object.keys(crons)[0]}: `));
+      const creation = testService({ storage, crons: crons as never, agents: { async *echo() {} } });
+      await assert.rejects(creation, new RegExp(`crons\\.${Object.keys(crons)[0]}: `));
       await storage.close();
     }
   });

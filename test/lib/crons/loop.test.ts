@@ -3,7 +3,18 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Run } from "../../../lib/mod.ts";
 import type { TestService } from "../../suite/kit.ts";
-import { at, firings, here, loopTicks, MINUTE, minutely, nextOf, START, until, world } from "./loop.harness.ts";
+import {
+  at,
+  firings,
+  here,
+  loopTicks,
+  MINUTE,
+  minutely,
+  readNextRunDate,
+  START,
+  until,
+  world,
+} from "./loop.harness.ts";
 
 const HOUR = 60 * MINUTE;
 
@@ -17,7 +28,7 @@ describe("a cron that is due", () => {
     await at(w, "2026-11-20T15:28:00Z");
     await until(() => w.jobs.length === 1);
     assert.deepEqual(w.jobs[0]?.input, { a: 1 });
-    assert.equal(await nextOf(service, cron_id), "2026-11-20T15:29:00.000Z");
+    assert.equal(await readNextRunDate(service, cron_id), "2026-11-20T15:29:00.000Z");
     await at(w, "2026-11-20T15:29:00Z");
     await until(() => w.jobs.length === 2);
     assert.deepEqual(await firings(w, cron_id), ["15:28:00 fired", "15:29:00 fired"]);
@@ -42,7 +53,7 @@ describe("a cron that is due", () => {
       { user_id: "u1", api_key: "lsv2…abcd", user },
     );
     await at(w, "2026-11-20T15:28:00Z");
-    await until(async () => w.told.length === 1);
+    await until(async () => w.webhookBodies.length === 1);
     const [run] = (await service.runs.list(thread_id)) as [Run];
     const { assistant_id } = cron;
     assert.deepEqual(run.metadata, {
@@ -54,14 +65,14 @@ describe("a cron that is due", () => {
     });
     assert.deepEqual([run.status, run.multitask_strategy], ["success", "enqueue"]);
     assert.deepEqual(run.kwargs.feedback_keys, ["liked"]);
-    const [told] = w.told;
-    assert.deepEqual([told?.run_id, told?.status], [run.run_id, "success"]);
-    assert.doesNotMatch(JSON.stringify([run, told]), /secret|Ann/);
+    const [webhookBody] = w.webhookBodies;
+    assert.deepEqual([webhookBody?.run_id, webhookBody?.status], [run.run_id, "success"]);
+    assert.doesNotMatch(JSON.stringify([run, webhookBody]), /secret|Ann/);
     const row = await w.real.getRun(here, run.run_id);
-    const { extra: _, ...known } = user;
-    assert.deepEqual([row?.user_id, row?.api_key, row?.auth_user], ["u1", null, known]);
+    const { extra: _, ...storedUser } = user;
+    assert.deepEqual([row?.user_id, row?.api_key, row?.auth_user], ["u1", null, storedUser]);
     assert.equal(row?.cron_id, cron.cron_id);
-    assert.deepEqual([w.jobs[0]?.context, w.jobs[0]?.user], [{ tone: "dry" }, known]);
+    assert.deepEqual([w.jobs[0]?.context, w.jobs[0]?.user], [{ tone: "dry" }, storedUser]);
     const [token] = row?.feedback ?? [];
     assert.equal((await w.real.getFeedbackToken(token?.[1] ?? ""))?.feedback_key, "liked");
     const { workspace_id } = service.deployment;
@@ -74,8 +85,12 @@ describe("a cron that is due", () => {
   it("runs on a thread of its own, which stays when that is asked for", async () => {
     await using w = await world();
     const { service } = await w.open({ retention: { stateless_ms: 0 } });
-    const gone = await service.crons.create(null, { ...minutely, input: { of: "gone" } });
-    const kept = await service.crons.create(null, { ...minutely, input: { of: "kept" }, on_run_completed: "keep" });
+    const deletedThreadCron = await service.crons.create(null, { ...minutely, input: { of: "gone" } });
+    const keptThreadCron = await service.crons.create(null, {
+      ...minutely,
+      input: { of: "kept" },
+      on_run_completed: "keep",
+    });
     await at(w, "2026-11-20T15:28:00Z");
     await until(() => w.jobs.length === 2);
     await loopTicks();
@@ -83,12 +98,12 @@ describe("a cron that is due", () => {
     const { items } = await service.threads.search();
     assert.deepEqual(
       items.map(({ metadata }) => metadata?.cron_id),
-      [kept.cron_id],
+      [keptThreadCron.cron_id],
     );
     const [thread] = items;
     assert.deepEqual(thread?.values, { of: "kept", done: true });
     assert.equal(thread?.status, "idle");
-    const [firing] = await w.real.listCronFirings(here, gone.cron_id, { limit: 1, offset: 0 });
+    const [firing] = await w.real.listCronFirings(here, deletedThreadCron.cron_id, { limit: 1, offset: 0 });
     assert.equal(await w.real.getRun(here, firing?.run_id ?? ""), null);
   });
 
@@ -102,7 +117,7 @@ describe("a cron that is due", () => {
     await at(w, "2026-11-20T15:28:00Z");
     assert.deepEqual(await firings(w, waits.cron_id), ["15:28:00 fired"]);
     assert.deepEqual(await firings(w, refused.cron_id), ["15:28:00 thread_busy"]);
-    assert.equal(await nextOf(service, refused.cron_id), "2026-11-20T15:29:00.000Z");
+    assert.equal(await readNextRunDate(service, refused.cron_id), "2026-11-20T15:29:00.000Z");
     assert.equal((await service.metrics()).crons.skipped.thread_busy, 1);
     const skips = log.filter(({ message }) => /skipped/.test(message));
     assert.deepEqual(
@@ -169,7 +184,7 @@ describe("ticks that nobody fired in time", () => {
       "15:30:00 superseded",
       "15:31:00 fired",
     ]);
-    assert.equal(await nextOf(service, cron_id), "2026-11-20T15:32:00.000Z");
+    assert.equal(await readNextRunDate(service, cron_id), "2026-11-20T15:32:00.000Z");
     const [skip] = log.filter(({ message }) => /skipped/.test(message));
     assert.deepEqual(
       [skip?.reason, skip?.count, skip?.first, skip?.last],
@@ -189,7 +204,7 @@ describe("ticks that nobody fired in time", () => {
     const { service } = await w.open({ crons: { misfire_grace_ms: 90_000 } });
     await until(() => w.jobs.length === 1);
     assert.deepEqual(await firings(w, old.cron_id), ["15:28:00 missed"]);
-    assert.equal(await nextOf(service, old.cron_id), "2026-11-20T16:28:00.000Z");
+    assert.equal(await readNextRunDate(service, old.cron_id), "2026-11-20T16:28:00.000Z");
     assert.deepEqual(await firings(w, both.cron_id), [
       "15:28:00 missed",
       "15:29:00 missed",
@@ -227,7 +242,7 @@ describe("ticks that nobody fired in time", () => {
       all.slice(0, 3).map(({ skipped }) => skipped),
       [null, "superseded", "missed"],
     );
-    assert.equal(await nextOf(quiet.service, cron_id), "2026-12-30T15:30:00.000Z");
+    assert.equal(await readNextRunDate(quiet.service, cron_id), "2026-12-30T15:30:00.000Z");
   });
 });
 
@@ -236,10 +251,10 @@ describe("several processes", () => {
     await using w = await world();
     const services = [await w.open(), await w.open(), await w.open({ worker: { concurrency: 0 } })];
     const { crons } = (services[0] as TestService).service;
-    const made = await Promise.all(Array.from({ length: 10 }, () => crons.create(null, minutely)));
+    const createdCrons = await Promise.all(Array.from({ length: 10 }, () => crons.create(null, minutely)));
     await at(w, "2026-11-20T15:28:00Z");
     await at(w, "2026-11-20T15:29:00Z");
-    for (const { cron_id } of made) {
+    for (const { cron_id } of createdCrons) {
       assert.deepEqual(await firings(w, cron_id), ["15:28:00 fired", "15:29:00 fired"]);
     }
     // Those that the third has fired are found by a poll.
@@ -275,7 +290,7 @@ describe("several processes", () => {
     const back = await service.crons.update(cron_id, { schedule: "* * * * *" });
     assert.equal(back.next_run_date, "2026-11-20T15:28:00.000Z");
     for (let i = 0; i < 3; i++) await at(w, w.clock.now() + 15_000);
-    assert.equal(await nextOf(service, cron_id), "2026-11-20T15:29:00.000Z");
+    assert.equal(await readNextRunDate(service, cron_id), "2026-11-20T15:29:00.000Z");
     assert.deepEqual(await firings(w, cron_id), ["15:28:00 fired"]);
     assert.equal(w.jobs.length, 1);
   });

@@ -101,8 +101,8 @@ describe("a cron", () => {
     assert.doesNotMatch(JSON.stringify(await crons.search()), /s3cret|sk-1|ann/);
     const row = await w.storage.getCron(here, cron.cron_id);
     assert.deepEqual(row?.payload, payload, "its runs get everything");
-    const { token: _, ...known } = user;
-    assert.deepEqual(row?.auth_user, known);
+    const { token: _, ...storedUser } = user;
+    assert.deepEqual(row?.auth_user, storedUser);
   });
 
   it("fires on a thread that is there, or is made for it when that is asked for", async () => {
@@ -113,9 +113,9 @@ describe("a cron", () => {
     assert.deepEqual([cron.thread_id, cron.on_run_completed], [thread_id, null]);
     await assert.rejects(crons.create(ABSENT, hourly), { code: "not_found", message: /Thread/ });
     await assert.rejects(crons.create(ABSENT, { ...hourly, if_not_exists: "reject" }), { code: "not_found" });
-    const made = await crons.create(ABSENT, { ...hourly, if_not_exists: "create", metadata: { a: 1 } });
+    const createdCron = await crons.create(ABSENT, { ...hourly, if_not_exists: "create", metadata: { a: 1 } });
     const { assistant_id } = await assistants.get("echo");
-    const metadata = { graph_id: "echo", assistant_id, a: 1, cron_id: made.cron_id };
+    const metadata = { graph_id: "echo", assistant_id, a: 1, cron_id: createdCron.cron_id };
     assert.deepEqual((await threads.get(ABSENT)).metadata, metadata);
     assert.equal((await threads.get(ABSENT)).status, "idle", "it does not run at once");
     assert.equal((await crons.create(null, { ...hourly, if_not_exists: "create" })).thread_id, null);
@@ -129,7 +129,7 @@ describe("a cron", () => {
   it("is refused for what its runs would be refused for", async () => {
     await using w = await world({ webhooks: { url: { allowed_domains: ["good.example"] } } });
     const { crons } = w.service;
-    const create = (more: Partial<CronCreate>) => crons.create(null, { ...hourly, ...more });
+    const create = (overrides: Partial<CronCreate>) => crons.create(null, { ...hourly, ...overrides });
     await assert.rejects(create({ assistant_id: "nobody" }), { code: "not_found", message: /nobody/ });
     await assert.rejects(create({ assistant_id: ABSENT }), { code: "not_found" });
     await assert.rejects(create({ webhook: "https://bad.example/" }), { code: "invalid", message: /webhook/ });
@@ -256,19 +256,19 @@ describe("crons", () => {
     await using w = await world();
     const { crons, threads, assistants } = w.service;
     const { thread_id } = await threads.create();
-    const made: Cron[] = [];
+    const createdCrons: Cron[] = [];
     for (const [id, request] of [
       [null, { ...hourly, metadata: { team: "a" } }],
       [thread_id, { ...hourly, metadata: { team: "b" }, enabled: false }],
       [null, { ...hourly, assistant_id: "other" }],
     ] as const) {
-      made.push(await crons.create(id, request));
+      createdCrons.push(await crons.create(id, request));
       await w.clock.set(w.clock.now() + 1000);
     }
-    const [first, second, third] = made as [Cron, Cron, Cron];
+    const [first, second, third] = createdCrons as [Cron, Cron, Cron];
     assert.deepEqual(await crons.search(), { items: [third, second, first], total: 3, next: null });
     assert.deepEqual(await crons.search({ limit: 1, offset: 1 }), { items: [second], total: 3, next: 2 });
-    assert.deepEqual((await crons.search({ sort_by: "created_at", sort_order: "asc" })).items, made);
+    assert.deepEqual((await crons.search({ sort_by: "created_at", sort_order: "asc" })).items, createdCrons);
     assert.deepEqual((await crons.search({ metadata: { team: "a" } })).items, [first]);
     assert.deepEqual((await crons.search({ thread_id })).items, [second]);
     assert.deepEqual((await crons.search({ enabled: false })).items, [second]);
@@ -286,9 +286,9 @@ describe("crons", () => {
     await threads.delete(thread_id);
     await assert.rejects(crons.get(second.cron_id), { code: "not_found" });
     assert.equal(await crons.count(), 1);
-    const own = await assistants.create({ graph_id: "echo" });
-    await crons.create(null, { ...hourly, assistant_id: own.assistant_id });
-    await assistants.delete(own.assistant_id);
+    const ownAssistant = await assistants.create({ graph_id: "echo" });
+    await crons.create(null, { ...hourly, assistant_id: ownAssistant.assistant_id });
+    await assistants.delete(ownAssistant.assistant_id);
     assert.equal(await crons.count(), 1);
   });
 });

@@ -33,7 +33,7 @@ export const aborted = (signal: AbortSignal): Promise<void> =>
 export const hasState = async ({ storage }: Faulty, thread_id: string): Promise<boolean> =>
   (await storage.getCheckpoint({ deployment: "default" }, thread_id, { ns: "" })) !== null;
 
-export const shown = (frames: readonly Frame[]): unknown[] =>
+export const toPairs = (frames: readonly Frame[]): unknown[] =>
   frames.map(({ event, data }) => [event, JSON.parse(data)]);
 
 export const ids = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);

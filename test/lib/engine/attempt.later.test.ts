@@ -3,13 +3,13 @@ import { describe, it } from "node:test";
 import { type Executor, type FunctionJob, fromFunctions } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty, kill } from "../../support/faulty.ts";
-import { aborted, ask, graph, hasState, ids, shown, state } from "./attempt.harness.ts";
+import { aborted, ask, graph, hasState, ids, state, toPairs } from "./attempt.harness.ts";
 
 describe("a later attempt", () => {
-  const stepping = (seen: string[], waits: (job: FunctionJob) => Promise<void>): Executor =>
+  const stepping = (log: string[], waits: (job: FunctionJob) => Promise<void>): Executor =>
     fromFunctions({
       async *g(job: FunctionJob) {
-        seen.push(`attempt ${job.attempt}${job.state.step === undefined ? "" : " resumed"}`);
+        log.push(`attempt ${job.attempt}${job.state.step === undefined ? "" : " resumed"}`);
         yield { step: 1 };
         await waits(job);
         yield { step: 2 };
@@ -20,9 +20,9 @@ describe("a later attempt", () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
-    const seen: string[] = [];
+    const log: string[] = [];
     const request = { ...ask("g"), stream_resumable: true, stream_mode: ["values", "updates"] as const };
-    const hang = { executor: stepping(seen, () => new Promise(() => {})) };
+    const hang = { executor: stepping(log, () => new Promise(() => {})) };
     const dead = await clockedService(clock, { ...hang, storage: first.storage });
     const { thread_id } = await dead.service.threads.create();
     const { run, frames } = await dead.service.runs.stream(thread_id, {
@@ -34,12 +34,12 @@ describe("a later attempt", () => {
     kill(first);
     await using alive = await clockedService(clock, {
       storage: second.storage,
-      executor: stepping(seen, async () => {}),
+      executor: stepping(log, async () => {}),
     });
     const joined = await alive.service.runs.joinStream(thread_id, run.run_id);
     const read = collect(joined.frames);
     await advanceUntil(clock, read.ended);
-    assert.deepEqual(seen, ["attempt 1", "attempt 2 resumed"]);
+    assert.deepEqual(log, ["attempt 1", "attempt 2 resumed"]);
     assert.deepEqual(
       ids(read.list),
       read.list.map((_, i) => i + 1),
@@ -53,7 +53,7 @@ describe("a later attempt", () => {
       resumed_after: again,
     });
     assert.deepEqual(
-      shown(read.list.slice(again + 1, again + 3)).map((entry) => (entry as [string])[0]),
+      toPairs(read.list.slice(again + 1, again + 3)).map((entry) => (entry as [string])[0]),
       ["values", "updates"],
       "the state it goes on from comes once",
     );
@@ -80,7 +80,7 @@ describe("a later attempt", () => {
     await using alive = await clockedService(clock, { executor: silent, storage: second.storage });
     const read = collect((await alive.service.runs.joinStream(thread_id, run.run_id)).frames);
     await advanceUntil(clock, read.ended);
-    assert.deepEqual(shown(read.list), [
+    assert.deepEqual(toPairs(read.list), [
       ["metadata", { run_id: run.run_id, attempt: 2, thread_id, resumed_after: 2 ** 32 }],
       ["values", { at: 1 }],
       ["updates", { more: null }],
@@ -93,16 +93,16 @@ describe("a later attempt", () => {
     const first = faulty();
     const second = first.share();
     first.faults.close = async () => {};
-    const seen: string[] = [];
-    const hang = stepping(seen, (job) => aborted(job.signal).then(() => job.signal.throwIfAborted()));
-    const one = await clockedService(clock, { executor: hang, storage: first.storage });
-    const { thread_id } = await one.service.threads.create();
+    const log: string[] = [];
+    const hang = stepping(log, (job) => aborted(job.signal).then(() => job.signal.throwIfAborted()));
+    const stoppedProcess = await clockedService(clock, { executor: hang, storage: first.storage });
+    const { thread_id } = await stoppedProcess.service.threads.create();
     const request = { ...ask("g"), stream_resumable: true };
-    const { run, frames } = await one.service.runs.stream(thread_id, request);
+    const { run, frames } = await stoppedProcess.service.runs.stream(thread_id, request);
     const before = collect(frames);
     await advanceUntil(clock, () => before.list.length >= 3);
     let stopped = false;
-    void one.service.stop(1_000).then(() => {
+    void stoppedProcess.service.stop(1_000).then(() => {
       stopped = true;
     });
     await advanceUntil(clock, () => stopped && before.ended());
@@ -111,12 +111,12 @@ describe("a later attempt", () => {
     assert.equal(row?.status, "pending");
     await using two = await clockedService(clock, {
       storage: second.storage,
-      executor: stepping(seen, async () => {}),
+      executor: stepping(log, async () => {}),
     });
     const after = before.list.at(-1)?.id as number;
     const read = collect((await two.service.runs.joinStream(thread_id, run.run_id, { after })).frames);
     await advanceUntil(clock, read.ended);
-    assert.deepEqual(seen, ["attempt 1", "attempt 1 resumed"]);
+    assert.deepEqual(log, ["attempt 1", "attempt 1 resumed"]);
     assert.deepEqual(
       ids(read.list),
       read.list.map((_, i) => after + i + 1),

@@ -96,10 +96,10 @@ describe("a lease", () => {
         yield state({});
       });
     await using late = await clockedService(clock, { storage: first.storage, executor: named("late") });
-    await using other = await clockedService(clock, { storage: second.storage, executor: named("other") });
+    await using otherProcess = await clockedService(clock, { storage: second.storage, executor: named("other") });
     await clock.advance(1_000);
-    assert.ok(other.service.healthy());
-    for (const taken of [false, true]) {
+    assert.ok(otherProcess.service.healthy());
+    for (const isTakenOver of [false, true]) {
       const { thread_id } = await late.service.threads.create();
       const gate = Promise.withResolvers<void>();
       first.faults.createRun = async (call) => {
@@ -109,10 +109,10 @@ describe("a lease", () => {
         delete first.faults.claimRun;
         return outcome;
       };
-      second.faults.claimRun = (call) => (taken ? call() : Promise.reject(new Error("no")));
+      second.faults.claimRun = (call) => (isTakenOver ? call() : Promise.reject(new Error("no")));
       const creating = late.service.runs.create(thread_id, ask("g"));
       await clock.advance(9_000);
-      await advanceUntil(clock, () => !taken || executed.at(-1) === "other", 1_000);
+      await advanceUntil(clock, () => !isTakenOver || executed.at(-1) === "other", 1_000);
       await clock.advance(3_000);
       gate.resolve();
       const { run_id } = await creating;
@@ -129,7 +129,7 @@ describe("a lease", () => {
     const signals: AbortSignal[] = [];
     await using kit = await clockedService(clock, { storage: first.storage, executor: waiting(signals) });
     // It only serves requests: what it does, the other one learns from the database.
-    await using other = await clockedService(clock, {
+    await using otherProcess = await clockedService(clock, {
       storage: second.storage,
       executor: waiting(signals),
       worker: { concurrency: 0 },
@@ -138,7 +138,7 @@ describe("a lease", () => {
     const read = collect((await kit.service.runs.stream(thread_id, ask("g"))).frames);
     await advanceUntil(clock, () => signals.length === 1);
     const [run] = await kit.service.runs.list(thread_id);
-    await other.service.runs.cancel(thread_id, run?.run_id as string, { action: "rollback" });
+    await otherProcess.service.runs.cancel(thread_id, run?.run_id as string, { action: "rollback" });
     await advanceUntil(clock, read.ended);
     assert.equal(signals[0]?.reason, "lease_lost");
     assert.deepEqual(

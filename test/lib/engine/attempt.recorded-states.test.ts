@@ -18,8 +18,8 @@ describe("a recorded state", () => {
     const { thread_id } = await kit.service.threads.create();
     const { result } = await kit.service.runs.wait(thread_id, ask("g"));
     let values: unknown;
-    void result.then((given) => {
-      values = given;
+    void result.then((runResult) => {
+      values = runResult;
     });
     await advanceUntil(clock, () => values !== undefined);
     const message = "values.gone: is undefined, which JSON does not have";
@@ -30,16 +30,16 @@ describe("a recorded state", () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
-    let taken = false;
+    let allYielded = false;
     const executor = graph(async function* ({ resumed }, signal) {
       for (const n of resumed ? [3, 4] : [0, 1, 2]) yield state({ n }, ["more"]);
-      taken = true;
+      allYielded = true;
       if (!resumed) await new Promise((resolve) => signal.addEventListener("abort", resolve));
     });
     const stopped = await clockedService(clock, { storage: second.storage, executor });
     const { thread_id } = await stopped.service.threads.create();
     const { run_id } = await stopped.service.runs.create(thread_id, { ...ask("g"), durability: "exit" });
-    await advanceUntil(clock, () => taken);
+    await advanceUntil(clock, () => allYielded);
     await stopped[Symbol.asyncDispose]();
     await using kit = await clockedService(clock, { storage: first.storage, executor });
     await advanceUntil(clock, async () => (await kit.service.runs.get(thread_id, run_id)).status === "success");
@@ -56,11 +56,11 @@ describe("a recorded state", () => {
       [60_000, null],
     ] as const) {
       const clock = testClock();
-      let asked = false;
+      let allYielded = false;
       const executor = graph(
         async function* () {
           for (const n of [0, 1]) yield state({ n }, ["more"]);
-          asked = true;
+          allYielded = true;
           await new Promise(() => {});
         },
         { timeout_ms, abandon_ms: 500 },
@@ -69,7 +69,7 @@ describe("a recorded state", () => {
       const { threads, runs } = kit.service;
       const { thread_id } = await threads.create();
       const { run_id } = await runs.create(thread_id, { ...ask("g"), durability: "exit" });
-      await advanceUntil(clock, () => asked);
+      await advanceUntil(clock, () => allYielded);
       if (expected === null) await runs.cancel(thread_id, run_id);
       await advanceUntil(
         clock,

@@ -5,7 +5,7 @@ import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import type { Executor, Json } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty, kill } from "../../support/faulty.ts";
-import { aborted, ask, custom, graph, hasState, resumable, shown, state } from "./attempt.harness.ts";
+import { aborted, ask, custom, graph, hasState, resumable, state, toPairs } from "./attempt.harness.ts";
 
 describe("a run that is stopped", () => {
   it("does not execute when it was cancelled before its worker knew of it", async () => {
@@ -21,15 +21,15 @@ describe("a run that is stopped", () => {
     });
     const { thread_id } = await kit.service.threads.create();
     const gate = Promise.withResolvers<void>();
-    const made = Promise.withResolvers<void>();
+    const created = Promise.withResolvers<void>();
     faults.createRun = async (call) => {
       const outcome = await call();
-      made.resolve();
+      created.resolve();
       await gate.promise;
       return outcome;
     };
     const creating = kit.service.runs.create(thread_id, ask("g"));
-    await made.promise;
+    await created.promise;
     const [run] = await kit.service.runs.list(thread_id);
     assert.equal(run?.status, "running");
     await kit.service.runs.cancel(thread_id, run?.run_id as string);
@@ -53,16 +53,16 @@ describe("a run that is stopped", () => {
     });
     const { thread_id } = await kit.service.threads.create();
     const gate = Promise.withResolvers<void>();
-    const made = Promise.withResolvers<void>();
+    const created = Promise.withResolvers<void>();
     faults.createRun = async (call) => {
       delete faults.createRun;
       const outcome = await call();
-      made.resolve();
+      created.resolve();
       await gate.promise;
       return outcome;
     };
     const creating = kit.service.runs.stream(thread_id, { assistant_id: "g", input: "first" });
-    await made.promise;
+    await created.promise;
     const request = { assistant_id: "g", input: "second", multitask_strategy: "rollback" } as const;
     const second = await kit.service.runs.wait(thread_id, request);
     gate.resolve();
@@ -246,9 +246,9 @@ describe("a run that is stopped", () => {
       [true, undefined, 1_000],
       [true, 3_000, 3_000],
     ] as const) {
-      const own = abandon_ms === undefined ? "" : " as its graph says";
+      const configured = abandon_ms === undefined ? "" : " as its graph says";
       const whose = alone ? "nobody else" : "somebody else";
-      it(`holds up the run that stops it by ${multitask_strategy} for ${waits} ms where ${whose} can execute the thread${own}, and its readers learn why`, async () => {
+      it(`holds up the run that stops it by ${multitask_strategy} for ${waits} ms where ${whose} can execute the thread${configured}, and its readers learn why`, async () => {
         const clock = testClock();
         const real = nodeSqlite(":memory:");
         const late = Promise.withResolvers<void>();
@@ -383,7 +383,7 @@ describe("a run that is stopped", () => {
       await clock.advance(1_900);
       assert.equal(read.ended(), false);
       await advanceUntil(clock, read.ended);
-      assert.deepEqual(shown(read.list.slice(-2)), [
+      assert.deepEqual(toPairs(read.list.slice(-2)), [
         ["error", { error: "RunTimeout", message: "The run took longer than 2000 ms" }],
         ["end", { run_id: run.run_id, status: "timeout" }],
       ]);

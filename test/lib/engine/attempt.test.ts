@@ -4,7 +4,7 @@ import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/mod.ts";
 import { testClock } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
-import { aborted, ask, custom, graph, ids, resumable, shown, state } from "./attempt.harness.ts";
+import { aborted, ask, custom, graph, ids, resumable, state, toPairs } from "./attempt.harness.ts";
 
 describe("frames of a resumable run", () => {
   it("reach readers once they are stored, with the checkpoints made before them", async () => {
@@ -97,7 +97,7 @@ describe("frames of a resumable run", () => {
         read.list.map((_, i) => i + 1),
       );
       assert.deepEqual(
-        shown(read.list)
+        toPairs(read.list)
           .slice(1, -1)
           .map((entry) => (entry as [string, number])[1]),
         Array.from({ length: 20 }, (_, i) => i),
@@ -223,8 +223,8 @@ describe("frames of a resumable run", () => {
     };
     const history = async (): Promise<unknown[]> =>
       (await threads.history(thread_id, { limit: 100 })).map(({ values, parent_checkpoint, checkpoint }) => {
-        const { log: lines, ...rest } = values as { log: string[] };
-        return [rest, lines.length, parent_checkpoint?.checkpoint_id ?? null, checkpoint?.checkpoint_id];
+        const { log: lines, ...otherValues } = values as { log: string[] };
+        return [otherValues, lines.length, parent_checkpoint?.checkpoint_id ?? null, checkpoint?.checkpoint_id];
       });
     assert.equal(await executed("end", 0), "success");
     const [first] = await history();
@@ -232,12 +232,12 @@ describe("frames of a resumable run", () => {
     assert.equal(await executed("hang", 4), "interrupted");
     assert.deepEqual([await history(), (await threads.get(thread_id)).status], [[first], "idle"]);
     assert.equal(await executed("fail", 4), "error");
-    const [second, ...rest] = await history();
-    assert.deepEqual(rest, [first]);
+    const [second, ...olderStates] = await history();
+    assert.deepEqual(olderStates, [first]);
     assert.deepEqual((second as unknown[]).slice(0, 3), [{ n: 7, fail: 7 }, 700, (first as unknown[])[3]]);
     assert.equal(await executed("end", 8), "success");
-    const [third, ...others] = await history();
-    assert.deepEqual(others, [second, first]);
+    const [third, ...earlierStates] = await history();
+    assert.deepEqual(earlierStates, [second, first]);
     assert.deepEqual((third as unknown[]).slice(0, 3), [{ how: "end" }, 1200, (second as unknown[])[3]]);
   });
 });

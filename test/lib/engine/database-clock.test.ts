@@ -23,7 +23,7 @@ function world(): {
   set(ms: number): void;
   /** The machine sleeps: its monotonic clock stands still. */
   sleep(ms: number): void;
-  asked: number;
+  queryCount: number;
   failure: Error | null;
 } {
   const clock = testClock();
@@ -45,10 +45,10 @@ function world(): {
     log,
     time,
     ways,
-    asked: 0,
+    queryCount: 0,
     failure: null as Error | null,
     async now() {
-      it.asked++;
+      it.queryCount++;
       if (it.failure) throw it.failure;
       const [there, back] = ways.shift() ?? [0, 0];
       waited += there;
@@ -77,7 +77,7 @@ describe("the clock of the database", () => {
     assert.equal(off(clock, it.time), 1);
     await it.clock.advance(5_000);
     assert.equal(off(clock, it.time), 1);
-    assert.equal(it.asked, 4);
+    assert.equal(it.queryCount, 4);
     assert.ok(Number.isInteger(clock.now()));
     clock.stop();
   });
@@ -94,7 +94,7 @@ describe("the clock of the database", () => {
         assert.ok(clock.now() >= last);
         last = clock.now();
       }
-      assert.ok(it.asked <= 4 * 13);
+      assert.ok(it.queryCount <= 4 * 13);
       clock.stop();
     }
   });
@@ -123,11 +123,11 @@ describe("the clock of the database", () => {
     const it = world();
     const clock = await startDatabaseClock(it);
     await it.clock.advance(1_500);
-    const { asked } = it;
+    const { queryCount } = it;
     it.sleep(60_000);
     assert.equal(off(clock, it.time), 60_000);
     await it.clock.advance(1_000);
-    assert.equal(it.asked, asked + 4);
+    assert.equal(it.queryCount, queryCount + 4);
     assert.equal(off(clock, it.time), 0);
     clock.stop();
   });
@@ -162,39 +162,39 @@ describe("the clock of the database", () => {
     await it.clock.advance(11_000);
     assert.equal(off(clock, it.time), 0);
     clock.stop();
-    const { asked } = it;
+    const { queryCount } = it;
     await it.clock.advance(60_000);
-    assert.equal(it.asked, asked);
+    assert.equal(it.queryCount, queryCount);
   });
 });
 
 describe("a service whose storage has a clock", () => {
-  const storageOf = (now: () => Promise<number>): Storage => ({ ...nodeSqlite(":memory:"), now });
+  const createStorage = (now: () => Promise<number>): Storage => ({ ...nodeSqlite(":memory:"), now });
   const executor = fromFunctions({ echo: async () => ({}) });
 
   it("goes by it, and leaves it when it stops", async () => {
     const it = world();
-    const storage = storageOf(it.now);
+    const storage = createStorage(it.now);
     const service = await createService({ storage, executor, environment: { ...it.environment, log: () => {} } });
     const { created_at } = await service.threads.create();
     assert.equal(Date.parse(created_at), it.time());
     assert.equal(serviceInternals(service).environment.now(), it.time());
     await service.stop(0);
-    const { asked } = it;
+    const { queryCount } = it;
     await it.clock.advance(60_000);
-    assert.equal(it.asked, asked);
+    assert.equal(it.queryCount, queryCount);
   });
 
   it("asks no more when it came to nothing", async () => {
     const it = world();
-    const storage = storageOf(it.now);
+    const storage = createStorage(it.now);
     const environment = { ...it.environment, log: () => {} };
     const workspace = "00000000-0000-4000-8000-000000000000";
     await assert.rejects(createService({ storage, executor, environment, deployment: { workspace } }));
-    const { asked } = it;
-    assert.ok(asked > 0);
+    const { queryCount } = it;
+    assert.ok(queryCount > 0);
     await it.clock.advance(60_000);
-    assert.equal(it.asked, asked);
+    assert.equal(it.queryCount, queryCount);
     await storage.close();
   });
 });

@@ -22,8 +22,8 @@ import { until } from "../../support/until.ts";
 
 type Script = (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>;
 
-const acting = (execute: Script, more: Partial<GraphInfo> = {}): Executor => ({
-  graphs: () => [{ graph_id: "g", protocol_events: true, ...more }],
+const acting = (execute: Script, graphInfo: Partial<GraphInfo> = {}): Executor => ({
+  graphs: () => [{ graph_id: "g", protocol_events: true, ...graphInfo }],
   execute: recordStates(execute),
 });
 
@@ -101,15 +101,15 @@ describe("the events of runs that end in other ways", () => {
         .filter(({ method }) => method === "messages")
         .map(({ params }) => params.data as { event: string; message?: string })
         .map(({ event, message }) => message ?? event);
-    const begun = ["message-start", "content-block-start", "content-block-delta"];
+    const openingEvents = ["message-start", "content-block-start", "content-block-delta"];
     await service.runs.wait(thread_id, { assistant_id: "fails", input: {}, if_not_exists: "create" });
     await live.ends();
-    assert.deepEqual(words(), [...begun, "too far"]);
+    assert.deepEqual(words(), [...openingEvents, "too far"]);
     const { run_id } = await service.runs.create(thread_id, { assistant_id: "waits", input: {} });
     await until(() => words().length === 7);
     await service.runs.cancel(thread_id, run_id, { wait: true });
     await live.ends(2);
-    assert.deepEqual(words().slice(4), [...begun, "The run was stopped"]);
+    assert.deepEqual(words().slice(4), [...openingEvents, "The run was stopped"]);
     assert.deepEqual(await readStoredEvents(service, thread_id), live.events);
     await live.close();
   });
@@ -209,16 +209,16 @@ describe("the events of runs that end in other ways", () => {
       await live.ends(2);
       assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
       assertRising(live.events);
-      const kept = await readStoredEvents(service, thread_id);
-      assert.deepEqual(outline(kept), ["interrupted", "running", "completed"]);
+      const storedEvents = await readStoredEvents(service, thread_id);
+      assert.deepEqual(outline(storedEvents), ["interrupted", "running", "completed"]);
       assert.deepEqual(
-        kept,
-        live.events.filter(({ seq }) => kept.some((one) => one.seq === seq)),
+        storedEvents,
+        live.events.filter(({ seq }) => storedEvents.some((storedEvent) => storedEvent.seq === seq)),
       );
       // It opens while the first reader holds the events in memory.
       const late = reading(service, thread_id);
       await late.ends(2);
-      assert.deepEqual(late.events, kept);
+      assert.deepEqual(late.events, storedEvents);
       await Promise.all([live.close(), late.close()]);
     });
   }
@@ -278,9 +278,15 @@ describe("the events of runs that end in other ways", () => {
   it("come from graphs with their own checkpoints and without protocol events too", async () => {
     const script: Script = async function* (job) {
       const at = { ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000001" };
-      const rest = { parent_id: null, payload: { type: "json", data: "{}" }, metadata: {}, versions: {}, values: [] };
+      const checkpointFields = {
+        parent_id: null,
+        payload: { type: "json", data: "{}" },
+        metadata: {},
+        versions: {},
+        values: [],
+      };
       yield { type: "stream", mode: "custom", data: { n: 1 } };
-      await job.checkpoints.put({ ...at, ...rest });
+      await job.checkpoints.put({ ...at, ...checkpointFields });
       yield { ...finalState, checkpoint: at } as ExecutorEvent;
     };
     const executor = { ...acting(script, { protocol_events: false }), execute: script };
@@ -321,15 +327,15 @@ describe("the events of a run whose process was killed", () => {
     const open = async ({ storage }: { storage: typeof shared.storage }): Promise<TestService> => {
       return await testService({ storage, executor: acting(script), environment: clock });
     };
-    const one = await open(shared);
+    const firstService = await open(shared);
     const thread_id = crypto.randomUUID();
-    const early = reading(one.service, thread_id);
-    void one.service.threads.command(thread_id, { id: 1, method: "run.start", params: run });
+    const early = reading(firstService.service, thread_id);
+    void firstService.service.threads.command(thread_id, { id: 1, method: "run.start", params: run });
     await advanceUntil(clock, () => getTokenNumbers(early.events).length === 1, 5);
     kill(shared);
-    const seen = [...early.events];
+    const earlyEvents = [...early.events];
     const two = await open(second);
-    const since = seen.at(-1)?.seq ?? 0;
+    const since = earlyEvents.at(-1)?.seq ?? 0;
     const late = reading(two.service, thread_id);
     const behind = reading(two.service, thread_id, { ...ALL, since });
     await advanceUntil(clock, () => outline(late.events).includes("interrupted"));
@@ -350,16 +356,16 @@ describe("the events of a run whose process was killed", () => {
       ].map((data) => ({ namespace: spoken.namespace, node: "a", data })),
     );
     assertRising(late.events);
-    assert.deepEqual(late.events.slice(0, seen.length), seen);
-    assert.deepEqual([...seen, ...behind.events], late.events);
+    assert.deepEqual(late.events.slice(0, earlyEvents.length), earlyEvents);
+    assert.deepEqual([...earlyEvents, ...behind.events], late.events);
     assert.deepEqual(await readStoredEvents(two.service, thread_id), late.events);
     await Promise.all([late.close(), behind.close()]);
-    for (const { service } of [two, one]) {
+    for (const { service } of [two, firstService]) {
       let stopped = false;
       void service.stop(0).then(() => {
         stopped = true;
       });
-      await advanceUntil(clock, () => stopped || service === one.service);
+      await advanceUntil(clock, () => stopped || service === firstService.service);
     }
   });
 });

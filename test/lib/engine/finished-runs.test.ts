@@ -5,7 +5,7 @@ import type { FinishedRun, FunctionJob, RunCreate } from "../../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
 
 /** Those that were told of, in order, and a way to wait for the next one. */
-class Told {
+class FinishedRunLog {
   readonly runs: FinishedRun[] = [];
   readonly add = (run: FinishedRun): void => void this.runs.push(run);
   async count(count: number): Promise<readonly FinishedRun[]> {
@@ -15,7 +15,7 @@ class Told {
 }
 
 /** Timers of a service alone do not keep every runtime alive. */
-async function kept<Value>(work: PromiseLike<Value>): Promise<Value> {
+async function keepAlive<Value>(work: PromiseLike<Value>): Promise<Value> {
   const alive = setInterval(() => {}, 1_000);
   try {
     return await work;
@@ -24,7 +24,7 @@ async function kept<Value>(work: PromiseLike<Value>): Promise<Value> {
   }
 }
 
-const held = (job: FunctionJob): Promise<never> =>
+const waitForStop = (job: FunctionJob): Promise<never> =>
   new Promise((_resolve, reject) => {
     job.signal.addEventListener("abort", () => reject(new Error("stopped")), { once: true });
   });
@@ -36,7 +36,7 @@ const agents: TestServiceOptions["agents"] = {
   held: async function* (job) {
     job.emit("begun");
     yield "begun";
-    await held(job);
+    await waitForStop(job);
   },
   asks: async function* (job) {
     yield job.interrupt("really?");
@@ -45,17 +45,21 @@ const agents: TestServiceOptions["agents"] = {
 
 interface World extends AsyncDisposable {
   readonly kit: TestService;
-  readonly told: Told;
+  readonly finishedRuns: FinishedRunLog;
 }
 
 async function open(options: TestServiceOptions = {}): Promise<World> {
-  const told = new Told();
-  const kit = await testService({ agents, onRunFinished: told.add, ...options });
-  return { kit, told, [Symbol.asyncDispose]: () => kept(kit[Symbol.asyncDispose]()) };
+  const finishedRuns = new FinishedRunLog();
+  const kit = await testService({ agents, onRunFinished: finishedRuns.add, ...options });
+  return { kit, finishedRuns, [Symbol.asyncDispose]: () => keepAlive(kit[Symbol.asyncDispose]()) };
 }
 
 /** A run of `held` that has begun. */
-async function begun({ service }: TestService, thread_id: string, request: Partial<RunCreate> = {}): Promise<string> {
+async function startHeldRun(
+  { service }: TestService,
+  thread_id: string,
+  request: Partial<RunCreate> = {},
+): Promise<string> {
   const { run, frames } = await service.runs.stream(thread_id, { assistant_id: "held", input: {}, ...request });
   for await (const { event } of frames) if (event !== "metadata") break;
   return run.run_id;
@@ -69,12 +73,12 @@ const ticks = async (): Promise<void> => {
 describe("onRunFinished", () => {
   it("is called once, with how the run ended, when that is stored", async () => {
     const statuses: unknown[] = [];
-    const told = new Told();
+    const finishedRuns = new FinishedRunLog();
     await using kit = await testService({
       agents,
       onRunFinished: async (run) => {
         statuses.push((await kit.service.runs.get(run.thread_id, run.run_id)).status);
-        told.add(run);
+        finishedRuns.add(run);
       },
     });
     const { thread_id } = await kit.service.threads.create();
@@ -84,9 +88,9 @@ describe("onRunFinished", () => {
       metadata: { mine: 1 },
     });
     await result;
-    const [finished] = await told.count(1);
-    const { started_at, ended_at, metadata, ...rest } = finished as FinishedRun;
-    assert.deepEqual(rest, {
+    const [finished] = await finishedRuns.count(1);
+    const { started_at, ended_at, metadata, ...otherFields } = finished as FinishedRun;
+    assert.deepEqual(otherFields, {
       run_id: run.run_id,
       thread_id,
       assistant_id: run.assistant_id,
@@ -97,7 +101,7 @@ describe("onRunFinished", () => {
     assert.equal(metadata["mine"], 1);
     assert.ok(started_at !== null && started_at <= ended_at && ended_at.endsWith("Z"));
     await ticks();
-    assert.equal(told.runs.length, 1);
+    assert.equal(finishedRuns.runs.length, 1);
     assert.deepEqual(statuses, ["success"]);
   });
 
@@ -107,7 +111,7 @@ describe("onRunFinished", () => {
     const status: Record<string, unknown> = {};
     for (const [count, assistant_id] of ["bad", "held", "asks"].entries()) {
       await service.runs.create(null, { assistant_id, input: {} });
-      const run = (await world.told.count(count + 1))[count] as FinishedRun;
+      const run = (await world.finishedRuns.count(count + 1))[count] as FinishedRun;
       status[run.graph_id] = [run.status, run.error];
     }
     assert.deepEqual(status, {
@@ -121,29 +125,29 @@ describe("onRunFinished", () => {
     await using world = await open();
     const { service } = world.kit;
     const { thread_id } = await service.threads.create();
-    const going = await begun(world.kit, thread_id);
+    const going = await startHeldRun(world.kit, thread_id);
     const waiting = await service.runs.create(thread_id, { assistant_id: "good", input: {} });
     await service.runs.cancel(thread_id, waiting.run_id);
-    const [first] = await world.told.count(1);
+    const [first] = await world.finishedRuns.count(1);
     assert.deepEqual(
       [first?.run_id, first?.status, first?.attempt, first?.started_at],
       [waiting.run_id, "interrupted", 0, null],
     );
     await service.runs.cancel(thread_id, going, { wait: true });
-    const second = (await world.told.count(2))[1];
+    const second = (await world.finishedRuns.count(2))[1];
     assert.deepEqual([second?.run_id, second?.status, second?.attempt], [going, "interrupted", 1]);
     // Again: nothing ends any more.
     await service.runs.cancel(thread_id, going);
     await service.runs.cancel(thread_id, waiting.run_id);
     await ticks();
-    assert.equal(world.told.runs.length, 2);
+    assert.equal(world.finishedRuns.runs.length, 2);
   });
 
   it("tells of runs that a new one interrupts", async () => {
     await using world = await open();
     const { service } = world.kit;
     const { thread_id } = await service.threads.create();
-    const going = await begun(world.kit, thread_id);
+    const going = await startHeldRun(world.kit, thread_id);
     const waiting = await service.runs.create(thread_id, { assistant_id: "good", input: {} });
     const { run, result } = await service.runs.wait(thread_id, {
       assistant_id: "good",
@@ -151,8 +155,8 @@ describe("onRunFinished", () => {
       multitask_strategy: "interrupt",
     });
     await result;
-    const told = await world.told.count(3);
-    const statuses = Object.fromEntries(told.map(({ run_id, status }) => [run_id, status]));
+    const notified = await world.finishedRuns.count(3);
+    const statuses = Object.fromEntries(notified.map(({ run_id, status }) => [run_id, status]));
     assert.deepEqual(statuses, {
       [going]: "interrupted",
       [waiting.run_id]: "interrupted",
@@ -164,18 +168,18 @@ describe("onRunFinished", () => {
     await using world = await open();
     const { service } = world.kit;
     const { thread_id } = await service.threads.create();
-    const going = await begun(world.kit, thread_id);
+    const going = await startHeldRun(world.kit, thread_id);
     const waiting = await service.runs.create(thread_id, { assistant_id: "good", input: {} });
     await service.runs.delete(thread_id, waiting.run_id);
     await service.runs.cancel(thread_id, going, { action: "rollback", wait: true });
-    const other = (await service.threads.create()).thread_id;
-    await begun(world.kit, other);
-    await service.threads.delete(other);
+    const secondThread = (await service.threads.create()).thread_id;
+    await startHeldRun(world.kit, secondThread);
+    await service.threads.delete(secondThread);
     await (await service.runs.wait(null, { assistant_id: "good", input: {} })).result;
-    const told = await world.told.count(1);
+    const notified = await world.finishedRuns.count(1);
     await ticks();
     assert.deepEqual(
-      told.map(({ graph_id }) => graph_id),
+      notified.map(({ graph_id }) => graph_id),
       ["good"],
     );
   });
@@ -183,9 +187,9 @@ describe("onRunFinished", () => {
   it("says nothing of a run that is put back when the service stops", async () => {
     const world = await open();
     const { thread_id } = await world.kit.service.threads.create();
-    await begun(world.kit, thread_id);
-    await kept(world.kit.service.stop(0));
-    assert.deepEqual(world.told.runs, []);
+    await startHeldRun(world.kit, thread_id);
+    await keepAlive(world.kit.service.stop(0));
+    assert.deepEqual(world.finishedRuns.runs, []);
   });
 
   it("disturbs nothing when it throws, rejects or hangs", async () => {
@@ -219,7 +223,7 @@ describe("onRunFinished", () => {
       ],
     );
     assert.equal((await kit.service.threads.get(thread_id)).status, "idle");
-    await kept(kit.service.stop(0));
+    await keepAlive(kit.service.stop(0));
   });
 
   it("is waited for, for a moment, when the service stops", async () => {
@@ -233,7 +237,7 @@ describe("onRunFinished", () => {
     });
     const { run, result } = await kit.service.runs.wait(null, { assistant_id: "good", input: {} });
     await result;
-    await kept(kit.service.stop());
+    await keepAlive(kit.service.stop());
     assert.deepEqual(ended, [run.run_id]);
   });
 

@@ -119,11 +119,11 @@ describe("a worker", () => {
     const { thread_id } = await a.service.threads.create();
     const request = { assistant_id: "agent", input: {} };
     const { run_id } = await a.service.runs.create(thread_id, request, { records_all: true });
-    const said = async (): Promise<string[]> => {
+    const readMessageEvents = async (): Promise<string[]> => {
       const { events } = await first.share().storage.readEvents(scope, thread_id, { after: 0 });
       return events.flatMap(({ method, data }) => (method === "messages" ? JSON.parse(data ?? "{}").event : []));
     };
-    await advanceUntil(clock, async () => (await said()).includes("message-start"));
+    await advanceUntil(clock, async () => (await readMessageEvents()).includes("message-start"));
     kill(first);
     await later.advance(2 * LEASE_MS);
     let failures = 0;
@@ -133,15 +133,15 @@ describe("a worker", () => {
     };
     await using b = await clockedService(later, { storage: second.storage, worker, executor });
     await advanceUntil(later, async () => (await b.service.runs.get(thread_id, run_id)).status === "error");
-    assert.equal((await said()).at(-1), "error");
+    assert.equal((await readMessageEvents()).at(-1), "error");
   });
 
   it("shows a reader that has seen a later attempt nothing of one that has lost its lease", async () => {
     const clock = testClock();
     const { storage, faults, share } = faulty();
-    let sent: ClaimRequest | undefined;
+    let sentClaim: ClaimRequest | undefined;
     faults.claimRun = (call, [, request]) => {
-      sent = request as ClaimRequest;
+      sentClaim = request as ClaimRequest;
       return call();
     };
     const agent = async function* () {
@@ -153,17 +153,23 @@ describe("a worker", () => {
     const { thread_id } = await threads.create();
     const { run_id } = await runs.create(thread_id, { assistant_id: "agent", stream_mode: "messages-tuple" });
     const first = await runs.joinStream(thread_id, run_id);
-    await advanceUntil(clock, () => sent !== undefined);
+    await advanceUntil(clock, () => sentClaim !== undefined);
     assert.ok((await first.frames.next()).length > 0);
     const now = clock.now() + 2 * LEASE_MS;
-    const taken = { ...(sent as ClaimRequest), token: "other", worker: "other", now, lease_until: now + LEASE_MS };
-    const claimed = await share().storage.claimRun({ deployment: "default" }, taken);
+    const secondClaim = {
+      ...(sentClaim as ClaimRequest),
+      token: "other",
+      worker: "other",
+      now,
+      lease_until: now + LEASE_MS,
+    };
+    const claimed = await share().storage.claimRun({ deployment: "default" }, secondClaim);
     assert.equal(claimed.kind === "claimed" && claimed.claimed.run.claims, 2);
     const { frames } = await runs.joinStream(thread_id, run_id, { after: 2 ** 32 + 3 });
-    const shown: unknown[] = [];
-    const reading = frames.next().then((list) => shown.push(...list));
+    const emittedFrames: unknown[] = [];
+    const reading = frames.next().then((list) => emittedFrames.push(...list));
     await clock.advance(100);
-    assert.deepEqual(shown, []);
+    assert.deepEqual(emittedFrames, []);
     frames.leave();
     await reading;
   });
@@ -172,7 +178,7 @@ describe("a worker", () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const gate = Promise.withResolvers<void>();
-    const begun: string[] = [];
+    const startedRuns: string[] = [];
     let stuck = "";
     const claims: boolean[] = [];
     faults.renewLease = (call, [, lease]) =>
@@ -184,7 +190,7 @@ describe("a worker", () => {
     const agent =
       (end: Promise<void>) =>
       ({ run_id }: FunctionJob): Promise<void> => {
-        begun.push(run_id);
+        startedRuns.push(run_id);
         return end;
       };
     const agents = { stuck: agent(new Promise(() => {})), ends: agent(gate.promise) };
@@ -198,7 +204,7 @@ describe("a worker", () => {
     ({ run_id: stuck } = await runs.create(thread_id, { assistant_id: "stuck", input: {} }));
     await runs.create(null, { assistant_id: "ends", input: {} });
     await runs.create(thread_id, { assistant_id: "ends", input: {} });
-    await advanceUntil(clock, () => begun.length === 2);
+    await advanceUntil(clock, () => startedRuns.length === 2);
     // The process has claimed shortly before.
     while (clock.now() < from + LEASE_MS + 900) await clock.advance(10);
     gate.resolve();

@@ -19,7 +19,7 @@ function world(): {
   readonly environment: ReturnType<typeof testClock>;
   readonly faulty: Faulty;
   readonly executor: Executor;
-  readonly begun: Job[];
+  readonly startedJobs: Job[];
   standStill(): void;
   settle(run_id: string): void;
   /** Settles these runs and lets time pass. */
@@ -27,13 +27,13 @@ function world(): {
 } {
   const clock = testClock();
   let skew = 0;
-  const begun: Job[] = [];
+  const startedJobs: Job[] = [];
   const gates = new Map<string, PromiseWithResolvers<void>>();
   const settle = (run_id: string): void => gates.get(run_id)?.resolve();
   const executor: Executor = {
     graphs: () => [{ graph_id: "g" }],
     execute: recordStates(async function* (job) {
-      begun.push(job);
+      startedJobs.push(job);
       const gate = Promise.withResolvers<void>();
       gates.set(job.run_id, gate);
       await gate.promise;
@@ -45,7 +45,7 @@ function world(): {
     environment: { ...clock, now: () => clock.now() + skew },
     faulty: faulty(),
     executor,
-    begun,
+    startedJobs,
     standStill() {
       skew += STILL_MS;
     },
@@ -89,14 +89,14 @@ async function createLate(
   clock: ReturnType<typeof testClock>,
   faults: Faulty["faults"],
   standStill: () => void,
-): Promise<{ readonly creating: Promise<Run>; readonly other: Run; readonly answer: () => void }> {
+): Promise<{ readonly creating: Promise<Run>; readonly laterRun: Run; readonly answer: () => void }> {
   await pass(clock);
   const answer = holdCreation(faults);
   const creating = runs.create((await threads.create()).thread_id, request);
   for (let i = 0; i < 5; i++) await clock.advance(1);
   standStill();
-  const other = await runs.create((await threads.create()).thread_id, request);
-  return { creating, other, answer };
+  const laterRun = await runs.create((await threads.create()).thread_id, request);
+  return { creating, laterRun, answer };
 }
 
 const ids = (jobs: readonly Job[]): string[] => jobs.map(({ run_id }) => run_id);
@@ -107,20 +107,20 @@ const ids = (jobs: readonly Job[]): string[] => jobs.map(({ run_id }) => run_id)
  */
 async function startStandingStill(
   at: number,
-  taken: boolean,
+  isTakenOver: boolean,
   stream_resumable: boolean,
-): Promise<{ readonly inTime: boolean; readonly begun: number; readonly renewed: boolean }> {
-  const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+): Promise<{ readonly inTime: boolean; readonly startedCount: number; readonly renewed: boolean }> {
+  const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
   const { storage, faults, calls } = faulty;
   const another = faulty.share().storage;
   const { defer } = systemEnvironment();
-  let left = Number.POSITIVE_INFINITY;
+  let ticksLeft = Number.POSITIVE_INFINITY;
   let inTime = false;
   let renewals = 0;
   let renewed = false;
   faults.createRun = async (call) => {
     const outcome = await call();
-    left = at;
+    ticksLeft = at;
     return outcome;
   };
   const watching: Executor = {
@@ -131,14 +131,14 @@ async function startStandingStill(
     },
   };
   const ticks = (fn: () => void): void => {
-    if (--left !== 0) defer(fn);
+    if (--ticksLeft !== 0) defer(fn);
     else void stand().then(fn);
   };
   async function stand(): Promise<void> {
     standStill();
-    inTime = begun.length === 0;
+    inTime = startedJobs.length === 0;
     renewals = calls.renewLease ?? 0;
-    if (taken) await claimedBy(another, environment.now());
+    if (isTakenOver) await claimedBy(another, environment.now());
     // What was ready before goes first.
     await new Promise<void>((resolve) => defer(resolve));
   }
@@ -154,12 +154,12 @@ async function startStandingStill(
   await pass(clock);
   settle(run.run_id);
   await pass(clock);
-  return { inTime, begun: begun.length, renewed };
+  return { inTime, startedCount: startedJobs.length, renewed };
 }
 
 describe("a process that stood still", () => {
   it("does not take up its own run when a renewal was on its way meanwhile", async () => {
-    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const { storage, faults } = faulty;
     await using kit = await clockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
@@ -173,12 +173,12 @@ describe("a process that stood still", () => {
       if (renewals++ === 0) standStill();
       return answer;
     };
-    const other = await runs.create((await threads.create()).thread_id, request);
+    const laterRun = await runs.create((await threads.create()).thread_id, request);
     await pass(clock);
-    assert.deepEqual(ids(begun), [run.run_id, other.run_id]);
+    assert.deepEqual(ids(startedJobs), [run.run_id, laterRun.run_id]);
     assert.ok(renewals >= 2);
     settle(run.run_id);
-    settle(other.run_id);
+    settle(laterRun.run_id);
     await pass(clock);
     assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
@@ -186,10 +186,10 @@ describe("a process that stood still", () => {
 
   it("does not take up its own run wherever it stood still on its way to a claim", async () => {
     for (let at = 1; at <= 16; at++) {
-      const { clock, environment, faulty, executor, begun, standStill, settle } = world();
-      let left = Number.POSITIVE_INFINITY;
+      const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
+      let callsLeft = Number.POSITIVE_INFINITY;
       const now = (): number => {
-        if (--left === 0) standStill();
+        if (--callsLeft === 0) standStill();
         return environment.now();
       };
       await using kit = await clockedService(clock, {
@@ -200,20 +200,20 @@ describe("a process that stood still", () => {
       const { runs, threads } = kit.service;
       const run = await runs.create((await threads.create()).thread_id, request);
       await pass(clock);
-      left = at;
-      const other = await runs.create((await threads.create()).thread_id, request);
+      callsLeft = at;
+      const laterRun = await runs.create((await threads.create()).thread_id, request);
       await pass(clock);
       await clock.advance(2_000);
       await pass(clock);
-      assert.deepEqual(ids(begun), [run.run_id, other.run_id], `it stood still at look ${at} at the clock`);
+      assert.deepEqual(ids(startedJobs), [run.run_id, laterRun.run_id], `it stood still at look ${at} at the clock`);
       settle(run.run_id);
-      settle(other.run_id);
+      settle(laterRun.run_id);
       await pass(clock);
     }
   });
 
   it("gives the thread of a rolled-back run to no new run before the old executor has settled", async () => {
-    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
@@ -223,36 +223,36 @@ describe("a process that stood still", () => {
     standStill();
     const fresh = await runs.create(thread_id, request);
     await pass(clock);
-    assert.deepEqual(ids(begun), [old.run_id]);
+    assert.deepEqual(ids(startedJobs), [old.run_id]);
     settle(old.run_id);
     await pass(clock);
-    assert.deepEqual(ids(begun), [old.run_id, fresh.run_id]);
+    assert.deepEqual(ids(startedJobs), [old.run_id, fresh.run_id]);
     settle(fresh.run_id);
   });
 
   it("nor with the end of another run", async () => {
-    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    const { clock, environment, faulty, executor, startedJobs, standStill, settle } = world();
     const worker = { concurrency: 2 };
     await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment, worker });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const old = await runs.create(thread_id, request);
-    const other = await runs.create((await threads.create()).thread_id, request);
+    const laterRun = await runs.create((await threads.create()).thread_id, request);
     await pass(clock);
     const fresh = await runs.create(thread_id, { ...request, multitask_strategy: "rollback" });
     await pass(clock);
     standStill();
-    settle(other.run_id);
+    settle(laterRun.run_id);
     await pass(clock);
-    assert.deepEqual(ids(begun), [old.run_id, other.run_id]);
+    assert.deepEqual(ids(startedJobs), [old.run_id, laterRun.run_id]);
     settle(old.run_id);
     await pass(clock);
-    assert.deepEqual(ids(begun), [old.run_id, other.run_id, fresh.run_id]);
+    assert.deepEqual(ids(startedJobs), [old.run_id, laterRun.run_id, fresh.run_id]);
     settle(fresh.run_id);
   });
 
   it("keeps a run whose renewals fail for long, where nobody else can take it", async () => {
-    const { clock, environment, executor, begun, standStill, settle } = world();
+    const { clock, environment, executor, startedJobs, standStill, settle } = world();
     const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { single_process: true }));
     await using kit = await clockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
@@ -264,24 +264,26 @@ describe("a process that stood still", () => {
     for (let i = 0; i < 30; i++) await pass(clock);
     delete faults.renewLease;
     for (let i = 0; i < 5; i++) await pass(clock);
-    assert.deepEqual(ids(begun), [run.run_id]);
+    assert.deepEqual(ids(startedJobs), [run.run_id]);
     assert.equal((await kit.service.metrics()).worker.leases_lost, 0);
     settle(run.run_id);
     await pass(clock);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
-  for (const taken of [true, false]) {
-    const then = taken ? "does not start a run that was taken from it" : "renews its lease before it starts a run";
+  for (const isTakenOver of [true, false]) {
+    const then = isTakenOver
+      ? "does not start a run that was taken from it"
+      : "renews its lease before it starts a run";
     it(`${then} while it stood still between the claim and the start, with a reader waiting`, async () => {
       for (const stream_resumable of [true, false]) {
         let at = 1;
         for (; ; at++) {
-          const { inTime, begun, renewed } = await startStandingStill(at, taken, stream_resumable);
+          const { inTime, startedCount, renewed } = await startStandingStill(at, isTakenOver, stream_resumable);
           if (!inTime) break;
           const where = `it stood still at tick ${at}${stream_resumable ? " of a resumable stream" : ""}`;
-          assert.equal(begun, taken ? 0 : 1, where);
-          assert.equal(renewed, !taken, where);
+          assert.equal(startedCount, isTakenOver ? 0 : 1, where);
+          assert.equal(renewed, !isTakenOver, where);
         }
         assert.ok(at > 2, "it never stood still in time");
       }
@@ -289,7 +291,7 @@ describe("a process that stood still", () => {
   }
 
   it("starts a run once whose claim was not answered meanwhile", async () => {
-    const { clock, environment, faulty, executor, begun, standStill, end } = world();
+    const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     await using kit = await clockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
@@ -298,37 +300,37 @@ describe("a process that stood still", () => {
     const answer = holdCreation(faults, standStill);
     const creating = runs.create(thread_id, request);
     for (let i = 0; i < 5; i++) await clock.advance(1);
-    const other = await runs.create((await threads.create()).thread_id, request);
+    const laterRun = await runs.create((await threads.create()).thread_id, request);
     for (let i = 0; i < 20; i++) await clock.advance(1);
     answer();
     const run = await creating;
     await pass(clock);
-    assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
+    assert.deepEqual(ids(startedJobs).sort(), [run.run_id, laterRun.run_id].sort());
     assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
-    await end(run, other);
+    await end(run, laterRun);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
   it("waits longer for a claim's answer when it stands still again meanwhile", async () => {
-    const { clock, environment, faulty, executor, begun, standStill, end } = world();
+    const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     // Another process could take the run up, so it does not wait for ever.
     const shared = { ...storage, single_process: false };
     await using kit = await clockedService(clock, { storage: shared, executor, environment });
-    const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
+    const { creating, laterRun, answer } = await createLate(kit.service, clock, faults, standStill);
     await clock.advance(50);
     standStill();
     await clock.advance(60);
     answer();
     const run = await creating;
     await pass(clock);
-    assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
+    assert.deepEqual(ids(startedJobs).sort(), [run.run_id, laterRun.run_id].sort());
     assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
-    await end(run, other);
+    await end(run, laterRun);
   });
 
   it("and is so busy that each timer is late waits no longer than a while for a claim's answer", async () => {
-    const { clock, environment, faulty, executor, begun, standStill, end } = world();
+    const { clock, environment, faulty, executor, startedJobs, standStill, end } = world();
     const { storage, faults } = faulty;
     const busy = { ...environment, timer: (ms: number, fn: () => void) => environment.timer(ms + 50, fn) };
     await using kit = await clockedService(clock, {
@@ -336,10 +338,10 @@ describe("a process that stood still", () => {
       executor,
       environment: busy,
     });
-    const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
+    const { creating, laterRun, answer } = await createLate(kit.service, clock, faults, standStill);
     for (let i = 0; i < 5; i++) await pass(clock);
-    assert.ok(ids(begun).includes(other.run_id));
+    assert.ok(ids(startedJobs).includes(laterRun.run_id));
     answer();
-    await end(await creating, other);
+    await end(await creating, laterRun);
   });
 });

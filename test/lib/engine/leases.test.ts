@@ -10,7 +10,7 @@ const LEASE_MS = 2_000;
 
 interface Subject {
   readonly clock: TestClock;
-  readonly held: Heartbeat;
+  readonly heartbeat: Heartbeat;
   readonly lost: () => boolean;
   /** The store answers what it was asked, and from now on at once. */
   answer(renewed: boolean): Promise<void>;
@@ -19,7 +19,7 @@ interface Subject {
 }
 
 /** A lease that begins now, on a store that does not answer. */
-function held(alone = false): Subject {
+function createSubject(alone = false): Subject {
   const clock = testClock();
   let skew = 0;
   let lost = false;
@@ -39,7 +39,7 @@ function held(alone = false): Subject {
   });
   return {
     clock,
-    held: lease,
+    heartbeat: lease,
     lost: () => lost,
     async answer(renewed) {
       gate.resolve(renewed ? { cancelled: false } : null);
@@ -55,7 +55,7 @@ function held(alone = false): Subject {
 
 describe("a lease that cannot be renewed", () => {
   it("is lost shortly before it is over", async () => {
-    const { clock, lost } = held();
+    const { clock, lost } = createSubject();
     await clock.advance(LEASE_MS * 0.85);
     assert.equal(lost(), false);
     await clock.advance(LEASE_MS * 0.15);
@@ -63,7 +63,7 @@ describe("a lease that cannot be renewed", () => {
   });
 
   it("is not lost because the process stood still, however often", async () => {
-    const { clock, held: lease, lost, answer, standStill } = held();
+    const { clock, heartbeat: lease, lost, answer, standStill } = createSubject();
     await clock.advance(LEASE_MS / 2);
     for (let n = 0; n < 5; n++) {
       await standStill(LEASE_MS);
@@ -78,7 +78,7 @@ describe("a lease that cannot be renewed", () => {
   });
 
   it("is lost when the process goes on and the store still does not answer", async () => {
-    const { clock, lost, standStill } = held();
+    const { clock, lost, standStill } = createSubject();
     await clock.advance(LEASE_MS / 2);
     await standStill(LEASE_MS);
     assert.equal(lost(), false);
@@ -87,7 +87,7 @@ describe("a lease that cannot be renewed", () => {
   });
 
   it("is lost when the store refuses", async () => {
-    const { clock, lost, answer, standStill } = held(true);
+    const { clock, lost, answer, standStill } = createSubject(true);
     await clock.advance(LEASE_MS / 2);
     await standStill(LEASE_MS);
     await clock.advance(LEASE_MS);

@@ -54,9 +54,9 @@ describe("a thread that is read while its run ends", () => {
     firstSave.resolve();
     const { values } = await state;
     const { frames } = await runs.joinStream(thread_id, run_id, { after: 0 });
-    const kept: string[] = [];
-    for await (const { event, data } of frames) kept.push(event === "custom" ? data : event);
-    assert.deepEqual(kept, ["metadata", '{"n":1}', '{"n":2}', "end"]);
+    const storedNames: string[] = [];
+    for await (const { event, data } of frames) storedNames.push(event === "custom" ? data : event);
+    assert.deepEqual(storedNames, ["metadata", '{"n":1}', '{"n":2}', "end"]);
     await live.ends();
     assert.deepEqual(getTokenNumbers(live.events), [1, 2]);
     assert.deepEqual(await readStoredEvents(kit.service, thread_id, ALL), live.events);
@@ -83,13 +83,13 @@ describe("a run that waits for its next attempt and has stored nothing", () => {
           await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         },
       };
-      const one = await testService({ storage: shared.share().storage, executor });
-      const { thread_id } = await one.service.threads.create();
-      const early = reading(one.service, thread_id);
-      const { run_id } = await one.service.runs.create(thread_id, ask);
+      const firstProcess = await testService({ storage: shared.share().storage, executor });
+      const { thread_id } = await firstProcess.service.threads.create();
+      const early = reading(firstProcess.service, thread_id);
+      const { run_id } = await firstProcess.service.runs.create(thread_id, ask);
       await until(() => early.events.some(({ method }) => method === "messages"));
       await early.close();
-      await one.service.stop(0);
+      await firstProcess.service.stop(0);
       // This process leaves the run in the queue, the next one does not.
       const worker = { concurrency: 0 };
       await using two = await testService({ storage: shared.share().storage, executor, worker });
@@ -100,11 +100,11 @@ describe("a run that waits for its next attempt and has stored nothing", () => {
       const live = reading(three.service, thread_id);
       await live.ends();
       assert.equal((await runs.get(thread_id, run_id)).status, "interrupted");
-      const told = live.events
+      const liveNames = live.events
         .map(({ params }) => params.data as { event: string; message?: string })
         .map(({ event, message }) => (message === undefined ? event : `${event}: ${message}`));
       const ended = ["running", "message-start", "error: The run was stopped", "interrupted"];
-      assert.deepEqual(told.slice(0, ended.length), ended);
+      assert.deepEqual(liveNames.slice(0, ended.length), ended);
       await live.close();
     });
   }

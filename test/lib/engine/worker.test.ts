@@ -189,35 +189,37 @@ describe("a worker", () => {
     const clock = testClock();
     const { storage, faults } = faulty();
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const begun: string[] = [];
+    const startedRuns: string[] = [];
     faults.claimRun = async (call) => {
       await gates[0]?.promise;
       return call();
     };
     const agents = {
       async note({ run_id }: { readonly run_id: string }) {
-        begun.push(run_id);
+        startedRuns.push(run_id);
         await gates[1]?.promise;
         return {};
       },
     };
     await using kit = await testService({ storage, agents, environment: clock, worker: { concurrency: 3 } });
     const { thread_id } = await kit.service.threads.create();
-    const made: string[] = [];
+    const createdRuns: string[] = [];
     const create = async (thread: string | null): Promise<void> => {
-      made.push((await kit.service.runs.create(thread, { ...ask("note"), multitask_strategy: "enqueue" })).run_id);
+      createdRuns.push(
+        (await kit.service.runs.create(thread, { ...ask("note"), multitask_strategy: "enqueue" })).run_id,
+      );
     };
     // One place is taken, one is the look's, and one is left for the run that waits for its thread.
     await create(thread_id);
     await create(thread_id);
     await create(null);
     await clock.advance(100);
-    assert.deepEqual(begun, made.slice(0, 1));
+    assert.deepEqual(startedRuns, createdRuns.slice(0, 1));
     gates[0]?.resolve();
-    await advanceUntil(clock, () => begun.length === 2);
-    assert.deepEqual(begun, [made[0], made[2]]);
+    await advanceUntil(clock, () => startedRuns.length === 2);
+    assert.deepEqual(startedRuns, [createdRuns[0], createdRuns[2]]);
     gates[1]?.resolve();
-    await advanceUntil(clock, () => begun.length === 3);
+    await advanceUntil(clock, () => startedRuns.length === 3);
   });
 
   it("takes the reader of an unreadable state for what it is", async () => {
@@ -234,11 +236,11 @@ describe("a worker", () => {
     };
     const storage = nodeSqlite(":memory:");
     const shared = faulty(storage).share().storage;
-    const one = await testService({ storage: shared, executor });
-    const { thread_id } = await one.service.threads.create();
-    const { run, result } = await one.service.runs.wait(thread_id, ask("ok"));
+    const firstProcess = await testService({ storage: shared, executor });
+    const { thread_id } = await firstProcess.service.threads.create();
+    const { run, result } = await firstProcess.service.runs.wait(thread_id, ask("ok"));
     await result;
-    await one.service.stop(0);
+    await firstProcess.service.stop(0);
     await using two = await testService({ storage: shared, executor: broken });
     const joined = (await (await two.service.runs.join(thread_id, run.run_id)).result) as { __error__: JsonObject };
     assert.equal(joined.__error__["error"], "StateUnreadable");

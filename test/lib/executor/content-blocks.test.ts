@@ -7,7 +7,11 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 const at = { langgraph_checkpoint_ns: "agent:t1", langgraph_node: "agent" };
 
 /** Events without what all of a message have, after checking it. */
-function shown(events: readonly MessageEvent[], run_id = "m", namespace: readonly string[] = ["agent:t1"]): Json[] {
+function toEventData(
+  events: readonly MessageEvent[],
+  run_id = "m",
+  namespace: readonly string[] = ["agent:t1"],
+): Json[] {
   return events.map(({ data: { run_id: id, ...data }, ...event }) => {
     assert.deepEqual([id, event.namespace, event.node], [run_id, namespace, "agent"]);
     return data;
@@ -21,12 +25,12 @@ function streamed(...chunks: readonly JsonObject[]): Json[] {
   assert.equal(blocks.hasOpenMessages, true);
   events.push(...blocks.close(["agent:t1"]));
   assert.equal(blocks.hasOpenMessages, false);
-  return shown(events);
+  return toEventData(events);
 }
 
 /** What a message shows that comes whole. */
 function whole(message: JsonObject): Json[] {
-  return shown(new ContentBlocks().addMessage({ id: "m", ...message }, at));
+  return toEventData(new ContentBlocks().addMessage({ id: "m", ...message }, at));
 }
 
 const started = { event: "message-start", id: "m", role: "ai" };
@@ -43,18 +47,18 @@ const text = (index: number, ...parts: readonly string[]): Json[] =>
     parts.map((part) => ({ type: "text-delta", text: part })),
     { type: "text", text: parts.join("") },
   );
-const reasoning = (index: number, parts: readonly string[], more: JsonObject = {}): Json[] =>
+const reasoning = (index: number, parts: readonly string[], extraFields: JsonObject = {}): Json[] =>
   block(
     index,
     { type: "reasoning", reasoning: "" },
     parts.map((part) => ({ type: "reasoning-delta", reasoning: part })),
-    { type: "reasoning", reasoning: parts.join(""), ...more },
+    { type: "reasoning", reasoning: parts.join(""), ...extraFields },
   );
 const call = (index: number, id: string, name: string, args: readonly string[], content?: JsonObject): Json[] =>
   block(
     index,
     { type: "tool_call_chunk", id, name, args: "" },
-    args.map((one) => ({ type: "block-delta", fields: { type: "tool_call_chunk", id, name, args: one } })),
+    args.map((fragment) => ({ type: "block-delta", fields: { type: "tool_call_chunk", id, name, args: fragment } })),
     content ?? { type: "tool_call", id, name, args: JSON.parse(args.at(-1) ?? "{}") as Json },
   );
 
@@ -179,12 +183,12 @@ describe("content blocks: tool calls", () => {
   });
 
   it("are told apart without an index, and where all have the same one", () => {
-    for (const place of [{}, { index: 0 }] as JsonObject[]) {
+    for (const indexFields of [{}, { index: 0 }] as JsonObject[]) {
       assert.deepEqual(
         streamed(
-          { content: "", tool_call_chunks: [{ ...place, id: "c1", name: "a", args: '{"x":' }] },
-          { content: "", tool_call_chunks: [{ ...place, args: "1}" }] },
-          { content: "", tool_call_chunks: [{ ...place, id: "c2", name: "b", args: "{}" }] },
+          { content: "", tool_call_chunks: [{ ...indexFields, id: "c1", name: "a", args: '{"x":' }] },
+          { content: "", tool_call_chunks: [{ ...indexFields, args: "1}" }] },
+          { content: "", tool_call_chunks: [{ ...indexFields, id: "c2", name: "b", args: "{}" }] },
         ),
         [started, ...call(0, "c1", "a", ['{"x":', '{"x":1}']), ...call(1, "c2", "b", ["{}"]), ended("tool_use")],
       );
@@ -397,7 +401,7 @@ describe("content blocks: ends", () => {
       };
       const last =
         end === "chunk" ? blocks.addMessage(message, at) : blocks.finish([message, { type: "human", id: "x" }]);
-      assert.deepEqual(shown([...first, ...last]), [
+      assert.deepEqual(toEventData([...first, ...last]), [
         started,
         ...text(0, "Hi"),
         { event: "message-finish", reason: "stop", usage: usage_metadata, metadata: { finish_reason: "stop" } },
@@ -414,7 +418,7 @@ describe("content blocks: ends", () => {
     const blocks = new ContentBlocks();
     blocks.addMessage(chunk("a"), { langgraph_checkpoint_ns: "agent:t1|inner:t2", langgraph_node: "agent" });
     blocks.addMessage(chunk("b"), { langgraph_checkpoint_ns: "agent:t3", langgraph_node: "agent" });
-    const finished = shown(blocks.close(["agent:t1"]), "a", ["agent:t1", "inner:t2"]);
+    const finished = toEventData(blocks.close(["agent:t1"]), "a", ["agent:t1", "inner:t2"]);
     assert.deepEqual(finished.at(-1), ended());
     assert.equal(blocks.hasOpenMessages, true);
     assert.equal(blocks.close([]).length, 2);
@@ -423,7 +427,7 @@ describe("content blocks: ends", () => {
   it("come with a failure", () => {
     const blocks = new ContentBlocks();
     blocks.addMessage(chunk("m"), at);
-    assert.deepEqual(shown(blocks.close(["agent:t1"], "boom")), [{ event: "error", message: "boom" }]);
+    assert.deepEqual(toEventData(blocks.close(["agent:t1"], "boom")), [{ event: "error", message: "boom" }]);
     assert.deepEqual(
       [...blocks.close(["agent:t1"], "boom"), ...blocks.addMessage(chunk("m"), at), ...blocks.close([])],
       [],
@@ -435,8 +439,8 @@ describe("content blocks: ends", () => {
     const events = ["run-a", "b", "run-a", "b"].flatMap((id) => blocks.addMessage(chunk(id, id), at));
     events.push(...blocks.close([]));
     const of = (run_id: string): MessageEvent[] => events.filter(({ data }) => data.run_id === run_id);
-    assert.deepEqual(shown(of("a"), "a"), [{ ...started, id: "run-a" }, ...text(0, "run-a", "run-a"), ended()]);
-    assert.deepEqual(shown(of("b"), "b"), [{ ...started, id: "b" }, ...text(0, "b", "b"), ended()]);
+    assert.deepEqual(toEventData(of("a"), "a"), [{ ...started, id: "run-a" }, ...text(0, "run-a", "run-a"), ended()]);
+    assert.deepEqual(toEventData(of("b"), "b"), [{ ...started, id: "b" }, ...text(0, "b", "b"), ended()]);
   });
 
   it("are none for messages without an id", () => {

@@ -51,9 +51,9 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
   const claimed = outcome.kind === "created" ? outcome.claimed : null;
   assert.ok(claimed);
   const store = async (): Promise<boolean> => {
-    const kept = await storage.saveProgress(scope, claimed.lease, job.drain(), NOW);
-    if (!kept) job.refuseWrites();
-    return kept;
+    const saveResult = await storage.saveProgress(scope, claimed.lease, job.drain(), NOW);
+    if (!saveResult) job.refuseWrites();
+    return saveResult;
   };
   const job: JobCheckpoints = createJobCheckpoints({
     storage,

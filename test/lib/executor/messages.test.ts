@@ -99,11 +99,11 @@ describe("reduceMessages", () => {
   const ids = (messages: Json[]): Json[] => messages.map((item) => (item as JsonObject).id as Json);
 
   it("appends, replaces in place and removes, without changing its lists", () => {
-    const left = Object.freeze([message("a"), message("b"), "odd"]);
+    const frozenMessages = Object.freeze([message("a"), message("b"), "odd"]);
     const right = Object.freeze([message("c"), message("a", "new"), remove("b"), message("c", "newer")]);
-    const merged = reduceMessages(left, right);
+    const merged = reduceMessages(frozenMessages, right);
     assert.deepEqual(merged, [message("a", "new"), "odd", message("c", "newer")]);
-    assert.equal(reduceMessages(left, [])[0], left[0]);
+    assert.equal(reduceMessages(frozenMessages, [])[0], frozenMessages[0]);
   });
 
   it("clears everything before remove all", () => {
@@ -123,8 +123,8 @@ describe("MessageFrames", () => {
   const chunk = (delta: JsonObject): JsonObject => ({ type: "AIMessageChunk", id: "m", content: "", ...delta });
   const last = (deltas: readonly JsonObject[]): JsonObject => {
     const frames = new MessageFrames();
-    const seen = deltas.flatMap((delta) => frames.addMessage(chunk(delta), {}));
-    return (seen.at(-1) as { data: JsonObject[] }).data[0] as JsonObject;
+    const frameList = deltas.flatMap((delta) => frames.addMessage(chunk(delta), {}));
+    return (frameList.at(-1) as { data: JsonObject[] }).data[0] as JsonObject;
   };
 
   it("gives metadata once, every partial, and the full message once", () => {
@@ -153,8 +153,8 @@ describe("MessageFrames", () => {
 
   it("keeps a message in the graph where it was begun, whoever tells that it is complete", () => {
     const frames = new MessageFrames();
-    const namespaces = (given: readonly MessageFrame[]): Json[] =>
-      given.map(({ event, namespace }) => [event, ...namespace]);
+    const namespaces = (frameList: readonly MessageFrame[]): Json[] =>
+      frameList.map(({ event, namespace }) => [event, ...namespace]);
     const inner = ["child:1"];
     assert.deepEqual(namespaces(frames.addMessage(chunk({ content: "a" }), {}, inner)), [
       ["messages/metadata", "child:1"],
@@ -246,17 +246,17 @@ describe("mode messages of a function", () => {
         },
       },
     });
-    const framesOf = async (assistant_id: string): Promise<string[]> => {
+    const readFrames = async (assistant_id: string): Promise<string[]> => {
       const { frames } = await kit.service.runs.stream(null, { assistant_id, input: {}, stream_mode: "messages" });
-      const seen: string[] = [];
+      const received: string[] = [];
       for await (const { event, data } of frames) {
         const [message] =
           event === "messages/metadata" || !event.startsWith("messages/") ? [] : JSON.parse(String(data));
-        seen.push([event, ...(message ? [message.content] : [])].join(" "));
+        received.push([event, ...(message ? [message.content] : [])].join(" "));
       }
-      return seen;
+      return received;
     };
-    assert.deepEqual(await framesOf("twice"), [
+    assert.deepEqual(await readFrames("twice"), [
       "metadata",
       "messages/metadata",
       "messages/partial one",
@@ -267,7 +267,7 @@ describe("mode messages of a function", () => {
       "messages/complete two",
       "end",
     ]);
-    assert.deepEqual(await framesOf("fails"), [
+    assert.deepEqual(await readFrames("fails"), [
       "metadata",
       "messages/metadata",
       "messages/partial kept",

@@ -79,7 +79,7 @@ export interface FeedbackKit extends AsyncDisposable {
   /** The path of a token by its name. */
   token(name: string): string;
   /** A request to a path such as `/api/v1/feedback?run=…`, where `{name}` stands for a token's id. */
-  send(method: string, path: string, sent?: Sent): Promise<Response>;
+  send(method: string, path: string, request?: Sent): Promise<Response>;
 }
 
 export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promise<FeedbackKit> {
@@ -95,8 +95,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     log: (record) => void log.push(record),
   };
   const scope = { deployment: "default" };
-  const place = { workspace_id: W1, project_id: P1, user_id: null, api_key: null, counted: true };
-  const trace = { ...place, trace_id: RUN, thread_id: THREAD, started_at: NOW - 60_000 };
+  const traceFields = { workspace_id: W1, project_id: P1, user_id: null, api_key: null, counted: true };
+  const trace = { ...traceFields, trace_id: RUN, thread_id: THREAD, started_at: NOW - 60_000 };
   await addTraces(storage, [
     trace,
     { ...trace, trace_id: RUN2, thread_id: null },
@@ -169,7 +169,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     clock,
     log,
     token: (name) => filled(`/api/v1/feedback/tokens/{${name}}`),
-    send: (method, path, sent = {}) => answer(method, path, sent),
+    send: (method, path, request = {}) => answer(method, path, request),
     [Symbol.asyncDispose]: () => storage.close(),
   };
 }
@@ -185,8 +185,8 @@ export interface Answer {
 }
 
 /** The same, read. */
-export async function ask(kit: FeedbackKit, method: string, path: string, sent: Sent = {}): Promise<Answer> {
-  const response = await kit.send(method, path, sent);
+export async function ask(kit: FeedbackKit, method: string, path: string, request: Sent = {}): Promise<Answer> {
+  const response = await kit.send(method, path, request);
   const { status, headers } = response;
   const text = await response.text();
   const json: unknown = /json/.test(headers.get("content-type") ?? "") ? JSON.parse(text) : null;

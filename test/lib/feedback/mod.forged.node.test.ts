@@ -17,7 +17,7 @@ async function inWorld(body: (world: ForgeryWorld) => Promise<void>): Promise<vo
   }
 }
 
-async function told(answer: Promise<Response>): Promise<unknown[]> {
+async function readResponse(answer: Promise<Response>): Promise<unknown[]> {
   const response = await answer;
   const headers = [...response.headers].filter(([name]) => name !== "x-request-id").sort();
   return [response.status, headers, await response.text()];
@@ -28,9 +28,9 @@ describe("a forged feedback token", () => {
     inWorld(async ({ forge, kit, token }) => {
       const { tried, answers, recorded } = await forge(10_000);
       assert.deepEqual([tried, recorded], [10_000, 0]);
-      for (const [kind, seen] of answers) {
-        assert.equal(seen.size, 1, `${kind}: ${[...seen].join("\n")}`);
-        assert.match([...seen.keys()][0] as string, /^\[404,.*Feedback token not found/, kind);
+      for (const [kind, responseCounts] of answers) {
+        assert.equal(responseCounts.size, 1, `${kind}: ${[...responseCounts].join("\n")}`);
+        assert.match([...responseCounts.keys()][0] as string, /^\[404,.*Feedback token not found/, kind);
       }
       const good = await kit.fetch(`http://greenroom${TOKENS}/${token}`, { method: "POST", body: '{"score":1}' });
       assert.equal(good.status, 200, "the token that all of it was made from is good");
@@ -40,7 +40,7 @@ describe("a forged feedback token", () => {
     inWorld(async ({ dead, kit }) => {
       assert.equal(dead.length, 8);
       const post = (id: string) =>
-        told(kit.fetch(`http://greenroom${TOKENS}/${id}`, { method: "POST", body: '{"score":1}' }));
+        readResponse(kit.fetch(`http://greenroom${TOKENS}/${id}`, { method: "POST", body: '{"score":1}' }));
       const unknown = await post(UNKNOWN);
       assert.equal(unknown[0], 404);
       for (const id of dead) assert.deepEqual(await post(id), unknown);
@@ -50,15 +50,15 @@ describe("a forged feedback token", () => {
 describe("what belongs to another workspace", () => {
   it("is as unknown as what does not exist", () =>
     inWorld(async ({ ask, foreign_run, kit }) => {
-      const place = (await serviceInternals(kit.service).options.storage.getTrace(foreign_run)) ?? assert.fail();
-      const theirs = await kit.service.accounts.createKey({ kind: "sk", workspaces: [place.workspace_id] });
-      const made = await kit.fetch("http://greenroom/api/v1/feedback", {
+      const foreignTrace = (await serviceInternals(kit.service).options.storage.getTrace(foreign_run)) ?? assert.fail();
+      const theirs = await kit.service.accounts.createKey({ kind: "sk", workspaces: [foreignTrace.workspace_id] });
+      const createResponse = await kit.fetch("http://greenroom/api/v1/feedback", {
         method: "POST",
         headers: { "x-api-key": theirs.key },
         body: JSON.stringify({ run_id: foreign_run, key: "k", score: 1 }),
       });
-      assert.equal(made.status, 200);
-      const { id } = await made.json();
+      assert.equal(createResponse.status, 200);
+      const { id } = await createResponse.json();
       const pairs: readonly (readonly [status: number, method: string, path: string, body?: string])[] = [
         [404, "POST", TOKENS, '{"run_id":"{run}","feedback_key":"k"}'],
         [200, "GET", `${TOKENS}?run_id={run}`],
@@ -71,16 +71,16 @@ describe("what belongs to another workspace", () => {
         [404, "PATCH", "/api/v1/feedback/{id}", '{"score":2}'],
         [404, "DELETE", "/api/v1/feedback/{id}"],
       ];
-      const filled = (text: string, known: boolean): string =>
+      const filled = (text: string, exists: boolean): string =>
         text
-          .replace("{run}", known ? foreign_run : UNKNOWN)
-          .replace("{project}", known ? place.project_id : UNKNOWN)
-          .replace("{id}", known ? id : UNKNOWN);
+          .replace("{run}", exists ? foreign_run : UNKNOWN)
+          .replace("{project}", exists ? foreignTrace.project_id : UNKNOWN)
+          .replace("{id}", exists ? id : UNKNOWN);
       for (const [status, method, path, body] of pairs) {
         const [foreign, unknown] = await Promise.all(
-          [true, false].map((known) => {
-            const sent = body === undefined ? undefined : JSON.parse(filled(body, known));
-            return told(ask(method, filled(path, known), sent));
+          [true, false].map((exists) => {
+            const requestBody = body === undefined ? undefined : JSON.parse(filled(body, exists));
+            return readResponse(ask(method, filled(path, exists), requestBody));
           }),
         );
         assert.equal(foreign?.[0], status, `${method} ${path} ${foreign}`);

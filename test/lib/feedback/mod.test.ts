@@ -143,37 +143,37 @@ describe("records made with a key", () => {
     const first = await make(kit, { id, score: 1, value: { a: 1, b: 2 } });
     await kit.clock.advance(1000);
     assert.deepEqual(await make(kit, { id, score: 1, value: { b: 2, a: 1 }, comment: null }), first);
-    const others = [{ score: true }, { score: 2 }, {}, { score: 1, key: "other" }, { score: 1, run_id: RUN2 }];
-    for (const other of others) {
-      const body = { run_id: RUN, key: "k", value: { a: 1, b: 2 }, ...other, id };
-      assert.equal((await ask(kit, "POST", FEEDBACK, { body })).status, 409, JSON.stringify(other));
+    const otherRecords = [{ score: true }, { score: 2 }, {}, { score: 1, key: "other" }, { score: 1, run_id: RUN2 }];
+    for (const record of otherRecords) {
+      const body = { run_id: RUN, key: "k", value: { a: 1, b: 2 }, ...record, id };
+      assert.equal((await ask(kit, "POST", FEEDBACK, { body })).status, 409, JSON.stringify(record));
     }
     assert.deepEqual((await ask(kit, "GET", FEEDBACK)).json, [first]);
   });
 
   it("are refused where something is wrong with them", async () => {
     await using kit = await feedbackKit();
-    const one = { run_id: RUN, key: "k", score: 1 };
+    const record = { run_id: RUN, key: "k", score: 1 };
     const table: readonly (readonly [body: unknown, expected: string])[] = [
-      [{ ...one, key: undefined }, "422 body.key"],
-      [{ ...one, key: "" }, "422 body.key"],
-      [{ ...one, key: "k".repeat(256) }, "422 body.key"],
-      [{ ...one, run_id: null }, "422 body.run_id"],
-      [{ ...one, run_id: "x" }, "422 body.run_id"],
-      [{ ...one, id: "x" }, "422 body.id"],
-      [{ ...one, run_id: null, session_id: "x" }, "422 body.session_id"],
-      [{ ...one, score: "1" }, "422 body.score"],
-      [{ ...one, value: [1] }, "422 body.value"],
-      [{ ...one, comment: 1 }, "422 body.comment"],
-      [{ ...one, correction: 1 }, "422 body.correction"],
-      [{ ...one, extra: 1 }, "422 body.extra"],
-      [{ ...one, feedback_source: "api" }, "422 body.feedback_source"],
-      [{ ...one, feedback_source: { type: "other" } }, "422 body.feedback_source.type"],
-      [{ ...one, feedback_source: { metadata: [] } }, "422 body.feedback_source.metadata"],
-      [[one], "422 body"],
-      [{ ...one, run_id: UNKNOWN }, "404"],
-      [{ ...one, run_id: FOREIGN_RUN }, "404"],
-      [{ ...one, run_id: null, session_id: UNKNOWN }, "404"],
+      [{ ...record, key: undefined }, "422 body.key"],
+      [{ ...record, key: "" }, "422 body.key"],
+      [{ ...record, key: "k".repeat(256) }, "422 body.key"],
+      [{ ...record, run_id: null }, "422 body.run_id"],
+      [{ ...record, run_id: "x" }, "422 body.run_id"],
+      [{ ...record, id: "x" }, "422 body.id"],
+      [{ ...record, run_id: null, session_id: "x" }, "422 body.session_id"],
+      [{ ...record, score: "1" }, "422 body.score"],
+      [{ ...record, value: [1] }, "422 body.value"],
+      [{ ...record, comment: 1 }, "422 body.comment"],
+      [{ ...record, correction: 1 }, "422 body.correction"],
+      [{ ...record, extra: 1 }, "422 body.extra"],
+      [{ ...record, feedback_source: "api" }, "422 body.feedback_source"],
+      [{ ...record, feedback_source: { type: "other" } }, "422 body.feedback_source.type"],
+      [{ ...record, feedback_source: { metadata: [] } }, "422 body.feedback_source.metadata"],
+      [[record], "422 body"],
+      [{ ...record, run_id: UNKNOWN }, "404"],
+      [{ ...record, run_id: FOREIGN_RUN }, "404"],
+      [{ ...record, run_id: null, session_id: UNKNOWN }, "404"],
     ];
     for (const [body, expected] of table) {
       const { status, loc } = await ask(kit, "POST", FEEDBACK, { body });
@@ -237,8 +237,8 @@ describe("one record", () => {
       }
     }
     assert.equal((await ask(kit, "GET", `${FEEDBACK}/${id}`, { by: elsewhere })).status, 200);
-    const taken = { id, run_id: RUN, key: "k" };
-    assert.equal((await ask(kit, "POST", FEEDBACK, { body: taken })).status, 409);
+    const existingRecord = { id, run_id: RUN, key: "k" };
+    assert.equal((await ask(kit, "POST", FEEDBACK, { body: existingRecord })).status, 409);
   });
 });
 
@@ -257,7 +257,7 @@ describe("lists of records", () => {
       ids.push((await make(kit, body, { ...reader, user_id: i === 1 ? user : null })).id);
       await kit.clock.advance(1000);
     }
-    const found = async (query: string): Promise<string> => {
+    const findIndexes = async (query: string): Promise<string> => {
       const { status, json } = await ask(kit, "GET", `${FEEDBACK}?${query}`);
       assert.equal(status, 200, query);
       return (json as FeedbackRecord[]).map(({ id }) => ids.indexOf(id)).join("");
@@ -285,7 +285,7 @@ describe("lists of records", () => {
       "offset=4": "",
       "unknown=1": "3210",
     };
-    for (const [query, expected] of Object.entries(table)) assert.equal(await found(query), expected, query);
+    for (const [query, expected] of Object.entries(table)) assert.equal(await findIndexes(query), expected, query);
     const bad = [
       "limit=0",
       "limit=1.5",
@@ -298,8 +298,8 @@ describe("lists of records", () => {
       "user.0=x",
     ];
     const worse = ["source.0=web", "has_score=maybe", "has_comment=2", "level=trace", "min_created_at=1800000000"];
-    for (const given of [...bad, ...worse, "max_created_at=x"]) {
-      const [loc, value] = given.split("=") as [string, string];
+    for (const parameter of [...bad, ...worse, "max_created_at=x"]) {
+      const [loc, value] = parameter.split("=") as [string, string];
       const query = `${loc.replace(".0", "")}=${value}`;
       assert.equal((await ask(kit, "GET", `${FEEDBACK}?${query}`)).loc, `query.${loc}`, query);
     }
@@ -340,10 +340,10 @@ describe("permissions", () => {
       ["DELETE", `${FEEDBACK}/${id}`, {}, "feedback:delete"],
     ];
     const permissions = ["feedback:read", "feedback:create", "feedback:delete", "runs:create"] as const;
-    for (const [method, path, sent, permission] of calls) {
-      const others = permissions.filter((other) => other !== permission);
-      const refused = caller(...others);
-      const { status, json } = await ask(kit, method, path, { ...sent, by: refused });
+    for (const [method, path, request, permission] of calls) {
+      const otherPermissions = permissions.filter((otherPermission) => otherPermission !== permission);
+      const refused = caller(...otherPermissions);
+      const { status, json } = await ask(kit, method, path, { ...request, by: refused });
       assert.deepEqual(
         [status, json],
         [403, { detail: `This needs the permission ${permission}`, code: "permission_missing" }],
@@ -351,14 +351,14 @@ describe("permissions", () => {
       );
       // Elsewhere it does not help.
       const workspaces = new Map([...refused.workspaces, [W2, new Set(permissions)]]);
-      const elsewhere = await ask(kit, method, path, { ...sent, by: { ...refused, workspaces } });
+      const elsewhere = await ask(kit, method, path, { ...request, by: { ...refused, workspaces } });
       const lists = method === "GET" && !path.endsWith(id);
       assert.equal(elsewhere.status, lists ? 200 : 403, `${method} ${path}`);
       if (lists) assert.equal(Object.keys(elsewhere.json as object).length, 0);
     }
-    for (const [method, path, sent, permission] of calls) {
+    for (const [method, path, request, permission] of calls) {
       const by = caller(permission as (typeof permissions)[number]);
-      assert.equal((await ask(kit, method, path, { ...sent, by })).status, 200, `${method} ${path}`);
+      assert.equal((await ask(kit, method, path, { ...request, by })).status, 200, `${method} ${path}`);
     }
   });
 });

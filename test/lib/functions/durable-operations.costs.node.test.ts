@@ -72,7 +72,7 @@ async function counted(agents: Record<string, AgentFunction>) {
 type World = Awaited<ReturnType<typeof counted>>;
 
 /** What the work has cost. */
-async function costOf({ counts }: World, work: () => Promise<unknown>): Promise<Counts> {
+async function measureCost({ counts }: World, work: () => Promise<unknown>): Promise<Counts> {
   const before = { ...counts };
   await work();
   const cost = { ...counts };
@@ -82,11 +82,11 @@ async function costOf({ counts }: World, work: () => Promise<unknown>): Promise<
 
 describe("suspended runs", () => {
   it("hold no timer, no statement and no place of `limits.pending`; each wake-up costs the same", async () => {
-    const due = testClock().now() + 2 * HOUR_MS;
+    const dueTime = testClock().now() + 2 * HOUR_MS;
     let woken = 0;
     const world = await counted({
       async sleeper({ sleep }) {
-        await sleep("until", new Date(due));
+        await sleep("until", new Date(dueTime));
         woken++;
       },
       echo: () => ({}),
@@ -95,8 +95,8 @@ describe("suspended runs", () => {
     await using service = kit;
     const { runs } = service.service;
     const suspend = async (count: number): Promise<void> => {
-      for (let made = 0; made < count; made += PENDING) {
-        const some = Array.from({ length: Math.min(PENDING, count - made) }, () => ({
+      for (let createdCount = 0; createdCount < count; createdCount += PENDING) {
+        const some = Array.from({ length: Math.min(PENDING, count - createdCount) }, () => ({
           assistant_id: "sleeper",
           input: {},
         }));
@@ -108,9 +108,9 @@ describe("suspended runs", () => {
         });
       }
     };
-    const minute = (): Promise<Counts> => costOf(world, () => clock.advance(60_000));
+    const minute = (): Promise<Counts> => measureCost(world, () => clock.advance(60_000));
     const short = (): Promise<Counts> =>
-      costOf(world, async () => await (await runs.wait(null, { assistant_id: "echo", input: {} })).result);
+      measureCost(world, async () => await (await runs.wait(null, { assistant_id: "echo", input: {} })).result);
     await suspend(1);
     await clock.advance(10_000);
     const [timers, idle, beside] = [counts.timers, await minute(), await short()];
@@ -124,8 +124,8 @@ describe("suspended runs", () => {
     const again = await short();
     assert.deepEqual([again.batches, again.statements], [beside.batches, beside.statements]);
     assert.equal(woken, 0);
-    const cost = await costOf(world, async () => {
-      await clock.set(due);
+    const cost = await measureCost(world, async () => {
+      await clock.set(dueTime);
       await until(async () => {
         await clock.advance(60);
         return woken === 301;

@@ -18,7 +18,7 @@ describe("a durable function", () => {
   it("does not try a step again in a process that stood still until another one had its run", async () => {
     const [clock, later] = [testClock(), testClock()];
     const log: string[] = [];
-    const agentOf = (process: string) => {
+    const createAgent = (process: string) => {
       return async ({ step }: FunctionJob): Promise<string> => {
         const charge = ({ attempt }: { readonly attempt: number }): void => {
           log.push(`${process} charges ${attempt}`);
@@ -31,7 +31,7 @@ describe("a durable function", () => {
     };
     const first = faulty();
     const second = first.share();
-    const agents = (process: string) => fromFunctions({ agent: agentOf(process) });
+    const agents = (process: string) => fromFunctions({ agent: createAgent(process) });
     await using a = await clockedService(clock, { storage: first.storage, worker, executor: agents("a") });
     const { thread_id } = await a.service.threads.create();
     const { run_id } = await a.service.runs.create(thread_id, request);
@@ -71,7 +71,7 @@ describe("a durable function", () => {
     const resume = { assistant_id: "agent", command: { resume: "This one" } };
     const answered = await runs.create(thread_id, resume);
     await advanceUntil(later, async () => (await runs.get(thread_id, answered.run_id)).status === "success");
-    assert.equal(textsOf((await threads.state(thread_id)).values).at(-1), "This one RX-7");
+    assert.equal(readTexts((await threads.state(thread_id)).values).at(-1), "This one RX-7");
   });
 
   it("does not fail when its process stood still between two calls that its store did not answer", async () => {
@@ -113,18 +113,18 @@ describe("a durable function", () => {
     const { thread_id } = await threads.create();
     const { subtle } = crypto;
     const digest = subtle.digest.bind(subtle);
-    let held = 0;
+    let heldCalls = 0;
     const gate = Promise.withResolvers<void>();
     subtle.digest = async (algorithm, data) => {
       if (algorithm === "SHA-1") {
-        held++;
+        heldCalls++;
         await gate.promise;
       }
       return await digest(algorithm, data);
     };
     try {
       const { run_id } = await runs.create(thread_id, request);
-      await advanceUntil(clock, () => held > 0, 1);
+      await advanceUntil(clock, () => heldCalls > 0, 1);
       await clock.advance(1000);
       gate.resolve();
       await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status !== "running");
@@ -232,7 +232,7 @@ describe("a durable function", () => {
     await using second = await testService({ storage, executor });
     const { runs, threads } = second.service;
     await until(async () => (await runs.get(thread_id, run_id)).status === "success");
-    assert.deepEqual(textsOf((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
+    assert.deepEqual(readTexts((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
   });
 
   it("says no reply twice that a step has ended", async () => {
@@ -264,9 +264,9 @@ describe("a durable function", () => {
     await using b = await clockedService(later, { storage: second.storage, worker, executor: executor(false) });
     const { runs, threads } = b.service;
     await advanceUntil(later, async () => (await runs.get(thread_id, run_id)).status === "success");
-    assert.deepEqual(textsOf((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
+    assert.deepEqual(readTexts((await threads.state(thread_id)).values), ["Before. ", "one two ", "After."]);
   });
 });
 
-const textsOf = (values: unknown): string[] =>
+const readTexts = (values: unknown): string[] =>
   (values as { readonly messages: readonly { readonly content: string }[] }).messages.map(({ content }) => content);

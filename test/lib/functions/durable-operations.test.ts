@@ -13,9 +13,9 @@ describe("step", () => {
     await using kit = await testService({
       agents: {
         async *agent({ step }) {
-          const one = await step("one", () => ++calls);
-          const two = await step(["two", 2], async ({ attempt }) => ({ attempt, one }));
-          yield { messages: [`${one} ${JSON.stringify(two)}`] };
+          const first = await step("one", () => ++calls);
+          const two = await step(["two", 2], async ({ attempt }) => ({ attempt, one: first }));
+          yield { messages: [`${first} ${JSON.stringify(two)}`] };
         },
       },
     });
@@ -35,11 +35,11 @@ describe("step", () => {
       agents: {
         async *agent({ step, ask, messages }) {
           yield "Looking… ";
-          const found = await step("find", () => {
+          const match = await step("find", () => {
             calls.push("find");
             return messages.length;
           });
-          const ok = await ask("approve", { question: `Pay ${found}?` }, { schema: { type: "boolean" } });
+          const ok = await ask("approve", { question: `Pay ${match}?` }, { schema: { type: "boolean" } });
           if (!ok) return "Not paid.";
           await step("pay", () => void calls.push("pay"));
           yield "Paid.";
@@ -49,9 +49,9 @@ describe("step", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const first = await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
-    const shown = (await first.result) as { __interrupt__: { id: string; value: unknown }[] };
+    const interruptedValues = (await first.result) as { __interrupt__: { id: string; value: unknown }[] };
     assert.deepEqual(
-      shown.__interrupt__.map(({ value }) => value),
+      interruptedValues.__interrupt__.map(({ value }) => value),
       [{ question: "Pay 1?" }],
     );
     assert.equal((await threads.get(thread_id)).status, "interrupted");
@@ -76,7 +76,7 @@ async function ran(
   return { values: (await result) as never, log: kit.log.map(({ message }) => message) };
 }
 
-const errorOf = async (agent: AgentFunction): Promise<string> =>
+const readError = async (agent: AgentFunction): Promise<string> =>
   (((await ran(agent)).values as { __error__?: { error: string; message: string } }).__error__ ?? { message: "none" })
     .message;
 
@@ -97,14 +97,14 @@ describe("the channel tasks", () => {
     const { thread_id } = await threads.create();
     const events = threads.events(thread_id, { channels: ["tasks", "lifecycle"] });
     await runs.create(thread_id, { assistant_id: "agent", input: { messages: "Hi" } });
-    const seen: unknown[] = [];
+    const observed: unknown[] = [];
     for await (const { method, params } of events) {
       const data = params.data as { name?: string; input?: unknown; result?: unknown; error?: unknown; event?: string };
       if (method === "tasks" && data.name !== "agent")
-        seen.push([data.name, "input" in data ? "starts" : (data.error ?? data.result)]);
+        observed.push([data.name, "input" in data ? "starts" : (data.error ?? data.result)]);
       if (method === "lifecycle" && params.namespace.length === 0 && data.event === "completed") break;
     }
-    assert.deepEqual(seen, [
+    assert.deepEqual(observed, [
       ["one", "starts"],
       ["one", 1],
       ["two", "starts"],
@@ -135,7 +135,7 @@ describe("bad steps", () => {
       [/slow: took longer than 5 ms/, ({ step }) => step("slow", () => new Promise(() => {}), { timeout: 5 })],
       [/fails: no/, ({ step }) => step("fails", () => Promise.reject(new Error("no")))],
     ];
-    for (const [expected, agent] of cases) assert.match(await errorOf(agent), expected);
+    for (const [expected, agent] of cases) assert.match(await readError(agent), expected);
   });
 
   it("throw a StepError that names the step, and can be caught", async () => {
@@ -227,18 +227,18 @@ describe("a step", () => {
       input: {},
       stream_mode: ["messages-tuple", "values", "tasks"],
     });
-    const shown: unknown[] = [];
+    const frameValues: unknown[] = [];
     for (let list = await frames.next(); list.length > 0; list = await frames.next()) {
       for (const { event, data } of list) {
         const parsed = JSON.parse(data) as never;
-        if (event === "messages") shown.push((parsed as [{ content: string }])[0].content);
+        if (event === "messages") frameValues.push((parsed as [{ content: string }])[0].content);
         if (event === "tasks") {
           const { name, result } = parsed as { name: string; result?: unknown };
-          if (name === "say") shown.push(result === undefined ? "starts" : ["ends", result]);
+          if (name === "say") frameValues.push(result === undefined ? "starts" : ["ends", result]);
         }
       }
     }
-    assert.deepEqual(shown, ["Before. ", "starts", "Hello ", "you", ["ends", "Hello you"]]);
+    assert.deepEqual(frameValues, ["Before. ", "starts", "Hello ", "you", ["ends", "Hello you"]]);
     const { values } = await kit.service.threads.state(thread_id);
     const { messages, text } = values as { messages: { content: string }[]; text: string };
     assert.deepEqual([messages.map(({ content }) => content), text], [["Before. ", "Hello you"], "Hello you"]);

@@ -10,7 +10,7 @@ import { until } from "../../support/until.ts";
 keepAlive();
 
 const request = { assistant_id: "agent", input: {} };
-const usageOf = (tokens_in: number, cost_usd = 0): object => ({ tokens_in, tokens_out: 0, cost_usd });
+const createUsage = (tokens_in: number, cost_usd = 0): object => ({ tokens_in, tokens_out: 0, cost_usd });
 
 interface Started {
   readonly thread_id: string;
@@ -55,7 +55,7 @@ describe("a durable function that has slept", () => {
       await sleep("pause", "1h");
       return "done";
     });
-    assert.deepEqual(spent, usageOf(10, 0.5));
+    assert.deepEqual(spent, createUsage(10, 0.5));
   });
 
   it("reports each spending once, before, in, between and after steps and several sleeps", async () => {
@@ -79,7 +79,7 @@ describe("a durable function that has slept", () => {
       await sleep("three", "1h");
       spend({ tokens_in: 1_000_000 });
     });
-    assert.deepEqual(spent, usageOf(1_121_111));
+    assert.deepEqual(spent, createUsage(1_121_111));
   });
 
   it("reports the tokens of a model in a step once", async () => {
@@ -98,7 +98,7 @@ describe("a durable function that has slept", () => {
       await sleep("pause", "1h");
       spend({ tokens_in: 100 });
     });
-    assert.deepEqual(spent, usageOf(117));
+    assert.deepEqual(spent, createUsage(117));
   });
 });
 
@@ -118,8 +118,8 @@ describe("a durable function that continues in another run or attempt", () => {
     await asking.result;
     const answering = await runs.wait(thread_id, { assistant_id: "agent", command: { resume: "yes" } });
     await answering.result;
-    assert.deepEqual(await usage.traceUsage(asking.run.run_id), usageOf(10));
-    assert.deepEqual(await usage.traceUsage(answering.run.run_id), usageOf(100));
+    assert.deepEqual(await usage.traceUsage(asking.run.run_id), createUsage(10));
+    assert.deepEqual(await usage.traceUsage(answering.run.run_id), createUsage(100));
   });
 
   for (const [name, leave] of Object.entries({
@@ -156,7 +156,7 @@ describe("a durable function that continues in another run or attempt", () => {
         await clock.set(later.now());
         await a[Symbol.asyncDispose]();
       }
-      assert.deepEqual(await b.service.usage.traceUsage(run_id), usageOf(111));
+      assert.deepEqual(await b.service.usage.traceUsage(run_id), createUsage(111));
     });
   }
 });

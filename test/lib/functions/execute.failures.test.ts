@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
-import { modes, shown, Thread } from "./execute.harness.ts";
+import { findStreamed, modes, Thread } from "./execute.harness.ts";
 
 describe("failures of functions", () => {
   it("are the run's error and leave the updates before them", async () => {
     const thread = new Thread();
-    const seen: ExecutorEvent[] = [];
+    const events: ExecutorEvent[] = [];
     const failing = thread.run(
       async function* () {
         yield { a: 1 };
@@ -14,14 +14,14 @@ describe("failures of functions", () => {
         throw new RangeError("boom");
       },
       { input: { q: 1 }, ...modes("tasks") },
-      seen,
+      events,
     );
     await assert.rejects(failing, { name: "RangeError", message: "boom" });
     assert.deepEqual(thread.last.values, { q: 1, a: 1 });
     assert.deepEqual(thread.last.next, ["agent"]);
     const error = JSON.stringify({ error: "RangeError", message: "boom" });
     assert.equal(thread.last.tasks[0]?.error, error);
-    const { result, error: text } = shown(seen, "tasks").at(-1) ?? {};
+    const { result, error: text } = findStreamed(events, "tasks").at(-1) ?? {};
     assert.deepEqual([result, text], [{}, error]);
   });
 

@@ -17,7 +17,7 @@ export type State = Extract<ExecutorEvent, { type: "state" }>;
 export const RUN = "11111111-2222-3333-4444-555555555555";
 
 /** The events of a call, with those that show a state before it. */
-export async function* eventsOf(
+export async function* runAgent(
   agent: AgentFunction,
   job: Job,
   {
@@ -39,26 +39,28 @@ export async function* eventsOf(
 /** A thread that keeps what `recordStates` would keep. */
 export class Thread {
   readonly states: State[] = [];
-  private readonly stored: StoredCheckpoint[] = [];
-  private counter = 0;
-  readonly uuid = (): string => `id-${++this.counter}`;
+  readonly #stored: StoredCheckpoint[] = [];
+  #counter = 0;
+  readonly uuid = (): string => `id-${++this.#counter}`;
 
-  private readonly checkpoints = {
+  readonly #checkpoints = {
     get: async ({ checkpoint_id }: { checkpoint_id?: string }) =>
-      (checkpoint_id ? this.stored.find((one) => one.checkpoint_id === checkpoint_id) : this.stored.at(-1)) ?? null,
+      (checkpoint_id
+        ? this.#stored.find((checkpoint) => checkpoint.checkpoint_id === checkpoint_id)
+        : this.#stored.at(-1)) ?? null,
   } as unknown as CheckpointHandle;
 
   store(state: State, run_id: string): void {
     const json = (data: unknown): { type: string; data: string } => ({ type: "json", data: JSON.stringify(data) });
     this.states.push(state);
     const values = Object.entries(state.values as JsonObject);
-    this.stored.push({
+    this.#stored.push({
       ns: "",
-      checkpoint_id: String(this.stored.length),
-      parent_id: this.stored.length === 0 ? null : String(this.stored.length - 1),
+      checkpoint_id: String(this.#stored.length),
+      parent_id: this.#stored.length === 0 ? null : String(this.#stored.length - 1),
       run_id,
       payload: json({ next: state.next, tasks: state.tasks }),
-      metadata: { step: this.stored.length - 1 },
+      metadata: { step: this.#stored.length - 1 },
       versions: {},
       values: values.map(([channel, value]) => ({ channel, version: "1", ...json(value) })),
       writes: [],
@@ -66,7 +68,7 @@ export class Thread {
     });
   }
 
-  job(given: Partial<Job> = {}): Job {
+  job(overrides: Partial<Job> = {}): Job {
     return {
       run_id: RUN,
       thread_id: "thread",
@@ -88,19 +90,23 @@ export class Thread {
       interrupt_before: [],
       interrupt_after: [],
       durability: "async",
-      checkpoints: this.checkpoints,
-      ...given,
+      checkpoints: this.#checkpoints,
+      ...overrides,
     };
   }
 
   /** Runs to the end, or throws what the run throws; `seen` then holds what came before. */
-  async run(agent: AgentFunction, given: Partial<Job> = {}, seen: ExecutorEvent[] = []): Promise<ExecutorEvent[]> {
-    const job = this.job(given);
-    for await (const event of eventsOf(agent, job, this)) {
-      seen.push(event);
+  async run(
+    agent: AgentFunction,
+    overrides: Partial<Job> = {},
+    events: ExecutorEvent[] = [],
+  ): Promise<ExecutorEvent[]> {
+    const job = this.job(overrides);
+    for await (const event of runAgent(agent, job, this)) {
+      events.push(event);
       if (event.type === "state") this.store(event, job.run_id);
     }
-    return seen;
+    return events;
   }
 
   get last(): State {
@@ -115,7 +121,7 @@ export class Thread {
 
 export const modes = (...names: StreamMode[]): { modes: ReadonlySet<StreamMode> } => ({ modes: new Set(names) });
 
-export const shown = (events: readonly ExecutorEvent[], mode: StreamMode): JsonObject[] =>
+export const findStreamed = (events: readonly ExecutorEvent[], mode: StreamMode): JsonObject[] =>
   events.flatMap((event) => (event.type === "stream" && event.mode === mode ? [event.data as JsonObject] : []));
 
 export const human = (content: string): JsonObject => ({ messages: [{ role: "user", content }] });

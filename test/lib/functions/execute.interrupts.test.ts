@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentFunction } from "../../../lib/functions/mod.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { human, modes, shown, Thread } from "./execute.harness.ts";
+import { findStreamed, human, modes, Thread } from "./execute.harness.ts";
 
 describe("interrupts of functions", () => {
   const asking: AgentFunction = async function* ({ command, interrupt, state }) {
@@ -13,14 +13,14 @@ describe("interrupts of functions", () => {
 
   it("stop the run with a question, and go on with the answer", async () => {
     const thread = new Thread();
-    const seen = await thread.run(asking, { input: human("hi"), ...modes("values", "updates", "tasks") });
+    const events = await thread.run(asking, { input: human("hi"), ...modes("values", "updates", "tasks") });
     const interrupts = [{ id: "11111111222233334444555555555555", value: { question: "ok?" } }];
     assert.deepEqual(thread.last.next, ["agent"]);
     assert.deepEqual(thread.last.tasks[0]?.interrupts, interrupts);
-    assert.equal(thread.last.tasks[0]?.id, shown(seen, "tasks")[0]?.id);
-    assert.deepEqual(shown(seen, "values").at(-1), { __interrupt__: interrupts });
-    assert.deepEqual(shown(seen, "updates").at(-1), { __interrupt__: interrupts });
-    assert.deepEqual(shown(seen, "tasks").at(-1)?.interrupts, interrupts);
+    assert.equal(thread.last.tasks[0]?.id, findStreamed(events, "tasks")[0]?.id);
+    assert.deepEqual(findStreamed(events, "values").at(-1), { __interrupt__: interrupts });
+    assert.deepEqual(findStreamed(events, "updates").at(-1), { __interrupt__: interrupts });
+    assert.deepEqual(findStreamed(events, "tasks").at(-1)?.interrupts, interrupts);
 
     const count = thread.states.length;
     await thread.run(asking, { command: { resume: "yes" }, interrupt_before: "*" });
@@ -65,10 +65,10 @@ describe("interrupts of functions", () => {
 
   it("before the call hold a run with input until one goes on without", async () => {
     const thread = new Thread();
-    const seen = await thread.run(() => "x", { input: human("hi"), interrupt_before: ["agent"], ...modes("values") });
+    const events = await thread.run(() => "x", { input: human("hi"), interrupt_before: ["agent"], ...modes("values") });
     assert.deepEqual(thread.last.next, ["agent"]);
     assert.deepEqual(thread.contents, [["human", "hi"]]);
-    assert.deepEqual(shown(seen, "values").at(-1), { __interrupt__: [] });
+    assert.deepEqual(findStreamed(events, "values").at(-1), { __interrupt__: [] });
     await thread.run(() => "x", { interrupt_before: "*" });
     assert.deepEqual(thread.last.next, []);
     await thread.run(() => "y", { interrupt_before: "*" });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AgentFunction } from "../../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import { eventsOf, human, modes, RUN, type State, shown, Thread } from "./execute.harness.ts";
+import { findStreamed, human, modes, RUN, runAgent, type State, Thread } from "./execute.harness.ts";
 
 describe("later attempts of functions", () => {
   it("begin again from the state stored last", async () => {
@@ -35,7 +35,7 @@ describe("later attempts of functions", () => {
 
   it("apply the input where only the state before it was stored", async () => {
     const thread = new Thread();
-    const { value } = await eventsOf(() => "x", thread.job({ input: human("hi") })).next();
+    const { value } = await runAgent(() => "x", thread.job({ input: human("hi") })).next();
     thread.store(value as State, RUN);
     await thread.run(() => "x", { input: human("hi"), resumed: true });
     assert.deepEqual(
@@ -51,16 +51,16 @@ describe("later attempts of functions", () => {
       { input: human("hi"), interrupt_before: "*" },
       { command: { update: { a: 1 } }, interrupt_before: "*" },
     ] as const;
-    for (const given of interrupts) {
+    for (const interruptOptions of interrupts) {
       for (const agent of [() => "x", ({ interrupt }) => interrupt(1)] as AgentFunction[]) {
         const thread = new Thread();
-        const first = await thread.run(agent, { ...given, ...modes("values") });
+        const first = await thread.run(agent, { ...interruptOptions, ...modes("values") });
         const { values, next, tasks } = thread.last;
-        const again = { ...given, resumed: true, ...modes("values") };
-        const seen = await thread.run(() => assert.fail("called again"), again);
-        const [state, ...rest] = shown(seen, "values");
+        const again = { ...interruptOptions, resumed: true, ...modes("values") };
+        const events = await thread.run(() => assert.fail("called again"), again);
+        const [state, ...laterStates] = findStreamed(events, "values");
         assert.deepEqual(state, values);
-        assert.deepEqual(rest, next.length > 0 ? shown(first, "values").slice(-1) : []);
+        assert.deepEqual(laterStates, next.length > 0 ? findStreamed(first, "values").slice(-1) : []);
         assert.deepEqual(
           [thread.last.values, thread.last.next, thread.last.tasks],
           [values, next, JSON.parse(JSON.stringify(tasks))],
@@ -89,10 +89,10 @@ describe("later attempts of functions with an answer", () => {
       // A crash leaves no error behind: the last state is the one with the update.
       const answered = { ...thread.last, tasks: [], values: { ...(thread.last.values as JsonObject), crash: false } };
       thread.store(answered, RUN);
-      const seen = await thread.run(asking, { ...job, attempt: 2, resumed: true, ...modes("values") });
+      const events = await thread.run(asking, { ...job, attempt: 2, resumed: true, ...modes("values") });
       assert.deepEqual((thread.last.values as JsonObject).answers, [{ seat: 7 }, { seat: 7 }]);
       assert.deepEqual([thread.last.next, thread.last.tasks], [[], []]);
-      assert.deepEqual(shown(seen, "values")[0], answered.values);
+      assert.deepEqual(findStreamed(events, "values")[0], answered.values);
     });
   }
 });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { ExecutorEvent } from "../../../lib/executor/contract.ts";
 import { type AgentFunction, fromFunctions } from "../../../lib/functions/mod.ts";
 import type { JsonObject } from "../../../lib/json.ts";
-import { eventsOf, human, modes, RUN, shown, Thread } from "./execute.harness.ts";
+import { findStreamed, human, modes, RUN, runAgent, Thread } from "./execute.harness.ts";
 
 const whole = (type: string, content: string, id: string): JsonObject => ({
   type,
@@ -69,7 +69,7 @@ describe("fromFunctions", () => {
   it("gives the function its own copy of the state, and keeps a copy of what it yields", async () => {
     const thread = new Thread();
     const update = { list: [{ a: 1 }] };
-    const seen = await thread.run(
+    const events = await thread.run(
       async function* ({ state, messages, input }) {
         assert.equal(state.messages, messages);
         messages.push({ type: "ai", content: "sneaked in", id: "x" });
@@ -80,7 +80,7 @@ describe("fromFunctions", () => {
       },
       { input: { ...human("hi"), deep: [1] }, ...modes("values") },
     );
-    for (const values of [...shown(seen, "values").slice(1), thread.last.values as JsonObject]) {
+    for (const values of [...findStreamed(events, "values").slice(1), thread.last.values as JsonObject]) {
       assert.deepEqual(values.list, [{ a: 1 }]);
       assert.deepEqual(values.deep, [1]);
     }
@@ -115,7 +115,7 @@ describe("fromFunctions", () => {
 describe("tokens of functions", () => {
   it("become one message with the id they were streamed under", async () => {
     const thread = new Thread();
-    const seen = await thread.run(
+    const events = await thread.run(
       async function* () {
         yield "Hel";
         yield "lo";
@@ -124,14 +124,14 @@ describe("tokens of functions", () => {
       },
       { input: human("hi"), ...modes("messages-tuple", "updates") },
     );
-    const tuples = shown(seen, "messages-tuple") as unknown as [JsonObject, JsonObject][];
+    const tuples = findStreamed(events, "messages-tuple") as unknown as [JsonObject, JsonObject][];
     const [first, second, tool, bye] = tuples.map(([message]) => message);
     assert.deepEqual(first, { type: "AIMessageChunk", content: "Hel", id: first?.id });
     assert.deepEqual(second, { type: "AIMessageChunk", content: "lo", id: first?.id });
     assert.equal(tool?.type, "tool");
     assert.notEqual(bye?.id, first?.id);
     assert.equal(tuples.length, 4);
-    assert.deepEqual(shown(seen, "updates"), [
+    assert.deepEqual(findStreamed(events, "updates"), [
       { agent: { done: true, messages: [whole("ai", "Hello", first?.id as string), tool] } },
       { agent: { messages: [whole("ai", "Bye", bye?.id as string)] } },
     ]);
@@ -181,9 +181,9 @@ describe("tokens of functions", () => {
     ];
     for (const agent of agents) {
       const thread = new Thread();
-      const seen = await thread.run(agent, modes("messages-tuple"));
+      const events = await thread.run(agent, modes("messages-tuple"));
       assert.deepEqual(thread.contents, [["ai", "ab"]]);
-      const tuples = shown(seen, "messages-tuple") as unknown as [JsonObject][];
+      const tuples = findStreamed(events, "messages-tuple") as unknown as [JsonObject][];
       assert.equal(tuples.map(([message]) => message.content).join(""), "ab");
     }
   });
@@ -226,8 +226,8 @@ describe("tokens of functions", () => {
       (): AgentFunction =>
       ({ messages }) => ({ messages: [...messages, { role: "assistant", content: "x" }] });
     await thread.run(answer(), { input: human("a") });
-    const seen = await thread.run(answer(), { input: human("b"), ...modes("messages-tuple") });
-    assert.equal(shown(seen, "messages-tuple").length, 1);
+    const events = await thread.run(answer(), { input: human("b"), ...modes("messages-tuple") });
+    assert.equal(findStreamed(events, "messages-tuple").length, 1);
     assert.equal(thread.contents.length, 4);
   });
 });
@@ -235,7 +235,7 @@ describe("tokens of functions", () => {
 describe("stream modes of functions", () => {
   it("show values, updates, custom data, tasks and events in order", async () => {
     const thread = new Thread();
-    const seen = await thread.run(
+    const eventList = await thread.run(
       async function* ({ emit }) {
         emit({ at: 1 });
         yield { a: 1 };
@@ -245,14 +245,14 @@ describe("stream modes of functions", () => {
       { input: { q: 1 }, ...modes("values", "updates", "custom", "tasks", "events") },
     );
     const reply = whole("ai", "t", "id-2");
-    assert.deepEqual(shown(seen, "values"), [{ q: 1 }, { q: 1, a: 1 }, { q: 1, a: 1, messages: [reply] }]);
-    assert.deepEqual(shown(seen, "updates"), [{ agent: { a: 1 } }, { agent: { messages: [reply] } }]);
-    assert.deepEqual(shown(seen, "custom"), [{ at: 1 }, [2]]);
-    assert.deepEqual(shown(seen, "tasks"), [
+    assert.deepEqual(findStreamed(eventList, "values"), [{ q: 1 }, { q: 1, a: 1 }, { q: 1, a: 1, messages: [reply] }]);
+    assert.deepEqual(findStreamed(eventList, "updates"), [{ agent: { a: 1 } }, { agent: { messages: [reply] } }]);
+    assert.deepEqual(findStreamed(eventList, "custom"), [{ at: 1 }, [2]]);
+    assert.deepEqual(findStreamed(eventList, "tasks"), [
       { id: "id-1", name: "agent", input: { q: 1 }, triggers: ["branch:to:agent"], interrupts: [] },
       { id: "id-1", name: "agent", result: { a: 1, messages: [reply] }, interrupts: [] },
     ]);
-    const events = shown(seen, "events");
+    const events = findStreamed(eventList, "events");
     assert.deepEqual(
       events.map((event) => [event.event, event.data]),
       [
@@ -268,7 +268,7 @@ describe("stream modes of functions", () => {
     );
     for (const key of ["name", "run_id", "tags", "metadata", "parent_ids"])
       assert.ok(events.every((event) => key in event));
-    const order = seen.flatMap((event) =>
+    const order = eventList.flatMap((event) =>
       event.type === "stream" && (event.mode === "custom" || event.mode === "updates") ? [event.mode] : [],
     );
     assert.deepEqual(order, ["custom", "updates", "custom", "updates"]);
@@ -276,11 +276,11 @@ describe("stream modes of functions", () => {
 
   it("are only those asked for, and a state is given without any", async () => {
     const thread = new Thread();
-    const seen = await thread.run(() => undefined, { input: { a: 1 } });
-    assert.ok(seen.every((event) => event.type === "state"));
+    const events = await thread.run(() => undefined, { input: { a: 1 } });
+    assert.ok(events.every((event) => event.type === "state"));
     assert.deepEqual(thread.last.values, { a: 1 });
     assert.deepEqual(thread.last.next, []);
-    assert.deepEqual(shown(await thread.run(() => null, modes("updates")), "updates"), [{ agent: null }]);
+    assert.deepEqual(findStreamed(await thread.run(() => null, modes("updates")), "updates"), [{ agent: null }]);
   });
 
   it("show what is emitted while the function waits", async () => {
@@ -295,7 +295,7 @@ describe("stream modes of functions", () => {
       return "done";
     };
     const kinds: string[] = [];
-    for await (const event of eventsOf(agent, thread.job(modes("custom")))) {
+    for await (const event of runAgent(agent, thread.job(modes("custom")))) {
       kinds.push(event.type);
       if (event.type === "stream") proceed();
     }
@@ -306,40 +306,40 @@ describe("stream modes of functions", () => {
 describe("an aborted signal", () => {
   const stopped = async (agent: AgentFunction): Promise<ExecutorEvent[]> => {
     const abort = new AbortController();
-    const seen: ExecutorEvent[] = [];
+    const events: ExecutorEvent[] = [];
     const reason = new Error("cancelled");
     await assert.rejects(async () => {
-      for await (const event of eventsOf(agent, new Thread().job(modes("custom")), abort)) {
-        seen.push(event);
+      for await (const event of runAgent(agent, new Thread().job(modes("custom")), abort)) {
+        events.push(event);
         abort.abort(reason);
       }
     }, reason);
-    return seen;
+    return events;
   };
 
   it("reaches the function with its reason, at once", async () => {
     let heard: unknown;
-    const seen = await stopped(async function* ({ emit, signal }) {
+    const events = await stopped(async function* ({ emit, signal }) {
       emit("waiting");
       await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
       heard = signal.reason;
       emit("too late");
       yield "never";
     });
-    assert.equal(seen.length, 1);
+    assert.equal(events.length, 1);
     assert.equal((heard as Error).message, "cancelled");
   });
 
   it("ends a run once its function has come to rest, though that does not listen", async () => {
     for (const settles of [() => "done", () => assert.fail("too late")]) {
       const calls: string[] = [];
-      const seen = await stopped(async ({ emit }) => {
+      const events = await stopped(async ({ emit }) => {
         emit("waiting");
         await new Promise<void>((resolve) => setTimeout(resolve, 20));
         calls.push("settled");
         return settles();
       });
-      assert.equal(seen.length, 1);
+      assert.equal(events.length, 1);
       assert.deepEqual(calls, ["settled"]);
     }
   });
@@ -352,7 +352,7 @@ describe("an aborted signal", () => {
       await new Promise<void>((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("heard"))));
     };
     await assert.rejects(async () => {
-      for await (const event of eventsOf(agent, thread.job({ input: human("hi") }), abort)) {
+      for await (const event of runAgent(agent, thread.job({ input: human("hi") }), abort)) {
         if (event.type === "state") thread.store(event, RUN);
         if (event.type === "state" && thread.states.length === 3) abort.abort(new Error("cancelled"));
       }
@@ -368,7 +368,7 @@ describe("an aborted signal", () => {
 
   it("lets a generator do what it does in the end, and asks nothing more of it", async () => {
     const calls: string[] = [];
-    const seen = await stopped(async function* ({ emit, signal }) {
+    const events = await stopped(async function* ({ emit, signal }) {
       try {
         emit("first");
         yield { a: 1 };
@@ -381,12 +381,12 @@ describe("an aborted signal", () => {
       }
     });
     assert.deepEqual(calls, ["true", "closed"]);
-    assert.equal(seen.length, 1);
+    assert.equal(events.length, 1);
   });
 
   it("stops a run before its function is called", async () => {
     const agent: AgentFunction = () => assert.fail("called");
-    const events = eventsOf(agent, new Thread().job(), { signal: AbortSignal.abort(new Error("early")) });
+    const events = runAgent(agent, new Thread().job(), { signal: AbortSignal.abort(new Error("early")) });
     await assert.rejects(async () => {
       for await (const event of events) assert.fail(`gave ${event.type}`);
     }, /early/);

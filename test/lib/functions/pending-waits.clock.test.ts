@@ -97,15 +97,15 @@ describe("a clock that is set", () => {
 
   it("back by an hour frees the worker of a sleep that was to end soon", async () => {
     const on = machine();
-    const begun = Promise.withResolvers<void>();
+    const started = Promise.withResolvers<void>();
     await using kit = await open(on, newFile(), async ({ sleep }) => {
-      begun.resolve();
+      started.resolve();
       await sleep("short", "1s");
     });
     const { service } = kit;
     const { thread_id } = await service.threads.create();
     const { run_id } = await service.runs.create(thread_id, { assistant_id: "agent", input: {} });
-    await begun.promise;
+    await started.promise;
     await until(async () => (await service.runs.steps(thread_id, run_id)).steps.length === 1);
     // It lingers.
     await on.clock.advance(200);

@@ -29,8 +29,8 @@ const plain: AgentFunction = async function* () {
   yield { plain: true };
 };
 
-const kitOn = (agents: Record<string, AgentFunction>, file = newFile(), rest: object = {}): Promise<TestService> =>
-  testService({ storage: nodeSqlite(file), agents, ...rest });
+const kitOn = (agents: Record<string, AgentFunction>, file = newFile(), options: object = {}): Promise<TestService> =>
+  testService({ storage: nodeSqlite(file), agents, ...options });
 
 const isSuspended = (kit: TestService, thread_id: string, run_id: string) => async (): Promise<boolean> =>
   (await kit.service.runs.get(thread_id, run_id)).waiting_for !== undefined;
@@ -48,7 +48,7 @@ const status = async (
 ): Promise<string> => (await kit.service.runs.get(thread_id, run_id)).status;
 
 /** Rows of the tables of calls. */
-async function rowsOf(kit: TestService, thread_id: string): Promise<{ calls: number; entries: number }> {
+async function countRows(kit: TestService, thread_id: string): Promise<{ calls: number; entries: number }> {
   const { storage } = serviceInternals(kit.service).options;
   const call = await storage.getNewestCall({ deployment: "default" }, thread_id);
   const entries = call ? await storage.readJournalEntries({ deployment: "default" }, thread_id, call.call_id, 0) : [];
@@ -68,9 +68,9 @@ describe("a suspended run", () => {
   it("is undone by a rollback, with its journal", async () => {
     await using kit = await kitOn({ waits, plain });
     const run = await suspended(kit);
-    assert.notEqual((await rowsOf(kit, run.thread_id)).entries, 0);
+    assert.notEqual((await countRows(kit, run.thread_id)).entries, 0);
     await kit.service.runs.cancel(run.thread_id, run.run_id, { action: "rollback" });
-    assert.deepEqual(await rowsOf(kit, run.thread_id), { calls: 0, entries: 0 });
+    assert.deepEqual(await countRows(kit, run.thread_id), { calls: 0, entries: 0 });
     assert.equal((await kit.service.threads.get(run.thread_id)).status, "idle");
   });
 
@@ -88,10 +88,10 @@ describe("a suspended run", () => {
     await threads.send(run.thread_id, "go", 7);
     await until(async () => (await status(kit, { thread_id: run.thread_id, run_id: queued.run_id })) === "success");
     assert.deepEqual((await threads.state(run.thread_id)).values, { n: 1, started: true, event: 7, plain: true });
-    const other = await suspended(kit);
-    const { result } = await runs.wait(other.thread_id, { ...request, multitask_strategy: "interrupt" });
+    const secondThread = await suspended(kit);
+    const { result } = await runs.wait(secondThread.thread_id, { ...request, multitask_strategy: "interrupt" });
     assert.deepEqual(await result, { n: 1, started: true, plain: true });
-    assert.equal(await status(kit, other), "interrupted");
+    assert.equal(await status(kit, secondThread), "interrupted");
     const third = await suspended(kit);
     const rolled = await runs.wait(third.thread_id, { ...request, multitask_strategy: "rollback" });
     assert.deepEqual(await rolled.result, { plain: true });
@@ -102,10 +102,10 @@ describe("a suspended run", () => {
     await using kit = await kitOn({ waits, plain });
     const run = await suspended(kit);
     await kit.service.runs.delete(run.thread_id, run.run_id);
-    assert.deepEqual(await rowsOf(kit, run.thread_id), { calls: 0, entries: 0 });
-    const other = await suspended(kit);
-    await kit.service.threads.delete(other.thread_id);
-    await assert.rejects(kit.service.threads.send(other.thread_id, "go", 1), { code: "not_found" });
+    assert.deepEqual(await countRows(kit, run.thread_id), { calls: 0, entries: 0 });
+    const secondThread = await suspended(kit);
+    await kit.service.threads.delete(secondThread.thread_id);
+    await assert.rejects(kit.service.threads.send(secondThread.thread_id, "go", 1), { code: "not_found" });
   });
 
   it("does not count as pending, but to a limit of its own", async () => {
@@ -298,7 +298,7 @@ describe("a step under cancel", () => {
   });
 
   it("may be swallowed by the function: later verbs throw, and nothing is stored", async () => {
-    const seen: string[] = [];
+    const log: string[] = [];
     let entered = false;
     const swallows: AgentFunction = async function* ({ step, signal }) {
       try {
@@ -307,9 +307,9 @@ describe("a step under cancel", () => {
           return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
         });
       } catch {
-        seen.push(String(signal.reason));
+        log.push(String(signal.reason));
       }
-      await step("late", () => void seen.push("late")).catch((error: Error) => seen.push(error.message));
+      await step("late", () => void log.push("late")).catch((error: Error) => log.push(error.message));
       yield { swallowed: true };
     };
     await using kit = await kitOn({ swallows });
@@ -318,7 +318,7 @@ describe("a step under cancel", () => {
     const { run_id } = await runs.create(thread_id, { assistant_id: "swallows", input: { n: 1 } });
     await until(() => entered);
     await runs.cancel(thread_id, run_id, { wait: true });
-    assert.deepEqual(seen, ["cancelled", "late: the run was stopped"]);
+    assert.deepEqual(log, ["cancelled", "late: the run was stopped"]);
     assert.deepEqual((await threads.state(thread_id)).values, { n: 1 });
   });
 });

@@ -13,16 +13,16 @@ const PAGE = "https://app.example";
 const EXPOSED = "Content-Location, Location, Mcp-Session-Id, X-Pagination-Total, X-Pagination-Next";
 
 /** The CORS headers of an answer. */
-function told({ status, headers }: Response): Record<string, unknown> {
+function readCorsHeaders({ status, headers }: Response): Record<string, unknown> {
   const names = [...headers.keys()].filter((name) => name.startsWith("access-control-"));
   return { status, ...Object.fromEntries(names.map((name) => [name.slice(15), headers.get(name)])) };
 }
 
-const asked = async (cors: Cors, origin = PAGE, options: FakeOptions = {}): Promise<Record<string, unknown>> =>
-  told(await fake({ http: { cors }, ...options }).send("GET", "/ok", undefined, { origin }));
+const sendWithCors = async (cors: Cors, origin = PAGE, options: FakeOptions = {}): Promise<Record<string, unknown>> =>
+  readCorsHeaders(await fake({ http: { cors }, ...options }).send("GET", "/ok", undefined, { origin }));
 
 const preflight = async (cors: Cors, headers: Record<string, string> = {}): Promise<Record<string, unknown>> =>
-  told(
+  readCorsHeaders(
     await fake({ http: { cors } }).send("OPTIONS", "/threads", undefined, {
       origin: PAGE,
       "access-control-request-method": "POST",
@@ -44,7 +44,7 @@ describe("allow_origins and allow_origin_regex", () => {
       ["xhttps://a.two.example", false],
       ["null", false],
     ] as const) {
-      assert.equal((await asked(cors, origin))["allow-origin"], expected ? origin : undefined, origin);
+      assert.equal((await sendWithCors(cors, origin))["allow-origin"], expected ? origin : undefined, origin);
     }
   });
 
@@ -55,9 +55,9 @@ describe("allow_origins and allow_origin_regex", () => {
   });
 
   it("names none beside a pattern, and any without one", async () => {
-    assert.equal((await asked({ allow_origin_regex: "https://x" }))["allow-origin"], undefined);
-    assert.equal((await asked({}))["allow-origin"], "*");
-    assert.equal((await asked({ allow_origins: [] }))["allow-origin"], undefined);
+    assert.equal((await sendWithCors({ allow_origin_regex: "https://x" }))["allow-origin"], undefined);
+    assert.equal((await sendWithCors({}))["allow-origin"], "*");
+    assert.equal((await sendWithCors({ allow_origins: [] }))["allow-origin"], undefined);
   });
 
   it("adds to loopback pages of a handler with hosts, and lets none change anything but them", async () => {
@@ -75,14 +75,14 @@ describe("allow_origins and allow_origin_regex", () => {
 describe("allow_credentials", () => {
   it("echoes the origin, never *", async () => {
     for (const allow_origins of [["*"], [PAGE]]) {
-      assert.deepEqual(await asked({ allow_origins, allow_credentials: true }), {
+      assert.deepEqual(await sendWithCors({ allow_origins, allow_credentials: true }), {
         status: 200,
         "allow-origin": PAGE,
         "allow-credentials": "true",
         "expose-headers": EXPOSED,
       });
     }
-    assert.deepEqual(await asked({ allow_origins: [PAGE], allow_credentials: true }, "https://b.example"), {
+    assert.deepEqual(await sendWithCors({ allow_origins: [PAGE], allow_credentials: true }, "https://b.example"), {
       status: 200,
     });
   });
@@ -94,16 +94,24 @@ describe("allow_credentials", () => {
   });
 
   it("is not said without being asked for", async () => {
-    assert.equal((await asked({ allow_origins: [PAGE], allow_credentials: false }))["allow-credentials"], undefined);
+    assert.equal(
+      (await sendWithCors({ allow_origins: [PAGE], allow_credentials: false }))["allow-credentials"],
+      undefined,
+    );
   });
 });
 
 describe("a page of another site", () => {
   it("changes nothing with the cookies of its visitor, unless it may send them", async () => {
-    const sent = { origin: PAGE, "sec-fetch-site": "cross-site", cookie: "session=1", "content-type": "text/plain" };
+    const crossSiteHeaders = {
+      origin: PAGE,
+      "sec-fetch-site": "cross-site",
+      cookie: "session=1",
+      "content-type": "text/plain",
+    };
     const status = async (cors: Cors, changes: Record<string, string | undefined> = {}, path = "/threads") => {
       const { send } = fake({ http: { cors }, app: () => new Response("mine") });
-      const headers = Object.entries({ ...sent, ...changes }).filter(([, value]) => value !== undefined);
+      const headers = Object.entries({ ...crossSiteHeaders, ...changes }).filter(([, value]) => value !== undefined);
       return (await send("POST", path, {}, Object.fromEntries(headers) as Record<string, string>)).status;
     };
     assert.equal(await status({}), 403);
@@ -173,7 +181,7 @@ describe("the headers of an answer", () => {
       };
       const answers = { "threads.get": notFound, "threads.history": fails };
       const { send } = fake({ http: { cors, disable_store: true }, answers });
-      assert.deepEqual(told(await send(method, path, body, from)), { status, ...expected });
+      assert.deepEqual(readCorsHeaders(await send(method, path, body, from)), { status, ...expected });
     });
   }
 
@@ -182,16 +190,16 @@ describe("the headers of an answer", () => {
     runLog.add({ id: 1, event: "end", data: "{}" });
     const response = await send("POST", `/threads/${THREAD}/runs/stream`, { assistant_id: "g" }, from);
     assert.match(await response.text(), /event: end/);
-    assert.deepEqual(told(response), { status: 200, ...expected });
+    assert.deepEqual(readCorsHeaders(response), { status: 200, ...expected });
   });
 
   it("are those of the page on the host's own routes, unless these say something themselves", async () => {
-    const own = { "access-control-allow-origin": "https://own.example" };
+    const appHeaders = { "access-control-allow-origin": "https://own.example" };
     const app = (request: Request): Response =>
-      new Response("own", { headers: request.url.endsWith("/says") ? own : {} });
+      new Response("own", { headers: request.url.endsWith("/says") ? appHeaders : {} });
     const { send } = fake({ http: { cors }, app });
-    assert.deepEqual(told(await send("GET", "/mine", undefined, from)), { status: 200, ...expected });
-    assert.deepEqual(told(await send("GET", "/says", undefined, from)), {
+    assert.deepEqual(readCorsHeaders(await send("GET", "/mine", undefined, from)), { status: 200, ...expected });
+    assert.deepEqual(readCorsHeaders(await send("GET", "/says", undefined, from)), {
       status: 200,
       "allow-origin": "https://own.example",
     });
@@ -213,11 +221,11 @@ describe("the options", () => {
     ["max_age", [0, 86_400], [-1, 1.5, "600", Number.NaN]],
   ] as const) {
     it(`take what ${name} must be, and nothing else`, () => {
-      const found = (value: unknown): string[] => findProblems(httpSchema, { cors: { [name]: value } }, "http");
-      for (const value of good) assert.deepEqual(found(value), [], JSON.stringify(value));
+      const findMessages = (value: unknown): string[] => findProblems(httpSchema, { cors: { [name]: value } }, "http");
+      for (const value of good) assert.deepEqual(findMessages(value), [], JSON.stringify(value));
       for (const value of bad) {
-        const [problem, ...more] = found(value);
-        assert.ok(problem?.startsWith(`http.cors.${name}: `) && more.length === 0, JSON.stringify(value));
+        const [problem, ...otherProblems] = findMessages(value);
+        assert.ok(problem?.startsWith(`http.cors.${name}: `) && otherProblems.length === 0, JSON.stringify(value));
       }
     });
   }
@@ -239,9 +247,9 @@ describe("LangSmith's hosted Studio", () => {
   it("may call, also a server of a private address, with every method and header", async () => {
     const { send } = fake(options);
     const answer = await send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...privately });
-    const { "allow-methods": methods, ...rest } = told(answer);
+    const { "allow-methods": methods, ...otherHeaders } = readCorsHeaders(answer);
     assert.match(String(methods), /PATCH/);
-    assert.deepEqual(rest, {
+    assert.deepEqual(otherHeaders, {
       status: 204,
       "allow-origin": STUDIO,
       "allow-headers": "x-auth-scheme,x-api-key",
@@ -250,20 +258,24 @@ describe("LangSmith's hosted Studio", () => {
       "expose-headers": EXPOSED,
     });
     assert.match(answer.headers.get("vary") ?? "", /Origin/);
-    const publicly = told(await send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...asks }));
+    const publicly = readCorsHeaders(await send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...asks }));
     assert.equal(publicly["allow-private-network"], undefined);
     assert.equal((await send("POST", "/threads", {}, { origin: STUDIO })).status, 200);
   });
 
   it("is no other origin, and none without the option", async () => {
     for (const origin of [PAGE, "http://smith.langchain.com", `${STUDIO}.example`, "https://a.smith.langchain.com"]) {
-      const answer = told(await fake(options).send("OPTIONS", "/threads", undefined, { origin, ...privately }));
+      const answer = readCorsHeaders(
+        await fake(options).send("OPTIONS", "/threads", undefined, { origin, ...privately }),
+      );
       assert.equal(answer["allow-origin"], undefined, origin);
       assert.equal(answer["allow-private-network"], undefined, origin);
       assert.equal((await fake(options).send("POST", "/threads", {}, { origin })).status, 403, origin);
     }
     const without = fake({ ...options, langsmith_studio: false });
-    const answer = told(await without.send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...privately }));
+    const answer = readCorsHeaders(
+      await without.send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...privately }),
+    );
     assert.deepEqual([answer["allow-origin"], answer["allow-private-network"]], [undefined, undefined]);
     assert.equal((await without.send("POST", "/threads", {}, { origin: STUDIO })).status, 403);
   });
@@ -283,9 +295,10 @@ describe("LangSmith's hosted Studio", () => {
     const { key } = await test.service.accounts.createKey({ kind: "sk" });
     const handler = createHandler(test.service, { langsmith_studio: true });
     const status = async (headers: Record<string, string>): Promise<number> => {
-      const sent = { origin: STUDIO, "x-auth-scheme": "langsmith", ...headers };
-      return (await handler(new Request("http://127.0.0.1/threads", { method: "POST", body: "{}", headers: sent })))
-        .status;
+      const requestHeaders = { origin: STUDIO, "x-auth-scheme": "langsmith", ...headers };
+      return (
+        await handler(new Request("http://127.0.0.1/threads", { method: "POST", body: "{}", headers: requestHeaders }))
+      ).status;
     };
     assert.deepEqual(
       [await status({}), await status({ "x-api-key": "wrong" }), await status({ "x-api-key": key })],

@@ -74,16 +74,16 @@ describe("cookies and logins of the browser, from a page,", () => {
     it(`${passes ? "decide" : "decide nothing"}: ${what}`, async () => {
       for (const credential of AMBIENT) {
         const { send, calls } = fake(options);
-        const sent = { ...headers, ...credential };
-        const form = { ...sent, "content-type": "text/plain" };
+        const requestHeaders = { ...headers, ...credential };
+        const form = { ...requestHeaders, "content-type": "text/plain" };
         assert.equal((await send("POST", "/threads", "{}", form)).status, passes ? 200 : 403);
         assert.equal(calls.length, passes ? 1 : 0);
         const leaves = `/threads/${THREAD}/runs/${RUN}/join?cancel_on_disconnect=1`;
-        const left = await send("GET", leaves, undefined, sent);
-        await left.body?.cancel();
-        assert.equal(left.status, passes ? 200 : 403);
-        assert.equal((await send("GET", `/threads/${THREAD}`, undefined, sent)).status, 200);
-        const socket = { ...sent, connection: "upgrade", upgrade: "websocket" };
+        const leaveResponse = await send("GET", leaves, undefined, requestHeaders);
+        await leaveResponse.body?.cancel();
+        assert.equal(leaveResponse.status, passes ? 200 : 403);
+        assert.equal((await send("GET", `/threads/${THREAD}`, undefined, requestHeaders)).status, 200);
+        const socket = { ...requestHeaders, connection: "upgrade", upgrade: "websocket" };
         const upgraded = await send("GET", `/threads/${THREAD}/stream/events`, undefined, socket);
         assert.equal(upgraded.status, passes ? 501 : 403, "501: this host opens none");
       }
@@ -91,8 +91,8 @@ describe("cookies and logins of the browser, from a page,", () => {
   }
 
   it("are not the keys and tokens that a script of a page sends", async () => {
-    const sent: readonly Headers[] = [{ authorization: "Bearer 1" }, { "x-api-key": "1" }];
-    for (const credential of sent) {
+    const credentials: readonly Headers[] = [{ authorization: "Bearer 1" }, { "x-api-key": "1" }];
+    for (const credential of credentials) {
       const { send } = fake();
       assert.equal((await send("POST", "/threads", "{}", { host: HOST, origin: OTHER, ...credential })).status, 200);
     }

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../../lib/json.ts";
 import type { WebhookOptions } from "../../../lib/webhooks/options.ts";
 import { gate } from "../../support/gate.ts";
 import { customWorld, owning, type World, type WorldOptions } from "../auth/custom-auth.harness.ts";
-import { AGENTS, type Answer, asker, say, taskOf } from "./endpoints/a2a/a2a.harness.ts";
+import { AGENTS, type Answer, asker, readTask, say } from "./endpoints/a2a/a2a.harness.ts";
 
 const CHAT = "01a222dc-a4d1-7404-8b15-d6b91195001f";
 const PUSH_URL = "https://peer.example/told";
@@ -49,13 +49,13 @@ for (const [expected, on] of Object.entries(HANDLERS)) {
     it("does not stop a running chat", async () => {
       const writes = gate();
       await using world = await customWorld({ agents: { writes: writes.agent }, ...(on ? { on } : {}) });
-      const sent = sendChat(world, "writes");
+      const chatRequest = sendChat(world, "writes");
       await writes.reached();
       assert.equal(await stop(world, "bob", "writes"), status);
       const [run] = await world.it.service.runs.list(CHAT);
       assert.equal(run?.status, "running");
       assert.equal(await stop(world, "ann", "writes"), 204);
-      await sent;
+      await chatRequest;
       assert.equal((await world.it.service.runs.list(CHAT))[0]?.status, "interrupted");
     });
 
@@ -75,7 +75,7 @@ for (const [expected, on] of Object.entries(HANDLERS)) {
       const ask = (user: string, method: string, params: JsonObject): Promise<Answer> =>
         asker(world.it.fetch)("asks", method, params, { authorization: `Bearer ${user}` });
       const configuration = { taskPushNotificationConfig: { id: "c1", url: PUSH_URL } };
-      const { id: taskId } = taskOf(await ask("ann", "SendMessage", say("Weather?", {}, { configuration })));
+      const { id: taskId } = readTask(await ask("ann", "SendMessage", say("Weather?", {}, { configuration })));
       const set = await ask("bob", "CreateTaskPushNotificationConfig", {
         taskId,
         id: "c2",

@@ -103,8 +103,8 @@ describe("the byte budget of large responses", () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
-    const held = await send("ann", path);
-    assert.equal(held.status, 200);
+    const unreadResponse = await send("ann", path);
+    assert.equal(unreadResponse.status, 200);
     const second = track(send("ann", path));
     await pass(clock, WAIT_MS - 100);
     assert.equal(second.status, null);
@@ -114,25 +114,25 @@ describe("the byte budget of large responses", () => {
       [refused.status, refused.headers.get("retry-after"), ((await refused.json()) as { code: string }).code],
       [503, "5", "server_busy"],
     );
-    assert.ok((await stateLength(held)) > STATE_CHARS);
+    assert.ok((await stateLength(unreadResponse)) > STATE_CHARS);
   });
 
   it("answers a request that waits when the response before it has been read", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
-    const held = await send("ann", path);
+    const unreadResponse = await send("ann", path);
     const second = track(send("ann", path));
     await pass(clock, 1_000);
     assert.equal(second.status, null);
-    await stateLength(held);
+    await stateLength(unreadResponse);
     assert.ok((await stateLength(await second.response)) > STATE_CHARS);
   });
 
   it("serves another user, and small responses of the same, meanwhile", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
-    const held = await send("ann", `/threads/${thread_id}/state`);
+    const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
     const waiting = Array.from({ length: 50 }, () => track(send("ann", `/threads/${thread_id}/state`)));
     await pass(clock, 1_000);
     assert.ok(waiting.every(({ status }) => status === null));
@@ -141,7 +141,7 @@ describe("the byte budget of large responses", () => {
       thread_id: string;
     };
     assert.equal((await send("ann", `/threads/${small}/state`)).status, 200);
-    await held.body?.cancel();
+    await unreadResponse.body?.cancel();
     await pass(clock, WAIT_MS);
     await Promise.all(waiting.map(async ({ response }) => (await response).body?.cancel()));
   });
@@ -150,15 +150,15 @@ describe("the byte budget of large responses", () => {
     await using world = await createWorld({ isOpen: true });
     const { clock, send, thread_id } = world;
     const path = `/threads/${thread_id}/state`;
-    const held = await send(null, path, { address: "192.0.2.1" });
+    const unreadResponse = await send(null, path, { address: "192.0.2.1" });
     const [same, network] = [{ address: "::ffff:192.0.2.1" }, { address: "2001:db8:1:2::1" }];
     const forwarded = { "x-forwarded-for": "198.51.100.7", forwarded: "for=198.51.100.7" };
     const waiting = track(send(null, path, { ...same, headers: forwarded }));
-    const other = await send(null, path, network);
+    const otherResponse = await send(null, path, network);
     const neighbour = track(send(null, path, { address: "2001:0db8:1:2:ffff::9" }));
     await pass(clock, 1_000);
-    assert.deepEqual([waiting.status, other.status, neighbour.status], [null, 200, null]);
-    await Promise.all([held.body?.cancel(), other.body?.cancel()]);
+    assert.deepEqual([waiting.status, otherResponse.status, neighbour.status], [null, 200, null]);
+    await Promise.all([unreadResponse.body?.cancel(), otherResponse.body?.cancel()]);
     for (const { response } of [waiting, neighbour]) assert.ok((await stateLength(await response)) > STATE_CHARS);
   });
 
@@ -201,11 +201,11 @@ describe("the byte budget of large responses", () => {
   it("changes a thread once, and answers with it when there is room", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id, at } = world;
-    const held = await send("ann", `/threads/${thread_id}/state`);
+    const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
     const patched = track(send("ann", `/threads/${thread_id}`, { method: "PATCH", body: { metadata: { a: 1 } } }));
     await pass(clock, 1_000);
     assert.equal(patched.status, null);
-    await held.body?.cancel();
+    await unreadResponse.body?.cancel();
     const thread = (await (await patched.response).json()) as { metadata: { a: number }; values: { data: string } };
     assert.deepEqual([thread.metadata.a, thread.values.data.length > STATE_CHARS], [1, true]);
     // The server knows now that the answer is large: it refuses before the change.
@@ -220,27 +220,27 @@ describe("the byte budget of large responses", () => {
   it("makes few of many changes at once while their answers may be large, and no more when it knows that they are", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id, calls } = world;
-    const held = await send("ann", `/threads/${thread_id}/state`);
+    const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
     const change = () => send("ann", `/threads/${thread_id}`, { method: "PATCH", body: { metadata: { a: 1 } } });
     const changes = Array.from({ length: 20 }, () => track(change()));
     await pass(clock, WAIT_MS + 500);
-    const made = calls.updateThread ?? 0;
-    assert.ok(made > 0 && made <= 8, `${made} changes`);
+    const updatesBefore = calls.updateThread ?? 0;
+    assert.ok(updatesBefore > 0 && updatesBefore <= 8, `${updatesBefore} changes`);
     assert.ok(changes.filter(({ status }) => status === 503).length >= 12);
-    await held.body?.cancel();
+    await unreadResponse.body?.cancel();
     for (const { response } of changes) await (await response).body?.cancel();
   });
 
   it("limits the results of runs", async () => {
     await using world = await createWorld();
     const { clock, send, thread_id } = world;
-    const held = await send("ann", `/threads/${thread_id}/state`);
+    const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
     const body = { assistant_id: "slow", input: {} };
     const result = await send("ann", `/threads/${thread_id}/runs/wait`, { method: "POST", body });
     const text = track(result.text() as unknown as Promise<Response>);
     await pass(clock, 500);
     assert.equal(text.status, null);
-    await held.body?.cancel();
+    await unreadResponse.body?.cancel();
     const { data } = JSON.parse((await text.response) as unknown as string) as { data: string };
     assert.equal(data.length, STATE_CHARS);
   });
@@ -261,7 +261,7 @@ describe("large request bodies", () => {
     await using world = await createWorld();
     const { clock, send, thread_id, at } = world;
     const before = await at.service.threads.count();
-    const held = await send("ann", `/threads/${thread_id}/state`);
+    const unreadResponse = await send("ann", `/threads/${thread_id}/state`);
     const body = { metadata: { kind: "new" }, supersteps: [], text: "x".repeat(STATE_CHARS) };
     const request = { method: "POST", body, headers: { "content-length": String(JSON.stringify(body).length) } };
     const waiting = track(send("ann", "/threads", request));
@@ -272,7 +272,7 @@ describe("large request bodies", () => {
     await pass(clock, WAIT_MS + 100);
     for (const { response } of [waiting, chunked]) assert.equal((await response).status, 503);
     assert.equal(await at.service.threads.count(), before + 1);
-    await held.body?.cancel();
+    await unreadResponse.body?.cancel();
     assert.equal((await send("ann", "/threads", request)).status, 200);
   });
 });
@@ -282,14 +282,14 @@ describe("work for a client that has left", () => {
     await using world = await createWorld();
     const { clock, send, thread_id, calls } = world;
     const path = `/threads/${thread_id}/state`;
-    const held = await send("ann", path);
+    const unreadResponse = await send("ann", path);
     await pass(clock, 1_000);
     const leaving = new AbortController();
     const before = calls.getCheckpoint ?? 0;
     const waiting = Array.from({ length: 20 }, () => track(send("ann", path, { signal: leaving.signal })));
     await pass(clock, 1_000);
     leaving.abort();
-    await held.body?.cancel();
+    await unreadResponse.body?.cancel();
     await pass(clock, WAIT_MS);
     await Promise.all(waiting.map(async ({ response }) => (await response).body?.cancel()));
     assert.equal(calls.getCheckpoint ?? 0, before);

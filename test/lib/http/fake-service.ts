@@ -30,7 +30,7 @@ export const ASSISTANT = "33333333-3333-4333-8333-333333333333";
 /** Frames that a test writes one by one, and what their reader did. */
 export class RunEvents {
   readonly frames: Frame[] = [];
-  left = 0;
+  leaveCount = 0;
   stopped = false;
   failure: Error | undefined;
   #wake: (() => void) | undefined;
@@ -53,21 +53,21 @@ export class RunEvents {
 
   stream(run: Run): RunStream {
     const { frames } = this;
-    const gone = (): boolean => this.left > 0 || this.stopped;
+    const isClosed = (): boolean => this.leaveCount > 0 || this.stopped;
     return {
       run,
       frames: createReader(
         async () => {
-          while (frames.length === 0 && !gone()) {
+          while (frames.length === 0 && !isClosed()) {
             if (this.failure) throw this.failure;
             await new Promise<void>((resolve) => {
               this.#wake = resolve;
             });
           }
-          return gone() ? [] : frames.splice(0);
+          return isClosed() ? [] : frames.splice(0);
         },
         () => {
-          this.left++;
+          this.leaveCount++;
           this.#wake?.();
         },
       ),
@@ -148,7 +148,7 @@ export function fake(options: FakeOptions = {}): Fake {
     result: result.promise,
     leave: () => leaves++,
   });
-  const known: Record<string, (...args: unknown[]) => unknown> = {
+  const defaultAnswers: Record<string, (...args: unknown[]) => unknown> = {
     "runs.create": run,
     "runs.stream": (thread_id) => runLog.stream(run(thread_id)),
     "runs.joinStream": (thread_id) => runLog.stream(run(thread_id)),
@@ -172,7 +172,9 @@ export function fake(options: FakeOptions = {}): Fake {
     { begin, add }: { begin(page: unknown): void; add(read: () => unknown): Promise<void> },
   ): Promise<void> => {
     calls.push(["threads.search", query]);
-    const { items, ...page } = (known["threads.search"] as (query: unknown) => { items: readonly unknown[] })(query);
+    const { items, ...page } = (defaultAnswers["threads.search"] as (query: unknown) => { items: readonly unknown[] })(
+      query,
+    );
     begin(page);
     for (const item of items) await add(() => item);
   };
@@ -182,7 +184,7 @@ export function fake(options: FakeOptions = {}): Fake {
     add: (read: () => unknown) => Promise<void>,
   ): Promise<void> => {
     calls.push(["threads.history", thread_id, query]);
-    await add(async () => await known["threads.history"]?.(thread_id, query));
+    await add(async () => await defaultAnswers["threads.history"]?.(thread_id, query));
   };
   const noun = (name: string): unknown =>
     new Proxy(
@@ -196,7 +198,7 @@ export function fake(options: FakeOptions = {}): Fake {
             if (key === "threads.historyEach") return await historyEach(...(args as Parameters<typeof historyEach>));
             // Of a call that nobody bounds nothing is said.
             calls.push([key, ...(args.at(-1) === NO_FILTER ? args.slice(0, -1) : args)]);
-            return known[key]?.(...args) ?? {};
+            return defaultAnswers[key]?.(...args) ?? {};
           },
       },
     );
@@ -233,13 +235,14 @@ export function fake(options: FakeOptions = {}): Fake {
     command: (directory("protocol") as { command: unknown }).command,
     subscribe({ filter }: Scope, ...args: unknown[]) {
       calls.push(["protocol.subscribe", ...args]);
-      const read = known["protocol.subscribe"] ?? (() => runLog.stream(run(THREAD)).frames);
+      const read = defaultAnswers["protocol.subscribe"] ?? (() => runLog.stream(run(THREAD)).frames);
       return read(...args, filter ? { filter } : NO_FILTER);
     },
     recordAll: async () => {},
     readStored: (_scope: Scope, ...args: unknown[]) =>
-      known["protocol.readStored"]?.(...args) ?? (async function* () {})(),
-    count: async (_scope: Scope, ...args: unknown[]) => known["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
+      defaultAnswers["protocol.readStored"]?.(...args) ?? (async function* () {})(),
+    count: async (_scope: Scope, ...args: unknown[]) =>
+      defaultAnswers["protocol.count"]?.(...args) ?? { counts: [0], last: 0 },
   };
   const directories = {
     ...Object.fromEntries(names.map((name) => [name, directory(name)])),
@@ -295,8 +298,8 @@ export function fake(options: FakeOptions = {}): Fake {
     },
     async send(method, path, body, headers) {
       const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-      const sent = new Request(`http://127.0.0.1:2024${path}`, { method, body: text as string, headers });
-      const response = await handler(sent);
+      const request = new Request(`http://127.0.0.1:2024${path}`, { method, body: text as string, headers });
+      const response = await handler(request);
       const { status, headers: answered } = response;
       if (status >= 400 && method !== "HEAD" && answered.get("content-type") === "application/json")
         assertCode(await response.clone().text());

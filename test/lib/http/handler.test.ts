@@ -93,11 +93,11 @@ describe("http.disable_…", () => {
       paths: Record<string, unknown>;
     };
     const { send } = fake({ http: { disable_crons: true, disable_store: true } });
-    const { paths: shown } = (await (await send("GET", "/openapi.json")).json()) as { paths: object };
-    const gone = Object.keys(all).filter((path) => !(path in shown));
+    const { paths: visiblePaths } = (await (await send("GET", "/openapi.json")).json()) as { paths: object };
+    const excludedPaths = Object.keys(all).filter((path) => !(path in visiblePaths));
     // Without `http.mcp.protected_resource` there is no such metadata.
-    assert.ok(gone.every((path) => /^\/store\/|\/runs\/crons|^\/\.well-known\//.test(path)));
-    assert.ok(!Object.keys(shown).some((path) => /^\/store\/|\/runs\/crons/.test(path)));
+    assert.ok(excludedPaths.every((path) => /^\/store\/|\/runs\/crons|^\/\.well-known\//.test(path)));
+    assert.ok(!Object.keys(visiblePaths).some((path) => /^\/store\/|\/runs\/crons/.test(path)));
     // The rest of the platform API and the health of the process belong to no group.
     for (const { path, group } of ROUTES) {
       const free = path.startsWith("/api/v1/") || path === "/ok" || path === "/ready";
@@ -144,9 +144,9 @@ describe("custom routes", () => {
   });
 
   it("do not come before the API's own, nor before its refusals", async () => {
-    const asked: string[] = [];
+    const appPaths: string[] = [];
     const watching: App = (request) => {
-      asked.push(request.url);
+      appPaths.push(request.url);
       return new Response("app");
     };
     const { send } = fake({ app: watching, studio: () => new Response("page") });
@@ -163,7 +163,7 @@ describe("custom routes", () => {
       assert.notEqual(await response.text(), "app", path);
       assert.equal(response.status, status, path);
     }
-    assert.deepEqual(asked, []);
+    assert.deepEqual(appPaths, []);
   });
 
   it("may take the place of a group that is left out", async () => {
@@ -247,7 +247,7 @@ describe("custom routes", () => {
 });
 
 describe("http.configurable_headers", () => {
-  const sent = new Headers({
+  const requestHeaders = new Headers({
     "User-Agent": "test/1",
     "X-Locale": "de",
     "X-Tracing-Id": "7",
@@ -264,7 +264,7 @@ describe("http.configurable_headers", () => {
     "X-Webhook-Depth": "1",
   });
   const copied = (choice?: Parameters<typeof createHeaderCopier>[0]): string[] =>
-    Object.keys(createHeaderCopier(choice)(sent)).sort();
+    Object.keys(createHeaderCopier(choice)(requestHeaders)).sort();
   const usual = ["user-agent", "x-auth-scheme", "x-locale", "x-tracing-id"];
 
   it("are x-* and user-agent by default", () => {
@@ -302,11 +302,11 @@ describe("http.configurable_headers", () => {
   });
 
   it("reaches runs through HTTP, and no credential shows in what is answered", async () => {
-    let seen: unknown;
+    let config: unknown;
     await using kit = await testService({
       agents: {
         hello: (job) => {
-          seen = job.config.configurable;
+          config = job.config.configurable;
           return "Hello";
         },
       },
@@ -318,8 +318,14 @@ describe("http.configurable_headers", () => {
     const headers = { "x-session-token": "canary", "accept-language": "de", "x-locale": "de" };
     const body = JSON.stringify({ assistant_id: "hello", input: {} });
     const answers = [await ask(`/threads/${thread_id}/runs/wait`, { method: "POST", headers, body })];
-    const { run_id: _, thread_id: _t, graph_id: _g, assistant_id: _a, ...rest } = seen as Record<string, unknown>;
-    assert.deepEqual(rest, { "x-session-token": "canary", "accept-language": "de" });
+    const {
+      run_id: _,
+      thread_id: _t,
+      graph_id: _g,
+      assistant_id: _a,
+      ...otherConfig
+    } = config as Record<string, unknown>;
+    assert.deepEqual(otherConfig, { "x-session-token": "canary", "accept-language": "de" });
     for (const path of ["", "/runs", "/state", "/history"]) answers.push(await ask(`/threads/${thread_id}${path}`));
     assert.ok(answers.join().includes("accept-language"));
     assert.ok(!answers.join().includes("canary"));
@@ -327,10 +333,10 @@ describe("http.configurable_headers", () => {
 
   it("takes lists of names", () => {
     for (const name of ["includes", "excludes"]) {
-      const found = (value: unknown): string =>
+      const findMessage = (value: unknown): string =>
         findProblems(httpSchema, { configurable_headers: { [name]: value } }).join();
-      assert.equal(found(["x-*", "Accept"]), "");
-      for (const wrong of ["x-*", [5], ["a b"], [""], { 0: "x" }]) assert.match(found(wrong), /must be a list/);
+      assert.equal(findMessage(["x-*", "Accept"]), "");
+      for (const wrong of ["x-*", [5], ["a b"], [""], { 0: "x" }]) assert.match(findMessage(wrong), /must be a list/);
     }
   });
 });
@@ -378,7 +384,7 @@ describe("log records", () => {
         };
       },
     });
-    const told: unknown[] = [];
+    const records: unknown[] = [];
     const { identity, keys } = testAccounts({ keys: { one: {} } });
     await using kit = await testService({
       // What an agent says in its error is logged: it is the agent's to keep secrets out of it.
@@ -387,14 +393,18 @@ describe("log records", () => {
       identity,
       auth: { mode: "api_key" },
       onRunFinished: (run) => {
-        told.push(run);
+        records.push(run);
         throw new Error("hook");
       },
     });
     const handler = createHandler(kit.service, { app: () => Promise.reject(new Error("app")) });
     const headers = { authorization: canary, cookie: canary, "x-session-token": canary, "x-request-id": "mine" };
-    const ask = async (path: string, body?: object, more: Record<string, string> = {}): Promise<number> => {
-      const init = { method: body ? "POST" : "GET", headers: { ...headers, ...more }, body: JSON.stringify(body) };
+    const ask = async (path: string, body?: object, extraHeaders: Record<string, string> = {}): Promise<number> => {
+      const init = {
+        method: body ? "POST" : "GET",
+        headers: { ...headers, ...extraHeaders },
+        body: JSON.stringify(body),
+      };
       const response = await handler(new Request(`http://x${path}?token=${canary}`, init as RequestInit));
       await response.text().catch(() => {});
       return response.status;
@@ -405,7 +415,7 @@ describe("log records", () => {
     assert.equal(await ask("/runs/wait", { assistant_id: "good", input: { canary }, ...secrets }, key), 200);
     assert.equal(await ask("/threads", {}, { "x-api-key": canary }), 401);
     assert.equal(await ask("/hello", {}, key), 500);
-    while (told.length < 2) await new Promise((resolve) => setTimeout(resolve, 1));
+    while (records.length < 2) await new Promise((resolve) => setTimeout(resolve, 1));
     failing = true;
     assert.equal(await ask("/runs/wait", { assistant_id: "good", input: { canary }, ...secrets }, key), 500);
     assert.equal(await ask(`/threads/${THREAD}`, undefined, key), 500);

@@ -20,10 +20,14 @@ interface World extends AsyncDisposable {
 }
 
 async function world(app: App, options: Partial<TestServiceOptions> & HandlerOptions = {}): Promise<World> {
-  const { prefix, hosts, acts_for, ...rest } = options;
-  const kit = await testService({ agents, ...rest });
-  const place = { ...(prefix ? { prefix } : {}), ...(hosts ? { hosts } : {}), ...(acts_for ? { acts_for } : {}) };
-  const handler = createHandler(kit.service, { app, ...place });
+  const { prefix, hosts, acts_for, ...serviceOptions } = options;
+  const kit = await testService({ agents, ...serviceOptions });
+  const handlerOptions = {
+    ...(prefix ? { prefix } : {}),
+    ...(hosts ? { hosts } : {}),
+    ...(acts_for ? { acts_for } : {}),
+  };
+  const handler = createHandler(kit.service, { app, ...handlerOptions });
   return {
     kit,
     send: (method, path, body, headers = {}) =>
@@ -120,17 +124,17 @@ describe("the middleware of a Hono application", () => {
       });
     app.onError((error, c) => c.text(`handled: ${error.message}`, 502));
     await using it = await world(app);
-    const told = async (method: string, path: string, body?: unknown): Promise<[number, string]> => {
+    const readResponse = async (method: string, path: string, body?: unknown): Promise<[number, string]> => {
       const response = await it.send(method, path, body);
       return [response.status, await response.text()];
     };
-    assert.equal((await told("POST", "/threads", {}))[0], 200);
+    assert.equal((await readResponse("POST", "/threads", {}))[0], 200);
     assert.deepEqual(
       it.kit.log.filter(({ level }) => level === "warn").map(({ path }) => path),
       ["/threads"],
     );
-    assert.deepEqual(await told("PUT", "/store/items", {}), [418, '{"stop":true}']);
-    assert.deepEqual(await told("POST", "/runs/wait", {}), [502, "handled: Pay first"]);
+    assert.deepEqual(await readResponse("PUT", "/store/items", {}), [418, '{"stop":true}']);
+    assert.deepEqual(await readResponse("POST", "/runs/wait", {}), [502, "handled: Pay first"]);
   });
 
   it("may read the body before the API does, in each way that Hono has", async () => {
@@ -145,7 +149,7 @@ describe("the middleware of a Hono application", () => {
       await next();
     });
     await using it = await world(app);
-    for (const [how, seen] of [
+    for (const [how, expectedBody] of [
       ["json", { metadata: { a: 1 } }],
       ["text", '{"metadata":{"a":1}}'],
       ["bytes", 20],
@@ -155,20 +159,20 @@ describe("the middleware of a Hono application", () => {
       const response = await it.send("POST", "/threads", { metadata: { a: 1 } }, { "x-read": how });
       assert.equal(response.status, 200, how);
       assert.deepEqual(((await response.json()) as { metadata: unknown }).metadata, { a: 1 });
-      assert.deepEqual(read, seen);
+      assert.deepEqual(read, expectedBody);
     }
     assert.equal((await it.send("POST", "/threads", { metadata: { a: "x".repeat(200) } })).status, 413);
   });
 
   it("lets streams through as they come, and a reader that leaves is noticed", async () => {
     const go = Promise.withResolvers<void>();
-    const left = Promise.withResolvers<void>();
+    const disconnected = Promise.withResolvers<void>();
     const app = new Hono().use("*", marks("all"));
     await using it = await world(app, {
       agents: {
         async *agent({ signal }: { signal: AbortSignal }) {
           yield { messages: [], said: "first" };
-          signal.addEventListener("abort", () => left.resolve());
+          signal.addEventListener("abort", () => disconnected.resolve());
           await go.promise;
           yield { messages: [], said: "second" };
         },
@@ -183,14 +187,14 @@ describe("the middleware of a Hono application", () => {
     while (!text.includes("first")) text += decoder.decode((await reader.read()).value);
     assert.ok(!text.includes("second"));
     await reader.cancel();
-    await left.promise;
+    await disconnected.promise;
     go.resolve();
   });
 
   it("comes before authentication or after it, as http.middleware_order says", async () => {
-    const seen: string[] = [];
+    const appPaths: string[] = [];
     const app = new Hono().use("*", async (c, next) => {
-      seen.push(c.req.path);
+      appPaths.push(c.req.path);
       await next();
     });
     const custom = { authenticate: () => Promise.reject(Object.assign(new Error("Who are you?"), { status: 401 })) };
@@ -202,52 +206,52 @@ describe("the middleware of a Hono application", () => {
       const http: HttpOptions = middleware_order ? { middleware_order } : {};
       await using it = await world(app, { auth: { custom }, http });
       for (const path of ["/threads", "/api/v1/feedback/tokens"]) {
-        seen.length = 0;
+        appPaths.length = 0;
         assert.equal((await it.send("POST", path, {})).status, 401);
-        assert.deepEqual(seen, before ? [path] : [], `${middleware_order} ${path}`);
+        assert.deepEqual(appPaths, before ? [path] : [], `${middleware_order} ${path}`);
       }
-      seen.length = 0;
+      appPaths.length = 0;
       assert.equal((await it.send("GET", "/info")).status, 200);
-      assert.deepEqual(seen, ["/info"]);
+      assert.deepEqual(appPaths, ["/info"]);
     }
-    const asked: string[] = [];
+    const authenticatedPaths: string[] = [];
     const once = {
       authenticate(request: Request) {
-        asked.push(new URL(request.url).pathname);
+        authenticatedPaths.push(new URL(request.url).pathname);
         return "ann";
       },
     };
     await using it = await world(app, { auth: { custom: once }, http: { middleware_order: "auth_first" } });
     assert.equal((await it.send("POST", "/threads", {})).status, 200);
     assert.equal((await it.send("GET", "/api/v1/workspaces")).status, 200);
-    assert.deepEqual(asked, ["/threads", "/api/v1/workspaces"]);
+    assert.deepEqual(authenticatedPaths, ["/threads", "/api/v1/workspaces"]);
   });
 
   it("is asked after the host name, and works under a prefix", async () => {
-    const seen: string[] = [];
+    const log: string[] = [];
     const app = new Hono().use("/agents/*", async (c, next) => {
-      seen.push(c.req.path);
+      log.push(c.req.path);
       await next();
     });
     await using it = await world(app, { prefix: "/agents", hosts: ["greenroom"] });
     assert.equal((await it.send("GET", "/agents/info")).status, 200);
     assert.equal((await it.send("GET", "/info")).status, 404);
     assert.equal((await it.send("GET", "/agents/info", undefined, { host: "evil.example" })).status, 421);
-    assert.deepEqual(seen, ["/agents/info"]);
+    assert.deepEqual(log, ["/agents/info"]);
   });
 
   it("is not looked for in applications of other kinds", async () => {
-    const seen: string[] = [];
-    const other = {
-      routes: [{ method: "ALL", path: "*", handler: (_a: unknown, _b: unknown) => seen.push("route") }],
+    const log: string[] = [];
+    const otherApp = {
+      routes: [{ method: "ALL", path: "*", handler: (_a: unknown, _b: unknown) => log.push("route") }],
       router: { add() {} },
       use() {},
       fetch: () => undefined,
     };
-    await using it = await world(other as unknown as App);
+    await using it = await world(otherApp as unknown as App);
     assert.equal((await it.send("GET", "/info")).status, 200);
     assert.equal((await it.send("GET", "/x")).status, 404);
-    assert.deepEqual(seen, []);
+    assert.deepEqual(log, []);
   });
 });
 
@@ -266,8 +270,8 @@ describe("acts_for", () => {
     const acts_for = ({ headers }: Request) => (headers.has("x-mine") ? user : null);
     await using it = await world(() => undefined, { auth: { custom: custom as never }, acts_for });
     assert.equal((await it.send("POST", "/threads", {})).status, 401);
-    const made = await it.send("POST", "/threads", {}, { "x-mine": "1" });
-    assert.deepEqual(((await made.json()) as { metadata: unknown }).metadata, { owner: "ann" });
+    const response = await it.send("POST", "/threads", {}, { "x-mine": "1" });
+    assert.deepEqual(((await response.json()) as { metadata: unknown }).metadata, { owner: "ann" });
     assert.equal((await it.send("POST", "/threads/search", {}, { "x-mine": "1" })).status, 403);
     assert.deepEqual(await (await it.send("GET", "/api/v1/workspaces", undefined, { "x-mine": "1" })).json(), []);
   });

@@ -106,13 +106,13 @@ describe("a list reads only what it shows", () => {
   it("of a thread's runs, in parts: other work proceeds between", async () => {
     await using it = await world();
     const { thread_id } = await it.kit.service.threads.create({});
-    const made: string[] = [];
+    const threadIds: string[] = [];
     for (let n = 0; n < 45; n += 1) {
       const { run, result } = await it.kit.service.runs.wait(thread_id, {
         assistant_id: "echo",
         input: { n, data: large },
       });
-      made.unshift(run.run_id);
+      threadIds.unshift(run.run_id);
       await result;
     }
     let ticks = 0;
@@ -127,13 +127,13 @@ describe("a list reads only what it shows", () => {
     assert.ok(ticks >= 1, `${ticks} ticks`);
     assert.deepEqual(
       all.map(({ run_id }) => run_id),
-      made,
+      threadIds,
     );
     const ids = async (limit: number, offset: number) =>
       (await it.kit.service.runs.list(thread_id, { limit, offset })).map(({ run_id }) => run_id);
-    assert.deepEqual(await ids(30, 7), made.slice(7, 37));
-    assert.deepEqual(await ids(20, 0), made.slice(0, 20));
-    assert.deepEqual(await ids(50, 44), made.slice(44));
+    assert.deepEqual(await ids(30, 7), threadIds.slice(7, 37));
+    assert.deepEqual(await ids(20, 0), threadIds.slice(0, 20));
+    assert.deepEqual(await ids(50, 44), threadIds.slice(44));
   });
 
   it("of a history: what its states have in common once", async () => {
@@ -179,8 +179,8 @@ describe("a list reads only what it shows", () => {
     for (const [condition, keys] of searches) {
       database.characters = 0;
       const query = { namespace_prefix: [], conditions: [condition], refresh: false, limit: 2, offset: 0 };
-      const found = await storage.searchItems(scope, query, 5_000);
-      assert.equal(found.map(({ key }) => key).join(" "), keys);
+      const items = await storage.searchItems(scope, query, 5_000);
+      assert.equal(items.map(({ key }) => key).join(" "), keys);
       assert.ok(database.characters < 250_000, `${condition}: ${database.characters} characters`);
     }
     await storage.close();
@@ -190,14 +190,14 @@ describe("a list reads only what it shows", () => {
     await using it = await world();
     await fill(it.kit, 3);
     it.database.characters = 0;
-    const found = await it.kit.service.threads.search({ select: ["thread_id", "metadata", "interrupts"] });
-    assert.equal(found.items.length, 3);
+    const page = await it.kit.service.threads.search({ select: ["thread_id", "metadata", "interrupts"] });
+    assert.equal(page.items.length, 3);
     assert.ok(it.database.characters < LARGE / 2, `${it.database.characters} characters`);
   });
 });
 
 describe("a title", () => {
-  const titleOf = async (values: unknown): Promise<string | null | undefined> => {
+  const readTitle = async (values: unknown): Promise<string | null | undefined> => {
     await using it = await world();
     await it.kit.service.threads.create({
       metadata: { graph_id: "echo" },
@@ -208,7 +208,7 @@ describe("a title", () => {
 
   it("is the text of the first message, whatever follows it", async () => {
     assert.equal(
-      await titleOf({
+      await readTitle({
         messages: [
           { type: "human", content: "One" },
           { type: "ai", content: large },
@@ -221,8 +221,8 @@ describe("a title", () => {
       { type: "text", text: "Two" },
       { type: "text", text: "words" },
     ];
-    assert.equal(await titleOf({ messages: [{ type: "human", content }] }), "Two words");
-    assert.equal(await titleOf({ messages: [] }), null);
+    assert.equal(await readTitle({ messages: [{ type: "human", content }] }), "Two words");
+    assert.equal(await readTitle({ messages: [] }), null);
   });
 
   it("is that of a list that was stored in parts", async () => {
@@ -276,11 +276,11 @@ describe("firstItem", () => {
 
   it("gives what is left of it, wherever the text is cut off", () => {
     const end = text.indexOf(',{"g"');
-    const rest = text.indexOf(',"c"');
+    const restStart = text.indexOf(',"c"');
     for (let at = text.indexOf("b"); at <= end; at += 1) {
-      const found = parseFirstItem(text.slice(0, at)) as { a: string };
-      if (at < rest) assert.ok(item.a.startsWith(found.a), `${at}: ${found.a}`);
-      else assert.equal(found.a, item.a, `${at}`);
+      const firstItem = parseFirstItem(text.slice(0, at)) as { a: string };
+      if (at < restStart) assert.ok(item.a.startsWith(firstItem.a), `${at}: ${firstItem.a}`);
+      else assert.equal(firstItem.a, item.a, `${at}`);
     }
   });
 });
@@ -341,8 +341,8 @@ describe("a search with values", () => {
         [3, null, 1],
       ],
     );
-    const found = pages.flatMap(({ items }) => items.map(({ values }) => (values as { n: number }).n));
-    assert.deepEqual(found.sort(), [1, 3, 5]);
+    const numbers = pages.flatMap(({ items }) => items.map(({ values }) => (values as { n: number }).n));
+    assert.deepEqual(numbers.sort(), [1, 3, 5]);
   });
 
   it("whose reader goes away ends, and reads no more", async () => {

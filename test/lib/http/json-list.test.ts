@@ -158,7 +158,7 @@ describe("routes that change states", () => {
 
 describe("authorization of changed states", () => {
   it("is asked of each, and what it changes takes effect", async () => {
-    const asked: [string, unknown][] = [];
+    const authorizations: [string, unknown][] = [];
     await using host = await testService({
       executor: fromFunctions({ echo: () => null }),
       auth: {
@@ -166,7 +166,7 @@ describe("authorization of changed states", () => {
           authenticate: ({ headers }) => headers.get("x-user") ?? "nobody",
           on: {
             threads: ({ event, value, user }) => {
-              asked.push([event, structuredClone(value)]);
+              authorizations.push([event, structuredClone(value)]);
               if (event === "threads:create") (value.metadata as JsonObject).owner = user.identity;
               return { owner: user.identity };
             },
@@ -175,7 +175,7 @@ describe("authorization of changed states", () => {
       },
     });
     const call = async (user: string, method: string, path: string, body?: unknown): Promise<[number, Json]> => {
-      asked.length = 0;
+      authorizations.length = 0;
       const response = await host.fetch(`http://greenroom${path}`, {
         method,
         headers: { "x-user": user, "content-type": "application/json" },
@@ -184,16 +184,16 @@ describe("authorization of changed states", () => {
       const text = await response.text();
       return [response.status, text === "" ? null : (JSON.parse(text) as Json)];
     };
-    const [, made] = await call("ann", "POST", "/threads", { metadata: { graph_id: "echo" } });
-    const { thread_id } = made as { thread_id: string };
+    const [, thread] = await call("ann", "POST", "/threads", { metadata: { graph_id: "echo" } });
+    const { thread_id } = thread as { thread_id: string };
     const path = `/threads/${thread_id}`;
     assert.equal((await call("ann", "POST", `${path}/state`, { values: { a: 1 }, as_node: "echo" }))[0], 200);
-    assert.deepEqual(asked, [["threads:update", { thread_id, values: { a: 1 }, as_node: "echo" }]]);
+    assert.deepEqual(authorizations, [["threads:update", { thread_id, values: { a: 1 }, as_node: "echo" }]]);
     assert.equal((await call("ann", "PATCH", `${path}/state`, { metadata: { b: 1 } }))[0], 204);
-    assert.deepEqual(asked, [["threads:update", { thread_id, metadata: { b: 1 } }]]);
+    assert.deepEqual(authorizations, [["threads:update", { thread_id, metadata: { b: 1 } }]]);
     const [status, copy] = (await call("ann", "POST", `${path}/copy`)) as [number, JsonObject];
     assert.equal(status, 200);
-    assert.deepEqual(asked, [
+    assert.deepEqual(authorizations, [
       ["threads:read", { thread_id }],
       ["threads:create", { thread_id: copy.thread_id, metadata: { graph_id: "echo", owner: "ann" } }],
     ]);
@@ -209,12 +209,12 @@ describe("authorization of changed states", () => {
     }
     const [refused, { detail }] = (await call("bob", "POST", `${path}/copy`)) as [number, JsonObject];
     const absent = "00000000-0000-4000-8000-00000000dead";
-    const [none, other] = (await call("bob", "POST", `/threads/${absent}/copy`)) as [number, JsonObject];
+    const [none, foreignCopy] = (await call("bob", "POST", `/threads/${absent}/copy`)) as [number, JsonObject];
     assert.deepEqual([refused, none], [409, 409]);
-    assert.equal(String(detail).replace(thread_id, absent), other.detail);
+    assert.equal(String(detail).replace(thread_id, absent), foreignCopy.detail);
     const thread_ids = [thread_id, copy.thread_id];
     assert.deepEqual(await call("bob", "POST", "/threads/prune", { thread_ids }), [200, { pruned_count: 0 }]);
-    assert.deepEqual(asked, [["threads:delete", { thread_ids }]]);
+    assert.deepEqual(authorizations, [["threads:delete", { thread_ids }]]);
     assert.deepEqual(await call("ann", "POST", "/threads/prune", { thread_ids }), [200, { pruned_count: 2 }]);
   });
 });

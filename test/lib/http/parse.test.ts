@@ -129,10 +129,10 @@ const GOOD: Readonly<Record<string, readonly Sent[]>> = {
 function* broken(value: Json): Generator<Json> {
   const entries = isObject(value) ? Object.entries(value) : Array.isArray(value) ? [...value.entries()] : [];
   for (const [at, member] of entries) {
-    const put = (other: Json): Json =>
+    const put = (replacement: Json): Json =>
       Array.isArray(value)
-        ? value.map((one, i) => (i === at ? other : one))
-        : { ...(value as JsonObject), [at]: other };
+        ? value.map((element, i) => (i === at ? replacement : element))
+        : { ...(value as JsonObject), [at]: replacement };
     for (const junk of JUNK) yield put(junk);
     for (const inner of broken(member)) yield put(inner);
     if (isObject(value)) yield Object.fromEntries(entries.filter(([name]) => name !== at)) as JsonObject;
@@ -140,10 +140,10 @@ function* broken(value: Json): Generator<Json> {
 }
 
 const OF_AGENTS = /^\/(?:mcp|ai|ag-ui|a2a)(?:\/|$)|\/events\/:/;
-const keyOf = ({ method, path }: { readonly method: string; readonly path: string }): string => `${method} ${path}`;
+const formatKey = ({ method, path }: { readonly method: string; readonly path: string }): string => `${method} ${path}`;
 
 /** Routes whose errors are text, as their clients show them. */
-const TEXTS = new Set(ROUTES.filter(({ error_text }) => error_text).map(keyOf));
+const TEXTS = new Set(ROUTES.filter(({ error_text }) => error_text).map(formatKey));
 
 describe("a bad body", () => {
   let kit: TestService;
@@ -157,13 +157,13 @@ describe("a bad body", () => {
 
   async function send(route: string, body: string | Uint8Array, headers: Sent["headers"] = {}): Promise<void> {
     const [method = "", path = ""] = route.split(" ");
-    const place = path
+    const requestPath = path
       .replace(":assistant_id", "agent")
       .replace(":thread_id", thread_id)
       .replace(/:\w+\+?/g, UNKNOWN)
       .replace("*", "x");
     const logged = kit.log.length;
-    const response = await kit.fetch(`http://greenroom${place}`, {
+    const response = await kit.fetch(`http://greenroom${requestPath}`, {
       method: method.toUpperCase(),
       headers: { "content-type": "application/json", ...headers },
       body: body as BodyInit,
@@ -181,14 +181,14 @@ describe("a bad body", () => {
     assert.equal(({} as Record<string, unknown>).polluted, undefined, about);
   }
 
-  for (const route of ROUTES.map(keyOf)) {
+  for (const route of ROUTES.map(formatKey)) {
     it(`of any kind is no failure of the server: ${route}`, async () => {
       for (const body of WHOLE) await send(route, body, GOOD[route]?.[0]?.headers);
     });
   }
 
   it("is made for every route of the agent protocols", () => {
-    const served = ROUTES.filter(({ path }) => OF_AGENTS.test(path)).map(keyOf);
+    const served = ROUTES.filter(({ path }) => OF_AGENTS.test(path)).map(formatKey);
     assert.deepEqual(served.sort(), Object.keys(GOOD).sort());
   });
 
@@ -196,7 +196,7 @@ describe("a bad body", () => {
     it(`with one wrong member is no failure of the server: ${route}`, async () => {
       for (const { body, headers } of all) {
         await send(route, JSON.stringify(body), headers);
-        for (const one of broken(body)) await send(route, JSON.stringify(one), headers);
+        for (const brokenBody of broken(body)) await send(route, JSON.stringify(brokenBody), headers);
       }
     });
   }

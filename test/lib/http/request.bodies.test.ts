@@ -17,8 +17,8 @@ function slow(headers: Record<string, string> = {}): {
   const cancelled = Promise.withResolvers<void>();
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   const body = new ReadableStream<Uint8Array>({
-    start(its) {
-      controller = its;
+    start(streamController) {
+      controller = streamController;
     },
     cancel: () => cancelled.resolve(),
   });

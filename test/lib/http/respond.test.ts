@@ -123,7 +123,7 @@ describe("answers", () => {
     service.runLog.add({ id: "3-7", event: "values", data: "{}" });
     assert.equal(new TextDecoder().decode((await reader.read()).value), "id: 3-7\nevent: values\ndata: {}\n\n");
     await reader.cancel();
-    assert.equal(service.runLog.left, 1);
+    assert.equal(service.runLog.leaveCount, 1);
   });
 
   it("count as a bare integer", async () => {
@@ -211,8 +211,8 @@ describe("answers", () => {
 
   it("carry a request id: a well-formed one that was sent, or a new one", async () => {
     const { send } = fake();
-    const id = async (sent?: string): Promise<string | null> =>
-      (await send("GET", "/ok", undefined, sent === undefined ? {} : { "x-request-id": sent })).headers.get(
+    const id = async (requestId?: string): Promise<string | null> =>
+      (await send("GET", "/ok", undefined, requestId === undefined ? {} : { "x-request-id": requestId })).headers.get(
         "x-request-id",
       );
     assert.equal(await id("abc-123"), "abc-123");

@@ -17,10 +17,10 @@ import { ASSISTANT, fake, RUN, THREAD } from "./fake-service.ts";
 
 const ROUTES = await loadAllRoutes();
 
-const keyOf = ({ method, path }: Route): string => `${method} ${path}`;
+const formatKey = ({ method, path }: Route): string => `${method} ${path}`;
 /** A path of the route, and everything that its row matches. */
-const sampleOf = ({ path }: Route): string => path.replace(/:\w+\+?/g, RUN).replace("*", "x");
-const patternOf = ({ path }: Route): RegExp =>
+const createSample = ({ path }: Route): string => path.replace(/:\w+\+?/g, RUN).replace("*", "x");
+const createPattern = ({ path }: Route): RegExp =>
   new RegExp(
     `^${path
       .replace(/:\w+\+|\*/g, "#")
@@ -70,7 +70,7 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   ],
 };
 const CRON = { assistant_id: "g", schedule: "0 0 * * *" };
-function bodyOf({ path, method }: Route): unknown {
+function createBody({ path, method }: Route): unknown {
   if (method === "get") return undefined;
   if (path.endsWith("/runs/crons")) return CRON;
   return /\/runs(?:\/(?:stream|wait))?$/.test(path) ? { assistant_id: "g" } : {};
@@ -113,7 +113,10 @@ describe("the route table", () => {
     for (const [at, route] of ROUTES.entries()) {
       for (const earlier of ROUTES.slice(0, at)) {
         if (earlier.method !== route.method && earlier.method !== "all") continue;
-        assert.ok(!patternOf(earlier).test(sampleOf(route)), `${keyOf(earlier)} comes before ${keyOf(route)}`);
+        assert.ok(
+          !createPattern(earlier).test(createSample(route)),
+          `${formatKey(earlier)} comes before ${formatKey(route)}`,
+        );
       }
     }
   });
@@ -122,8 +125,8 @@ describe("the route table", () => {
     for (const { path, load } of LAZY_ROUTES) {
       const rows = await load();
       assert.ok(rows.length > 0);
-      const below = ROUTES.filter((route) => route.path.startsWith(path)).map(keyOf);
-      assert.deepEqual(below, rows.map(keyOf));
+      const below = ROUTES.filter((route) => route.path.startsWith(path)).map(formatKey);
+      assert.deepEqual(below, rows.map(formatKey));
     }
     const { send } = fake();
     const first = ["/api/v1/info", "/greenroom/server"].flatMap((path) => [send("PUT", path), send("PUT", path)]);
@@ -145,8 +148,8 @@ describe("the route table", () => {
     const { send } = fake({ docs: () => new Response() });
     for (const route of ROUTES) {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
-      const { status } = await send(method, sampleOf(route), method === "GET" ? undefined : {});
-      assert.equal(status === 501, route.handle === undefined, keyOf(route));
+      const { status } = await send(method, createSample(route), method === "GET" ? undefined : {});
+      assert.equal(status === 501, route.handle === undefined, formatKey(route));
     }
   });
 
@@ -157,18 +160,18 @@ describe("the route table", () => {
     const { send } = fake({ access: { principal: refuse, caller: refuse } });
     for (const route of ROUTES.filter(({ access }) => access !== "open")) {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
-      const response = await send(method, sampleOf(route), method === "GET" ? undefined : {});
+      const response = await send(method, createSample(route), method === "GET" ? undefined : {});
       if (route.error_text) {
-        assert.deepEqual([response.status, await response.text()], [403, "Not you"], keyOf(route));
+        assert.deepEqual([response.status, await response.text()], [403, "Not you"], formatKey(route));
         continue;
       }
       const { code } = (await response.json()) as { readonly code: unknown };
-      assert.deepEqual([response.status, code], [403, "permission_missing"], keyOf(route));
+      assert.deepEqual([response.status, code], [403, "permission_missing"], formatKey(route));
     }
   });
 
   for (const route of ROUTES.filter(({ handle, access }) => handle && access !== "open")) {
-    it(`names the events that authorization is asked, and changes nothing by a read: ${keyOf(route)}`, async () => {
+    it(`names the events that authorization is asked, and changes nothing by a read: ${formatKey(route)}`, async () => {
       const events = new Set<string>();
       const access: Partial<ServiceInternals["access"]> = {
         async authorize(_caller, event, value) {
@@ -202,7 +205,7 @@ describe("the route table", () => {
       });
       if (!route.upgrades) runLog.stop();
       result.resolve({});
-      for (const { query = "", body = bodyOf(route) } of SENT[keyOf(route)] ?? [{}]) {
+      for (const { query = "", body = createBody(route) } of SENT[formatKey(route)] ?? [{}]) {
         const path = route.path.replace(":thread_id", THREAD).replace(":assistant_id", ASSISTANT).replace(/:\w+/, RUN);
         operations.length = 0;
         const response = route.upgrades

@@ -165,8 +165,8 @@ async function detail(response: Response): Promise<string> {
 
 describe("bad input", () => {
   for (const [method, path, body, status, piece] of REFUSED) {
-    const sent = typeof body === "string" ? body : JSON.stringify(body);
-    it(`${method} ${path} ${sent?.slice(0, 70) ?? ""} → ${status}`, async () => {
+    const bodyText = typeof body === "string" ? body : JSON.stringify(body);
+    it(`${method} ${path} ${bodyText?.slice(0, 70) ?? ""} → ${status}`, async () => {
       const { send, calls } = fake();
       const response = await send(method, path, body);
       const text = await detail(response);
@@ -223,11 +223,11 @@ describe("bad input", () => {
   });
 
   it("in Last-Event-ID is refused", async () => {
-    for (const sent of ["abc", "1-2", "-2", "1.5", "0x1", "99999999999999999999"]) {
-      const response = await fake().send("GET", `${R}/stream`, undefined, { "last-event-id": sent });
+    for (const eventId of ["abc", "1-2", "-2", "1.5", "0x1", "99999999999999999999"]) {
+      const response = await fake().send("GET", `${R}/stream`, undefined, { "last-event-id": eventId });
       assert.deepEqual([response.status, await detail(response)], [422, "Last-Event-ID: must be an integer"]);
     }
-    for (const sent of [
+    for (const idempotencyKey of [
       "abc",
       "7",
       "1-2",
@@ -237,7 +237,7 @@ describe("bad input", () => {
       "1-99999999999999999999-3",
       "1-2-9999999999999999",
     ]) {
-      const response = await fake().send("GET", `${T}/stream`, undefined, { "last-event-id": sent });
+      const response = await fake().send("GET", `${T}/stream`, undefined, { "last-event-id": idempotencyKey });
       assert.equal(response.status, 422);
       assert.match(await detail(response), /^Last-Event-ID: must be an id of this stream/);
     }
@@ -246,9 +246,9 @@ describe("bad input", () => {
   it("in Idempotency-Key is refused", async () => {
     for (const path of ["/runs", "/runs/batch", `${T}/runs/wait`]) {
       const body = path === "/runs/batch" ? [run({})] : run({});
-      for (const sent of ["", "two words", "\u00fc", "x".repeat(256)]) {
+      for (const idempotencyKey of ["", "two words", "\u00fc", "x".repeat(256)]) {
         const { send, calls } = fake();
-        const response = await send("POST", path, body, { "idempotency-key": sent });
+        const response = await send("POST", path, body, { "idempotency-key": idempotencyKey });
         assert.equal(response.status, 422);
         assert.equal(await detail(response), "Idempotency-Key: must be 1 to 255 visible ASCII characters");
         assert.deepEqual(calls, []);

@@ -60,7 +60,7 @@ describe("a stream", () => {
     assert.equal(await reader.next(), "id: 7\nevent: updates|child:1\ndata: []\n\nevent: end\ndata: null\n\n");
     assert.equal(await reader.next(), undefined);
     assert.equal(service.timers(), 0);
-    assert.equal(service.runLog.left, 1, "the log of the run does not stay for a reader that has all of it");
+    assert.equal(service.runLog.leaveCount, 1, "the log of the run does not stay for a reader that has all of it");
   });
 
   it("sends what is ready as one chunk", async () => {
@@ -161,7 +161,7 @@ describe("a stream", () => {
     assert.equal(await reader.next(), ": heartbeat\n");
     assert.equal(await reader.next(), "id: 2\nevent: values\ndata: 2\n\n");
     for (let beats = 0; beats < 6; beats++) service.elapse(5_000);
-    assert.deepEqual([service.runLog.left, service.timers()], [1, 0]);
+    assert.deepEqual([service.runLog.leaveCount, service.timers()], [1, 0]);
     await assert.rejects(reader.next());
     const text = await (await service.send("GET", "/metrics")).text();
     assert.match(text, /^greenroom_open_streams 0$/m);
@@ -175,7 +175,7 @@ describe("a stream", () => {
       service.elapse(5_000);
       assert.equal(await chunk, ": heartbeat\n");
     }
-    assert.equal(service.runLog.left, 0);
+    assert.equal(service.runLog.leaveCount, 0);
     await reader.cancel();
   });
 
@@ -187,7 +187,7 @@ describe("a stream", () => {
     const pending = reader.next();
     await reader.cancel();
     assert.equal(await pending, undefined);
-    assert.equal(service.runLog.left, 1);
+    assert.equal(service.runLog.leaveCount, 1);
     assert.equal(service.timers(), 0);
   });
 
@@ -269,7 +269,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     service.elapse(5_000);
     await chunk;
     await settled();
-    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.left], [[], 0, 0, 1]);
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.leaveCount], [[], 0, 0, 1]);
   });
 
   it("leaves when it is gone before the chunk is made", async () => {
@@ -286,7 +286,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     service.runLog.add({ id: 0, event: "values", data: "{}" });
     await chunk;
     await settled();
-    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.left], [[], 0, 0, 1]);
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.leaveCount], [[], 0, 0, 1]);
   });
 
   it("breaks off when its frames cannot be taken", async () => {
@@ -302,7 +302,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
     const rejected = assert.rejects(reader.next());
     service.runLog.add({ id: 0, event: "values", data: "{}" });
     await rejected;
-    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.left], [[], 1, 0, 1]);
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.runLog.leaveCount], [[], 1, 0, 1]);
   });
 });
 

@@ -14,7 +14,7 @@ type Fetch = (input: string, init: RequestInit) => Promise<Response>;
 type Headers = Readonly<Record<string, string>>;
 
 /** A user's requests to the routes of the protocol. */
-function userOf(fetch: Fetch, headers: Headers) {
+function createUser(fetch: Fetch, headers: Headers) {
   const post = (path: string, body: unknown): Promise<Response> =>
     fetch(`http://greenroom/threads/${path}`, {
       method: "POST",
@@ -31,17 +31,17 @@ function userOf(fetch: Fetch, headers: Headers) {
     /** A stream that is read from now on. */
     async stream(thread: string) {
       const response = await post(`${thread}/stream/events`, { channels: ["values", "lifecycle", "input"] });
-      const seen = { status: response.status, text: "", events: 0, close: async () => {} };
+      const opened = { status: response.status, text: "", events: 0, close: async () => {} };
       const reader = (response.body as ReadableStream<Uint8Array>).getReader();
       const decoder = new TextDecoder();
-      seen.close = () => reader.cancel();
+      opened.close = () => reader.cancel();
       (async () => {
         for (let next = await reader.read(); !next.done; next = await reader.read()) {
-          seen.text += decoder.decode(next.value, { stream: true });
-          seen.events = seen.text.split("\ndata: ").length - 1;
+          opened.text += decoder.decode(next.value, { stream: true });
+          opened.events = opened.text.split("\ndata: ").length - 1;
         }
       })().catch(() => {});
-      return seen;
+      return opened;
     },
   };
 }
@@ -67,7 +67,7 @@ const COMMANDS: readonly (readonly [method: string, params: (interrupt: string) 
 describe("threads of other users, with custom authentication", () => {
   const open = async () => {
     const world = await customWorld({ on: { "*": owning }, agents });
-    const user = (name: string) => userOf(world.it.fetch as Fetch, { authorization: `Bearer ${name}` });
+    const user = (name: string) => createUser(world.it.fetch as Fetch, { authorization: `Bearer ${name}` });
     return { world, ann: user("ann"), bob: user("bob"), [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
   };
 
@@ -105,29 +105,29 @@ describe("threads of other users, with custom authentication", () => {
     await using at = await open();
     const { ann, bob } = at;
     const thread = crypto.randomUUID();
-    const [early, own] = [await bob.stream(thread), await ann.stream(thread)];
+    const [early, ownStream] = [await bob.stream(thread), await ann.stream(thread)];
     await ann.command(thread, "run.start", START);
-    await until(() => own.text.includes('"event":"completed"'));
+    await until(() => ownStream.text.includes('"event":"completed"'));
     const late = await bob.stream(thread);
     await ann.command(thread, "run.start", START);
-    await until(() => own.text.split('"event":"completed"').length === 3);
+    await until(() => ownStream.text.split('"event":"completed"').length === 3);
     const none = await bob.stream(crypto.randomUUID());
     // What is streamed afterwards shows that the streams are alive.
     await until(() => [early, late, none].every(({ text }) => text !== ""));
     for (const { status, events } of [early, late, none]) assert.deepEqual([status, events], [200, 0]);
-    assert.ok(own.events > 4);
-    await Promise.all([early, own, late, none].map(({ close }) => close()));
+    assert.ok(ownStream.events > 4);
+    await Promise.all([early, ownStream, late, none].map(({ close }) => close()));
   });
 
   it("belong to the user whose run creates them", async () => {
     await using at = await open();
     const { bob, world } = at;
     const thread = crypto.randomUUID();
-    const seen = await bob.stream(thread);
+    const bobStream = await bob.stream(thread);
     await bob.command(thread, "run.start", { ...START, metadata: { owner: "ann" } });
-    await until(() => seen.text.includes('"event":"completed"'));
+    await until(() => bobStream.text.includes('"event":"completed"'));
     assert.equal((await world.ask("ann", "GET", `/threads/${thread}`)).status, 404);
-    await seen.close();
+    await bobStream.close();
   });
 
   it("are refused with the status of a handler, which is asked for each", async () => {
@@ -135,7 +135,7 @@ describe("threads of other users, with custom authentication", () => {
       throw Object.assign(new Error("Not you"), { status: 403 });
     };
     await using world = await customWorld({ on: { threads: refuse }, agents });
-    const bob = userOf(world.it.fetch as Fetch, { authorization: "Bearer bob" });
+    const bob = createUser(world.it.fetch as Fetch, { authorization: "Bearer bob" });
     const thread = crypto.randomUUID();
     const expected = { detail: "Not you", message: "Not you", code: "forbidden" };
     for (const [method, params] of [...COMMANDS, ["run.start", () => START] as const]) {
@@ -143,8 +143,8 @@ describe("threads of other users, with custom authentication", () => {
     }
     const response = await bob.post(`${thread}/stream/events`, { channels: ["values"] });
     assert.deepEqual([response.status, await response.json()], [403, expected]);
-    const asked = world.asked().map(({ resource, action }) => `${resource}:${action}`);
-    assert.deepEqual(new Set(asked), new Set(["threads:read", "threads:create_run"]));
+    const authorizations = world.takeContexts().map(({ resource, action }) => `${resource}:${action}`);
+    assert.deepEqual(new Set(authorizations), new Set(["threads:read", "threads:create_run"]));
     assert.equal((await world.it.service.threads.search({})).items.length, 0);
   });
 });
@@ -162,7 +162,7 @@ describe("threads of a shared agent", () => {
     const { service, fetch, [Symbol.asyncDispose]: dispose } = await testService({ agents, identity, auth });
     const handler = createHandler(service);
     const headers = (name: string): Headers => ({ "x-api-key": key(name), "x-auth-scheme": "service-api-key" });
-    const user = (name: string) => userOf(fetch as Fetch, headers(name));
+    const user = (name: string) => createUser(fetch as Fetch, headers(name));
     /** The answer to a command that a member sends over a WebSocket. */
     const overSocket = async (thread: string, method: string, params: object): Promise<JsonObject> => {
       const listeners: Record<string, (event: { readonly data?: string }) => void> = {};
@@ -191,11 +191,11 @@ describe("threads of a shared agent", () => {
   it("are run by members only where they are theirs", async () => {
     await using at = await open("use");
     const { owner, member, overSocket } = at;
-    const [theirs, own, none] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
-    const seen = await owner.stream(theirs);
+    const [theirs, ownId, none] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()];
+    const ownerStream = await owner.stream(theirs);
     await owner.command(theirs, "run.start", ASK);
-    await until(() => seen.text.includes('"event":"interrupted"'));
-    const id = /"interrupt_id":"(\w+)"/.exec(seen.text)?.[1] as string;
+    await until(() => ownerStream.text.includes('"event":"interrupted"'));
+    const id = /"interrupt_id":"(\w+)"/.exec(ownerStream.text)?.[1] as string;
     assert.equal((await member.command(theirs, "run.start", START))[0], 404);
     const answer = { interrupt_id: id, response: "yes" };
     const refused = await member.command(theirs, "input.respond", answer);
@@ -207,32 +207,32 @@ describe("threads of a shared agent", () => {
     assert.equal((await overSocket(theirs, "input.respond", answer)).error, "no_such_run");
     assert.equal((await overSocket(crypto.randomUUID(), "run.start", START)).type, "success");
     assert.equal((await owner.command(theirs, "input.respond", answer))[1].type, "success");
-    await until(() => seen.text.includes('"event":"completed"'));
+    await until(() => ownerStream.text.includes('"event":"completed"'));
 
-    const mine = await member.stream(own);
-    assert.equal((await member.command(own, "run.start", ASK))[1].type, "success");
+    const mine = await member.stream(ownId);
+    assert.equal((await member.command(ownId, "run.start", ASK))[1].type, "success");
     await until(() => mine.text.includes('"event":"interrupted"'));
-    const asked = /"interrupt_id":"(\w+)"/.exec(mine.text)?.[1];
-    const answered = await member.command(own, "input.respond", { interrupt_id: asked, response: "yes" });
+    const interruptId = /"interrupt_id":"(\w+)"/.exec(mine.text)?.[1];
+    const answered = await member.command(ownId, "input.respond", { interrupt_id: interruptId, response: "yes" });
     assert.equal(answered[1].type, "success");
     await until(() => mine.text.includes('"event":"completed"'));
-    await Promise.all([seen.close(), mine.close()]);
+    await Promise.all([ownerStream.close(), mine.close()]);
   });
 
   it("are only read by members where the agent is shared for reading", async () => {
     await using at = await open("read");
     const { owner, member } = at;
     const thread = crypto.randomUUID();
-    const [seen, read] = [await owner.stream(thread), await member.stream(thread)];
+    const [ownerStream, read] = [await owner.stream(thread), await member.stream(thread)];
     assert.equal((await owner.command(thread, "run.start", START))[0], 200);
     await until(() => read.text.includes('"event":"completed"'));
-    await until(() => seen.text.includes('"event":"completed"'));
-    assert.equal(read.events, seen.events);
+    await until(() => ownerStream.text.includes('"event":"completed"'));
+    assert.equal(read.events, ownerStream.events);
     for (const id of [thread, crypto.randomUUID()]) {
       assert.equal((await member.command(id, "run.start", START))[0], 404);
       assert.equal((await member.command(id, "input.respond", { interrupt_id: "i", response: 1 }))[0], 404);
       assert.equal((await at.overSocket(id, "run.start", START)).error, "no_such_run");
     }
-    await Promise.all([seen.close(), read.close()]);
+    await Promise.all([ownerStream.close(), read.close()]);
   });
 });

@@ -37,7 +37,7 @@ const scope = { deployment: "default" };
 async function world(test: (world: World) => Promise<void>): Promise<void> {
   const jobs: FunctionJob[] = [];
   const hold: World["hold"] = { until: Promise.resolve() };
-  await using made = await testService({
+  await using testKit = await testService({
     agents: {
       async ask(job: FunctionJob) {
         jobs.push(job);
@@ -52,7 +52,7 @@ async function world(test: (world: World) => Promise<void>): Promise<void> {
       },
     },
   });
-  const { service } = made;
+  const { service } = testKit;
   const events = new MemoryEvents();
   const protocol = createProtocol({
     ...serviceInternals(service).internalResources,
@@ -76,11 +76,11 @@ async function world(test: (world: World) => Promise<void>): Promise<void> {
 }
 
 const newThread = (): string => crypto.randomUUID();
-const errorOf = (answer: CommandResponse): readonly [string, string] => {
+const readError = (answer: CommandResponse): readonly [string, string] => {
   assert.equal(answer.type, "error", JSON.stringify(answer));
   return answer.type === "error" ? [answer.error, answer.message] : ["", ""];
 };
-const resultOf = (answer: CommandResponse): JsonObject => {
+const readResult = (answer: CommandResponse): JsonObject => {
   assert.equal(answer.type, "success", JSON.stringify(answer));
   return answer.type === "success" ? answer.result : {};
 };
@@ -128,7 +128,7 @@ describe("commands", () => {
       assert.deepEqual(stored?.kwargs.interrupt_before, ["x"]);
       await run(thread_id, { assistant_id: "echo", multitaskStrategy: "rollback", multitask_strategy: "enqueue" });
       await run(thread_id, { assistant_id: "echo" });
-      const strategies = (await service.runs.list(thread_id)).map((one) => one.multitask_strategy);
+      const strategies = (await service.runs.list(thread_id)).map((run) => run.multitask_strategy);
       assert.deepEqual(strategies, ["enqueue", "enqueue", "interrupt"]);
     });
   });
@@ -137,14 +137,14 @@ describe("commands", () => {
     await world(async ({ service, send, run }) => {
       const thread_id = newThread();
       const missing = ["invalid_argument", "run.start requires an assistant_id."];
-      assert.deepEqual(errorOf(await send(thread_id, "run.start")), missing);
-      assert.deepEqual(errorOf(await send(thread_id, "run.start", { assistant_id: 7 })), missing);
-      const [unknown] = errorOf(await send(thread_id, "run.start", { assistant_id: "nobody" }));
+      assert.deepEqual(readError(await send(thread_id, "run.start")), missing);
+      assert.deepEqual(readError(await send(thread_id, "run.start", { assistant_id: 7 })), missing);
+      const [unknown] = readError(await send(thread_id, "run.start", { assistant_id: "nobody" }));
       assert.equal(unknown, "invalid_argument");
       await assert.rejects(service.threads.get(thread_id), { code: "not_found" });
       await run(thread_id);
       const config = { configurable: { checkpoint_id: "1f000000-0000-6000-8000-000000000000" } };
-      const forked = errorOf(await send(thread_id, "run.start", { assistant_id: "ask", input: {}, config }));
+      const forked = readError(await send(thread_id, "run.start", { assistant_id: "ask", input: {}, config }));
       assert.equal(forked[0], "no_such_checkpoint");
       assert.equal((await service.runs.list(thread_id)).length, 1);
     });
@@ -176,14 +176,14 @@ describe("commands", () => {
       const { lastEventSeq } = events;
       events.lastEventSeq = async () => {
         events.lastEventSeq = lastEventSeq;
-        resultOf(await send(thread_id, "input.respond", { interrupt_id, response: "first" }));
+        readResult(await send(thread_id, "input.respond", { interrupt_id, response: "first" }));
         await settled(thread_id);
         return 0;
       };
       const late = { assistant_id: "ask", input: { text: "late" } };
-      const called = jobs.length + 1;
-      assert.equal(errorOf(await send(thread_id, "run.start", late))[0], "no_such_interrupt");
-      assert.equal(jobs.length, called);
+      const callNumber = jobs.length + 1;
+      assert.equal(readError(await send(thread_id, "run.start", late))[0], "no_such_interrupt");
+      assert.equal(jobs.length, callNumber);
       const { text, answer } = (await service.threads.state(thread_id)).values as JsonObject;
       assert.deepEqual([text, answer], ["hi", "first"]);
     });
@@ -197,12 +197,12 @@ describe("commands", () => {
       hold.until = gate.promise;
       const before = (await service.runs.list(thread_id)).length;
       const input = (text: string) => send(thread_id, "run.start", { assistant_id: "ask", input: text });
-      const sent = await Promise.all([input("one"), input("two")]);
+      const responses = await Promise.all([input("one"), input("two")]);
       gate.resolve();
       await settled(thread_id);
-      assert.deepEqual(sent.map(({ type }) => type).sort(), ["error", "success"]);
-      const refused = sent.find(({ type }) => type === "error");
-      assert.equal(refused && errorOf(refused)[0], "no_such_interrupt");
+      assert.deepEqual(responses.map(({ type }) => type).sort(), ["error", "success"]);
+      const refused = responses.find(({ type }) => type === "error");
+      assert.equal(refused && readError(refused)[0], "no_such_interrupt");
       assert.equal((await service.runs.list(thread_id)).length, before + 1);
       assert.equal(jobs.filter(({ command }) => command !== null).length, 1);
     });
@@ -228,7 +228,7 @@ describe("commands", () => {
         ),
       );
       const refused = [first, second].find((answer) => answer?.type === "error");
-      if (refused) assert.match(errorOf(refused)[1], /already running/);
+      if (refused) assert.match(readError(refused)[1], /already running/);
       assert.ok([first, second].some((answer) => answer?.type === "success"));
     });
   });
@@ -241,7 +241,7 @@ describe("commands", () => {
       const answer = await send(thread_id, "input.respond", { namespace: [], interrupt_id, response: "yes" });
       await settled(thread_id);
       const [last] = await service.runs.list(thread_id);
-      assert.deepEqual(resultOf(answer), { run_id: last?.run_id });
+      assert.deepEqual(readResult(answer), { run_id: last?.run_id });
       assert.deepEqual((last?.kwargs.command as JsonObject | undefined)?.resume, { [interrupt_id]: "yes" });
       assert.equal(last?.kwargs.strict_resume, true);
       assert.deepEqual(((await service.threads.state(thread_id)).values as JsonObject).answer, "yes");
@@ -260,7 +260,7 @@ describe("commands", () => {
         metadata: { who: "ann" },
         strict_resume: true,
       });
-      resultOf(answer);
+      readResult(answer);
       await settled(thread_id);
       const [last] = await service.runs.list(thread_id);
       assert.deepEqual(last?.kwargs.command, { resume: { [interrupt_id]: { ok: true } }, update: { note: "x" } });
@@ -273,7 +273,7 @@ describe("commands", () => {
     await world(async ({ service, run, send }) => {
       const thread_id = newThread();
       const respond = async (params: JsonObject): Promise<readonly [string, string]> =>
-        errorOf(await send(thread_id, "input.respond", params));
+        readError(await send(thread_id, "input.respond", params));
       const noId = ["invalid_argument", "input.respond requires an interrupt_id."];
       assert.deepEqual(await respond({}), noId);
       assert.deepEqual(await respond({ responses: [{ response: 1 }] }), noId);
@@ -305,7 +305,7 @@ describe("commands", () => {
       await service.runs.create(thread_id, { assistant_id: "ask", command: { resume: "first" } });
       await settled(thread_id);
       const answer = await send(thread_id, "input.respond", { interrupt_id, response: "second" });
-      assert.equal(errorOf(answer)[0], "no_such_interrupt");
+      assert.equal(readError(answer)[0], "no_such_interrupt");
       assert.equal((await service.runs.list(thread_id)).length, 2);
     });
   });
@@ -337,7 +337,7 @@ describe("commands", () => {
       await run(thread_id);
       const copy = (await service.threads.copy(thread_id)).thread_id;
       const interrupt_id = await interruptId(service, copy);
-      resultOf(await send(copy, "input.respond", { interrupt_id, response: "yes" }));
+      readResult(await send(copy, "input.respond", { interrupt_id, response: "yes" }));
     });
   });
 
@@ -345,8 +345,8 @@ describe("commands", () => {
     await world(async ({ events, send }) => {
       const thread_id = newThread();
       const tree = async (params?: JsonObject): Promise<unknown> =>
-        resultOf(await send(thread_id, "agent.getTree", params)).tree;
-      assert.equal(errorOf(await send(thread_id, "agent.getTree"))[0], "no_such_run");
+        readResult(await send(thread_id, "agent.getTree", params)).tree;
+      assert.equal(readError(await send(thread_id, "agent.getTree"))[0], "no_such_run");
       const lifecycle = (seq: number, namespace: string[], name: string, run?: string) =>
         event(
           // The store has no event with the seq 1.
@@ -386,29 +386,29 @@ describe("commands", () => {
         graph_name: "agent",
         children: [{ namespace: ["a:1"], status: "failed", graph_name: "a" }],
       });
-      assert.equal(errorOf(await send(thread_id, "agent.getTree", { run_id: "r3" }))[0], "no_such_run");
-      assert.equal(errorOf(await send(thread_id, "agent.getTree", { run_id: 3 }))[0], "invalid_argument");
+      assert.equal(readError(await send(thread_id, "agent.getTree", { run_id: "r3" }))[0], "no_such_run");
+      assert.equal(readError(await send(thread_id, "agent.getTree", { run_id: 3 }))[0], "invalid_argument");
     });
   });
 
   it("state.get gives values and checkpoint", async () => {
     await world(async ({ service, events, run, send }) => {
       const thread_id = newThread();
-      assert.equal(errorOf(await send(thread_id, "state.get", { namespace: [] }))[0], "no_such_run");
+      assert.equal(readError(await send(thread_id, "state.get", { namespace: [] }))[0], "no_such_run");
       await run(thread_id, { assistant_id: "echo" });
       const { checkpoint } = await service.threads.state(thread_id);
       const expected = { id: checkpoint?.checkpoint_id, ns: "" };
       events.add(event(77, "values"));
       const answer = await send(thread_id, "state.get", { namespace: [] });
       assert.deepEqual(answer.meta, { thread_id, applied_through_seq: 77 });
-      const all = resultOf(answer);
+      const all = readResult(answer);
       assert.deepEqual(all, { values: { text: "hi", seen: "hi" }, checkpoint: expected });
-      const some = resultOf(await send(thread_id, "state.get", { namespace: [], keys: ["seen", "toString"] }));
+      const some = readResult(await send(thread_id, "state.get", { namespace: [], keys: ["seen", "toString"] }));
       assert.deepEqual(some, { values: { seen: "hi" }, checkpoint: expected });
-      const other = errorOf(await send(thread_id, "state.get", { namespace: ["a:1"] }));
-      assert.equal(other[0], "no_such_namespace");
-      assert.equal(errorOf(await send(thread_id, "state.get", { namespace: "a" }))[0], "invalid_argument");
-      assert.equal(errorOf(await send(thread_id, "state.get", { keys: [1] }))[0], "invalid_argument");
+      const otherError = readError(await send(thread_id, "state.get", { namespace: ["a:1"] }));
+      assert.equal(otherError[0], "no_such_namespace");
+      assert.equal(readError(await send(thread_id, "state.get", { namespace: "a" }))[0], "invalid_argument");
+      assert.equal(readError(await send(thread_id, "state.get", { keys: [1] }))[0], "invalid_argument");
     });
   });
 
@@ -422,9 +422,9 @@ describe("commands", () => {
         message: "Unknown protocol command: state.fork",
         meta: { thread_id },
       });
-      assert.equal(errorOf(await send(thread_id, "toString"))[0], "unknown_command");
+      assert.equal(readError(await send(thread_id, "toString"))[0], "unknown_command");
       for (const name of ["subscribe", "unsubscribe", "reconnect"]) {
-        assert.equal(errorOf(await send(thread_id, `subscription.${name}`, {}))[0], "not_supported");
+        assert.equal(readError(await send(thread_id, `subscription.${name}`, {}))[0], "not_supported");
       }
     });
   });
@@ -443,8 +443,8 @@ describe("commands", () => {
       const interrupt_id = await interruptId(service, thread_id);
       const answered = await send(thread_id, "input.respond", { interrupt_id, response: 1 }, bob);
       const absent = await send(newThread(), "input.respond", { interrupt_id, response: 1 }, bob);
-      assert.deepEqual([errorOf(answered)[0], errorOf(absent)[0]], ["no_such_run", "no_such_run"]);
-      assert.equal(errorOf(await send(thread_id, "state.get", {}, bob))[0], "no_such_run");
+      assert.deepEqual([readError(answered)[0], readError(absent)[0]], ["no_such_run", "no_such_run"]);
+      assert.equal(readError(await send(thread_id, "state.get", {}, bob))[0], "no_such_run");
       assert.equal((await service.runs.list(thread_id)).length, 1);
     });
   });
@@ -467,15 +467,15 @@ describe("events in process", () => {
     await world(async ({ protocol, events }) => {
       const thread_id = newThread();
       events.add(event(1, "values"), event(2, "lifecycle", { data: { event: "running" } }));
-      const seen: string[] = [];
+      const log: string[] = [];
       for await (const { method, params, seq } of protocol.events(scope, thread_id, {
         channels: ["lifecycle"],
         since: 1,
       })) {
-        seen.push(`${seq} ${method} ${JSON.stringify(params.data)}`);
+        log.push(`${seq} ${method} ${JSON.stringify(params.data)}`);
         break;
       }
-      assert.deepEqual(seen, ['2 lifecycle {"event":"running"}']);
+      assert.deepEqual(log, ['2 lifecycle {"event":"running"}']);
       assert.equal(events.open, 0);
       assert.throws(() => protocol.events(scope, thread_id, { channels: [] }), { code: "invalid" });
       assert.throws(() => protocol.events(scope, thread_id, { channels: ["nonsense"] }), { code: "invalid" });

@@ -11,7 +11,8 @@ import { THREAD, world } from "./session.harness.ts";
 const FULL = 1024 * 1024;
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const command = (id: number): string => JSON.stringify({ id, method: "state.get" });
-const answersOf = (sent: readonly JsonObject[]): unknown[] => sent.flatMap(({ id }) => (id === undefined ? [] : [id]));
+const readResponseIds = (messages: readonly JsonObject[]): unknown[] =>
+  messages.flatMap(({ id }) => (id === undefined ? [] : [id]));
 
 async function ticks(elapse: (ms: number) => void): Promise<void> {
   for (let count = 0; count < 10; count++) {
@@ -22,17 +23,17 @@ async function ticks(elapse: (ms: number) => void): Promise<void> {
 
 describe("a session whose client does not read", () => {
   it("keeps an answer until there is room, and does not execute what comes behind it", async () => {
-    const { session, socket, sent, commands, elapse } = world();
+    const { session, socket, sentMessages, commands, elapse } = world();
     socket.bufferedAmount = FULL;
     for (const id of [1, 2, 3]) session.onMessage(command(id));
     await ticks(elapse);
-    assert.deepEqual([answersOf(sent), commands], [[], ["state.get"]]);
+    assert.deepEqual([readResponseIds(sentMessages), commands], [[], ["state.get"]]);
     socket.bufferedAmount = 0;
     await until(() => {
       elapse(20);
-      return sent.length === 3;
+      return sentMessages.length === 3;
     });
-    assert.deepEqual(answersOf(sent), [1, 2, 3]);
+    assert.deepEqual(readResponseIds(sentMessages), [1, 2, 3]);
   });
 
   it("closes when more than 100 commands wait for the answer before them", async () => {
@@ -47,7 +48,7 @@ describe("a session whose client does not read", () => {
 
   it("gets a large message in parts, each when there is room, and nothing between them", async () => {
     const parts: string[] = [];
-    const { events, send, session, socket, sent, elapse } = world();
+    const { events, send, session, socket, sentMessages, elapse } = world();
     await send("subscription.subscribe", { channels: ["values"] });
     let whole = "";
     const ends: boolean[] = [];
@@ -70,14 +71,14 @@ describe("a session whose client does not read", () => {
     await ticks(elapse);
     assert.ok(socket.bufferedAmount < 2 * 256 * 1024, `${socket.bufferedAmount} wait in the socket`);
     assert.deepEqual(
-      sent.filter(({ id }) => id === 7),
+      sentMessages.filter(({ id }) => id === 7),
       [],
       "an answer came between the parts",
     );
     await until(() => {
       socket.bufferedAmount = 0;
       elapse(20);
-      return sent.some(({ id }) => id === 7);
+      return sentMessages.some(({ id }) => id === 7);
     });
     assert.equal(whole, large.data);
     assert.deepEqual([ends.indexOf(true), ends.length > 5], [ends.length - 1, true]);
@@ -89,9 +90,9 @@ describe("a session whose client does not read", () => {
 
   it("shares the room for whole messages with all sockets that cannot send parts", async () => {
     const largeMessageBudget = createSemaphore(500_000);
-    const [stalled, other] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
+    const [stalled, free] = [world({ largeMessageBudget }), world({ largeMessageBudget })];
     const large = event(1, "values", { data: { text: "x".repeat(400_000) } });
-    for (const { send, events, socket } of [stalled, other]) {
+    for (const { send, events, socket } of [stalled, free]) {
       await send("subscription.subscribe", { channels: ["values"] });
       const { send: write } = socket as unknown as { send(text: string): void };
       Object.assign(socket, {
@@ -107,10 +108,10 @@ describe("a session whose client does not read", () => {
       stalled.elapse(20);
       return stalled.seqs().length === 1;
     });
-    await ticks(other.elapse);
-    assert.deepEqual(other.seqs(), []);
+    await ticks(free.elapse);
+    assert.deepEqual(free.seqs(), []);
     // Small messages do not wait for others.
-    other.session.onClose();
+    free.session.onClose();
     stalled.socket.bufferedAmount = 0;
     const third = world({ largeMessageBudget });
     await third.send("subscription.subscribe", { channels: ["values"] });
@@ -119,7 +120,7 @@ describe("a session whose client does not read", () => {
       stalled.elapse(20);
       return third.seqs().length === 1;
     });
-    assert.deepEqual(other.seqs(), []);
+    assert.deepEqual(free.seqs(), []);
   });
 
   it("fails when its socket drops a message, as Bun says it does", () => {
@@ -141,16 +142,16 @@ describe("the commands of sockets", () => {
   it("take turns", async () => {
     const deferred: (() => void)[] = [];
     const commandBudget = createTickBudget({ defer: (fn) => void deferred.push(fn) }, 1);
-    const [one, other] = [world({ commandBudget }), world({ commandBudget })];
-    for (const id of [1, 2]) for (const { session } of [one, other]) session.onMessage(command(id));
+    const [first, second] = [world({ commandBudget }), world({ commandBudget })];
+    for (const id of [1, 2]) for (const { session } of [first, second]) session.onMessage(command(id));
     const counts: number[] = [];
     for (let at = 0; at < 4; at++) {
       for (let count = 0; count < 5; count++) await tick();
-      counts.push(one.commands.length + other.commands.length);
+      counts.push(first.commands.length + second.commands.length);
       for (const go of deferred.splice(0)) go();
     }
     assert.deepEqual(counts, [1, 2, 3, 4]);
-    await until(() => one.sent.length + other.sent.length === 4);
-    assert.equal(one.sent[0]?.meta && (one.sent[0].meta as JsonObject).thread_id, THREAD);
+    await until(() => first.sentMessages.length + second.sentMessages.length === 4);
+    assert.equal(first.sentMessages[0]?.meta && (first.sentMessages[0].meta as JsonObject).thread_id, THREAD);
   });
 });

@@ -58,15 +58,15 @@ export class MemoryEvents implements ThreadEvents {
     this.subscriptions.push({ scope, thread_id, filter });
     this.open++;
     let at = 0;
-    let left = false;
+    let hasLeft = false;
     const take = (): SerializedEvent[] => {
-      const ready = this.all.slice(at).filter((one) => this.#passes(one, filter));
+      const ready = this.all.slice(at).filter((event) => this.#passes(event, filter));
       at = this.all.length;
       return ready;
     };
     return createReader(
       async () => {
-        while (!left) {
+        while (!hasLeft) {
           const ready = take();
           if (ready.length > 0) return ready;
           if (this.#ended) break;
@@ -81,19 +81,19 @@ export class MemoryEvents implements ThreadEvents {
         return [];
       },
       () => {
-        if (!left) this.open--;
-        left = true;
+        if (!hasLeft) this.open--;
+        hasLeft = true;
         this.#wake();
       },
     );
   }
 
   async *readStored(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SerializedEvent> {
-    for (const one of [...this.all]) if (this.#passes(one, filter)) yield one;
+    for (const event of [...this.all]) if (this.#passes(event, filter)) yield event;
   }
 
   async count(_scope: object, _thread_id: string, filters: readonly EventFilter[]): Promise<EventCounts> {
-    const counts = filters.map((filter) => this.all.filter((one) => this.#passes(one, filter)).length);
+    const counts = filters.map((filter) => this.all.filter((event) => this.#passes(event, filter)).length);
     return { counts, last: await this.lastEventSeq() };
   }
 
@@ -101,7 +101,9 @@ export class MemoryEvents implements ThreadEvents {
     return this.all.at(-1)?.seq ?? 0;
   }
 
-  #passes(sent: SerializedEvent, filter: EventFilter): boolean {
-    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(sent.event, sent.namespace, sent.name);
+  #passes(candidate: SerializedEvent, filter: EventFilter): boolean {
+    return (
+      candidate.seq > (filter.since ?? 0) && compileFilter(filter)(candidate.event, candidate.namespace, candidate.name)
+    );
   }
 }

@@ -17,7 +17,7 @@ export const THREAD = "11111111-1111-4111-8111-111111111111";
 export interface World {
   readonly session: SocketSession;
   readonly events: MemoryEvents;
-  readonly sent: JsonObject[];
+  readonly sentMessages: JsonObject[];
   readonly closed: (readonly [code: number, reason: string])[];
   readonly socket: { bufferedAmount: number };
   readonly log: unknown[];
@@ -37,14 +37,14 @@ interface WorldOptions extends Partial<SocketSessionOptions> {
 
 export function world({ again, ...options }: WorldOptions = {}, command?: AuthorizedThreadStream["command"]): World {
   const events = new MemoryEvents();
-  const sent: JsonObject[] = [];
+  const sentMessages: JsonObject[] = [];
   const closed: (readonly [number, string])[] = [];
   const log: unknown[] = [];
   const commands: string[] = [];
   const timers = new Map<object, { ms: number; fn: () => void }>();
   const socket: World["socket"] & SocketSessionOptions["socket"] = {
     bufferedAmount: 0,
-    send: (text: string) => void sent.push(JSON.parse(text)),
+    send: (text: string) => void sentMessages.push(JSON.parse(text)),
     close: (code: number, reason: string) => void closed.push([code, reason]),
   };
   const scope = { deployment: "default" };
@@ -53,10 +53,10 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
     subscribe: (filter) => events.subscribe(scope, THREAD, filter),
     readStored: (filter) => events.readStored(scope, THREAD, filter),
     count: (filters) => events.count(scope, THREAD, filters),
-    async command(sent) {
-      commands.push(sent.method);
-      if (command) return await command(sent);
-      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id: THREAD } };
+    async command(request) {
+      commands.push(request.method);
+      if (command) return await command(request);
+      return { type: "success", id: request.id, result: { method: request.method }, meta: { thread_id: THREAD } };
     },
     findRevocation: async () => (await findRevocation?.()) ?? null,
     guard: (onLost) => guards.open({ scope, ...(findRevocation ? { findRevocation } : {}) }, undefined, onLost),
@@ -90,7 +90,7 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
   });
   let ids = 0;
   return {
-    ...{ session, events, sent, closed, socket, log, commands },
+    ...{ session, events, sentMessages, closed, socket, log, commands },
     elapse(ms) {
       for (const [key, timer] of [...timers]) {
         if (timer.ms > ms || !timers.delete(key)) continue;
@@ -100,10 +100,10 @@ export function world({ again, ...options }: WorldOptions = {}, command?: Author
     async send(method, params) {
       const id = ++ids;
       session.onMessage(JSON.stringify({ id, method, params }));
-      const answer = (): JsonObject | undefined => sent.find((one) => one.id === id);
+      const answer = (): JsonObject | undefined => sentMessages.find((message) => message.id === id);
       await until(() => answer() !== undefined, `an answer to ${method}`);
       return answer() as JsonObject;
     },
-    seqs: () => sent.flatMap((one) => (one.type === "event" ? [one.seq as number] : [])),
+    seqs: () => sentMessages.flatMap((message) => (message.type === "event" ? [message.seq as number] : [])),
   };
 }

@@ -10,29 +10,29 @@ import { until } from "../../support/until.ts";
 import { event } from "./protocol.harness.ts";
 import { THREAD, world } from "./session.harness.ts";
 
-const subscriptionOf = (answer: JsonObject): string => (answer.result as JsonObject).subscription_id as string;
+const readSubscriptionId = (answer: JsonObject): string => (answer.result as JsonObject).subscription_id as string;
 
 const meta = (applied_through_seq: number): JsonObject => ({ thread_id: THREAD, applied_through_seq });
 
 describe("a session", () => {
   it("answers a subscription before its first event, replays, and goes on live", async () => {
-    const { events, sent, send, seqs, session } = world();
+    const { events, sentMessages, send, seqs, session } = world();
     events.add(event(1, "values"), event(2, "messages"), event(3, "lifecycle"));
     const answer = await send("subscription.subscribe", { channels: ["values", "lifecycle"] });
     assert.equal(answer.type, "success");
-    assert.match(subscriptionOf(answer), /^[0-9a-f-]{36}$/);
+    assert.match(readSubscriptionId(answer), /^[0-9a-f-]{36}$/);
     await until(() => seqs().length === 2);
-    assert.equal(sent[0], answer);
+    assert.equal(sentMessages[0], answer);
     events.add(event(4, "messages"), event(5, "values"));
     await until(() => seqs().length === 3);
     assert.deepEqual(seqs(), [1, 3, 5]);
-    assert.deepEqual(sent.at(-1), JSON.parse(event(5, "values").data));
+    assert.deepEqual(sentMessages.at(-1), JSON.parse(event(5, "values").data));
     session.onClose();
     await until(() => events.open === 0);
   });
 
   it("says how many events it replays, and which is the last one", async () => {
-    const { events, send, seqs, sent } = world();
+    const { events, send, seqs, sentMessages } = world();
     const none = await send("subscription.subscribe", { channels: ["values"] });
     assert.deepEqual([(none.result as JsonObject).replayed_events, none.meta], [0, meta(0)]);
     events.add(event(1, "values"), event(2, "messages"), event(3, "values"), event(4, "messages"));
@@ -40,9 +40,9 @@ describe("a session", () => {
     const some = await send("subscription.subscribe", { channels: ["messages", "values"], since: 1 });
     assert.deepEqual([(some.result as JsonObject).replayed_events, some.meta], [3, meta(4)]);
     await until(() => seqs().length === 5);
-    assert.ok(sent.indexOf(some) < sent.findIndex(({ seq }) => seq === 2), "the answer comes first");
-    const left = await send("subscription.unsubscribe", { subscription_id: subscriptionOf(some) });
-    assert.deepEqual(left.meta, meta(4));
+    assert.ok(sentMessages.indexOf(some) < sentMessages.findIndex(({ seq }) => seq === 2), "the answer comes first");
+    const unsubscribed = await send("subscription.unsubscribe", { subscription_id: readSubscriptionId(some) });
+    assert.deepEqual(unsubscribed.meta, meta(4));
   });
 
   it("honours since, namespaces and depth", async () => {
@@ -60,14 +60,14 @@ describe("a session", () => {
   });
 
   it("replays what a later subscription missed, and keeps the order of all live events", async () => {
-    const { events, send, seqs, sent } = world();
+    const { events, send, seqs, sentMessages } = world();
     events.add(event(1, "values"), event(2, "messages"), event(3, "values"));
     await send("subscription.subscribe", { channels: ["values"] });
     await until(() => seqs().length === 2);
     const second = await send("subscription.subscribe", { channels: ["messages"], namespaces: [[]], depth: 0 });
     await until(() => seqs().length === 3);
     assert.deepEqual(seqs(), [1, 3, 2]);
-    assert.ok(sent.indexOf(second) < sent.findIndex((one) => one.seq === 2));
+    assert.ok(sentMessages.indexOf(second) < sentMessages.findIndex((message) => message.seq === 2));
     events.add(
       event(4, "messages"),
       event(5, "values", { namespace: ["a:1"] }),
@@ -80,7 +80,7 @@ describe("a session", () => {
   });
 
   it("replays once for all subscriptions that are sent together, in seq order", async () => {
-    const { events, seqs, session, sent } = world();
+    const { events, seqs, session, sentMessages } = world();
     events.add(event(1, "lifecycle"), event(2, "values"), event(3, "messages"), event(4, "lifecycle"));
     const subscribe = (id: number, params: JsonObject): void =>
       session.onMessage(JSON.stringify({ id, method: "subscription.subscribe", params }));
@@ -91,13 +91,13 @@ describe("a session", () => {
     await until(() => seqs().length >= 3);
     assert.deepEqual(seqs(), [1, 2, 4]);
     assert.deepEqual(
-      sent.slice(0, 2).map(({ id }) => id),
+      sentMessages.slice(0, 2).map(({ id }) => id),
       [101, 102],
     );
     subscribe(103, { channels: ["messages"], since: 2 });
     subscribe(104, { channels: ["lifecycle"], since: 1 });
     subscribe(105, { channels: ["values"], since: 3 });
-    await until(() => sent.some(({ id }) => id === 105));
+    await until(() => sentMessages.some(({ id }) => id === 105));
     events.add(event(5, "values"));
     await until(() => seqs().includes(5));
     assert.deepEqual(seqs(), [1, 2, 4, 3, 4, 5]);
@@ -118,7 +118,7 @@ describe("a session", () => {
 
   it("sends nothing for a subscription that was ended", async () => {
     const { events, send, seqs } = world();
-    const values = subscriptionOf(await send("subscription.subscribe", { channels: ["values"] }));
+    const values = readSubscriptionId(await send("subscription.subscribe", { channels: ["values"] }));
     await send("subscription.subscribe", { channels: ["messages"] });
     assert.deepEqual((await send("subscription.unsubscribe", { subscription_id: values })).result, {});
     events.add(event(1, "values"), event(2, "messages"));
@@ -164,36 +164,36 @@ describe("a session", () => {
     const first = await send("subscription.subscribe", { channels: ["values"], namespaces });
     const second = await send("subscription.subscribe", { channels: ["values"], namespaces });
     assert.deepEqual([first.type, second.error], ["success", "invalid_argument"]);
-    await send("subscription.unsubscribe", { subscription_id: subscriptionOf(first) });
+    await send("subscription.unsubscribe", { subscription_id: readSubscriptionId(first) });
     assert.equal((await send("subscription.subscribe", { channels: ["values"], namespaces })).type, "success");
   });
 
   it("passes other commands on, one after another", async () => {
-    const { send, commands, session, sent } = world();
+    const { send, commands, session, sentMessages } = world();
     assert.deepEqual(await send("state.get", { namespace: [] }), {
       ...{ type: "success", id: 1, result: { method: "state.get" }, meta: { thread_id: THREAD } },
     });
     session.onMessage('{"id": 8, "method": "run.start"}');
     session.onMessage('{"id": 9, "method": "agent.getTree"}');
-    await until(() => sent.length === 3);
+    await until(() => sentMessages.length === 3);
     assert.deepEqual(commands, ["state.get", "run.start", "agent.getTree"]);
     assert.deepEqual(
-      sent.map(({ id }) => id),
+      sentMessages.map(({ id }) => id),
       [1, 8, 9],
     );
   });
 
   it("answers frames that are no commands", async () => {
-    const { session, sent, closed } = world();
+    const { session, sentMessages, closed } = world();
     for (const text of ["{", '"x"', "null", "[]", '{"id":1}', '{"id":"1","method":"x"}', '{"id":-1,"method":"x"}']) {
       session.onMessage(text);
     }
-    await until(() => sent.length === 7);
-    assert.deepEqual(sent[0], {
+    await until(() => sentMessages.length === 7);
+    assert.deepEqual(sentMessages[0], {
       ...{ type: "error", id: null, error: "invalid_argument" },
       message: "Protocol commands must be valid JSON.",
     });
-    for (const answer of sent.slice(1)) {
+    for (const answer of sentMessages.slice(1)) {
       assert.deepEqual(answer, {
         ...{ type: "error", id: null, error: "invalid_argument" },
         message: "Protocol commands must include an integer id and string method.",
@@ -274,10 +274,10 @@ describe("a session", () => {
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(narrowed.closed, [], "it sees the same");
     const again = async () => ({ filter: [{ key: "owner", equals: "ann" }] });
-    const other = world({ again });
-    other.elapse(2_000);
-    await until(() => other.closed.length === 1);
-    assert.equal(other.closed[0]?.[0], 4403);
+    const otherWorld = world({ again });
+    otherWorld.elapse(2_000);
+    await until(() => otherWorld.closed.length === 1);
+    assert.equal(otherWorld.closed[0]?.[0], 4403);
     const failing = world({ again: () => Promise.reject(new Error("no storage")) });
     failing.elapse(2_000);
     await new Promise((resolve) => setImmediate(resolve));
@@ -338,14 +338,14 @@ describe("a session", () => {
   });
 
   it("sends a named custom event to subscriptions of its name", async () => {
-    const { events, send, sent } = world();
+    const { events, send, sentMessages } = world();
     await send("subscription.subscribe", { channels: ["custom:notes"] });
     await send("subscription.subscribe", { channels: ["custom:other"] });
     const custom = (seq: number, name: string) => event(seq, "custom", { data: { name, payload: seq } });
     events.add(custom(1, "nobody"), custom(2, "notes"), custom(3, "other"));
-    await until(() => sent.at(-1)?.seq === 3);
-    const names = sent.flatMap((one) =>
-      one.type === "event" ? [((one as unknown as ProtocolEvent).params.data as JsonObject).name] : [],
+    await until(() => sentMessages.at(-1)?.seq === 3);
+    const names = sentMessages.flatMap((message) =>
+      message.type === "event" ? [((message as unknown as ProtocolEvent).params.data as JsonObject).name] : [],
     );
     assert.deepEqual(names, ["notes", "other"]);
   });

@@ -83,15 +83,15 @@ describe("a run that finds no room", () => {
     await using kit = await testService({ agents, limits: { pending_per_thread: 2, pending: 3 } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    const other = await threads.create();
+    const secondThread = await threads.create();
     const slow = { ...say, assistant_id: "slow" };
     for (let i = 0; i < 3; i++) await runs.create(thread_id, slow);
     await assert.rejects(runs.create(thread_id, slow), {
       code: "conflict",
       message: `Thread ${thread_id} has 2 pending runs`,
     });
-    for (let i = 0; i < 2; i++) await runs.create(other.thread_id, slow);
-    await assert.rejects(runs.create(other.thread_id, slow), {
+    for (let i = 0; i < 2; i++) await runs.create(secondThread.thread_id, slow);
+    await assert.rejects(runs.create(secondThread.thread_id, slow), {
       code: "conflict",
       message: "The deployment has 3 pending runs",
     });
@@ -139,12 +139,12 @@ describe("a batch", () => {
   it("makes stateless runs in the order of its requests", async () => {
     await using kit = await testService({ agents });
     const { runs } = kit.service;
-    const made = await runs.createBatch(Array.from({ length: 20 }, (_, i) => ({ ...say, metadata: { i } })));
+    const createdRuns = await runs.createBatch(Array.from({ length: 20 }, (_, i) => ({ ...say, metadata: { i } })));
     assert.deepEqual(
-      made.map(({ metadata, status }) => [metadata["i"], status]),
+      createdRuns.map(({ metadata, status }) => [metadata["i"], status]),
       Array.from({ length: 20 }, (_, i) => [i, "pending"]),
     );
-    for (const { thread_id, run_id } of made) {
+    for (const { thread_id, run_id } of createdRuns) {
       assert.deepEqual(await (await runs.join(thread_id, run_id)).result, { a: 1, ok: true });
     }
   });
@@ -178,11 +178,11 @@ describe("a batch", () => {
     for (const verb of ["createRun", "createRuns", "stopRuns"] as const) faults[verb] = () => Promise.reject(failure);
     await assert.rejects(runs.createBatch([say, say, say], keyed("k")), failure);
     for (const verb of ["createRun", "createRuns", "stopRuns"] as const) delete faults[verb];
-    const { runs: left } = await kit.service.metrics();
-    assert.deepEqual(left, { pending: 0, scheduled: 0, running: 0 });
+    const { runs: remainingRuns } = await kit.service.metrics();
+    assert.deepEqual(remainingRuns, { pending: 0, scheduled: 0, running: 0 });
     // Its key is free, and so are the worker's places.
-    const made = await runs.createBatch([say, say, say], keyed("k"));
-    for (const { thread_id, run_id } of made) {
+    const createdRuns = await runs.createBatch([say, say, say], keyed("k"));
+    for (const { thread_id, run_id } of createdRuns) {
       assert.deepEqual(await (await runs.join(thread_id, run_id)).result, { a: 1, ok: true });
     }
   });
@@ -198,9 +198,9 @@ describe("a batch", () => {
       if (calls++ === 0) await assistants.update(assistant_id, { metadata: { v: 2 } });
       return call();
     };
-    const made = await runs.createBatch([say, { assistant_id }, { assistant_id }]);
+    const createdRuns = await runs.createBatch([say, { assistant_id }, { assistant_id }]);
     assert.deepEqual(
-      made.map(({ metadata }) => metadata["v"]),
+      createdRuns.map(({ metadata }) => metadata["v"]),
       [undefined, 2, 2],
     );
     assert.equal(calls, 2);

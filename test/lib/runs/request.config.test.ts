@@ -9,23 +9,23 @@ import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import { serviceInternals } from "../../../lib/service.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
 
-type Seen = Pick<FunctionJob, "config" | "context" | "metadata">;
+type ObservedJob = Pick<FunctionJob, "config" | "context" | "metadata">;
 
 interface World extends AsyncDisposable {
   readonly service: Service;
   /** What the graph read in its last run. */
-  readonly seen: () => Seen;
+  readonly getLastJob: () => ObservedJob;
   run(thread_id: string | null, request: Omit<RunCreate, "assistant_id">, origin?: RunOrigin): Promise<JsonObject>;
   readonly kit: TestService;
 }
 
 /** A service with one assistant, made of `config`, `context` and `metadata`. */
 async function open(of: { config?: JsonObject; context?: JsonObject; metadata?: JsonObject } = {}): Promise<World> {
-  let seen: Seen | undefined;
+  let lastJob: ObservedJob | undefined;
   const kit = await testService({
     agents: {
       graph: (job) => {
-        seen = job;
+        lastJob = job;
         return "done";
       },
     },
@@ -35,7 +35,7 @@ async function open(of: { config?: JsonObject; context?: JsonObject; metadata?: 
   return {
     kit,
     service,
-    seen: () => seen as Seen,
+    getLastJob: () => lastJob as ObservedJob,
     async run(thread_id, request, origin) {
       const { run, result } = await service.runs.wait(thread_id, { assistant_id, input: {}, ...request }, origin);
       assert.equal(((await result) as JsonObject)["__error__"], undefined);
@@ -46,9 +46,9 @@ async function open(of: { config?: JsonObject; context?: JsonObject; metadata?: 
 }
 
 /** Without what names the run. */
-function own(configurable: Json | undefined): JsonObject {
-  const { run_id: _, thread_id: _t, graph_id: _g, assistant_id: _a, ...rest } = configurable as JsonObject;
-  return rest;
+function omitRunIds(configurable: Json | undefined): JsonObject {
+  const { run_id: _, thread_id: _t, graph_id: _g, assistant_id: _a, ...otherMembers } = configurable as JsonObject;
+  return otherMembers;
 }
 
 describe("names that say that a member is secret", () => {
@@ -66,8 +66,8 @@ describe("names that say that a member is secret", () => {
 
   it("end in key, token, secret, password and the like, however they are written", () => {
     const members = (names: readonly string[]): JsonObject => Object.fromEntries(names.map((name) => [name, 1]));
-    const given = { ...members([...secret, ...open]), deep: [members(secret)] };
-    assert.deepEqual(omitSecrets(given), { ...members(open), deep: [{}] });
+    const mixed = { ...members([...secret, ...open]), deep: [members(secret)] };
+    assert.deepEqual(omitSecrets(mixed), { ...members(open), deep: [{}] });
   });
 });
 
@@ -78,8 +78,8 @@ describe("the configuration of a run", () => {
     const headers = { "x-foo": "bar", "user-agent": "tests", "x-session-token": "secret", plain: "not one", "x-n": 1 };
     await world.run(thread_id, { config: { configurable: headers }, metadata: { own: 1 } });
     const about = (await world.service.threads.state(thread_id)).metadata as JsonObject;
-    const kept = ["x-foo", "user-agent", "own", ...Object.keys(headers)].map((name) => about[name] ?? null);
-    assert.deepEqual(kept, ["bar", "tests", 1, "bar", "tests", null, "not one", 1]);
+    const metadataValues = ["x-foo", "user-agent", "own", ...Object.keys(headers)].map((name) => about[name] ?? null);
+    assert.deepEqual(metadataValues, ["bar", "tests", 1, "bar", "tests", null, "not one", 1]);
   });
 
   it("is the assistant's under the thread's under the request's, configurable by itself", async () => {
@@ -95,12 +95,12 @@ describe("the configuration of a run", () => {
     const first = { config: { tags: ["first"], configurable: { b: "thread", c: "thread", deep: { one: 1 } } } };
     await world.run(thread_id, first);
     const kwargs = await world.run(thread_id, { config: { recursion_limit: 30, configurable: { c: "request" } } });
-    const { configurable, metadata: _, ...rest } = kwargs["config"] as JsonObject;
-    assert.deepEqual(rest, { tags: ["first"], recursion_limit: 30, extra: { assistant: true } });
-    assert.deepEqual(own(configurable), { a: "assistant", b: "thread", c: "request", deep: { one: 1 } });
+    const { configurable, metadata: _, ...otherConfig } = kwargs["config"] as JsonObject;
+    assert.deepEqual(otherConfig, { tags: ["first"], recursion_limit: 30, extra: { assistant: true } });
+    assert.deepEqual(omitRunIds(configurable), { a: "assistant", b: "thread", c: "request", deep: { one: 1 } });
     // Shallow: an object replaces an object.
     const third = await world.run(thread_id, { config: { configurable: { deep: { two: 2 } } } });
-    assert.deepEqual(own((third["config"] as JsonObject)["configurable"])["deep"], { two: 2 });
+    assert.deepEqual(omitRunIds((third["config"] as JsonObject)["configurable"])["deep"], { two: 2 });
   });
 
   it("lets the request's own members stand over copies of its headers, and these over the thread's", async () => {
@@ -110,7 +110,7 @@ describe("the configuration of a run", () => {
     const origin = { configurable: { "x-one": "header", "x-two": "header" } };
     const kwargs = await world.run(thread_id, { config: { configurable: { "x-two": "request" } } }, origin);
     const { configurable } = kwargs["config"] as JsonObject;
-    assert.deepEqual(own(configurable), { "x-one": "header", "x-two": "request" });
+    assert.deepEqual(omitRunIds(configurable), { "x-one": "header", "x-two": "request" });
   });
 
   it("is the thread's afterwards without what is the assistant's, the run's or secret", async () => {
@@ -130,7 +130,7 @@ describe("the configuration of a run", () => {
     const { thread_id } = await world.service.threads.create();
     const names = { run_id: "x", thread_id: "x", graph_id: "x", assistant_id: "x" };
     await world.run(thread_id, { config: { configurable: names } });
-    const { configurable } = world.seen().config;
+    const { configurable } = world.getLastJob().config;
     assert.equal(configurable["thread_id"], thread_id);
     assert.equal(configurable["graph_id"], "graph");
     assert.ok(!Object.values(configurable).includes("x"));
@@ -141,10 +141,16 @@ describe("the configuration of a run", () => {
     const [{ assistant_id = "" } = {}] = (await world.service.assistants.search({ name: "Untitled" })).items;
     await world.service.assistants.update(assistant_id, { context: { version: 2 } });
     await world.run(null, {});
-    assert.deepEqual([own(world.seen().config.configurable), world.seen().context], [{ version: 2 }, { version: 2 }]);
+    assert.deepEqual(
+      [omitRunIds(world.getLastJob().config.configurable), world.getLastJob().context],
+      [{ version: 2 }, { version: 2 }],
+    );
     await world.service.assistants.setLatest(assistant_id, 1);
     await world.run(null, {});
-    assert.deepEqual([own(world.seen().config.configurable), world.seen().context], [{ version: 1 }, { version: 1 }]);
+    assert.deepEqual(
+      [omitRunIds(world.getLastJob().config.configurable), world.getLastJob().context],
+      [{ version: 1 }, { version: 1 }],
+    );
   });
 });
 
@@ -164,15 +170,15 @@ describe("the context and the metadata of a run", () => {
     const { graph_id, assistant_id, ...metadata } = run?.metadata ?? {};
     assert.deepEqual(metadata, { a: "assistant", b: "thread", c: "request" });
     const run_id = run?.run_id as string;
-    for (const shown of [kwargs, run?.kwargs, (await world.service.runs.get(thread_id, run_id)).kwargs]) {
-      assert.deepEqual((shown as { readonly config?: JsonObject }).config?.["metadata"], run?.metadata);
+    for (const redactedKwargs of [kwargs, run?.kwargs, (await world.service.runs.get(thread_id, run_id)).kwargs]) {
+      assert.deepEqual((redactedKwargs as { readonly config?: JsonObject }).config?.["metadata"], run?.metadata);
     }
     const stored = await serviceInternals(world.service).options.storage.getRun({ deployment: "default" }, run_id);
     assert.ok(stored && !("metadata" in (stored.kwargs["config"] as JsonObject)), "not stored twice");
     const thread = await world.service.threads.get(thread_id);
     assert.deepEqual(thread.metadata, { b: "thread", c: "thread", graph_id, assistant_id });
     assert.equal(graph_id, "graph");
-    assert.equal(world.seen().metadata["c"], "request");
+    assert.equal(world.getLastJob().metadata["c"], "request");
   });
 });
 
@@ -181,9 +187,9 @@ describe("configurable and context", () => {
     await using world = await open({ config: { configurable: { model: "m1" } } });
     const { thread_id } = await world.service.threads.create();
     const kwargs = await world.run(thread_id, { context: { tone: "kind" } });
-    assert.deepEqual(own(world.seen().config.configurable), { model: "m1", tone: "kind" });
-    assert.deepEqual(world.seen().context, { model: "m1", tone: "kind" });
-    assert.deepEqual(own((kwargs["config"] as JsonObject)["configurable"]), { model: "m1" });
+    assert.deepEqual(omitRunIds(world.getLastJob().config.configurable), { model: "m1", tone: "kind" });
+    assert.deepEqual(world.getLastJob().context, { model: "m1", tone: "kind" });
+    assert.deepEqual(omitRunIds((kwargs["config"] as JsonObject)["configurable"]), { model: "m1" });
     assert.deepEqual(kwargs["context"], { tone: "kind" });
     const [assistant] = (await world.service.assistants.search({ name: "Untitled" })).items;
     assert.deepEqual([assistant?.config, assistant?.context], [{ configurable: { model: "m1" } }, {}]);
@@ -195,13 +201,16 @@ describe("configurable and context", () => {
     const { thread_id } = await world.service.threads.create();
     await world.run(thread_id, { config: { configurable: { tone: "kind" } } });
     await world.run(thread_id, {});
-    assert.deepEqual(world.seen().context, { tone: "kind" });
+    assert.deepEqual(world.getLastJob().context, { tone: "kind" });
   });
 
   it("keep two values that came with different requests", async () => {
     await using world = await open({ config: { configurable: { model: "m1" } } });
     await world.run(null, { context: { model: "m2" } });
-    assert.deepEqual([own(world.seen().config.configurable), world.seen().context], [{ model: "m1" }, { model: "m2" }]);
+    assert.deepEqual(
+      [omitRunIds(world.getLastJob().config.configurable), world.getLastJob().context],
+      [{ model: "m1" }, { model: "m2" }],
+    );
   });
 
   it("with two values for one name in one request are refused, by its name", async () => {
@@ -217,7 +226,7 @@ describe("configurable and context", () => {
     assert.deepEqual(await world.service.runs.list(thread_id), []);
     const equal = { config: { configurable: { same: [1] } }, context: { same: [1] } };
     await world.run(thread_id, equal);
-    assert.deepEqual(world.seen().context, { same: [1] });
+    assert.deepEqual(world.getLastJob().context, { same: [1] });
     const response = await world.kit.fetch("http://x/runs/wait", {
       method: "POST",
       body: JSON.stringify({ assistant_id, ...two }),
@@ -278,10 +287,10 @@ describe("configurable and context", () => {
 
   it("are both there in a LangGraph node, and no secret of them in its frames, state or history", async () => {
     const State = Annotation.Root({ done: Annotation<boolean> });
-    const seen: JsonObject[] = [];
+    const inputs: JsonObject[] = [];
     const graph = new StateGraph(State)
       .addNode("node", (_state, { configurable, context }: LangGraphRunnableConfig) => {
-        seen.push({ configurable, context } as JsonObject);
+        inputs.push({ configurable, context } as JsonObject);
         return { done: true };
       })
       .addEdge(START, "node")
@@ -301,8 +310,8 @@ describe("configurable and context", () => {
       await (
         await kit.fetch(`http://x/threads/${thread_id}${path}`, body && { method: "POST", body: JSON.stringify(body) })
       ).text();
-    const shown = [await ask("/runs/stream", body), await ask(""), await ask("/state"), await ask("/history")];
-    const [{ configurable, context } = {}] = seen as { configurable: JsonObject; context: JsonObject }[];
+    const responseTexts = [await ask("/runs/stream", body), await ask(""), await ask("/state"), await ask("/history")];
+    const [{ configurable, context } = {}] = inputs as { configurable: JsonObject; context: JsonObject }[];
     for (const from of [configurable, context] as JsonObject[]) {
       assert.deepEqual([from["model"], from["tone"]], ["m1", "kind"]);
       for (const name of ["first_api_key", "second_api_key", "openaiKey", "openai_key"]) {
@@ -310,7 +319,7 @@ describe("configurable and context", () => {
       }
     }
     assert.equal(context?.["thread_id"], undefined);
-    assert.match(shown[0] ?? "", /event: end/);
-    assert.ok(!shown.join().includes("canary"));
+    assert.match(responseTexts[0] ?? "", /event: end/);
+    assert.ok(!responseTexts.join().includes("canary"));
   });
 });

@@ -13,7 +13,7 @@ import { testService } from "../../suite/kit.ts";
 
 const members = (count: number): JsonObject =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
-const textOf = (count: number): string => JSON.stringify(members(count));
+const createText = (count: number): string => JSON.stringify(members(count));
 
 /** How many characters the statements of a row's labels bind. */
 function bound(count: number): { statements: number; characters: number } {
@@ -128,7 +128,7 @@ describe("a body with too many values", () => {
   it("is refused before it is read, wherever the values are", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) } });
     const list = `[${"0,".repeat(20_000)}0]`;
-    for (const body of [textOf(20_001), `{"metadata":${textOf(20_000)}}`, `{"a":${list}}`, list]) {
+    for (const body of [createText(20_001), `{"metadata":${createText(20_000)}}`, `{"a":${list}}`, list]) {
       assert.deepEqual(await post(kit, "/threads", body), [413, refused]);
     }
     // Not JSON either, which is not found out.
@@ -142,8 +142,8 @@ describe("a body with too many values", () => {
 
   it("is taken where the host allows more", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) }, http: { max_body_values: 30_000 } });
-    assert.equal((await post(kit, "/threads", `{"unknown":${textOf(29_000)}}`))[0], 200);
-    assert.equal((await post(kit, "/threads", `{"unknown":${textOf(31_000)}}`))[0], 413);
+    assert.equal((await post(kit, "/threads", `{"unknown":${createText(29_000)}}`))[0], 200);
+    assert.equal((await post(kit, "/threads", `{"unknown":${createText(31_000)}}`))[0], 413);
   });
 
   it("has a size that the host may choose", async () => {
@@ -167,9 +167,9 @@ describe("a body with too many values", () => {
       ["/store/items/search", { namespace_prefix: [], filter: members(101) }, /^filter: must have at most 100 members/],
       ["/runs/wait", { ...run, assistant_id: "g".repeat(1_025) }, /^assistant_id: must have at most 1024 characters/],
     ] as const) {
-      const [status, said] = await post(kit, path, JSON.stringify(body));
+      const [status, message] = await post(kit, path, JSON.stringify(body));
       assert.equal(status, 422, path);
-      assert.match(String(said), detail);
+      assert.match(String(message), detail);
     }
   });
 });

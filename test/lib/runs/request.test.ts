@@ -23,7 +23,7 @@ async function read(frames: AsyncIterable<Frame>): Promise<Frame[]> {
 
 /** A graph whose state can be read only by a checkpoint's id, or not at all. */
 function fragile(graph_id: string, byId: boolean): Executor {
-  const own = fromFunctions({ [graph_id]: async () => ({ done: true }) });
+  const ownFunctions = fromFunctions({ [graph_id]: async () => ({ done: true }) });
   const state: Partial<GraphState> = {
     async get({ thread_id, checkpoint_id }, reader) {
       const stored = checkpoint_id !== undefined && byId ? await reader.get({ ns: "", checkpoint_id }) : null;
@@ -40,7 +40,7 @@ function fragile(graph_id: string, byId: boolean): Executor {
       };
     },
   };
-  return { ...own, state: () => state as GraphState };
+  return { ...ownFunctions, state: () => state as GraphState };
 }
 
 describe("a run as it was created", () => {
@@ -78,8 +78,8 @@ describe("a checkpoint to start from", () => {
     await using kit = await testService({ agents: { log: async () => null } });
     const { threads, runs } = kit.service;
     const { thread_id } = await threads.create();
-    const turn = async (input: JsonObject, more: object = {}): Promise<unknown> =>
-      (await runs.wait(thread_id, { assistant_id: "log", input, ...more })).result;
+    const turn = async (input: JsonObject, requestFields: object = {}): Promise<unknown> =>
+      (await runs.wait(thread_id, { assistant_id: "log", input, ...requestFields })).result;
     await turn({ a: 1 });
     const checkpoint_id = (await threads.state(thread_id)).checkpoint?.checkpoint_id as string;
     for (const named of [
@@ -120,8 +120,8 @@ describe("a join of a run that has ended", () => {
       return [run.run_id, await result];
     };
     const join = async (run_id: string): Promise<unknown> => await (await runs.join(thread_id, run_id)).result;
-    const [first, own] = await turn({ a: 1 });
-    assert.deepEqual([own, await join(first)], [{ a: 1 }, { a: 1 }]);
+    const [first, ownState] = await turn({ a: 1 });
+    assert.deepEqual([ownState, await join(first)], [{ a: 1 }, { a: 1 }]);
     const [second] = await turn({ b: 2 });
     assert.deepEqual(
       [await join(first), await join(second)],
@@ -157,8 +157,8 @@ describe("a join of a run that has ended", () => {
     const { threads, runs } = kit.service;
     const { thread_id } = await threads.create();
     const request = { assistant_id: "half", input: { a: 1 } };
-    const held = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
-    assert.deepEqual(await held.result, { a: 1, __interrupt__: [] });
+    const interrupted = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
+    assert.deepEqual(await interrupted.result, { a: 1, __interrupt__: [] });
     const { run, frames } = await runs.stream(thread_id, { assistant_id: "half", stream_mode: ["values"] });
     const waiting = runs.join(thread_id, run.run_id);
     for await (const { data } of frames) if (data.includes("half")) break;
@@ -169,8 +169,8 @@ describe("a join of a run that has ended", () => {
     assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, { a: 1, half: true });
     assert.equal((await threads.get(thread_id)).status, "interrupted");
     // Whose state it is, not who is joined, decides.
-    const other = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
-    assert.deepEqual(await other.result, { a: 1, half: true, __interrupt__: [] });
+    const otherRun = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
+    assert.deepEqual(await otherRun.result, { a: 1, half: true, __interrupt__: [] });
     const joined = await (await runs.join(thread_id, run.run_id)).result;
     assert.deepEqual(joined, { a: 1, half: true, __interrupt__: [] });
   });
@@ -189,8 +189,8 @@ describe("a run that is cancelled before it has a state of its own", () => {
     });
     const { threads, runs } = kit.service;
     const { thread_id } = await threads.create();
-    const asked = await runs.wait(thread_id, { assistant_id: "ask", input: { x: 1 } });
-    const question = await asked.result;
+    const interruptedRun = await runs.wait(thread_id, { assistant_id: "ask", input: { x: 1 } });
+    const question = await interruptedRun.result;
     const [{ interrupts, status }, state] = [await threads.get(thread_id), await threads.state(thread_id)];
     assert.deepEqual([status, (question as JsonObject)["x"], state.next], ["interrupted", 1, ["ask"]]);
     const { run, result } = await runs.wait(thread_id, {
@@ -212,18 +212,18 @@ describe("a run that is cancelled before it has a state of its own", () => {
 
 describe("a stopping service", () => {
   it("tells who waits that the run goes on later", async () => {
-    const begun = Promise.withResolvers<void>();
+    const started = Promise.withResolvers<void>();
     await using kit = await testService({
       agents: {
         async slow({ signal }) {
-          begun.resolve();
+          started.resolve();
           await new Promise((resolve) => signal.addEventListener("abort", resolve));
           return "late";
         },
       },
     });
     const { result } = await kit.service.runs.wait(null, { assistant_id: "slow" });
-    await begun.promise;
+    await started.promise;
     await kit.service.stop(0);
     assert.equal(((await result) as { __error__: JsonObject }).__error__["error"], "ServerStopping");
   });
@@ -232,34 +232,34 @@ describe("a stopping service", () => {
 describe("joining a stream", () => {
   it("that is over always ends, wherever the reader was", async () => {
     const storage = nodeSqlite(":memory:");
-    const kept = faulty(storage).share().storage;
+    const sharedStorage = faulty(storage).share().storage;
     const executor = fromFunctions({
       ok: async () => "ok",
       broken: async () => {
         throw new RangeError("too far");
       },
     });
-    const options = { storage: kept, executor, environment: { log: () => {} } };
-    const one = await createService(options);
-    const { thread_id } = await one.threads.create();
+    const options = { storage: sharedStorage, executor, environment: { log: () => {} } };
+    const firstService = await createService(options);
+    const { thread_id } = await firstService.threads.create();
     const ended: { run_id: string; expected: string[] }[] = [];
     for (const [assistant_id, expected] of [
       ["ok", ["end"]],
       ["broken", ["error", "end"]],
     ] as const) {
-      const { run, frames } = await one.runs.stream(thread_id, { assistant_id });
+      const { run, frames } = await firstService.runs.stream(thread_id, { assistant_id });
       const all = await read(frames);
       const last = all.at(-1) as Frame;
       ended.push({ run_id: run.run_id, expected: [...expected] });
       const again = async (after: number): Promise<Frame[]> =>
-        await read((await one.runs.joinStream(thread_id, run.run_id, { after })).frames);
+        await read((await firstService.runs.joinStream(thread_id, run.run_id, { after })).frames);
       assert.deepEqual(
         (await again(last.id as number)).map(({ event, data }) => [event, data]),
         [["end", last.data]],
       );
       assert.deepEqual(await again(999), all, "an id that the run has never had");
     }
-    await one.stop(0);
+    await firstService.stop(0);
     const two = await createService(options);
     for (const { run_id, expected } of ended) {
       const frames = await read((await two.runs.joinStream(thread_id, run_id, { after: 1 })).frames);
@@ -285,8 +285,8 @@ describe("joining a stream", () => {
     const { thread_id } = await kit.service.threads.create();
     const { run_id } = await kit.service.runs.create(thread_id, { assistant_id: "slow" });
     await here.promise;
-    const asked = { modes: ["updates"] as const, cancel_on_disconnect: true };
-    const reader = (await kit.service.runs.joinStream(thread_id, run_id, asked)).frames[Symbol.asyncIterator]();
+    const recovered = { modes: ["updates"] as const, cancel_on_disconnect: true };
+    const reader = (await kit.service.runs.joinStream(thread_id, run_id, recovered)).frames[Symbol.asyncIterator]();
     assert.equal((await reader.next()).value.event, "metadata");
     const next = reader.next();
     await reader.return?.();

@@ -125,8 +125,8 @@ describe("a run on a busy thread", () => {
         const content = `slow ${call} ${i}`;
         const first = await runs.create(thread_id, ask(content));
         await agent.reached(content);
-        const made = await runs[call](thread_id, ask("ok", { multitask_strategy }));
-        const run = "run" in made ? made.run : made;
+        const createdRun = await runs[call](thread_id, ask("ok", { multitask_strategy }));
+        const run = "run" in createdRun ? createdRun.run : createdRun;
         assert.equal(contents(await result(kit.service, thread_id, run.run_id)).at(-1), "re: ok");
         const rows = await runs.list(thread_id, { limit: 100 });
         const status = rows.find(({ run_id }) => run_id === first.run_id)?.status;

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { FunctionJob, Json, JsonObject, RunCreate, Service } from "../../../lib/mod.ts";
 
-export const ask = (content: string, more: Partial<RunCreate> = {}): RunCreate => ({
+export const ask = (content: string, runFields: Partial<RunCreate> = {}): RunCreate => ({
   assistant_id: "talk",
   input: { messages: [{ role: "user", content }] },
-  ...more,
+  ...runFields,
 });
 
 export const contents = (values: Json): unknown[] =>
@@ -21,14 +21,14 @@ export function talker(): {
   readonly reasons: unknown[];
   readonly log: string[];
 } {
-  const seen = new Map<string, PromiseWithResolvers<void>>();
+  const gates = new Map<string, PromiseWithResolvers<void>>();
   const gate = Promise.withResolvers<void>();
   const reasons: unknown[] = [];
   const log: string[] = [];
   const at = (content: string): PromiseWithResolvers<void> => {
-    const known = seen.get(content) ?? Promise.withResolvers<void>();
-    seen.set(content, known);
-    return known;
+    const gateOfContent = gates.get(content) ?? Promise.withResolvers<void>();
+    gates.set(content, gateOfContent);
+    return gateOfContent;
   };
   return {
     reasons,

@@ -136,8 +136,8 @@ describe("a cancel", () => {
         await runs.cancelMany({ status: "all" }, action);
         assert.deepEqual(counts, [100, 100, 50]);
       }
-      const left = await runs.list(thread_id, { limit: 1_000, status: "pending" });
-      assert.deepEqual(left, []);
+      const pendingRuns = await runs.list(thread_id, { limit: 1_000, status: "pending" });
+      assert.deepEqual(pendingRuns, []);
     }
   });
 
@@ -187,9 +187,9 @@ describe("a cancel", () => {
     const dead = faulty();
     const executor = fromFunctions({ talk: agent.talk });
     const environment = { ...clock, log: () => {} };
-    const one = await createService({ storage: dead.storage, executor, environment });
-    const { thread_id } = await one.threads.create();
-    const run = await one.runs.create(thread_id, ask("slow 1"));
+    const first = await createService({ storage: dead.storage, executor, environment });
+    const { thread_id } = await first.threads.create();
+    const run = await first.runs.create(thread_id, ask("slow 1"));
     await agent.reached("slow 1");
     await clock.advance(100);
     kill(dead);
@@ -216,7 +216,7 @@ describe("a cancel", () => {
     const shared = faulty();
     const executor = fromFunctions({ talk: agent.talk });
     const environment = { ...clock, log: () => {} };
-    const one = await createService({ storage: shared.share().storage, executor, environment });
+    const first = await createService({ storage: shared.share().storage, executor, environment });
     const two = await createService({
       storage: shared.share().storage,
       executor,
@@ -225,7 +225,7 @@ describe("a cancel", () => {
     });
     const { thread_id } = await two.threads.create();
     for (const action of ["interrupt", "rollback"] as const) {
-      const { run } = await one.runs.stream(thread_id, ask(`slow ${action}`));
+      const { run } = await first.runs.stream(thread_id, ask(`slow ${action}`));
       await agent.reached(`slow ${action}`);
       const joined = await two.runs.join(thread_id, run.run_id);
       let ended = false;
@@ -244,7 +244,7 @@ describe("a cancel", () => {
       assert.equal("__error__" in (answer as JsonObject), action === "rollback");
     }
     assert.deepEqual(contents((await two.threads.get(thread_id)).values), ["slow interrupt", "step of slow interrupt"]);
-    await one.stop(0);
+    await first.stop(0);
     await two.stop(0);
     await shared.storage.close();
   });
@@ -308,9 +308,9 @@ describe("cancelling all runs of a status", () => {
     );
     assert.ok(ticks >= 3, `${ticks} ticks`);
     assert.ok(claimedMeanwhile);
-    const found = await service.runs.search({ status: ["pending", "running"] });
+    const activeRuns = await service.runs.search({ status: ["pending", "running"] });
     assert.deepEqual(
-      found.items.map(({ run_id, cancel_requested }) => [run_id, cancel_requested]),
+      activeRuns.items.map(({ run_id, cancel_requested }) => [run_id, cancel_requested]),
       [[claimedMeanwhile, true]],
     );
     await assert.rejects(service.runs.cancelMany({ status: "pending" }), { code: "not_found" });
@@ -319,17 +319,17 @@ describe("cancelling all runs of a status", () => {
   it("does not say that a run was not created when the service has stopped before its store answered", async () => {
     const { storage, faults } = faulty();
     const answer = Promise.withResolvers<void>();
-    const sent = Promise.withResolvers<void>();
+    const deliverySent = Promise.withResolvers<void>();
     faults.createRun = async (call) => {
       await call();
-      sent.resolve();
+      deliverySent.resolve();
       await answer.promise;
       throw new Error("the store did not answer");
     };
     const kit = await testService({ storage, executor: fromFunctions({ agent: () => "done" }) });
     const created = kit.service.runs.create(null, { assistant_id: "agent", input: {} });
     const refused = assert.rejects(created, { message: "the store did not answer" });
-    await sent.promise;
+    await deliverySent.promise;
     const stopped = kit.service.stop(0);
     await stopped;
     answer.resolve();

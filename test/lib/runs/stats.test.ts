@@ -15,8 +15,8 @@ const run = (
   status: RunTimes["status"] = "success",
 ): RunTimes => ({ status, created_at, started_at, ended_at });
 
-const minutesOf = (...times: RunTimes[]) => computeRunStats(NONE, times, true, NOW).minutes;
-const queuedIn = (...times: RunTimes[]): number[] => minutesOf(...times).map(({ queued }) => queued);
+const computeMinutes = (...times: RunTimes[]) => computeRunStats(NONE, times, true, NOW).minutes;
+const queuedIn = (...times: RunTimes[]): number[] => computeMinutes(...times).map(({ queued }) => queued);
 
 describe("the figures of the last hour", () => {
   it("cover 60 minutes, the last of which is not over", () => {
@@ -31,7 +31,7 @@ describe("the figures of the last hour", () => {
   });
 
   it("count each run where it was created, started and ended", () => {
-    const minutes = minutesOf(run(50 * MINUTE, 51 * MINUTE, 53 * MINUTE, "timeout"));
+    const minutes = computeMinutes(run(50 * MINUTE, 51 * MINUTE, 53 * MINUTE, "timeout"));
     const at = (minute: number) => minutes[minute - 41];
     assert.deepEqual([at(50)?.created, at(51)?.started, at(53)?.ended, at(53)?.failed], [1, 1, 1, 1]);
     assert.deepEqual(at(51)?.wait_ms, { p50: MINUTE, p95: MINUTE, p99: MINUTE });
@@ -57,6 +57,6 @@ describe("the figures of the last hour", () => {
   it("have percentiles by nearest rank", () => {
     const start = 60 * MINUTE;
     const runs = Array.from({ length: 100 }, (_, i) => run(start - (i + 1), start));
-    assert.deepEqual(minutesOf(...runs)[19]?.wait_ms, { p50: 50, p95: 95, p99: 99 });
+    assert.deepEqual(computeMinutes(...runs)[19]?.wait_ms, { p50: 50, p95: 95, p99: 99 });
   });
 });

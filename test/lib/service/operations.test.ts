@@ -6,10 +6,10 @@ import { OPERATIONS, OPERATIONS_WITHOUT_HANDLERS, ROUTE_OPERATIONS } from "../..
 import { serviceInternals } from "../../../lib/service.ts";
 import { type TestService, testService } from "../../suite/kit.ts";
 import { userNamed } from "../../support/users.ts";
-import { CALLS, type Things } from "../auth/authorized-calls.ts";
+import { CALLS, type ResourceIds } from "../auth/authorized-calls.ts";
 
 /** The names of calls in nouns, as `threads.copy`. */
-const callsOf = (nouns: object): readonly string[] =>
+const listCalls = (nouns: object): readonly string[] =>
   Object.entries(nouns).flatMap(([noun, calls]) => Object.keys(calls as object).map((name) => `${noun}.${name}`));
 
 /** Methods that only other parts of the service call, or the calls of a row. Where a new one is for callers, it needs a row. */
@@ -90,14 +90,14 @@ const MEMBERS: { readonly [Event in AuthEvent]: Readonly<Record<keyof AuthValues
 };
 
 describe("the table of operations", () => {
-  const asked: string[] = [];
+  const authorizedOperations: string[] = [];
   const untyped: string[] = [];
   let kit: TestService;
 
   before(async () => {
     const on: AuthHandlers = {
       "*": ({ event, value }) => {
-        asked.push(event);
+        authorizedOperations.push(event);
         untyped.push(...Object.keys(value).filter((name) => !Object.hasOwn(MEMBERS[event], name)));
       },
     };
@@ -125,23 +125,23 @@ describe("the table of operations", () => {
     });
     assert.ok(methods.length > 100, `only ${methods.length} methods were found`);
     // All calls of `accounts` are alike.
-    const { accounts, ...others } = OPERATIONS_WITHOUT_HANDLERS;
+    const { accounts, ...otherOperations } = OPERATIONS_WITHOUT_HANDLERS;
     assert.equal(accounts, "host");
-    const named = [...callsOf(OPERATIONS), ...callsOf(others)];
+    const named = [...listCalls(OPERATIONS), ...listCalls(otherOperations)];
     assert.deepEqual(named.sort(), methods.filter((name) => !name.startsWith("accounts.")).sort());
   });
 
   it("has each method of the nouns behind it, but those that only the service itself calls", () => {
     const { internalResources } = serviceInternals(kit.service);
-    const named = [...callsOf(OPERATIONS), ...callsOf(OPERATIONS_WITHOUT_HANDLERS), ...callsOf(ROUTE_OPERATIONS)];
-    const unnamed = callsOf(internalResources).filter((call) => !named.includes(call));
+    const named = [...listCalls(OPERATIONS), ...listCalls(OPERATIONS_WITHOUT_HANDLERS), ...listCalls(ROUTE_OPERATIONS)];
+    const unnamed = listCalls(internalResources).filter((call) => !named.includes(call));
     assert.deepEqual(unnamed.sort(), INTERNAL);
   });
 
   it("has each method of service.as and of requests, and no other", () => {
-    assert.deepEqual([...callsOf(kit.service.as({ user }))].sort(), [...callsOf(OPERATIONS)].sort());
-    const both = [...callsOf(OPERATIONS), ...callsOf(ROUTE_OPERATIONS)];
-    assert.deepEqual([...callsOf(callerNouns())].sort(), both.sort());
+    assert.deepEqual([...listCalls(kit.service.as({ user }))].sort(), [...listCalls(OPERATIONS)].sort());
+    const both = [...listCalls(OPERATIONS), ...listCalls(ROUTE_OPERATIONS)];
+    assert.deepEqual([...listCalls(callerNouns())].sort(), both.sort());
   });
 
   const rows = [OPERATIONS, ROUTE_OPERATIONS].flatMap((table) =>
@@ -157,14 +157,18 @@ describe("the table of operations", () => {
       const row = CALLS[name];
       assert.ok(row, "CALLS of test/lib/auth/authorized-calls.ts has no such call");
       const call = typeof row === "function" ? row : row.call;
-      const things = new Proxy({}, { get: () => crypto.randomUUID() }) as Things;
+      const things = new Proxy({}, { get: () => crypto.randomUUID() }) as ResourceIds;
       const by = await kit.service.caller(new Request("http://greenroom/"));
-      asked.length = 0;
+      authorizedOperations.length = 0;
       // What it names does not exist: the call may be refused, after it has asked.
       await (async () => await call(callerNouns(), things, by))().catch(() => {});
-      for (const event of asked) assert.ok(events.includes(event), `it asks about ${event}, too`);
+      for (const event of authorizedOperations) assert.ok(events.includes(event), `it asks about ${event}, too`);
       assert.deepEqual(untyped.splice(0), [], "AuthValues lacks members that a handler gets");
-      assert.equal(new Set(asked).size > 0, events.length > 0, `it asks about ${asked.join(", ") || "nothing"}`);
+      assert.equal(
+        new Set(authorizedOperations).size > 0,
+        events.length > 0,
+        `it asks about ${authorizedOperations.join(", ") || "nothing"}`,
+      );
     });
   }
 });

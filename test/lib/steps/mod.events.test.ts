@@ -45,17 +45,19 @@ describe("an event", () => {
     const { kit, clock, soon, start, asks } = await world();
     await using _ = kit;
     const { runs, threads } = kit.service;
-    const [one, other] = [await start(), await start()];
-    await assert.rejects(runs.send(one.thread_id, other.run_id, "go", 1), { code: "not_found" });
+    const [first, second] = [await start(), await start()];
+    await assert.rejects(runs.send(first.thread_id, second.run_id, "go", 1), { code: "not_found" });
     await assert.rejects(threads.send("00000000-0000-4000-8000-00000000abcd", "go", 1), { code: "not_found" });
-    await threads.send(one.thread_id, "come", 1);
+    await threads.send(first.thread_id, "come", 1);
     await clock.advance(10_000);
-    for (const { thread_id, run_id } of [one, other])
+    for (const { thread_id, run_id } of [first, second])
       assert.equal((await runs.get(thread_id, run_id)).status, "pending");
-    await runs.send(other.thread_id, other.run_id, "go", 2);
-    await soon(asks(other.thread_id));
-    assert.equal((await runs.get(one.thread_id, one.run_id)).status, "pending");
-    assert.deepEqual((await runs.steps(one.thread_id, one.run_id)).events, [{ name: "come", payload: 1, used: false }]);
+    await runs.send(second.thread_id, second.run_id, "go", 2);
+    await soon(asks(second.thread_id));
+    assert.equal((await runs.get(first.thread_id, first.run_id)).status, "pending");
+    assert.deepEqual((await runs.steps(first.thread_id, first.run_id)).events, [
+      { name: "come", payload: 1, used: false },
+    ]);
   });
 
   it("reaches a valid address after 1,000 requests to unknown ones", async () => {

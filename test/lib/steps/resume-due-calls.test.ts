@@ -176,8 +176,8 @@ describe("a durable function", () => {
           },
           { retries: 5, backoff: "1m" },
         );
-        const asked = await ask("ok", "?", { timeout: "1d" });
-        yield JSON.stringify([none, value, asked]);
+        const askResult = await ask("ok", "?", { timeout: "1d" });
+        yield JSON.stringify([none, value, askResult]);
       },
       clock,
     );
@@ -257,8 +257,8 @@ describe("a durable function", () => {
       await soon(clock, suspended(kit, thread_id, run_id));
       const lines: string[] = [];
       const line = (text: string): void => void lines.push(text);
-      const place = [copy, "--database", file];
-      assert.equal(await runBackup(place, { out: line, err: line, env: {} }), 0, lines.join("\n"));
+      const databaseArgs = [copy, "--database", file];
+      assert.equal(await runBackup(databaseArgs, { out: line, err: line, env: {} }), 0, lines.join("\n"));
       // What comes after the copy was made is not in it.
       await kit.service.runs.cancel(thread_id, run_id);
       ids = { thread_id, run_id };
@@ -289,20 +289,20 @@ describe("a durable function", () => {
     });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    const shown = (await (
+    const metricsText = (await (
       await runs.wait(thread_id, { assistant_id: "agent", input: { messages: "Hi" } })
     ).result) as {
       __interrupt__: { id: string; value: string }[];
     };
     assert.deepEqual(
-      shown.__interrupt__.map(({ value }) => value),
+      metricsText.__interrupt__.map(({ value }) => value),
       ["A?", "B?"],
     );
-    const [a, b] = shown.__interrupt__.map(({ id }) => id) as [string, string];
+    const [a, b] = metricsText.__interrupt__.map(({ id }) => id) as [string, string];
     const second = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: { [b]: "two" } } }))
       .result;
     assert.deepEqual(
-      (second as typeof shown).__interrupt__.map(({ id }) => id),
+      (second as typeof metricsText).__interrupt__.map(({ id }) => id),
       [a],
     );
     const third = await (await runs.wait(thread_id, { assistant_id: "agent", command: { resume: "one" } })).result;

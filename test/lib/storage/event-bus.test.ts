@@ -9,18 +9,18 @@ type Published = (readonly [kind: SignalKind, id: string])[];
 
 const SCOPE = { deployment: "d" };
 const lease = { run_id: "r", thread_id: "t", token: "x" };
-const made = (run_id: string, more: object = {}): object => ({
+const createRunResult = (run_id: string, resultFields: object = {}): object => ({
   run: { run_id, thread_id: "t", created_at: 5 },
   claimed: null,
   stopped: [],
-  ...more,
+  ...resultFields,
 });
 const stopped = (run_id: string, kind: string): object => ({ run_id, thread_id: "t", kind });
 
 const environment = { defer: (fn: () => void) => void setImmediate(fn) };
 
 /** A storage whose verbs give what the test says, and what was published meanwhile: to other processes, and here. */
-function storageOf(answers: Readonly<Record<string, unknown>>): {
+function createStorage(answers: Readonly<Record<string, unknown>>): {
   readonly storage: Storage;
   readonly published: Published;
   readonly here: Published;
@@ -47,18 +47,18 @@ function storageOf(answers: Readonly<Record<string, unknown>>): {
 
 /** Calls one verb and gives what it published to other processes, in order. */
 async function publishedBy(name: keyof Storage, answer: unknown, ...args: readonly unknown[]): Promise<string[]> {
-  return (await told(name, answer, ...args)).published;
+  return (await publishFrom(name, answer, ...args)).published;
 }
 
-async function told(
+async function publishFrom(
   name: keyof Storage,
   answer: unknown,
   ...args: readonly unknown[]
 ): Promise<Readonly<Record<"published" | "here", string[]>>> {
-  const { storage, published, here } = storageOf({ [name]: answer });
+  const { storage, published, here } = createStorage({ [name]: answer });
   const verb = storage[name] as (...args: readonly unknown[]) => Promise<unknown>;
-  const given = await verb(SCOPE, ...args).catch((error: unknown) => error);
-  assert.equal(given, answer);
+  const operationResult = await verb(SCOPE, ...args).catch((error: unknown) => error);
+  assert.equal(operationResult, answer);
   const text = (list: Published): string[] => list.map(([kind, id]) => `${kind} ${id}`);
   return { published: text(published), here: text(here) };
 }
@@ -112,33 +112,33 @@ describe("a bus", () => {
         return () => void listeners.delete(listener);
       },
     };
-    const [one, two] = [listening(hub, "a"), listening(hub, "b")];
-    one.bus.publish("work", "before");
+    const [first, second] = [listening(hub, "a"), listening(hub, "b")];
+    first.bus.publish("work", "before");
     await ticks();
-    for (const { bus, heard } of [one, two]) {
+    for (const { bus, heard } of [first, second]) {
       heard.length = 0;
       bus.connect();
     }
-    one.bus.publish("work", "me@home", "elsewhere");
-    two.bus.publish("run", "r");
-    one.bus.publish("run", "s", "here");
+    first.bus.publish("work", "me@home", "elsewhere");
+    second.bus.publish("run", "r");
+    first.bus.publish("run", "s", "here");
     hub.publish("thread", "t");
     await ticks();
     const thread = ["thread t elsewhere", "that thread t elsewhere"];
-    assert.deepEqual(one.heard, ["run r elsewhere", ...thread, "run s here"]);
-    assert.deepEqual(two.heard, ["work me@home elsewhere", ...thread, "run r here"]);
-    one.heard.length = 0;
+    assert.deepEqual(first.heard, ["run r elsewhere", ...thread, "run s here"]);
+    assert.deepEqual(second.heard, ["work me@home elsewhere", ...thread, "run r here"]);
+    first.heard.length = 0;
     for (const listener of listeners) listener.onGap();
-    assert.equal(one.heard.length, 4);
-    for (const { bus } of [one, two]) bus.close();
+    assert.equal(first.heard.length, 4);
+    for (const { bus } of [first, second]) bus.close();
     assert.equal(listeners.size, 0);
-    assert.equal(one.heard.length, 8, "a last time");
+    assert.equal(first.heard.length, 8, "a last time");
   });
 });
 
 describe("a storage with a bus", () => {
   it("tells of runs that were made", async () => {
-    const created = (more: object = {}): object => ({ kind: "created", ...made("r", more) });
+    const created = (resultFields: object = {}): object => ({ kind: "created", ...createRunResult("r", resultFields) });
     const request = { now: 5 };
     assert.deepEqual(await publishedBy("createRun", created(), request), ["thread t"]);
     assert.deepEqual(await publishedBy("createRun", created({ claimed: {} }), request), ["thread t"]);
@@ -149,9 +149,11 @@ describe("a storage with a bus", () => {
     for (const kind of ["repeated", "stale", "thread_busy"]) {
       assert.deepEqual(await publishedBy("createRun", { kind }, request), []);
     }
-    const batch = { kind: "created", created: [made("r"), made("s", { claimed: {} })] };
+    const batch = { kind: "created", created: [createRunResult("r"), createRunResult("s", { claimed: {} })] };
     assert.deepEqual(await publishedBy("createRuns", batch, [request, request]), ["thread t", "thread t"]);
-    assert.deepEqual(await publishedBy("fireCron", { kind: "fired", created: made("r") }, request), ["thread t"]);
+    assert.deepEqual(await publishedBy("fireCron", { kind: "fired", created: createRunResult("r") }, request), [
+      "thread t",
+    ]);
     assert.deepEqual(await publishedBy("fireCron", { kind: "lost" }, request), []);
   });
 
@@ -197,11 +199,11 @@ describe("a storage with a bus", () => {
     const over = ["run r", "thread t"];
     const waiting = { features: [], has_waiting_runs: true };
     const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
-    const asked = { ...waiting, next: {} };
+    const interruptedRun = { ...waiting, next: {} };
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waiting), [...over, "work d"]);
-    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, asked), over);
-    assert.deepEqual(await publishedBy("finishRun", next("t"), lease, asked), over);
-    assert.deepEqual(await publishedBy("finishRun", next("u"), lease, asked), [...over, "work d"]);
+    assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, interruptedRun), over);
+    assert.deepEqual(await publishedBy("finishRun", next("t"), lease, interruptedRun), over);
+    assert.deepEqual(await publishedBy("finishRun", next("u"), lease, interruptedRun), [...over, "work d"]);
   });
 
   it("tells nothing of what has failed", async () => {
@@ -220,11 +222,15 @@ describe("a storage with a bus", () => {
 
   it("tells listeners here only what nobody here shows or claims by itself", async () => {
     const progress = { checkpoints: [], writes: [], frames: {}, events: [] };
-    assert.deepEqual((await told("saveProgress", true, lease, progress)).here, []);
-    assert.deepEqual((await told("finishRun", { next: null }, lease, { has_waiting_runs: true })).here, ["thread t"]);
-    assert.deepEqual((await told("createRun", { kind: "created", ...made("r") }, {})).here, ["thread t"]);
-    assert.deepEqual((await told("releaseThreadLock", undefined, lease)).here, ["work d"]);
-    assert.deepEqual((await told("deleteThread", true, "t")).here, ["thread t", "work d"]);
+    assert.deepEqual((await publishFrom("saveProgress", true, lease, progress)).here, []);
+    assert.deepEqual((await publishFrom("finishRun", { next: null }, lease, { has_waiting_runs: true })).here, [
+      "thread t",
+    ]);
+    assert.deepEqual((await publishFrom("createRun", { kind: "created", ...createRunResult("r") }, {})).here, [
+      "thread t",
+    ]);
+    assert.deepEqual((await publishFrom("releaseThreadLock", undefined, lease)).here, ["work d"]);
+    assert.deepEqual((await publishFrom("deleteThread", true, "t")).here, ["thread t", "work d"]);
   });
 
   it("is in everything else the storage that it stands for", async () => {
@@ -252,26 +258,26 @@ describe("a storage with a bus", () => {
 describe("webhooks that another process has told of", () => {
   it("are left to it for a moment, and sent where it has not taken them", async () => {
     await using w = await world();
-    const [one, other] = [w.open(), w.open()];
+    const [first, second] = [w.open(), w.open()];
     await ticks();
-    await w.told("r1");
-    one.wake();
-    other.wake("elsewhere");
+    await w.endRunWithWebhook("r1");
+    first.wake();
+    second.wake("elsewhere");
     await w.requests(1);
     w.jump(100);
     await ticks();
-    assert.deepEqual([one.counters().attempts, other.counters().attempts], [1, 0]);
-    (w.sent[0] as Sent).answer(204);
-    await until(() => one.counters().delivered === 1);
-    await w.told("r2");
-    other.wake("elsewhere");
-    other.wake("elsewhere");
+    assert.deepEqual([first.counters().attempts, second.counters().attempts], [1, 0]);
+    (w.sentRequests[0] as Sent).answer(204);
+    await until(() => first.counters().delivered === 1);
+    await w.endRunWithWebhook("r2");
+    second.wake("elsewhere");
+    second.wake("elsewhere");
     await ticks();
-    assert.equal(other.counters().attempts, 0);
+    assert.equal(second.counters().attempts, 0);
     w.jump(100);
     await w.requests(2);
-    (w.sent[1] as Sent).answer(204);
-    await until(() => other.counters().delivered === 1);
-    assert.equal(one.counters().delivered, 1);
+    (w.sentRequests[1] as Sent).answer(204);
+    await until(() => second.counters().delivered === 1);
+    assert.equal(first.counters().delivered, 1);
   });
 });

@@ -69,8 +69,8 @@ describe("a filter", () => {
         const before = calls.length;
         const answer = await send("POST", path, `{"${field}":${filter}}`);
         assert.equal(answer.status, 200, `${filter}: ${await answer.text()}`);
-        const asked = JSON.stringify(calls.slice(before).map(([, ...args]) => args));
-        if (filter !== "null") assert.ok(asked.includes(`"${field}":${filter}`), asked);
+        const requestedFilters = JSON.stringify(calls.slice(before).map(([, ...args]) => args));
+        if (filter !== "null") assert.ok(requestedFilters.includes(`"${field}":${filter}`), requestedFilters);
       }
     });
   }
@@ -80,12 +80,12 @@ describe("a key with a dollar sign", () => {
   const marked = { $id: "x", at: { $ref: { "$.a[0]": 1 } } };
   const fits: readonly object[] = [marked, { $id: "x" }, { at: { $ref: {} } }, { at: { $ref: { "$.a[0]": 1 } } }];
   const fitsNot: readonly object[] = [{ $id: "y" }, { id: "x" }, { $: "x" }, { at: { $ref: { "$.a[1]": 1 } } }];
-  const made: readonly (readonly [noun: string, path: string, body: object])[] = [
+  const creations: readonly (readonly [noun: string, path: string, body: object])[] = [
     ["threads", "/threads", {}],
     ["assistants", "/assistants", { graph_id: "agent" }],
     ["crons", "/runs/crons", { assistant_id: "agent", schedule: "0 0 1 1 *" }],
   ];
-  for (const [noun, path, body] of made) {
+  for (const [noun, path, body] of creations) {
     it(`is one as any other in searches for ${noun}`, async () => {
       await using kit = await testService({ agents: { agent: () => ({}) } });
       const ask = async (path: string, body: object): Promise<unknown> => {
@@ -100,9 +100,9 @@ describe("a key with a dollar sign", () => {
         [fitsNot, 0],
       ] as const) {
         for (const metadata of filters) {
-          const found = (await ask(`${path}/search`, { metadata })) as readonly { readonly metadata: object }[];
-          assert.equal(found.length, count, JSON.stringify(metadata));
-          if (count === 1) assert.deepEqual(found[0]?.metadata, marked);
+          const matches = (await ask(`${path}/search`, { metadata })) as readonly { readonly metadata: object }[];
+          assert.equal(matches.length, count, JSON.stringify(metadata));
+          if (count === 1) assert.deepEqual(matches[0]?.metadata, marked);
           assert.equal(await ask(`${path}/count`, { metadata }), count, JSON.stringify(metadata));
         }
       }

@@ -191,9 +191,9 @@ describe("the lives of items", () => {
     await store.put(["a"], "own", {}, { ttl: 0.5 });
     await store.put(["a"], "good", {}, { ttl: null });
     const there = async (): Promise<string> => {
-      const found = await store.search(["a"]);
-      for (const { key } of found) assert.ok(await store.get(["a"], key));
-      return found
+      const matches = await store.search(["a"]);
+      for (const { key } of matches) assert.ok(await store.get(["a"], key));
+      return matches
         .map(({ key }) => key)
         .sort()
         .join();
@@ -246,11 +246,11 @@ describe("the lives of items", () => {
     assert.equal(failures.length, 1);
     await environment.advance(MINUTE);
     assert.ok(sweeps >= 2);
-    const left = await storage.deleteExpired(
+    const expiredCount = await storage.deleteExpired(
       { deployment: "default" },
       { items_expired_by: environment.now(), limit: 10, now: environment.now() },
     );
-    assert.equal(left, 0);
+    assert.equal(expiredCount, 0);
   });
 });
 
@@ -324,8 +324,8 @@ describe("a function's job", () => {
 describe("the options of the store", () => {
   it("are proven", async () => {
     const problems = async (store: object): Promise<string> => {
-      const made = open({ store } as TestServiceOptions).then((kit) => kit[Symbol.asyncDispose]());
-      const error = (await made.then(
+      const creation = open({ store } as TestServiceOptions).then((kit) => kit[Symbol.asyncDispose]());
+      const error = (await creation.then(
         () => undefined,
         (error: unknown) => error,
       )) as ConfigError | undefined;

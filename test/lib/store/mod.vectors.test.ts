@@ -8,15 +8,15 @@ const open = (options: TestServiceOptions = {}): Promise<TestService> =>
   testService({ agents: { idle: async () => ({}) }, ...options });
 
 /** Vectors by which words a text holds, and every text that was asked for. */
-function words(...known: string[]): { readonly index: StoreIndex; readonly asked: string[][] } {
-  const asked: string[][] = [];
+function words(...vocabulary: string[]): { readonly index: StoreIndex; readonly embeddedTexts: string[][] } {
+  const embeddedTexts: string[][] = [];
   return {
-    asked,
+    embeddedTexts,
     index: {
-      dims: known.length,
+      dims: vocabulary.length,
       async embed(texts) {
-        asked.push([...texts]);
-        return texts.map((text) => known.map((word) => (text.includes(word) ? 1 : 0)));
+        embeddedTexts.push([...texts]);
+        return texts.map((text) => vocabulary.map((word) => (text.includes(word) ? 1 : 0)));
       },
     },
   };
@@ -45,12 +45,12 @@ describe("searching by meaning", () => {
     ]);
     await store.put(["a"], "hidden", { text: "cat" }, { index: false });
     await store.put(["b"], "far", { text: "cat" });
-    const found = await store.search(["a"], { query: "cat" });
+    const matches = await store.search(["a"], { query: "cat" });
     assert.deepEqual(
-      found.map(({ key, score }) => `${key} ${score?.toFixed(3)}`),
+      matches.map(({ key, score }) => `${key} ${score?.toFixed(3)}`),
       ["cat 1.000", "both 0.707", "sun 0.000"],
     );
-    assert.deepEqual(Object.keys(found[0] as object).sort(), [
+    assert.deepEqual(Object.keys(matches[0] as object).sort(), [
       "created_at",
       "key",
       "namespace",
@@ -70,7 +70,7 @@ describe("searching by meaning", () => {
   });
 
   it("embeds the fields of the put, else those of the index, once for each call", async () => {
-    const { index, asked } = words("cat");
+    const { index, embeddedTexts } = words("cat");
     await using kit = await open({ store: { index: { ...index, fields: ["title", "parts[*].text"] } } });
     const { store } = kit.service;
     const value = { title: "t", parts: [{ text: "p0" }, { text: "t" }], more: { deep: "d" } };
@@ -83,7 +83,7 @@ describe("searching by meaning", () => {
       { namespace: ["a"], key: "m", value: { title: "two" } },
     ]);
     await store.search([], { query: "q" });
-    assert.deepEqual(asked, [["t", "p0"], ["d", JSON.stringify(value, null, 2)], ["one", "two"], ["q"]]);
+    assert.deepEqual(embeddedTexts, [["t", "p0"], ["d", JSON.stringify(value, null, 2)], ["one", "two"], ["q"]]);
   });
 
   it("stores nothing where the embedder gives no such vectors", async () => {
@@ -97,10 +97,10 @@ describe("searching by meaning", () => {
       [[[1, "2"]], /finite numbers/],
       [new Error("no network"), /no network/],
     ];
-    for (const [given, message] of wrong) {
+    for (const [query, message] of wrong) {
       const embed = async () => {
-        if (given instanceof Error) throw given;
-        return given as number[][];
+        if (query instanceof Error) throw query;
+        return query as number[][];
       };
       await using kit = await open({ store: { index: { dims: 2, embed } } });
       const { store } = kit.service;

@@ -78,13 +78,13 @@ describe("events", () => {
     const slow = runLog.read(0);
     for (let i = 0; i < 100; i++) runLog.publish("values", "x".repeat(100));
     runLog.end({ status: "success", result: {} });
-    const [first, second, ...rest] = await collect(slow);
+    const [first, second, ...laterFrames] = await collect(slow);
     assert.equal(first?.id, null);
     assert.equal(first?.event, "metadata");
     const { missing_before } = JSON.parse(first?.data ?? "{}");
     assert.equal(second?.id, missing_before);
-    assert.equal(rest.at(-1)?.id, 100);
-    assert.ok(rest.length < 30, "the ring is bounded");
+    assert.equal(laterFrames.at(-1)?.id, 100);
+    assert.ok(laterFrames.length < 30, "the ring is bounded");
   });
 
   it("keeps a first frame that is larger than the ring", async () => {
@@ -139,18 +139,18 @@ describe("events", () => {
 
   it("says once when a reader leaves before the end, and never after it", async () => {
     const runLog = eventsAt(testClock()).getLog(RUN);
-    let left = 0;
-    const iterator = runLog.read(0, () => left++)[Symbol.asyncIterator]();
+    let publishesLeft = 0;
+    const iterator = runLog.read(0, () => publishesLeft++)[Symbol.asyncIterator]();
     const waiting = iterator.next();
     await iterator.return?.();
     await iterator.return?.();
     assert.equal((await waiting).done, true, "a waiting read ends");
-    assert.equal(left, 1);
-    const stayed = runLog.read(0, () => left++);
+    assert.equal(publishesLeft, 1);
+    const stayed = runLog.read(0, () => publishesLeft++);
     runLog.publish("end", "1");
     runLog.end({ status: "success", result: {} });
     await collect(stayed);
-    assert.equal(left, 1);
+    assert.equal(publishesLeft, 1);
   });
 
   it("counts what ended runs resulted in", () => {
@@ -214,15 +214,15 @@ const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 
 function table(page = 10): {
   readonly stored: StoredFrame[];
   readonly load: NonNullable<StreamHubOptions["load"]>;
-  readonly asked: number[];
+  readonly loadPositions: number[];
 } {
   const stored: StoredFrame[] = [];
-  const asked: number[] = [];
+  const loadPositions: number[] = [];
   return {
     stored,
-    asked,
+    loadPositions,
     async load(_run_id, after) {
-      asked.push(after);
+      loadPositions.push(after);
       return stored.filter(({ id }) => id > after).slice(0, page);
     },
   };
@@ -234,7 +234,7 @@ describe("a tape whose frames are stored", () => {
   const ended = { status: "success", result: {} } as const;
 
   it("gives a reader behind the ring what is stored, without a gap or a frame twice", async () => {
-    const { stored, load, asked } = table();
+    const { stored, load, loadPositions } = table();
     const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
     runLog.hasStoredFrames = true;
     const readers = [0, 0, 3, 40].map((after) => collect(runLog.read(after)));
@@ -248,14 +248,14 @@ describe("a tape whose frames are stored", () => {
     runLog.end(ended);
     const ids = (await Promise.all(readers)).map((frames) => frames.map(({ id }) => id));
     assert.deepEqual(ids, [upTo(101), upTo(101), upTo(101, 4), upTo(101, 41)]);
-    const rest = (await collect({ [Symbol.asyncIterator]: () => slow })).map(({ id }) => id);
-    assert.deepEqual([...first, ...rest], upTo(101));
+    const laterIds = (await collect({ [Symbol.asyncIterator]: () => slow })).map(({ id }) => id);
+    assert.deepEqual([...first, ...laterIds], upTo(101));
     const late = await collect(runLog.read(0));
     assert.deepEqual(
       late.map(({ id }) => id),
       upTo(101),
     );
-    assert.ok(asked.length < 60, `${asked.length} times`);
+    assert.ok(loadPositions.length < 60, `${loadPositions.length} times`);
   });
 
   it("gives what another process has shown before it goes on itself", async () => {
@@ -336,7 +336,7 @@ describe("a tape whose frames are stored", () => {
   });
 
   it("reads a page once for all of its readers, wherever in it they are: slow ones hold no page", async () => {
-    const { stored, load, asked } = table(50);
+    const { stored, load, loadPositions } = table(50);
     const runLog = eventsAt(testClock(), { load, ring_size: 500 }).getLog(RUN);
     runLog.hasStoredFrames = true;
     for (let id = 1; id <= 60; id++) {
@@ -346,12 +346,12 @@ describe("a tape whose frames are stored", () => {
     const readers = Array.from({ length: 10 }, (_, after) => runLog.read(after));
     const first = await Promise.all(readers.map(async (reader) => (await reader.next())[0]?.id));
     assert.deepEqual(first, upTo(10));
-    assert.deepEqual(asked, [0]);
+    assert.deepEqual(loadPositions, [0]);
     for (const reader of readers) reader.leave();
   });
 
   it("holds little more than what is shown at once, which its readers get from there", async () => {
-    const { stored, load, asked } = table();
+    const { stored, load, loadPositions } = table();
     const runLog = eventsAt(testClock(), { load }).getLog(RUN);
     runLog.hasStoredFrames = true;
     const reader = runLog.read(0);
@@ -365,23 +365,23 @@ describe("a tape whose frames are stored", () => {
       while (ids.length < 9) ids.push(...(await reader.next()).map(({ id }) => id));
       assert.deepEqual(ids, upTo(runLog.lastId, runLog.lastId - 8));
     }
-    assert.deepEqual(asked, []);
+    assert.deepEqual(loadPositions, []);
     const { lastId } = runLog;
     for (let after = 0; after < lastId; after++) {
       const late = runLog.read(after);
       await late.next();
       late.leave();
     }
-    const held = lastId - asked.length;
-    assert.ok(held > 0 && held * frame.length <= 1024 * 1024, `${held} frames`);
+    const unreadCount = lastId - loadPositions.length;
+    assert.ok(unreadCount > 0 && unreadCount * frame.length <= 1024 * 1024, `${unreadCount} frames`);
   });
 
   it("costs nothing for readers that never read", async () => {
-    const { load, asked } = table();
+    const { load, loadPositions } = table();
     const runLog = eventsAt(testClock(), { load, ring_size: 2_000 }).getLog(RUN);
     runLog.hasStoredFrames = true;
     for (let reader = 1; reader <= 1_000; reader++) runLog.read(0);
     for (let id = 1; id <= 1_000; id++) runLog.publish("values", data);
-    assert.deepEqual(asked, []);
+    assert.deepEqual(loadPositions, []);
   });
 });

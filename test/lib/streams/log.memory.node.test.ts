@@ -7,15 +7,15 @@ import { LogCursor, type Page, RingLog } from "../../../lib/streams/log.ts";
 import { collect } from "../../support/heap.ts";
 
 interface Item {
-  readonly place: number;
+  readonly position: number;
   readonly data: string;
 }
 
 class Ring extends RingLog<Item> {
   override startsAfter = 2;
 
-  getPosition({ place }: Item): number {
-    return place;
+  getPosition({ position }: Item): number {
+    return position;
   }
 
   protected get maxChars(): number {
@@ -37,14 +37,14 @@ class Reading extends LogCursor<Item> {
   }
 }
 
-const large = (place: number): Item => ({ place, data: `${place}`.padEnd(100_000, "x") });
+const large = (position: number): Item => ({ position, data: `${position}`.padEnd(100_000, "x") });
 
 /** Not inline: what it returns would be held by the frame of the test. */
 async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
   cursor.page = [large(1), large(2)];
   const refs = cursor.page.map((item) => new WeakRef(item));
-  const [first, ...others] = await cursor.toReader().next();
-  assert.deepEqual([first?.place, others], [1, []]);
+  const [first, ...otherItems] = await cursor.toReader().next();
+  assert.deepEqual([first?.position, otherItems], [1, []]);
   return refs;
 }
 
@@ -56,7 +56,7 @@ it("is not what it was given of a page", async () => {
     collect();
   }
   assert.deepEqual(
-    refs.map((ref) => ref.deref()?.place),
+    refs.map((ref) => ref.deref()?.position),
     [undefined, 2],
   );
   cursor.leave();

@@ -5,23 +5,23 @@ import { createTickBudget } from "../../../lib/environment.ts";
 import { LogCursor, type Page, RingLog } from "../../../lib/streams/log.ts";
 
 interface Item {
-  readonly place: number;
+  readonly position: number;
   readonly data: string;
 }
 
-const itemAt = (place: number): Item => ({ place, data: `${place}` });
+const createItem = (position: number): Item => ({ position, data: `${position}` });
 
 class Ring extends RingLog<Item> {
-  getPosition({ place }: Item): number {
-    return place;
+  getPosition({ position }: Item): number {
+    return position;
   }
 
   protected get maxChars(): number {
     return 1_000_000;
   }
 
-  add(...places: number[]): void {
-    this.addAll(places.map(itemAt));
+  add(...positions: number[]): void {
+    this.addAll(positions.map(createItem));
   }
 
   addAll(items: readonly Item[]): void {
@@ -50,7 +50,7 @@ class Reading extends LogCursor<Item> {
   }
 
   protected toEmitted(item: Item): Item | null {
-    return item.place > this.hidden_to ? item : null;
+    return item.position > this.hidden_to ? item : null;
   }
 }
 
@@ -62,10 +62,10 @@ it("a page of which nothing is shown does not keep its reader from what is in me
   const reader = new Reading(ring, 4, () => {
     // Stored and announced while the page is read.
     ring.add(3, 4, 5, 6);
-    return { items: [1, 2, 3, 4].map(itemAt), read_to: 4 };
+    return { items: [1, 2, 3, 4].map(createItem), read_to: 4 };
   }).toReader();
-  const places = (await reader.next()).map(({ place }) => place);
-  assert.deepEqual(places, [5, 6]);
+  const positions = (await reader.next()).map(({ position }) => position);
+  assert.deepEqual(positions, [5, 6]);
   reader.leave();
 });
 
@@ -85,8 +85,8 @@ class Behind extends LogCursor<Item> {
   }
 
   protected async load(): Promise<Page<Item>> {
-    const items = this.#stored.filter(({ place }) => place > this.position).slice(0, 6);
-    return { items, read_to: items.at(-1)?.place ?? null };
+    const items = this.#stored.filter(({ position }) => position > this.position).slice(0, 6);
+    return { items, read_to: items.at(-1)?.position ?? null };
   }
 
   protected toEmitted(item: Item): Item {
@@ -95,19 +95,20 @@ class Behind extends LogCursor<Item> {
 }
 
 it("a reader that falls behind again reads what the rest of its last page had", { timeout: 5_000 }, async () => {
-  const largeAt = (place: number): Item => ({ place, data: `${place}`.padEnd(40_000, "x") });
+  const createLargeItem = (position: number): Item => ({ position, data: `${position}`.padEnd(40_000, "x") });
   const ring = new Ring(createTickBudget({ defer: (call) => void setImmediate(call) }, 10_000_000));
-  const stored = Array.from({ length: 60 }, (_, n) => largeAt(n + 1));
+  const stored = Array.from({ length: 60 }, (_, n) => createLargeItem(n + 1));
   ring.addAll(stored.slice(0, 3));
   const reader = new Behind(ring, stored).toReader();
-  const seen: number[] = [];
-  const read = async (): Promise<void> => void seen.push(...(await reader.next()).map(({ place }) => place));
+  const readPositions: number[] = [];
+  const read = async (): Promise<void> =>
+    void readPositions.push(...(await reader.next()).map(({ position }) => position));
   await read();
   await read();
-  assert.deepEqual(seen, [1, 2, 3]);
+  assert.deepEqual(readPositions, [1, 2, 3]);
   ring.addAll(stored.slice(3));
   assert.ok(ring.startsAfter > 6);
-  while (seen.length < 57) await read();
-  assert.deepEqual(seen.slice(0, 10), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+  while (readPositions.length < 57) await read();
+  assert.deepEqual(readPositions.slice(0, 10), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
   reader.leave();
 });

@@ -20,19 +20,19 @@ describe("a reader of a run that is rolled back as it comes", () => {
     readonly join: (after: number) => Promise<Frame[]>;
     readonly rollback: (by?: Service) => Promise<void>;
     /** The first process. */
-    readonly one: Service;
+    readonly first: Service;
     readonly stop: () => Promise<void>;
   }> {
-    const { clock, one, two, stores, thread_id, run_id, stop } = await executing();
+    const { clock, first, second, stores, thread_id, run_id, stop } = await executing();
     const open = async (after: number): Promise<AsyncIterable<Frame>> =>
-      (await two.runs.joinStream(thread_id, run_id, { after })).frames;
+      (await second.runs.joinStream(thread_id, run_id, { after })).frames;
     return {
       clock,
       store: stores[1],
       open: async (after) => collect(await open(after)),
       join: async (after) => await Array.fromAsync(await open(after)),
-      rollback: async (by = two) => await by.runs.cancel(thread_id, run_id, { action: "rollback" }),
-      one,
+      rollback: async (by = second) => await by.runs.cancel(thread_id, run_id, { action: "rollback" }),
+      first,
       stop,
     };
   }
@@ -46,31 +46,31 @@ describe("a reader of a run that is rolled back as it comes", () => {
         return await call();
       };
       const first = after < 5 ? after + 1 : 2 ** 52 + 1;
-      const told = [
+      const expectedFrames = [
         [first, "error", "RunRolledBack"],
         [first + 1, "end", "rollback"],
       ];
-      assert.deepEqual(ending(await join(after)), told);
+      assert.deepEqual(ending(await join(after)), expectedFrames);
       await stop();
     }
   });
 
   it("is shown nothing again that was on its way to another reader", async () => {
-    const { clock, store, open, rollback, one, stop } = await removable();
+    const { clock, store, open, rollback, first, stop } = await removable();
     const loaded = Promise.withResolvers<void>();
     let loads = 0;
     store.faults.readFrames = async (call) => {
       loads += 1;
-      if (loads === 2) await rollback(one);
+      if (loads === 2) await rollback(first);
       const page = await call();
       if (loads === 1) await loaded.promise;
       return page;
     };
-    const other = await open(0);
+    const otherReader = await open(0);
     await advanceUntil(clock, () => loads === 1);
     const back = await open(3);
     loaded.resolve();
-    await advanceUntil(clock, () => other.ended() && back.ended());
+    await advanceUntil(clock, () => otherReader.ended() && back.ended());
     assert.deepEqual(ending(back.list), [
       [4, "error", "RunRolledBack"],
       [5, "end", "rollback"],
@@ -81,8 +81,8 @@ describe("a reader of a run that is rolled back as it comes", () => {
   it("is told so when it found the run just before", async () => {
     for (const after of [1, 2, 5, 7]) {
       const { clock, store, open, join, rollback, stop } = await removable();
-      const others = [await open(0), await open(3)];
-      await advanceUntil(clock, () => others.every(({ list }) => list.at(-1)?.id === 4));
+      const otherReaders = [await open(0), await open(3)];
+      await advanceUntil(clock, () => otherReaders.every(({ list }) => list.at(-1)?.id === 4));
       let row: unknown;
       store.faults.getRun = async (call) => {
         delete store.faults.getRun;
@@ -90,15 +90,15 @@ describe("a reader of a run that is rolled back as it comes", () => {
         await rollback();
         return row;
       };
-      const told = ending(await join(after));
+      const expectedFrames = ending(await join(after));
       assert.ok(row);
-      assert.deepEqual(told.slice(-2), [
+      assert.deepEqual(expectedFrames.slice(-2), [
         [Math.max(5, after + 1), "error", "RunRolledBack"],
         [Math.max(6, after + 2), "end", "rollback"],
       ]);
-      for (const other of others) {
-        await advanceUntil(clock, other.ended);
-        assert.deepEqual(ending(other.list).slice(-2), [
+      for (const otherReader of otherReaders) {
+        await advanceUntil(clock, otherReader.ended);
+        assert.deepEqual(ending(otherReader.list).slice(-2), [
           [5, "error", "RunRolledBack"],
           [6, "end", "rollback"],
         ]);
@@ -114,12 +114,12 @@ describe("a store that fails while a run's answer is read", () => {
     for (const verb of ["getThread", "getCheckpoint"] as const) {
       const { executor, say } = counter();
       const { services, stores, stop } = await processes(clock, executor, 1, 0);
-      const [one, two] = services as [Service, Service];
+      const [first, second] = services as [Service, Service];
       const { faults, calls } = stores[1] as Faulty;
-      const { thread_id } = await one.threads.create();
-      const { run_id } = await one.runs.create(thread_id, ask());
-      const waiting = await two.runs.join(thread_id, run_id);
-      const reader = collect((await two.runs.joinStream(thread_id, run_id)).frames);
+      const { thread_id } = await first.threads.create();
+      const { run_id } = await first.runs.create(thread_id, ask());
+      const waiting = await second.runs.join(thread_id, run_id);
+      const reader = collect((await second.runs.joinStream(thread_id, run_id)).frames);
       const failure = new Error("the store cannot be reached");
       faults[verb] = () => Promise.reject(failure);
       say(1, "end");
@@ -137,20 +137,20 @@ describe("a store that fails while a run's answer is read", () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stores, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
+    const [first, second] = services as [Service, Service];
     const { faults } = stores[1] as Faulty;
-    const { thread_id } = await one.threads.create();
-    const { run, result } = await one.runs.wait(thread_id, ask());
+    const { thread_id } = await first.threads.create();
+    const { run, result } = await first.runs.wait(thread_id, ask());
     say(1, "end");
-    await advanceUntil(clock, async () => (await one.runs.get(thread_id, run.run_id)).status === "success", 10);
+    await advanceUntil(clock, async () => (await first.runs.get(thread_id, run.run_id)).status === "success", 10);
     const failure = new Error("the store cannot be reached");
     faults.getCheckpoint = () => Promise.reject(failure);
-    await assert.rejects(two.runs.join(thread_id, run.run_id), failure);
-    await assert.rejects(two.runs.joinStream(thread_id, run.run_id), failure);
-    await assert.rejects(two.threads.get(thread_id), failure);
-    await assert.rejects(two.threads.search(), failure);
+    await assert.rejects(second.runs.join(thread_id, run.run_id), failure);
+    await assert.rejects(second.runs.joinStream(thread_id, run.run_id), failure);
+    await assert.rejects(second.threads.get(thread_id), failure);
+    await assert.rejects(second.threads.search(), failure);
     delete faults.getCheckpoint;
-    assert.deepEqual(await (await two.runs.join(thread_id, run.run_id)).result, await result);
+    assert.deepEqual(await (await second.runs.join(thread_id, run.run_id)).result, await result);
     await stop();
   });
 });

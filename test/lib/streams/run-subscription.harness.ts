@@ -3,11 +3,11 @@ import { createService, type Executor, type RunCreate, type Service } from "../.
 import { testClock } from "../../suite/kit.ts";
 import { advanceUntil, collect, type Faulty, faulty } from "../../support/faulty.ts";
 
-export const ask = (more: Partial<RunCreate> = {}): RunCreate => ({
+export const ask = (runFields: Partial<RunCreate> = {}): RunCreate => ({
   assistant_id: "count",
   stream_mode: ["custom", "updates"],
   stream_resumable: true,
-  ...more,
+  ...runFields,
 });
 
 /** Shows as many frames as the test asks for, one by one, until it says `end`, `fail` or `hang`. */
@@ -18,8 +18,8 @@ export function counter(): {
   const words: (number | "end" | "fail")[] = [];
   let wake = (): void => {};
   return {
-    say(...more) {
-      words.push(...more);
+    say(...newWords) {
+      words.push(...newWords);
       wake();
     },
     executor: {
@@ -74,8 +74,8 @@ export async function processes(
 export async function executing(): Promise<{
   readonly clock: ReturnType<typeof testClock>;
   readonly say: ReturnType<typeof counter>["say"];
-  readonly one: Service;
-  readonly two: Service;
+  readonly first: Service;
+  readonly second: Service;
   readonly stores: readonly [Faulty, Faulty];
   readonly thread_id: string;
   readonly run_id: string;
@@ -86,11 +86,11 @@ export async function executing(): Promise<{
   const clock = testClock();
   const { executor, say } = counter();
   const { services, stores, stop } = await processes(clock, executor, 1, 0);
-  const [one, two] = services as [Service, Service];
-  const { thread_id } = await one.threads.create();
-  const { run, frames } = await one.runs.stream(thread_id, ask());
+  const [first, second] = services as [Service, Service];
+  const { thread_id } = await first.threads.create();
+  const { run, frames } = await first.runs.stream(thread_id, ask());
   const here = collect(frames);
   say(3);
   await advanceUntil(clock, () => here.list.length === 4, 10);
-  return { clock, say, one, two, stores: stores as [Faulty, Faulty], thread_id, run_id: run.run_id, here, stop };
+  return { clock, say, first, second, stores: stores as [Faulty, Faulty], thread_id, run_id: run.run_id, here, stop };
 }

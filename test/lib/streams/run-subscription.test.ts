@@ -9,7 +9,7 @@ import { ask, counter, executing, processes } from "./run-subscription.harness.t
 
 keepAlive();
 
-const idsOf = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);
+const readIds = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);
 
 const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 1 - first }, (_, i) => first + i);
 
@@ -32,7 +32,7 @@ describe("a resumable run", () => {
     say(5, "end");
     const all = [...first];
     for (let step = await live.next(); !step.done; step = await live.next()) all.push(step.value);
-    assert.deepEqual(idsOf(all), upTo(12));
+    assert.deepEqual(readIds(all), upTo(12));
     assert.deepEqual([all[0]?.event, all.at(-1)?.event], ["metadata", "end"]);
     const [none, minus, three, unknown, six, ...many] = await Promise.all(joins);
     assert.deepEqual([none, minus, unknown], [all, all, all]);
@@ -40,8 +40,8 @@ describe("a resumable run", () => {
     for (const each of many) assert.deepEqual(each, all);
     // It has ended.
     assert.deepEqual([await join(), await join(9), await join(1_000)], [all, all.slice(9), all]);
-    const [end, ...more] = await join(12);
-    assert.deepEqual([end?.event, more.length], ["end", 0]);
+    const [end, ...laterFrames] = await join(12);
+    assert.deepEqual([end?.event, laterFrames.length], ["end", 0]);
     const some = await runs.joinStream(thread_id, run.run_id, { modes: ["updates"] });
     assert.deepEqual(
       (await Array.fromAsync(some.frames)).map(({ event }) => event),
@@ -54,16 +54,16 @@ describe("a resumable run", () => {
     for (const word of ["end", "fail"] as const) {
       const { executor, say } = counter();
       const { services, stop } = await processes(clock, executor, 1, 0);
-      const [one, two] = services as [Service, Service];
-      const { thread_id } = await one.threads.create();
-      const { run, frames } = await one.runs.stream(thread_id, ask());
+      const [first, second] = services as [Service, Service];
+      const { thread_id } = await first.threads.create();
+      const { run, frames } = await first.runs.stream(thread_id, ask());
       const read = collect(frames);
       say(3, word);
       await advanceUntil(clock, read.ended, 10);
-      assert.deepEqual(idsOf(read.list), upTo(word === "end" ? 5 : 6));
+      assert.deepEqual(readIds(read.list), upTo(word === "end" ? 5 : 6));
       const join = async (after?: number): Promise<Frame[]> =>
         await Array.fromAsync(
-          (await two.runs.joinStream(thread_id, run.run_id, after === undefined ? {} : { after })).frames,
+          (await second.runs.joinStream(thread_id, run.run_id, after === undefined ? {} : { after })).frames,
         );
       assert.deepEqual(await join(), read.list);
       assert.deepEqual(await join(2), read.list.slice(2));
@@ -74,7 +74,7 @@ describe("a resumable run", () => {
   });
 
   it("is read on after what another process has shown where reads are behind", async () => {
-    const { clock, say, two, stores, thread_id, run_id, here, stop } = await executing();
+    const { clock, say, second, stores, thread_id, run_id, here, stop } = await executing();
     const { faults } = stores[1];
     const before = await stores[0].storage.getRun({ deployment: "default" }, run_id);
     let behind = true;
@@ -87,11 +87,11 @@ describe("a resumable run", () => {
       behind = false;
     };
     const join = async (after: number): Promise<ReturnType<typeof collect>> =>
-      collect((await two.runs.joinStream(thread_id, run_id, { after })).frames);
+      collect((await second.runs.joinStream(thread_id, run_id, { after })).frames);
     const live = await join(4);
     say(1, "end");
     await advanceUntil(clock, () => here.ended() && live.ended());
-    assert.deepEqual([idsOf(here.list), idsOf(live.list)], [upTo(6), [5, 6]]);
+    assert.deepEqual([readIds(here.list), readIds(live.list)], [upTo(6), [5, 6]]);
     await stop();
   });
 
@@ -99,14 +99,14 @@ describe("a resumable run", () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { thread_id } = await one.threads.create();
-    const { run, frames } = await one.runs.stream(thread_id, ask());
+    const [first, second] = services as [Service, Service];
+    const { thread_id } = await first.threads.create();
+    const { run, frames } = await first.runs.stream(thread_id, ask());
     const here = collect(frames);
     say(4);
     await advanceUntil(clock, () => here.list.length === 5, 10);
     const joined = async (after: number): Promise<ReturnType<typeof collect>> =>
-      collect((await two.runs.joinStream(thread_id, run.run_id, { after })).frames);
+      collect((await second.runs.joinStream(thread_id, run.run_id, { after })).frames);
     // Their ids are known by the first process alone, until the second looks.
     const there = [await joined(5), await joined(2), await joined(0), await joined(1_000)];
     await advanceUntil(clock, () => there.every(({ list }, i) => list.length >= [0, 3, 5, 5][i]!));
@@ -115,10 +115,10 @@ describe("a resumable run", () => {
     say("end");
     await advanceUntil(clock, () => here.ended() && there.every(({ ended }) => ended()));
     const [five, two_, zero, unknown] = there.map(({ list }) => list);
-    assert.deepEqual(idsOf(here.list), upTo(10));
+    assert.deepEqual(readIds(here.list), upTo(10));
     assert.deepEqual([zero, unknown], [here.list, here.list]);
     assert.deepEqual([five, two_], [here.list.slice(5), here.list.slice(2)]);
-    assert.deepEqual(await (await two.runs.join(thread_id, run.run_id)).result, { count: 8 });
+    assert.deepEqual(await (await second.runs.join(thread_id, run.run_id)).result, { count: 8 });
     await stop();
   });
 
@@ -126,19 +126,19 @@ describe("a resumable run", () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stores, stop } = await processes(clock, executor, 1, 0, 1);
-    const [one, two] = services as [Service, Service];
-    const { thread_id } = await one.threads.create();
-    const { run, frames } = await one.runs.stream(thread_id, ask());
+    const [first, second] = services as [Service, Service];
+    const { thread_id } = await first.threads.create();
+    const { run, frames } = await first.runs.stream(thread_id, ask());
     const here = collect(frames);
     say(3);
     await advanceUntil(clock, () => here.list.length === 4, 10);
-    const there = collect((await two.runs.joinStream(thread_id, run.run_id)).frames);
+    const there = collect((await second.runs.joinStream(thread_id, run.run_id)).frames);
     await advanceUntil(clock, () => there.list.length === 4);
     kill(stores[0] as Faulty);
     await advanceUntil(clock, () => there.list.length === 5);
     say(2, "end");
     await advanceUntil(clock, there.ended);
-    assert.deepEqual(idsOf(there.list), upTo(8));
+    assert.deepEqual(readIds(there.list), upTo(8));
     assert.equal(JSON.parse(there.list[4]?.data ?? "").attempt, 2);
     assert.equal(there.list[4]?.event, "metadata");
     await stop();
@@ -156,19 +156,19 @@ describe("a resumable run", () => {
       }),
     };
     const { services, stores, stop } = await processes(clock, executor, 1, 1);
-    const [one, two] = services as [Service, Service];
+    const [first, second] = services as [Service, Service];
     const store = stores[0] as Faulty;
-    const { thread_id } = await one.threads.create();
-    const { run, frames } = await one.runs.stream(thread_id, ask());
+    const { thread_id } = await first.threads.create();
+    const { run, frames } = await first.runs.stream(thread_id, ask());
     const stale = collect(frames);
     await advanceUntil(clock, () => stale.list.length === 2, 10);
     store.faults.renewLease = () => new Promise(() => {});
-    await advanceUntil(clock, async () => (await two.runs.get(thread_id, run.run_id)).status === "success");
-    const all = await Array.fromAsync((await two.runs.joinStream(thread_id, run.run_id)).frames);
+    await advanceUntil(clock, async () => (await second.runs.get(thread_id, run.run_id)).status === "success");
+    const all = await Array.fromAsync((await second.runs.joinStream(thread_id, run.run_id)).frames);
     const end = all.at(-1)?.id as number;
     assert.deepEqual([all.at(-1)?.event, end > 2, stale.ended()], ["end", true, false]);
     const join = async (after: number): Promise<ReturnType<typeof collect>> =>
-      collect((await one.runs.joinStream(thread_id, run.run_id, { after })).frames);
+      collect((await first.runs.joinStream(thread_id, run.run_id, { after })).frames);
     const joined = [await join(end), await join(end - 1), await join(2)];
     delete store.faults.renewLease;
     await advanceUntil(clock, () => stale.ended() && joined.every(({ ended }) => ended()));
@@ -190,24 +190,26 @@ describe("a resumable run", () => {
     await advanceUntil(clock, read.ended, 10);
     await clock.advance(300_000);
     // What ended is kept in memory until something else ends.
-    const other = collect((await runs.stream(null, ask())).frames);
+    const otherRun = collect((await runs.stream(null, ask())).frames);
     say("end");
-    await advanceUntil(clock, other.ended, 10);
-    const [gap, ...rest] = await Array.fromAsync((await runs.joinStream(thread_id, run.run_id, { after: 2 })).frames);
+    await advanceUntil(clock, otherRun.ended, 10);
+    const [gap, ...laterFrames] = await Array.fromAsync(
+      (await runs.joinStream(thread_id, run.run_id, { after: 2 })).frames,
+    );
     assert.deepEqual([gap?.id, gap?.event], [null, "metadata"]);
     assert.deepEqual(JSON.parse(gap?.data ?? ""), { run_id: run.run_id, attempt: 1, missing_before: 5 });
-    assert.deepEqual(rest, read.list.slice(-2));
+    assert.deepEqual(laterFrames, read.list.slice(-2));
   });
 
   it("is no longer looked at when nobody reads it", async () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stores, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { run_id } = await one.runs.create(null, ask());
+    const [firstProcess, secondProcess] = services as [Service, Service];
+    const { run_id } = await firstProcess.runs.create(null, ask());
     say(3);
     await clock.advance(100);
-    const reader = (await two.runs.joinStream(null, run_id)).frames[Symbol.asyncIterator]();
+    const reader = (await secondProcess.runs.joinStream(null, run_id)).frames[Symbol.asyncIterator]();
     let first: Frame | undefined;
     void reader.next().then(({ value }) => {
       first = value;
@@ -222,24 +224,24 @@ describe("a resumable run", () => {
     // Whoever comes then gets everything all the same.
     say("end");
     await clock.advance(100);
-    const again = collect((await two.runs.joinStream(null, run_id)).frames);
+    const again = collect((await secondProcess.runs.joinStream(null, run_id)).frames);
     await advanceUntil(clock, again.ended);
-    assert.deepEqual(idsOf(again.list), upTo(5));
+    assert.deepEqual(readIds(again.list), upTo(5));
     await stop();
   });
 });
 
 describe("a reader whose place cannot be looked up", () => {
   it("leaves nothing behind", async () => {
-    const { clock, say, two, stores, thread_id, run_id, stop } = await executing();
+    const { clock, say, second, stores, thread_id, run_id, stop } = await executing();
     const { faults, calls } = stores[1];
     faults.readFrames = () => Promise.reject(new Error("down"));
-    await assert.rejects(two.runs.joinStream(thread_id, run_id, { after: 4 }));
+    await assert.rejects(second.runs.joinStream(thread_id, run_id, { after: 4 }));
     await clock.advance(1_000);
     // A tape that is kept needs no look at the row.
     const looks = async (): Promise<number> => {
       const before = calls.getRun ?? 0;
-      await assert.rejects(two.runs.joinStream(thread_id, run_id, { after: 4 }));
+      await assert.rejects(second.runs.joinStream(thread_id, run_id, { after: 4 }));
       return (calls.getRun ?? 0) - before;
     };
     const [again, atOnce] = [await looks(), await looks()];
@@ -255,10 +257,10 @@ describe("a run that is not resumable", () => {
     const clock = testClock();
     const { executor, say } = counter();
     const { services, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { run, frames } = await one.runs.stream(null, ask({ stream_resumable: false }));
+    const [first, second] = services as [Service, Service];
+    const { run, frames } = await first.runs.stream(null, ask({ stream_resumable: false }));
     const here = collect(frames);
-    const there = collect((await two.runs.joinStream(null, run.run_id)).frames);
+    const there = collect((await second.runs.joinStream(null, run.run_id)).frames);
     say(3, "end");
     await advanceUntil(clock, () => here.ended() && there.ended());
     assert.equal(here.list.length, 5);
@@ -268,9 +270,9 @@ describe("a run that is not resumable", () => {
       await Array.fromAsync(
         (await service.runs.joinStream(null, run.run_id, after === undefined ? {} : { after })).frames,
       );
-    assert.deepEqual(await join(one), here.list);
-    assert.deepEqual(await join(one, 2), here.list.slice(2));
-    assert.deepEqual(await join(two), [end]);
+    assert.deepEqual(await join(first), here.list);
+    assert.deepEqual(await join(first, 2), here.list.slice(2));
+    assert.deepEqual(await join(second), [end]);
     await stop();
   });
 
@@ -278,12 +280,12 @@ describe("a run that is not resumable", () => {
     const clock = testClock();
     const { executor } = counter();
     const { services, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { thread_id } = await one.threads.create();
-    const { run_id } = await one.runs.create(thread_id, ask());
+    const [first, second] = services as [Service, Service];
+    const { thread_id } = await first.threads.create();
+    const { run_id } = await first.runs.create(thread_id, ask());
     await clock.advance(100);
-    const there = collect((await two.runs.joinStream(thread_id, run_id)).frames);
-    await one.runs.cancel(thread_id, run_id, { action: "rollback" });
+    const there = collect((await second.runs.joinStream(thread_id, run_id)).frames);
+    await first.runs.cancel(thread_id, run_id, { action: "rollback" });
     await advanceUntil(clock, there.ended);
     const [error, end] = there.list.slice(-2);
     assert.deepEqual([error?.event, JSON.parse(error?.data ?? "").error], ["error", "RunRolledBack"]);

@@ -16,12 +16,12 @@ describe("the events of a run in another process", () => {
       void reads.threads.command(thread_id, { id: 1, method: "run.start", params });
       await p.until(() => p.happened.length === 1);
       const live = reading(reads, thread_id);
-      const shown = (): number => live.events.filter(({ method }) => method === "custom").length;
+      const countCustomEvents = (): number => live.events.filter(({ method }) => method === "custom").length;
       await p.until(() => live.events.length > 0);
       const late: number[] = [];
       for (let count = 1; count <= 5; count++) {
         p.say(1);
-        late.push(await p.until(() => shown() === count));
+        late.push(await p.until(() => countCustomEvents() === count));
       }
       if (mode === "normal") assert.ok(Math.max(...late) <= 100, `${late.join()} ms on the test's clock`);
       p.say("end");

@@ -29,10 +29,10 @@ const big: AgentFunction = async function* ({ input }) {
   yield { text: "x".repeat(Number((input as { size: number }).size)) };
 };
 
-const ask = (assistant_id: string, more: Partial<RunCreate> = {}): RunCreate => ({
+const ask = (assistant_id: string, runFields: Partial<RunCreate> = {}): RunCreate => ({
   assistant_id,
   input: { messages: [{ role: "user", content: "Hi" }] },
-  ...more,
+  ...runFields,
 });
 
 async function finished(service: Service, thread_id: string, request: RunCreate): Promise<void> {
@@ -86,12 +86,12 @@ describe("the events of a thread", () => {
     );
     assert.deepEqual(await readStoredEvents(service, thread_id), events);
     for (const since of [0, ...getSeqs(events)]) {
-      const rest = events.filter(({ seq }) => seq > since);
-      assert.deepEqual(await readStoredEvents(service, thread_id, { ...ALL, since }), rest);
+      const laterEvents = events.filter(({ seq }) => seq > since);
+      assert.deepEqual(await readStoredEvents(service, thread_id, { ...ALL, since }), laterEvents);
       const reader = reading(service, thread_id, { ...ALL, since });
-      await until(() => reader.events.length >= rest.length);
+      await until(() => reader.events.length >= laterEvents.length);
       await reader.close();
-      assert.deepEqual(reader.events, rest);
+      assert.deepEqual(reader.events, laterEvents);
     }
     await live.close();
   });
@@ -104,11 +104,11 @@ describe("the events of a thread", () => {
     const some = reading(service, thread_id, filter);
     await finished(service, thread_id, ask("talker"));
     await Promise.all([live.ends(), some.ends()]);
-    const wanted = live.events.filter(
+    const matchingEvents = live.events.filter(
       ({ method, params }) => filter.channels.includes(method) && params.namespace.length === 0,
     );
-    assert.deepEqual(some.events, wanted);
-    assert.deepEqual(await readStoredEvents(service, thread_id, filter), wanted);
+    assert.deepEqual(some.events, matchingEvents);
+    assert.deepEqual(await readStoredEvents(service, thread_id, filter), matchingEvents);
     await some.close();
     await live.close();
   });
@@ -223,11 +223,11 @@ describe("the events of a thread", () => {
         .filter(({ method }) => method === "values")
         .map(({ params }) => String((params.data as { text?: string }).text ?? "").slice(0, 1));
     assert.deepEqual(texts(live.events), ["", "a", "b"]);
-    const kept = await readStoredEvents(service, thread_id);
-    assert.deepEqual(texts(kept), ["", "b"]);
+    const storedEvents = await readStoredEvents(service, thread_id);
+    assert.deepEqual(texts(storedEvents), ["", "b"]);
     assert.deepEqual(
-      kept,
-      live.events.filter((event) => kept.some(({ seq }) => seq === event.seq)),
+      storedEvents,
+      live.events.filter((event) => storedEvents.some(({ seq }) => seq === event.seq)),
     );
     await live.close();
   });
@@ -242,10 +242,10 @@ describe("the events of a thread", () => {
     await finished(service, thread_id, { ...ask("asks"), durability: "exit" });
     await live.ends();
     const filter = { channels: ["values", "lifecycle"], since: 1 };
-    const kept = await readStoredEvents(service, thread_id, filter);
+    const storedEvents = await readStoredEvents(service, thread_id, filter);
     const late = reading(service, thread_id, filter);
     await late.ends();
-    assert.deepEqual(late.events, kept);
+    assert.deepEqual(late.events, storedEvents);
     await late.close();
     await live.close();
   });
@@ -260,21 +260,21 @@ describe("the events of a thread", () => {
     await live.close();
     const reads = async (replays: number): Promise<number> => {
       const before = calls.getCheckpoint ?? 0;
-      for (const kept of await Promise.all(Array.from({ length: replays }, () => readStoredEvents(service, thread_id))))
-        assert.deepEqual(kept, live.events);
+      for (const storedEvents of await Promise.all(Array.from({ length: replays }, () => readStoredEvents(service, thread_id))))
+        assert.deepEqual(storedEvents, live.events);
       return (calls.getCheckpoint ?? 0) - before;
     };
     const alone = await reads(1);
     assert.ok(alone >= 3);
     let ticks = 0;
     let going = true;
-    const other = (async () => {
+    const otherReader = (async () => {
       for (; going; ticks++) await new Promise((resolve) => setImmediate(resolve));
     })();
     const together = await reads(20).finally(() => {
       going = false;
     });
-    await other;
+    await otherReader;
     assert.equal(together, alone);
     assert.ok(ticks >= 3, `${ticks} ticks`);
   });
@@ -301,15 +301,15 @@ describe("the events of a thread", () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
-    const other = await opened(service);
+    const otherSubscription = await opened(service);
     await finished(service, thread_id, ask("talker"));
     await live.ends();
     await service.threads.delete(thread_id);
     await until(live.ended, "the reader of the deleted thread ends");
-    assert.equal(other.live.ended(), false);
+    assert.equal(otherSubscription.live.ended(), false);
     assert.deepEqual(await readStoredEvents(service, thread_id), []);
     await service.stop(0);
-    await until(other.live.ended, "the other reader ends with the service");
+    await until(otherSubscription.live.ended, "the other reader ends with the service");
   });
 
   it("of a named channel are all that a function emits under its name, whatever else they have", async () => {
@@ -325,10 +325,13 @@ describe("the events of a thread", () => {
     const params = { assistant_id: "noter", input: {} };
     await service.threads.command(thread_id, { id: 1, method: "run.start", params });
     await Promise.all([all.ends(), notes.ends()]);
-    const dataOf = ({ events }: typeof all) =>
+    const readMessageData = ({ events }: typeof all) =>
       events.filter(({ method }) => method === "custom").map(({ params }) => params.data);
-    assert.deepEqual(dataOf(notes), emitted.slice(0, 2));
-    assert.deepEqual(dataOf(all), [...emitted.slice(0, 2), ...emitted.slice(2).map((payload) => ({ payload }))]);
+    assert.deepEqual(readMessageData(notes), emitted.slice(0, 2));
+    assert.deepEqual(readMessageData(all), [
+      ...emitted.slice(0, 2),
+      ...emitted.slice(2).map((payload) => ({ payload })),
+    ]);
     await Promise.all([all.close(), notes.close()]);
   });
 
@@ -343,10 +346,10 @@ describe("the events of a thread", () => {
     const since = live.events.at(-5)?.seq ?? 0;
     const filters = [ALL, { channels: ["messages"] }, { ...ALL, since }, { channels: ["tools"] }, { ...ALL, since: 1 }];
     const { counts, last } = await protocol.count(scope, thread_id, filters);
-    const kept = await Promise.all(filters.map((filter) => readStoredEvents(service, thread_id, filter)));
+    const storedLists = await Promise.all(filters.map((filter) => readStoredEvents(service, thread_id, filter)));
     assert.deepEqual(
       counts,
-      kept.map(({ length }) => length),
+      storedLists.map(({ length }) => length),
     );
     assert.equal(last, live.events.at(-1)?.seq);
     assert.deepEqual(await protocol.count(scope, crypto.randomUUID(), filters), {

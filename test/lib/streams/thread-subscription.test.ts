@@ -15,7 +15,7 @@ before(() => {
 after(() => clearInterval(alive));
 
 const ask = (...data: string[]): RunCreate => ({ assistant_id: "show", input: data, stream_mode: "custom" });
-const kept = (...data: string[]): RunCreate => ({ ...ask(...data), stream_resumable: true });
+const askResumable = (...data: string[]): RunCreate => ({ ...ask(...data), stream_resumable: true });
 
 /** Shows each item of its input; `wait` waits until it is stopped, or the test lets it go on, and `fail` fails. */
 function shower(): { readonly executor: Executor; readonly go: () => void } {
@@ -46,8 +46,8 @@ function shower(): { readonly executor: Executor; readonly go: () => void } {
 /** Two services on one database and one clock; only the first executes. */
 async function twoProcesses(executor: Executor): Promise<{
   readonly clock: ReturnType<typeof testClock>;
-  readonly one: Service;
-  readonly two: Service;
+  readonly first: Service;
+  readonly second: Service;
   readonly stop: () => Promise<void>;
 }> {
   const clock = testClock();
@@ -55,16 +55,16 @@ async function twoProcesses(executor: Executor): Promise<{
   const environment = { ...clock, log: () => {} };
   const start = (concurrency: number): Promise<Service> =>
     createService({ storage: shared.share().storage, executor, worker: { concurrency }, environment });
-  const [one, two] = [await start(1), await start(0)];
+  const [first, second] = [await start(1), await start(0)];
   const stop = async (): Promise<void> => {
-    for (const service of [one, two]) await service.stop(0);
+    for (const service of [first, second]) await service.stop(0);
     await shared.storage.close();
   };
-  return { clock, one, two, stop };
+  return { clock, first, second, stop };
 }
 
 /** `event data` of each frame; of a marker its status. */
-const told = (frames: readonly Frame[]): string[] =>
+const formatFrames = (frames: readonly Frame[]): string[] =>
   frames.map(({ event, data }) => {
     const value = JSON.parse(data);
     if (event === "custom") return value;
@@ -73,19 +73,19 @@ const told = (frames: readonly Frame[]): string[] =>
     return value.status ? `${event} ${value.status}` : event;
   });
 
-const place = (id: Frame["id"] | undefined): ThreadPosition => {
+const parsePosition = (id: Frame["id"] | undefined): ThreadPosition => {
   const [seq, frame, at] = String(id).split("-").map(Number);
   return { seq, frame, at } as ThreadPosition;
 };
 const START = { seq: 0, frame: 0, at: 0 };
 
 /** Whoever has seen some of what was told, and stored, is told the rest. */
-async function checkPlaces(threads: Service["threads"], thread_id: string, all: readonly Frame[]): Promise<void> {
-  for (let seen = 0; seen < all.length; seen++) {
-    const after = seen === 0 ? START : place(all[seen - 1]?.id);
-    const rest = collect(await threads.stream(thread_id, { after }));
-    await until(() => rest.list.length >= all.length - seen);
-    assert.deepEqual(rest.list, all.slice(seen));
+async function checkPositions(threads: Service["threads"], thread_id: string, all: readonly Frame[]): Promise<void> {
+  for (let seenCount = 0; seenCount < all.length; seenCount++) {
+    const after = seenCount === 0 ? START : parsePosition(all[seenCount - 1]?.id);
+    const laterFrames = collect(await threads.stream(thread_id, { after }));
+    await until(() => laterFrames.list.length >= all.length - seenCount);
+    assert.deepEqual(laterFrames.list, all.slice(seenCount));
   }
 }
 
@@ -94,24 +94,24 @@ describe("a thread's stream", () => {
     await using kit = await testService({ executor: shower().executor });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    await (await runs.wait(thread_id, kept("before"))).result;
+    await (await runs.wait(thread_id, askResumable("before"))).result;
     const live = collect(await threads.stream(thread_id));
-    for (const request of [kept("a", "b"), kept("c", "fail"), kept("d")]) {
+    for (const request of [askResumable("a", "b"), askResumable("c", "fail"), askResumable("d")]) {
       await (await runs.wait(thread_id, request)).result;
     }
     await until(() => live.list.length === 10);
     const expected = ["metadata", "a", "b", "run_done success"];
     expected.push("metadata", "c", "run_done error", "metadata", "d", "run_done success");
-    assert.deepEqual(told(live.list), expected);
+    assert.deepEqual(formatFrames(live.list), expected);
     const [, failed] = live.list.filter(({ event }) => event === "run_done");
     assert.deepEqual(JSON.parse(failed?.data ?? "").error, { error: "RangeError", message: "too far" });
     assert.ok(live.list.every(({ id }) => /^\d+-\d+-\d+$/.test(String(id))));
     assert.deepEqual(new Set(live.list.map(({ id }) => id)).size, 10);
     const all = collect(await threads.stream(thread_id, { after: START }));
     await until(() => all.list.length === 13);
-    assert.deepEqual(told(all.list.slice(0, 3)), ["metadata", "before", "run_done success"]);
+    assert.deepEqual(formatFrames(all.list.slice(0, 3)), ["metadata", "before", "run_done success"]);
     assert.deepEqual(all.list.slice(3), live.list);
-    await checkPlaces(threads, thread_id, all.list);
+    await checkPositions(threads, thread_id, all.list);
   });
 
   it("shows what comes from now on of a run that goes on, and runs that wait", async () => {
@@ -129,11 +129,11 @@ describe("a thread's stream", () => {
     await until(() => all.list.length === 2);
     go();
     await (await runs.join(thread_id, later.run_id)).result;
-    const rest = ["late", "run_done success", "metadata", "next", "run_done success"];
-    rest.push("metadata", "later", "run_done success");
+    const laterTexts = ["late", "run_done success", "metadata", "next", "run_done success"];
+    laterTexts.push("metadata", "later", "run_done success");
     await until(() => all.list.length === 10 && live.list.length === 8);
-    assert.deepEqual(told(live.list), rest);
-    assert.deepEqual(told(all.list), ["metadata", "early", ...rest]);
+    assert.deepEqual(formatFrames(live.list), laterTexts);
+    assert.deepEqual(formatFrames(all.list), ["metadata", "early", ...laterTexts]);
   });
 
   it("shows runs in the order they start, also when one was to start later", async () => {
@@ -142,24 +142,24 @@ describe("a thread's stream", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const live = collect(await threads.stream(thread_id));
-    const later = await runs.create(thread_id, { ...kept("later"), after_seconds: 0.2 });
-    await (await runs.wait(thread_id, kept("now"))).result;
+    const later = await runs.create(thread_id, { ...askResumable("later"), after_seconds: 0.2 });
+    await (await runs.wait(thread_id, askResumable("now"))).result;
     await until(() => live.list.length === 3);
-    const seen = live.list.at(-1)?.id;
-    const again = collect(await threads.stream(thread_id, { after: place(seen) }));
+    const lastSeenId = live.list.at(-1)?.id;
+    const again = collect(await threads.stream(thread_id, { after: parsePosition(lastSeenId) }));
     await (await runs.join(thread_id, later.run_id)).result;
     await until(() => live.list.length === 6 && again.list.length === 3);
-    assert.deepEqual(told(again.list), ["metadata", "later", "run_done success"]);
+    assert.deepEqual(formatFrames(again.list), ["metadata", "later", "run_done success"]);
     assert.deepEqual(live.list.slice(3), again.list);
     // Also for a reader who comes back when it is over.
-    const last = collect(await threads.stream(thread_id, { after: place(seen) }));
+    const last = collect(await threads.stream(thread_id, { after: parsePosition(lastSeenId) }));
     await until(() => last.list.length === 3);
     assert.deepEqual(last.list, again.list);
     // And who has seen that one is shown nothing again.
-    const end = collect(await threads.stream(thread_id, { after: place(again.list.at(-1)?.id) }));
-    await (await runs.wait(thread_id, kept("new"))).result;
+    const end = collect(await threads.stream(thread_id, { after: parsePosition(again.list.at(-1)?.id) }));
+    await (await runs.wait(thread_id, askResumable("new"))).result;
     await until(() => end.list.length === 3);
-    assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
+    assert.deepEqual(formatFrames(end.list), ["metadata", "new", "run_done success"]);
   });
 
   it("goes on where its reader was though the run there is deleted: nothing is left out, nothing shown again", async () => {
@@ -169,24 +169,24 @@ describe("a thread's stream", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const live = collect(await threads.stream(thread_id));
-    const stopped = await runs.create(thread_id, { ...kept("never"), after_seconds: 3_600 });
-    await runs.create(thread_id, { ...kept("later"), after_seconds: 60 });
-    const now = await runs.create(thread_id, kept("now"));
+    const stopped = await runs.create(thread_id, { ...askResumable("never"), after_seconds: 3_600 });
+    await runs.create(thread_id, { ...askResumable("later"), after_seconds: 60 });
+    const now = await runs.create(thread_id, askResumable("now"));
     await advanceUntil(clock, () => live.list.length === 3);
-    const seen = place(live.list.at(-1)?.id);
+    const lastSeen = parsePosition(live.list.at(-1)?.id);
     await runs.delete(thread_id, now.run_id);
     await advanceUntil(clock, () => live.list.length === 6, 1_000);
-    const again = collect(await threads.stream(thread_id, { after: seen }));
+    const again = collect(await threads.stream(thread_id, { after: lastSeen }));
     await advanceUntil(clock, () => again.list.length === 3);
-    assert.deepEqual(told(again.list), ["metadata", "later", "run_done success"]);
+    assert.deepEqual(formatFrames(again.list), ["metadata", "later", "run_done success"]);
     // It was made first, and is told last.
     await runs.cancel(thread_id, stopped.run_id);
     await advanceUntil(clock, () => again.list.length === 4);
     await runs.delete(thread_id, stopped.run_id);
-    const end = collect(await threads.stream(thread_id, { after: place(again.list.at(-1)?.id) }));
-    await runs.create(thread_id, kept("new"));
+    const end = collect(await threads.stream(thread_id, { after: parsePosition(again.list.at(-1)?.id) }));
+    await runs.create(thread_id, askResumable("new"));
     await advanceUntil(clock, () => end.list.length === 3);
-    assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
+    assert.deepEqual(formatFrames(end.list), ["metadata", "new", "run_done success"]);
   });
 
   it("tells of runs that are deleted while they wait that they are over", async () => {
@@ -194,8 +194,8 @@ describe("a thread's stream", () => {
     await using kit = await testService({ executor });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    await runs.create(thread_id, kept("a", "wait"));
-    const queued = [await runs.create(thread_id, kept("b")), await runs.create(thread_id, kept("c"))];
+    await runs.create(thread_id, askResumable("a", "wait"));
+    const queued = [await runs.create(thread_id, askResumable("b")), await runs.create(thread_id, askResumable("c"))];
     const live = collect(await threads.stream(thread_id, { after: { seq: 0, frame: 0, at: 0 } }));
     await until(() => live.list.length === 2);
     for (const { run_id } of queued) await runs.delete(thread_id, run_id);
@@ -214,11 +214,11 @@ describe("a thread's stream", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const live = collect(await threads.stream(thread_id));
-    const later = await runs.create(thread_id, { ...kept("never"), after_seconds: 3_600 });
-    await runs.create(thread_id, kept("a", "wait"));
-    const second = await runs.create(thread_id, kept("b"));
-    const third = await runs.create(thread_id, kept("never"));
-    const fourth = await runs.create(thread_id, kept("c"));
+    const later = await runs.create(thread_id, { ...askResumable("never"), after_seconds: 3_600 });
+    await runs.create(thread_id, askResumable("a", "wait"));
+    const second = await runs.create(thread_id, askResumable("b"));
+    const third = await runs.create(thread_id, askResumable("never"));
+    const fourth = await runs.create(thread_id, askResumable("c"));
     await until(() => live.list.length === 2);
     await runs.cancel(thread_id, third.run_id);
     go();
@@ -228,10 +228,10 @@ describe("a thread's stream", () => {
     await until(() => live.list.length === 11);
     const expected = ["metadata", "a", "run_done success", "metadata", "b", "run_done success", "run_done interrupted"];
     expected.push("metadata", "c", "run_done success", "run_done interrupted");
-    assert.deepEqual(told(live.list), expected);
+    assert.deepEqual(formatFrames(live.list), expected);
     const ended = live.list.filter(({ event }) => event === "run_done").map(({ data }) => JSON.parse(data).run_id);
     assert.deepEqual(ended.slice(1), [second.run_id, third.run_id, fourth.run_id, later.run_id]);
-    await checkPlaces(threads, thread_id, live.list);
+    await checkPositions(threads, thread_id, live.list);
   });
 
   it("tells what became of runs that were stopped", async () => {
@@ -252,10 +252,10 @@ describe("a thread's stream", () => {
     await (await runs.wait(thread_id, ask("fail"))).result;
     await until(() => live.list.length === 9);
     const story = (run_id: string): string[] =>
-      told(live.list.filter(({ data }) => JSON.parse(data).run_id === run_id));
+      formatFrames(live.list.filter(({ data }) => JSON.parse(data).run_id === run_id));
     assert.deepEqual(story(first.run_id), ["started", "interrupted interrupted"]);
     assert.deepEqual(story(second.run_id), ["interrupted interrupted"]);
-    assert.deepEqual(told(live.list.slice(3)), [
+    assert.deepEqual(formatFrames(live.list.slice(3)), [
       "started",
       "rolled_back rollback",
       "started",
@@ -275,10 +275,10 @@ describe("a thread's stream", () => {
     const live = collect(await threads.stream(thread_id, { modes }));
     for (const word of ["one", "two"]) {
       await (await runs.wait(thread_id, ask(word))).result;
-      await until(() => told(live.list).includes(`state ${word}`));
+      await until(() => formatFrames(live.list).includes(`state ${word}`));
     }
     await until(() => live.list.length === 12);
-    assert.deepEqual(told(live.list.slice(0, 6)), [
+    assert.deepEqual(formatFrames(live.list.slice(0, 6)), [
       "started",
       "metadata",
       "one",
@@ -292,7 +292,7 @@ describe("a thread's stream", () => {
     );
     const again = collect(await threads.stream(thread_id, { modes: ["state_update"], after: START }));
     await until(() => again.list.length > 0);
-    assert.deepEqual(told(again.list), ["state two"]);
+    assert.deepEqual(formatFrames(again.list), ["state two"]);
   });
 
   it("ends when the thread is deleted, when the service stops, and when its reader leaves", async () => {
@@ -308,23 +308,23 @@ describe("a thread's stream", () => {
     await until(() => live.list.length === 2);
     await threads.delete(thread_id);
     await until(live.ended);
-    assert.deepEqual(told(live.list), ["metadata", "a", "run_done rollback"]);
+    assert.deepEqual(formatFrames(live.list), ["metadata", "a", "run_done rollback"]);
 
-    const other = await threads.create();
-    const left = (await threads.stream(other.thread_id))[Symbol.asyncIterator]();
-    const waiting = left.next();
-    await left.return?.();
+    const otherThread = await threads.create();
+    const leavingReader = (await threads.stream(otherThread.thread_id))[Symbol.asyncIterator]();
+    const waiting = leavingReader.next();
+    await leavingReader.return?.();
     assert.equal((await waiting).done, true);
-    assert.equal((await left.next()).done, true);
+    assert.equal((await leavingReader.next()).done, true);
 
-    const idle = collect(await threads.stream(other.thread_id));
+    const idle = collect(await threads.stream(otherThread.thread_id));
     const busy = await threads.create();
     await runs.create(busy.thread_id, ask("a", "wait"));
     const reading = collect(await threads.stream(busy.thread_id, { after: START }));
     await until(() => reading.list.length === 2);
     await kit.service.stop(0);
     await until(() => idle.ended() && reading.ended());
-    assert.deepEqual(told(reading.list), ["metadata", "a"]);
+    assert.deepEqual(formatFrames(reading.list), ["metadata", "a"]);
   });
 
   it("does not leave out a run for a slow reader, nor mix it with the next", async () => {
@@ -340,51 +340,53 @@ describe("a thread's stream", () => {
     frames.push(...(await first));
     while (frames.length < 4 * 32) frames.push(...(await reader.next()));
     for (let i = 0; i < 4; i++) {
-      assert.deepEqual(told(frames.slice(32 * i, 32 * (i + 1))), ["metadata", ...words, "run_done success"]);
+      assert.deepEqual(formatFrames(frames.slice(32 * i, 32 * (i + 1))), ["metadata", ...words, "run_done success"]);
     }
     reader.leave();
   });
 
   it("shows the runs that another process executes", async () => {
-    const { clock, one, two, stop } = await twoProcesses(shower().executor);
-    const { thread_id } = await one.threads.create();
-    const live = collect(await two.threads.stream(thread_id));
-    for (const request of [kept("a"), ask("b"), kept("c")]) {
+    const { clock, first, second, stop } = await twoProcesses(shower().executor);
+    const { thread_id } = await first.threads.create();
+    const live = collect(await second.threads.stream(thread_id));
+    for (const request of [askResumable("a"), ask("b"), askResumable("c")]) {
       let ended = false;
-      void one.runs.wait(thread_id, request).then(async ({ result }) => {
+      void first.runs.wait(thread_id, request).then(async ({ result }) => {
         await result;
         ended = true;
       });
       await advanceUntil(clock, () => ended, 10);
     }
-    await advanceUntil(clock, () => told(live.list).filter((word) => word.startsWith("run_done")).length === 3);
-    assert.deepEqual(told(live.list), [
+    await advanceUntil(clock, () => formatFrames(live.list).filter((word) => word.startsWith("run_done")).length === 3);
+    assert.deepEqual(formatFrames(live.list), [
       ...["metadata", "a", "run_done success", "run_done success"],
       ...["metadata", "c", "run_done success"],
     ]);
-    await one.threads.delete(thread_id);
+    await first.threads.delete(thread_id);
     await advanceUntil(clock, live.ended);
     await stop();
   });
 
   it("shows them in one order, whatever this process hears of first", async () => {
     const { executor, go } = shower();
-    const { clock, one, two, stop } = await twoProcesses(executor);
+    const { clock, first, second, stop } = await twoProcesses(executor);
     // The end of the first run and the frames of the second are looked for at different times.
-    for (let held = 0; held < 2_000; held += 125) {
-      const { thread_id } = await one.threads.create();
-      const live = collect(await two.threads.stream(thread_id));
-      await one.runs.create(thread_id, ask("wait"));
-      await clock.advance(held);
-      await one.runs.create(thread_id, kept("a", "b"));
+    for (let heldBytes = 0; heldBytes < 2_000; heldBytes += 125) {
+      const { thread_id } = await first.threads.create();
+      const live = collect(await second.threads.stream(thread_id));
+      await first.runs.create(thread_id, ask("wait"));
+      await clock.advance(heldBytes);
+      await first.runs.create(thread_id, askResumable("a", "b"));
       await clock.advance(300);
       go();
       await advanceUntil(clock, () => live.list.length === 5, 50);
-      assert.deepEqual(told(live.list), ["run_done success", "metadata", "a", "b", "run_done success"]);
-      for (let seen = 1; seen < 5; seen++) {
-        const rest = collect(await two.threads.stream(thread_id, { after: place(live.list[seen - 1]?.id) }));
-        await advanceUntil(clock, () => rest.list.length >= 5 - seen, 50);
-        assert.deepEqual(rest.list, live.list.slice(seen));
+      assert.deepEqual(formatFrames(live.list), ["run_done success", "metadata", "a", "b", "run_done success"]);
+      for (let seenCount = 1; seenCount < 5; seenCount++) {
+        const laterFrames = collect(
+          await second.threads.stream(thread_id, { after: parsePosition(live.list[seenCount - 1]?.id) }),
+        );
+        await advanceUntil(clock, () => laterFrames.list.length >= 5 - seenCount, 50);
+        assert.deepEqual(laterFrames.list, live.list.slice(seenCount));
       }
     }
     await stop();

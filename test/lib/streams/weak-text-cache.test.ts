@@ -44,11 +44,11 @@ describe("many readers", () => {
     assert.ok(count() - before < READERS / 2, `${count() - before} reads found one thread`);
 
     const absent = crypto.randomUUID();
-    const others = Array.from({ length: READERS }, () => subscribe(kit.service, absent));
-    const waiting = others.map((reader) => reader.next());
+    const otherReaders = Array.from({ length: READERS }, () => subscribe(kit.service, absent));
+    const waiting = otherReaders.map((reader) => reader.next());
     await ticks();
     before = count();
-    for (const reader of others) {
+    for (const reader of otherReaders) {
       reader.leave();
       await tick();
     }
@@ -152,7 +152,7 @@ describe("many readers", () => {
         const before = process.cpuUsage();
         for (let replay = 0; replay < replays; replay++) {
           const reader = subscribe(service, thread_id, { channels: ["custom"], since: 1 });
-          for (let taken = 0; taken < count; ) taken += (await reader.next()).length;
+          for (let takenCount = 0; takenCount < count; ) takenCount += (await reader.next()).length;
           reader.leave();
         }
         const { user, system } = process.cpuUsage(before);
@@ -176,10 +176,10 @@ describe("many readers", () => {
       bus,
       environment: { ...systemEnvironment(), ...clock },
     });
-    let left = 0;
+    let framesLeft = 0;
     const items = createReader(
       async () => [1],
-      () => left++,
+      () => framesLeft++,
     );
     const scope = { deployment: "default", filter: [{ key: "owner", value: "ann" }] } as unknown as Scope;
     const reader = guards.reader({ scope }, items, { thread_id: crypto.randomUUID() });
@@ -187,16 +187,16 @@ describe("many readers", () => {
     await assert.rejects(async () => {
       for await (const _ of reader);
     }, /down/);
-    assert.equal(left, 1);
+    assert.equal(framesLeft, 1);
   });
 
   it("wake by themselves when they leave", async () => {
     const change = new ChangeNotifier();
     const woken: string[] = [];
-    const [one, other] = [{}, {}];
-    void change.wait(one).then(() => woken.push("one"));
-    void change.wait(other).then(() => woken.push("other"));
-    change.wake(one);
+    const [first, second] = [{}, {}];
+    void change.wait(first).then(() => woken.push("one"));
+    void change.wait(second).then(() => woken.push("other"));
+    change.wake(first);
     await tick();
     assert.deepEqual(woken, ["one"]);
     change.notify();
@@ -208,13 +208,13 @@ describe("many readers", () => {
     const environment = { now: () => 0, timer: () => () => {}, defer: (fn: () => void) => void setImmediate(fn) };
     const hub = new StreamHub(environment as never);
     const run = hub.getLog("run");
-    const [one, other] = [run.read(0), run.read(0)];
-    const [left, got] = [one.next(), other.next()];
+    const [first, second] = [run.read(0), run.read(0)];
+    const [firstRead, secondRead] = [first.next(), second.next()];
     await tick();
-    one.leave();
-    assert.deepEqual(await left, []);
+    first.leave();
+    assert.deepEqual(await firstRead, []);
     run.publish("custom", "1");
-    assert.deepEqual(await got, [{ id: 1, event: "custom", data: "1" }]);
-    other.leave();
+    assert.deepEqual(await secondRead, [{ id: 1, event: "custom", data: "1" }]);
+    second.leave();
   });
 });

@@ -73,7 +73,10 @@ describe("a change of a function's state", () => {
 
   it("merges values, and messages by id", () => {
     const { values } = change(done, { values: { a: null, messages: [{ role: "user", content: "new", id: "m1" }] } });
-    assert.deepEqual([values.a, (values.messages as { content: string }[]).map((one) => one.content)], [null, ["new"]]);
+    assert.deepEqual(
+      [values.a, (values.messages as { content: string }[]).map((message) => message.content)],
+      [null, ["new"]],
+    );
     const none = change(done, { values: { messages: [{ type: "remove", id: "__remove_all__" }, "more"] } });
     assert.deepEqual(
       (none.values.messages as { type: string; content: string }[]).map(({ type, content }) => [type, content]),
@@ -152,7 +155,7 @@ describe("paths", () => {
       config: { c: false },
       interrupts: {},
     };
-    const found = (path: string): Json | undefined => compileExtract({ path }).extractFrom(thread).path;
+    const extract = (path: string): Json | undefined => compileExtract({ path }).extractFrom(thread).path;
     const cases: readonly (readonly [string, Json])[] = [
       ["values.a[0].b", 1],
       ["values.a[-1].b", null],
@@ -167,7 +170,7 @@ describe("paths", () => {
       ["metadata.no[0].thing", null],
     ];
     assert.deepEqual(
-      cases.map(([path]) => [path, found(path)]),
+      cases.map(([path]) => [path, extract(path)]),
       cases,
     );
   });
@@ -281,12 +284,18 @@ describe("changed states", () => {
     };
     await using host = await testService({ executor: fixed });
     const { threads } = host.service;
-    const own = await threads.create({ metadata: { graph_id: "fixed" } });
-    await assert.rejects(threads.updateState(own.thread_id, { values: {} }), refusal("invalid", /only by runs/));
-    const gone = await threads.create({ metadata: { graph_id: "gone" } });
-    await assert.rejects(threads.updateState(gone.thread_id, { values: {} }), refusal("not_found", /Graph gone/));
-    const other = await threads.create({ metadata: { graph_id: 5 } });
-    await assert.rejects(threads.updateState(other.thread_id, { values: {} }), refusal("bad_request", /no graph/));
+    const ownThread = await threads.create({ metadata: { graph_id: "fixed" } });
+    await assert.rejects(threads.updateState(ownThread.thread_id, { values: {} }), refusal("invalid", /only by runs/));
+    const deletedGraphThread = await threads.create({ metadata: { graph_id: "gone" } });
+    await assert.rejects(
+      threads.updateState(deletedGraphThread.thread_id, { values: {} }),
+      refusal("not_found", /Graph gone/),
+    );
+    const otherThread = await threads.create({ metadata: { graph_id: 5 } });
+    await assert.rejects(
+      threads.updateState(otherThread.thread_id, { values: {} }),
+      refusal("bad_request", /no graph/),
+    );
   });
 
   it("are not seen, and cannot be changed, by a caller who cannot see the thread", async () => {
@@ -381,15 +390,15 @@ describe("threads with a time to live", () => {
     const run = { assistant_id: "waits", if_not_exists: "create" } as const;
     const busy = await runs.create(thread_id, run);
     const stateless = await runs.create(null, { assistant_id: "waits" });
-    const kept = await runs.create(null, { assistant_id: "waits", on_completion: "keep" });
+    const keptRun = await runs.create(null, { assistant_id: "waits", on_completion: "keep" });
     const minutes = async (id: string): Promise<number | undefined> =>
       (await threads.get(id, { include: ["ttl"] })).ttl?.ttl_minutes;
-    assert.deepEqual([await minutes(thread_id), await minutes(kept.thread_id)], [2, 2]);
+    assert.deepEqual([await minutes(thread_id), await minutes(keptRun.thread_id)], [2, 2]);
     assert.equal(await minutes(stateless.thread_id), undefined);
     await clock.advance(4 * MINUTE);
     assert.equal((await threads.get(thread_id)).status, "busy");
     resolve();
-    for (const { thread_id, run_id } of [busy, kept]) {
+    for (const { thread_id, run_id } of [busy, keptRun]) {
       await advanceUntil(clock, async () => (await runs.get(thread_id, run_id)).status === "success");
     }
     assert.equal((await threads.get(thread_id)).status, "idle");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { recordStates } from "../../../lib/executor/state-recorder.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../../lib/mod.ts";
-import { missingIn, readBackAgents, toldBy } from "../../e2e/read-after-frame-agents.ts";
+import { findMissingTexts, readBackAgents, readExpectedTexts } from "../../e2e/read-after-frame-agents.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 import { advanceUntil, clockedService, collect, faulty } from "../../support/faulty.ts";
 import { createHub } from "../../support/shared-database.ts";
@@ -36,12 +36,12 @@ async function round(
   assistant_id: string,
   number: number,
   name: string,
-  more: Partial<RunCreate>,
+  runFields: Partial<RunCreate>,
 ): Promise<{ readonly missing: string[]; readonly last: boolean }> {
   const { thread_id } = await service.threads.create();
   const word = "w".repeat(1 + (number % 4));
   const stream_mode = ["values", "updates"] as const;
-  const request: RunCreate = { assistant_id, input: { log: [word] }, stream_mode: [...stream_mode], ...more };
+  const request: RunCreate = { assistant_id, input: { log: [word] }, stream_mode: [...stream_mode], ...runFields };
   const { frames } = await service.runs.stream(thread_id, request);
   const read = reads[name] as (typeof reads)[string];
   const missing: string[] = [];
@@ -50,19 +50,22 @@ async function round(
   for await (const frame of frames) {
     ended = frame.event === "end";
     if (count++ !== number) continue;
-    const shown = parsed(frame);
-    const told = ended ? ["interrupted", `${word}-question`] : toldBy(shown);
+    const frameContent = parsed(frame);
+    const expectedTexts = ended ? ["interrupted", `${word}-question`] : readExpectedTexts(frameContent);
     const answer = await read(service, thread_id);
     // A state says nothing of the thread's status.
-    const asked = name === "thread" || name === "search" ? told : told.filter((text) => text !== "interrupted");
-    missing.push(...missingIn(asked, answer).map((text) => `${name} after ${frame.event} ${number}: ${text}`));
+    const requiredTexts =
+      name === "thread" || name === "search" ? expectedTexts : expectedTexts.filter((text) => text !== "interrupted");
+    missing.push(
+      ...findMissingTexts(requiredTexts, answer).map((text) => `${name} after ${frame.event} ${number}: ${text}`),
+    );
   }
   return { missing, last: ended && count <= number + 1 };
 }
 
 for (const assistant_id of ["graph", "nested", "steps"]) {
-  for (const more of [{}, { durability: "sync" }, { stream_resumable: true }] satisfies Partial<RunCreate>[]) {
-    describe(`${assistant_id}, read after each frame, ${JSON.stringify(more)}`, () => {
+  for (const runFields of [{}, { durability: "sync" }, { stream_resumable: true }] satisfies Partial<RunCreate>[]) {
+    describe(`${assistant_id}, read after each frame, ${JSON.stringify(runFields)}`, () => {
       for (const name of Object.keys(reads)) {
         it(name, async () => {
           await using kit = await testService({ executor: readBackAgents() });
@@ -70,7 +73,10 @@ for (const assistant_id of ["graph", "nested", "steps"]) {
           let number = 0;
           for (let i = 0; i < ROUNDS; i++) {
             const subgraphs = assistant_id === "nested" ? { stream_subgraphs: i % 2 === 0 } : {};
-            const { missing, last } = await round(kit.service, assistant_id, number, name, { ...more, ...subgraphs });
+            const { missing, last } = await round(kit.service, assistant_id, number, name, {
+              ...runFields,
+              ...subgraphs,
+            });
             behind.push(...missing);
             number = last ? 0 : number + 1;
           }
@@ -127,7 +133,7 @@ describe("a thread that is read while its run goes on", () => {
     for await (const frame of frames) if (frame.event === "updates") break;
     const thread = await threads.get(thread_id);
     assert.equal(thread.status, "busy");
-    assert.deepEqual(missingIn(["w-question"], thread.interrupts), []);
+    assert.deepEqual(findMissingTexts(["w-question"], thread.interrupts), []);
     assert.deepEqual((await threads.search({ ids: [thread_id], select: ["interrupts"] })).items, [
       { interrupts: thread.interrupts },
     ]);
@@ -141,8 +147,8 @@ describe("a thread that is read while its run goes on", () => {
       yield { type: "state", values: { at: 1 }, next: ["more"], tasks: [] };
       yield { type: "stream", mode: "values", data: { at: 1 } };
       yield { type: "stream", mode: "custom", data: "shown" };
-      for (const one of after) {
-        await one;
+      for (const name of after) {
+        await name;
         yield { type: "stream", mode: "values", data: { at: 2 } };
       }
       yield { type: "state", values: { at: 2 }, next: [], tasks: [] };

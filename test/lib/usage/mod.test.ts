@@ -31,8 +31,8 @@ describe("counting", () => {
         stride_ms: HOUR,
         group_by: "user",
       };
-      const counts = async (more: Partial<UsageQuery> = {}): Promise<unknown> =>
-        (await storage.countUsage({ ...query, ...more })).map(({ bucket, traces }) => [bucket, traces]);
+      const counts = async (extraQuery: Partial<UsageQuery> = {}): Promise<unknown> =>
+        (await storage.countUsage({ ...query, ...extraQuery })).map(({ bucket, traces }) => [bucket, traces]);
       const all = [
         [0, 1],
         [1, 2],

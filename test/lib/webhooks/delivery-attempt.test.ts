@@ -44,11 +44,11 @@ function aRow(run: Partial<DeliveredRun> = {}): DeliveryRow {
   };
 }
 
-const told = (run?: Partial<DeliveredRun>): JsonObject => JSON.parse(buildPayload(aRow(run)));
+const buildRunPayload = (run?: Partial<DeliveredRun>): JsonObject => JSON.parse(buildPayload(aRow(run)));
 
 describe("the payload of a webhook", () => {
   it("is the run as it ended", () => {
-    assert.deepEqual(told(), {
+    assert.deepEqual(buildRunPayload(), {
       run_id: "r1",
       thread_id: "t",
       assistant_id: "a",
@@ -65,8 +65,8 @@ describe("the payload of a webhook", () => {
       error: null,
       values: { messages: ["é"] },
     });
-    assert.equal(told({ started_at: null }).run_started_at, null);
-    assert.equal(told({ values: null }).values, null);
+    assert.equal(buildRunPayload({ started_at: null }).run_started_at, null);
+    assert.equal(buildRunPayload({ values: null }).values, null);
   });
 
   it("is the same at every attempt", () => {
@@ -77,18 +77,22 @@ describe("the payload of a webhook", () => {
 
   it("says how a run has failed, and nothing of the kind for others", () => {
     const error = { error: "ValueError", message: "no" };
-    for (const status of ["error", "timeout"] as const) assert.deepEqual(told({ status, error }).error, error);
-    for (const status of ["success", "interrupted"] as const) assert.equal(told({ status }).error, null);
+    for (const status of ["error", "timeout"] as const)
+      assert.deepEqual(buildRunPayload({ status, error }).error, error);
+    for (const status of ["success", "interrupted"] as const) assert.equal(buildRunPayload({ status }).error, null);
   });
 
   it("has no state of stateless runs", () => {
-    assert.equal("values" in told({ stateless: true, values: null }), false);
-    assert.equal("values_omitted" in told({ stateless: true, values: null }), false);
+    assert.equal("values" in buildRunPayload({ stateless: true, values: null }), false);
+    assert.equal("values_omitted" in buildRunPayload({ stateless: true, values: null }), false);
   });
 
   it("leaves out a state that would make it too large", () => {
     const mebibyte = 1024 * 1024;
-    const omitted = (run: Partial<DeliveredRun>): unknown[] => [told(run).values_omitted, told(run).values === null];
+    const omitted = (run: Partial<DeliveredRun>): unknown[] => [
+      buildRunPayload(run).values_omitted,
+      buildRunPayload(run).values === null,
+    ];
     assert.deepEqual(omitted({ values: null, values_omitted: true }), [true, true]);
     assert.deepEqual(omitted({ values: JSON.stringify("x".repeat(5 * mebibyte)) }), [true, true]);
     assert.deepEqual(omitted({ values: JSON.stringify("é".repeat(3 * mebibyte)) }), [true, true]);
@@ -117,7 +121,7 @@ describe("the payload of a webhook", () => {
     }`);
     const stored = structuredClone(kwargs);
     assert.doesNotMatch(buildPayload(aRow({ kwargs })), /s3cret/);
-    assert.deepEqual(told({ kwargs }).kwargs, {
+    assert.deepEqual(buildRunPayload({ kwargs }).kwargs, {
       input: kwargs.input,
       config: {
         tags: ["x"],
@@ -153,22 +157,22 @@ const { policies, delivery_cases } = JSON.parse(readFileSync(file, "utf8")) as C
 describe("a delivery, by the cases of test/cases/webhook-urls.json", () => {
   for (const { id, url, policy: name, dns, verdict, reason, connect_to } of delivery_cases) {
     it(`${id}: ${url} under ${name} with ${JSON.stringify(dns)}: ${verdict} ${reason}`, async () => {
-      const given = policies[name];
-      assert.ok(given, `policy ${name}`);
-      const { disable_webhooks, ...options } = given;
-      const asked: string[] = [];
+      const policy = policies[name];
+      assert.ok(policy, `policy ${name}`);
+      const { disable_webhooks, ...options } = policy;
+      const resolvedHosts: string[] = [];
       await using w = await world({
         async resolve(host) {
-          asked.push(host);
+          resolvedHosts.push(host);
           return dns ?? assert.fail("no name is to be resolved");
         },
       });
-      await w.told("r1", url);
+      await w.endRunWithWebhook("r1", url);
       w.open({ policy: createUrlPolicy(options, disable_webhooks) });
       if (verdict === "send") {
         await w.requests(1);
-        assert.deepEqual(w.sent[0]?.addresses, connect_to);
-        assert.equal(asked.length, dns === null ? 0 : 1);
+        assert.deepEqual(w.sentRequests[0]?.addresses, connect_to);
+        assert.equal(resolvedHosts.length, dns === null ? 0 : 1);
         return;
       }
       await until(async () => (await w.storage.listAttempts(here, "r1")).length === 1);
@@ -190,9 +194,9 @@ describe("a delivery without a place to go", () => {
       },
       async () => [PUBLIC, "127.0.0.1"],
     ];
-    let asked = 0;
-    await using w = await world({ resolve: () => (answers[asked++] as () => Promise<readonly string[]>)() });
-    await w.told("r1");
+    let resolveCount = 0;
+    await using w = await world({ resolve: () => (answers[resolveCount++] as () => Promise<readonly string[]>)() });
+    await w.endRunWithWebhook("r1");
     w.open({ schedule_ms: [10, 10, 10] });
     for (let i = 1; i <= 3; i++) {
       await until(async () => (await w.storage.listAttempts(here, "r1")).length === i);
@@ -210,8 +214,8 @@ describe("a delivery without a place to go", () => {
 
   it("waits for a process that has one", async () => {
     await using w = await world({ transport: null });
-    await w.told("r1");
-    await w.told("r2", "/hook");
+    await w.endRunWithWebhook("r1");
+    await w.endRunWithWebhook("r2", "/hook");
     w.open();
     for (const [id, error] of [
       ["r1", "delivery_unavailable"],
@@ -233,7 +237,7 @@ describe("a relative webhook", () => {
         return loopback(request);
       },
     });
-    await w.told("r1", url, 3);
+    await w.endRunWithWebhook("r1", url, 3);
     w.open({
       policy: createUrlPolicy(options),
       headers: [
@@ -242,14 +246,18 @@ describe("a relative webhook", () => {
       ],
     });
     await until(async () => (await w.storage.listAttempts(here, "r1")).length === 1);
-    const [made] = await w.storage.listAttempts(here, "r1");
-    assert.deepEqual(w.sent as Sent[], [], "nothing goes over the network");
-    return { requests, made, state: (await w.row("r1")).state };
+    const [storedAttempt] = await w.storage.listAttempts(here, "r1");
+    assert.deepEqual(w.sentRequests as Sent[], [], "nothing goes over the network");
+    return { requests, made: storedAttempt, state: (await w.row("r1")).state };
   }
 
   it("is a request to the host application, without credentials and with its depth", async () => {
     let body: JsonObject = {};
-    const { requests, made, state } = await attempt(async (request) => {
+    const {
+      requests,
+      made: storedAttempt,
+      state,
+    } = await attempt(async (request) => {
       body = await request.json();
       return Response.json({ ok: true });
     });
@@ -265,7 +273,10 @@ describe("a relative webhook", () => {
       "x-webhook-depth": "4",
     });
     assert.equal(body.run_id, "r1");
-    assert.deepEqual([state, made?.status, made?.error, made?.address], ["delivered", 200, null, null]);
+    assert.deepEqual(
+      [state, storedAttempt?.status, storedAttempt?.error, storedAttempt?.address],
+      ["delivered", 200, null, null],
+    );
   });
 
   it("stays within the host application, wherever its path leads", async () => {
@@ -283,8 +294,8 @@ describe("a relative webhook", () => {
   it("fails as others do", async () => {
     const redirect = await attempt(() => Response.redirect("http://loopback.invalid/other"));
     assert.deepEqual([redirect.made?.status, redirect.made?.error, redirect.requests.length], [302, "bad_status", 1]);
-    const gone = await attempt(() => new Response(null, { status: 410 }));
-    assert.equal(gone.state, "failed");
+    const goneAttempt = await attempt(() => new Response(null, { status: 410 }));
+    assert.equal(goneAttempt.state, "failed");
     const broken = await attempt(() => {
       throw new Error("s3cret");
     });

@@ -15,11 +15,11 @@ interface World extends AsyncDisposable {
   readonly kit: TestService;
   readonly storage: Storage;
   /** Bodies that were sent, by run id. */
-  readonly told: Map<string, Record<string, unknown>[]>;
+  readonly sentBodies: Map<string, Record<string, unknown>[]>;
 }
 
 async function world(options: Partial<ServiceOptions> = {}): Promise<World> {
-  const told: World["told"] = new Map();
+  const sentBodies: World["sentBodies"] = new Map();
   const storage = options.storage ?? nodeSqlite(":memory:");
   const kit = await testService({
     storage,
@@ -45,14 +45,14 @@ async function world(options: Partial<ServiceOptions> = {}): Promise<World> {
         resolve: async () => ["93.184.215.14"],
         async send({ body }) {
           const payload = JSON.parse(body);
-          told.set(payload.run_id, [...(told.get(payload.run_id) ?? []), payload]);
+          sentBodies.set(payload.run_id, [...(sentBodies.get(payload.run_id) ?? []), payload]);
           return { status: 200, retry_after: null, address: "93.184.215.14" };
         },
       },
     },
     ...options,
   });
-  return { kit, storage, told, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
+  return { kit, storage, sentBodies, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
 }
 
 async function all(frames: AsyncIterable<Frame>): Promise<Frame[]> {
@@ -61,11 +61,11 @@ async function all(frames: AsyncIterable<Frame>): Promise<Frame[]> {
   return list;
 }
 
-const asked = (assistant_id: string, more: Partial<RunCreate> = {}): RunCreate => ({
+const createRunRequest = (assistant_id: string, runFields: Partial<RunCreate> = {}): RunCreate => ({
   assistant_id,
   input: {},
   feedback_keys: ["liked", "__proto__", "liked"],
-  ...more,
+  ...runFields,
 });
 const names = (frames: readonly Frame[]): string[] => frames.map(({ event }) => event);
 
@@ -79,7 +79,7 @@ describe("the feedback event", () => {
       await using at = await world();
       const { service } = at.kit;
       const { thread_id } = await service.threads.create();
-      const { run, frames } = await service.runs.stream(thread_id, asked(agent, { stream_resumable: true }));
+      const { run, frames } = await service.runs.stream(thread_id, createRunRequest(agent, { stream_resumable: true }));
       const live = await all(frames);
       assert.deepEqual(names(live).slice(-tail.length), tail);
       assert.deepEqual(names(live).filter((name) => name === "feedback").length, 1);
@@ -97,15 +97,15 @@ describe("the feedback event", () => {
       await using at = await world();
       const { runs, threads } = at.kit.service;
       const { thread_id } = await threads.create();
-      const live = await runs.wait(thread_id, asked(agent));
+      const live = await runs.wait(thread_id, createRunRequest(agent));
       const { run_id } = live.run;
       const { __feedback__, ...answer } = (await live.result) as Record<string, unknown>;
       const { frames } = await runs.joinStream(thread_id, run_id);
-      const told = (await all(frames)).find(({ event }) => event === "feedback")?.data;
-      assert.deepEqual(__feedback__, JSON.parse(String(told)));
+      const feedbackEvent = (await all(frames)).find(({ event }) => event === "feedback")?.data;
+      assert.deepEqual(__feedback__, JSON.parse(String(feedbackEvent)));
       assert.deepEqual(await (await runs.join(thread_id, run_id)).result, { ...answer, __feedback__ });
-      const other = await (await runs.wait(null, asked(agent))).result;
-      assert.ok(Object.hasOwn(other as object, "__feedback__"), "of a stateless run");
+      const runResult = await (await runs.wait(null, createRunRequest(agent))).result;
+      assert.ok(Object.hasOwn(runResult as object, "__feedback__"), "of a stateless run");
       const plain = await (await runs.wait(null, { assistant_id: agent, input: {} })).result;
       assert.ok(!Object.hasOwn(plain as object, "__feedback__"), "without feedback keys");
     });
@@ -114,22 +114,22 @@ describe("the feedback event", () => {
   it("comes for a run that was cancelled before it started, and is the same after a restart", async () => {
     const storage = nodeSqlite(":memory:");
     const close = storage.close;
-    const kept = Object.assign(storage, { close: async () => {} });
+    const keptStorage = Object.assign(storage, { close: async () => {} });
     let before: readonly Frame[] = [];
-    let place = { thread_id: "", run_id: "" };
+    let runAddress = { thread_id: "", run_id: "" };
     {
-      await using at = await world({ storage: kept, worker: { concurrency: 0 } });
+      await using at = await world({ storage: keptStorage, worker: { concurrency: 0 } });
       const { runs, threads } = at.kit.service;
       const { thread_id } = await threads.create();
-      const { run, frames } = await runs.stream(thread_id, asked("echo"));
-      place = { thread_id, run_id: run.run_id };
+      const { run, frames } = await runs.stream(thread_id, createRunRequest("echo"));
+      runAddress = { thread_id, run_id: run.run_id };
       await runs.cancel(thread_id, run.run_id, { wait: true });
       before = await all(frames);
       assert.deepEqual(names(before), ["feedback", "end"]);
     }
     {
-      await using at = await world({ storage: kept });
-      const { frames } = await at.kit.service.runs.joinStream(place.thread_id, place.run_id);
+      await using at = await world({ storage: keptStorage });
+      const { frames } = await at.kit.service.runs.joinStream(runAddress.thread_id, runAddress.run_id);
       assert.deepEqual(await all(frames), before);
     }
     await close();
@@ -139,7 +139,7 @@ describe("the feedback event", () => {
     await using at = await world();
     const { service } = at.kit;
     const { thread_id } = await service.threads.create();
-    const { run, frames } = await service.runs.stream(thread_id, asked("waiting"));
+    const { run, frames } = await service.runs.stream(thread_id, createRunRequest("waiting"));
     const row = await at.storage.getRun(here, run.run_id);
     const token = row?.feedback[0]?.[1] as string;
     assert.equal((await at.storage.getFeedbackToken(token))?.expires_at, null);
@@ -160,16 +160,16 @@ describe("the feedback event", () => {
         },
       },
     });
-    await assert.rejects(kit.service.runs.create(null, asked("echo")), /public_base_url is not set/);
+    await assert.rejects(kit.service.runs.create(null, createRunRequest("echo")), /public_base_url is not set/);
     const { thread_id } = await kit.service.threads.create();
-    await assert.rejects(kit.service.runs.create(thread_id, asked("echo")), /public_base_url is not set/);
+    await assert.rejects(kit.service.runs.create(thread_id, createRunRequest("echo")), /public_base_url is not set/);
     assert.deepEqual(await kit.service.runs.list(thread_id), []);
-    await kit.service.runs.create(thread_id, asked("echo", { feedback_keys: [] }));
+    await kit.service.runs.create(thread_id, createRunRequest("echo", { feedback_keys: [] }));
   });
 
   it("leaves links that live for their time after the end", async () => {
     await using at = await world({ feedback: { token_ttl_ms: 1_000 } });
-    const { run, result } = await at.kit.service.runs.wait(null, asked("echo"));
+    const { run, result } = await at.kit.service.runs.wait(null, createRunRequest("echo"));
     await result;
     const row = await at.storage.getRun(here, run.run_id);
     const token = await at.storage.getFeedbackToken(row?.feedback[0]?.[1] as string);
@@ -195,10 +195,10 @@ describe("a webhook", () => {
     await stateless.result;
     ids.push(stateless.run.run_id);
     const { thread_id } = await threads.create();
-    const gone = await runs.create(thread_id, { assistant_id: "waiting", input: {}, webhook });
-    await runs.cancel(thread_id, gone.run_id, { action: "rollback", wait: true });
-    await until(() => at.told.size === ids.length);
-    const payloads = ids.map((id) => at.told.get(id)?.[0] as Record<string, unknown>);
+    const cancelledRun = await runs.create(thread_id, { assistant_id: "waiting", input: {}, webhook });
+    await runs.cancel(thread_id, cancelledRun.run_id, { action: "rollback", wait: true });
+    await until(() => at.sentBodies.size === ids.length);
+    const payloads = ids.map((id) => at.sentBodies.get(id)?.[0] as Record<string, unknown>);
     assert.deepEqual(
       payloads.map(({ status }) => status),
       ["success", "error", "success", "interrupted", "success"],
@@ -207,8 +207,8 @@ describe("a webhook", () => {
     assert.deepEqual(payloads[1]?.error, { error: "Error", message: "no" });
     assert.ok(!("values" in (payloads[4] as object)));
     assert.ok(!JSON.stringify(payloads).includes("secret"));
-    assert.equal(await findDelivery(at.storage, here, gone.run_id), null);
-    assert.ok([...at.told.values()].every((list) => list.length === 1));
+    assert.equal(await findDelivery(at.storage, here, cancelledRun.run_id), null);
+    assert.ok([...at.sentBodies.values()].every((list) => list.length === 1));
   });
 
   it("is told of a run that was cancelled before it started", async () => {
@@ -217,8 +217,8 @@ describe("a webhook", () => {
     const { thread_id } = await threads.create();
     const run = await runs.create(thread_id, { assistant_id: "echo", input: {}, webhook, after_seconds: 60 });
     await runs.cancel(thread_id, run.run_id, { wait: true });
-    await until(() => at.told.has(run.run_id));
-    assert.equal(at.told.get(run.run_id)?.[0]?.status, "interrupted");
+    await until(() => at.sentBodies.has(run.run_id));
+    assert.equal(at.sentBodies.get(run.run_id)?.[0]?.status, "interrupted");
   });
 
   it("that may not be told refuses the run before anything is rolled back", async () => {

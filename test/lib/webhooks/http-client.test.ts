@@ -35,9 +35,9 @@ async function on(server: Server, hostname = "127.0.0.1"): Promise<Receiver> {
     port: (server.address() as AddressInfo).port,
     closed,
     async [Symbol.asyncDispose]() {
-      const gone = new Promise<void>((resolve) => server.close(() => resolve()));
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const socket of sockets) socket.destroy();
-      await gone;
+      await closed;
     },
   };
 }
@@ -51,7 +51,7 @@ async function transport() {
   return system;
 }
 
-function aRequest(port: number, more: Partial<OutboundRequest> = {}): OutboundRequest {
+function aRequest(port: number, requestFields: Partial<OutboundRequest> = {}): OutboundRequest {
   return {
     url: `http://pinned.example:${port}/in?key=1&b=%20`,
     method: "POST",
@@ -59,12 +59,12 @@ function aRequest(port: number, more: Partial<OutboundRequest> = {}): OutboundRe
     body: '{"a":"é😀"}',
     timeout_ms: 30_000,
     connect_timeout_ms: 20_000,
-    ...more,
+    ...requestFields,
   };
 }
 
-async function codeOf(sent: ReturnType<Send>): Promise<string> {
-  const error = await sent.then(
+async function readErrorCode(response: ReturnType<Send>): Promise<string> {
+  const error = await response.then(
     () => assert.fail("it was answered"),
     (cause: unknown) => cause,
   );
@@ -72,7 +72,7 @@ async function codeOf(sent: ReturnType<Send>): Promise<string> {
   return error.code;
 }
 
-async function bodyOf(request: IncomingMessage): Promise<string> {
+async function readBody(request: IncomingMessage): Promise<string> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of request) chunks.push(chunk as Uint8Array);
   return new TextDecoder().decode(new Uint8Array(chunks.flatMap((chunk) => [...chunk])));
@@ -80,17 +80,17 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
 
 describe("sending a webhook", () => {
   it("goes to the address given, whatever the name resolves to, and keeps the name", async () => {
-    const seen: unknown[] = [];
+    const requests: unknown[] = [];
     await using receiver = await receiving(async (request, response) => {
       const { method, url, headers } = request;
-      seen.push({
+      requests.push({
         method,
         url,
         host: headers.host,
         "content-type": headers["content-type"],
         custom: headers["x-custom"],
       });
-      seen.push(headers["content-length"], headers["transfer-encoding"], await bodyOf(request));
+      requests.push(headers["content-length"], headers["transfer-encoding"], await readBody(request));
       response.writeHead(202, { "Retry-After": "7" }).end("taken");
     });
     const { send } = await transport();
@@ -98,7 +98,7 @@ describe("sending a webhook", () => {
     const answer = await send(aRequest(receiver.port, { headers }), ["127.0.0.1"], never);
     const body = new TextEncoder().encode("taken");
     assert.deepEqual(answer, { status: 202, retry_after: "7", address: "127.0.0.1", body });
-    assert.deepEqual(seen, [
+    assert.deepEqual(requests, [
       {
         method: "POST",
         url: "/in?key=1&b=%20",
@@ -173,7 +173,10 @@ describe("sending a webhook", () => {
     await using slow = await receiving((_request, response) => void response.writeHead(200).write("."));
     const { send } = await transport();
     for (const receiver of [silent, slow]) {
-      assert.equal(await codeOf(send(aRequest(receiver.port, { timeout_ms: 300 }), ["127.0.0.1"], never)), "timeout");
+      assert.equal(
+        await readErrorCode(send(aRequest(receiver.port, { timeout_ms: 300 }), ["127.0.0.1"], never)),
+        "timeout",
+      );
       await receiver.closed;
     }
   });
@@ -190,7 +193,7 @@ describe("sending a webhook", () => {
     const { send } = await transport();
     const url = `https://pinned.example:${mute.port}/`;
     const request = aRequest(mute.port, { url, connect_timeout_ms: 300 });
-    assert.equal(await codeOf(send(request, ["127.0.0.1"], never)), "timeout");
+    assert.equal(await readErrorCode(send(request, ["127.0.0.1"], never)), "timeout");
     const system = await createSystemTransport({
       timer(ms, fn) {
         if (ms !== 777) return () => {};
@@ -218,16 +221,16 @@ describe("sending a webhook", () => {
   });
 
   it("fails where nobody listens, and where the connection breaks or the answer is none", async () => {
-    const gone = await receiving(() => {});
-    await gone[Symbol.asyncDispose]();
+    const goneReceiver = await receiving(() => {});
+    await goneReceiver[Symbol.asyncDispose]();
     await using breaking = await receiving((request) => void request.socket.destroy());
     await using odd = await on(createTcpServer((socket) => void socket.end("SSH-2.0-none\r\n\r\n")));
     await using huge = await on(
       createTcpServer((socket) => void socket.end(`HTTP/1.1 200 OK\r\n${"x: y\r\n".repeat(100_000)}\r\n`)),
     );
     const { send } = await transport();
-    for (const { port } of [gone, breaking, odd]) {
-      assert.equal(await codeOf(send(aRequest(port), ["127.0.0.1"], never)), "network_error");
+    for (const { port } of [goneReceiver, breaking, odd]) {
+      assert.equal(await readErrorCode(send(aRequest(port), ["127.0.0.1"], never)), "network_error");
     }
     await send(aRequest(huge.port), ["127.0.0.1"], never).catch((error) => assert.ok(error instanceof SendError));
   });
@@ -236,9 +239,9 @@ describe("sending a webhook", () => {
     const stop = new AbortController();
     await using receiver = await receiving(() => stop.abort());
     const { send } = await transport();
-    assert.equal(await codeOf(send(aRequest(receiver.port), ["127.0.0.1"], stop.signal)), "aborted");
+    assert.equal(await readErrorCode(send(aRequest(receiver.port), ["127.0.0.1"], stop.signal)), "aborted");
     await receiver.closed;
-    assert.equal(await codeOf(send(aRequest(receiver.port), ["127.0.0.1"], stop.signal)), "aborted");
+    assert.equal(await readErrorCode(send(aRequest(receiver.port), ["127.0.0.1"], stop.signal)), "aborted");
   });
 
   it("goes to IPv6 addresses, where there are some", async () => {

@@ -13,13 +13,13 @@ const secrets = ["0123456789abcdef0123456789abcdef", "another secret of 24 byt"]
 
 /** The headers, and all problems of them and of the prefix. */
 function resolved(
-  sent: unknown,
+  input: unknown,
   env_prefix: unknown,
   variables: Environment,
 ): { readonly headers: ResolvedHeaders; readonly problems: readonly InputIssue[] } {
   const problems: InputIssue[] = [];
   const report = (loc: InputIssue["loc"], type: string, msg: string): void => void problems.push({ loc, msg, type });
-  const headers = resolveHeaders(sent, readPrefixes(env_prefix, report), variables, report);
+  const headers = resolveHeaders(input, readPrefixes(env_prefix, report), variables, report);
   return { headers, problems };
 }
 
@@ -58,7 +58,7 @@ describe("resolveHeaders", () => {
       " SERVICE_WEBHOOK_A ",
       " env .SERVICE_WEBHOOK_A ",
     ];
-    const more = [
+    const templates = [
       " env.1A ",
       " env.SERVICE-WEBHOOK ",
       " env.SERVICE_WEBHOOK_A.x ",
@@ -66,7 +66,14 @@ describe("resolveHeaders", () => {
       "\u00a0env.A ",
       "{ env.A }",
     ];
-    for (const body of [...bodies, ...more, " env.SERVICE_WEBHOOK_Ä ", ' env["A"] ', " env.A, env.B ", " env.A } "]) {
+    for (const body of [
+      ...bodies,
+      ...templates,
+      " env.SERVICE_WEBHOOK_Ä ",
+      ' env["A"] ',
+      " env.A, env.B ",
+      " env.A } ",
+    ]) {
       assert.equal(filled(`\${{${body}}}`), "invalid_template", body);
     }
     for (const value of [
@@ -166,10 +173,10 @@ describe("resolveHeaders", () => {
         ["invalid_header_name"],
       );
     }
-    const own =
+    const ownHeaders =
       "Host Content-Length Content-Type Transfer-Encoding Connection Keep-Alive Upgrade TE Trailer Expect Idempotency-Key";
     for (const name of [
-      ...own.split(" "),
+      ...ownHeaders.split(" "),
       "Proxy-Authorization",
       "proxy-x",
       "Proxy-",
@@ -231,18 +238,24 @@ describe("signature", () => {
   });
 
   it("signs with each secret, in order", async () => {
-    const [first, second, ...rest] = (await signPayload(secrets, id, 1_795_176_000, body)).split(" ");
+    const [first, second, ...otherSignatures] = (await signPayload(secrets, id, 1_795_176_000, body)).split(" ");
     assert.equal(first, expected);
     assert.match(`${second}`, /^v1,[A-Za-z0-9+/]{43}=$/);
     assert.notEqual(second, expected);
-    assert.deepEqual(rest, []);
+    assert.deepEqual(otherSignatures, []);
     assert.equal(await signPayload([], id, 1_795_176_000, body), "");
   });
 
   it("covers id, time and every byte of the body", async () => {
-    const one = secrets.slice(0, 1);
-    const others = [signPayload(one, `${id}x`, 1_795_176_000, body), signPayload(one, id, 1_795_176_001, body)];
-    for (const other of await Promise.all([...others, signPayload(one, id, 1_795_176_000, `${body}ü`)]))
-      assert.notEqual(other, expected);
+    const firstSecret = secrets.slice(0, 1);
+    const otherSignatures = [
+      signPayload(firstSecret, `${id}x`, 1_795_176_000, body),
+      signPayload(firstSecret, id, 1_795_176_001, body),
+    ];
+    for (const otherSignature of await Promise.all([
+      ...otherSignatures,
+      signPayload(firstSecret, id, 1_795_176_000, `${body}ü`),
+    ]))
+      assert.notEqual(otherSignature, expected);
   });
 });

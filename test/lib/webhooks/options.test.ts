@@ -13,7 +13,7 @@ type Environment = Readonly<Record<string, string>>;
 
 const env: Environment = { SERVICE_WEBHOOK_A: "one", SERVICE_WEBHOOK_B: "two", SERVICE_WEBHOOK_EMPTY: "", SECRET: "s" };
 const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-const secretOf = (bytes: number): string => `whsec_${btoa("k".repeat(bytes))}`;
+const createSecret = (bytes: number): string => `whsec_${btoa("k".repeat(bytes))}`;
 
 /** Place and type of every problem. */
 function wrong(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): string[] {
@@ -23,7 +23,7 @@ function wrong(webhooks: unknown, disable_webhooks?: unknown, variables: Environ
   return problems.map(({ loc, type }) => `${loc.join(".")} ${type}`);
 }
 
-function settingsOf(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): WebhookSettings {
+function readSettings(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): WebhookSettings {
   const { settings, problems } = validateWebhooks(webhooks, disable_webhooks, variables);
   assert.deepEqual(problems, []);
   assert.ok(settings);
@@ -32,8 +32,8 @@ function settingsOf(webhooks: unknown, disable_webhooks?: unknown, variables: En
 
 describe("checkWebhooks", () => {
   it("has defaults", () => {
-    const settings = settingsOf(undefined);
-    assert.deepEqual(settings, settingsOf({ url: {}, headers: {}, delivery: {} }, false));
+    const settings = readSettings(undefined);
+    assert.deepEqual(settings, readSettings({ url: {}, headers: {}, delivery: {} }, false));
     assert.deepEqual(settings, {
       policy: {
         disabled: false,
@@ -52,7 +52,7 @@ describe("checkWebhooks", () => {
       loopback: null,
       transport: null,
     });
-    assert.equal(settingsOf(undefined, true).policy.disabled, true);
+    assert.equal(readSettings(undefined, true).policy.disabled, true);
     assert.equal(DELIVERY_DEFAULTS.timeout_ms, 15_000);
   });
 
@@ -60,7 +60,7 @@ describe("checkWebhooks", () => {
     const loopback = (): Response => new Response();
     const transport = { resolve: () => {}, send: () => {} };
     const delivery = { timeout_ms: 1, schedule_ms: [], concurrency: 1_000 };
-    const settings = settingsOf({
+    const settings = readSettings({
       loopback,
       transport,
       delivery,
@@ -192,7 +192,7 @@ describe("checkWebhooks", () => {
       "[::ffff:8.8.8.8]": "[::ffff:808:808]",
     };
     for (const [entry, expected] of Object.entries(domains)) {
-      assert.deepEqual(settingsOf({ url: { allowed_domains: [entry] } }).policy.allowed_domains, [expected], entry);
+      assert.deepEqual(readSettings({ url: { allowed_domains: [entry] } }).policy.allowed_domains, [expected], entry);
     }
     const stars = [
       "*",
@@ -270,20 +270,22 @@ describe("checkWebhooks", () => {
 
   it("reads secrets, from templates too", () => {
     const bytes = new TextEncoder().encode("0123456789abcdef0123456789abcdef");
-    assert.deepEqual(settingsOf({ signing_secret: secret }).secrets, [bytes]);
+    assert.deepEqual(readSettings({ signing_secret: secret }).secrets, [bytes]);
     assert.deepEqual(
-      settingsOf({ signing_secret: [secretOf(24), secretOf(64)] }).secrets.map((key) => key.length),
+      readSettings({ signing_secret: [createSecret(24), createSecret(64)] }).secrets.map((key) => key.length),
       [24, 64],
     );
     const variables = { SERVICE_WEBHOOK_S: `${secret}\n`, MY_S: secret.slice("whsec_".length) };
-    assert.deepEqual(settingsOf({ signing_secret: "${{ env.SERVICE_WEBHOOK_S }}" }, true, variables).secrets, [bytes]);
+    assert.deepEqual(readSettings({ signing_secret: "${{ env.SERVICE_WEBHOOK_S }}" }, true, variables).secrets, [
+      bytes,
+    ]);
     assert.deepEqual(
-      settingsOf({ signing_secret: ["whsec_${{ env.MY_S }}"], env_prefix: "MY_" }, false, variables).secrets,
+      readSettings({ signing_secret: ["whsec_${{ env.MY_S }}"], env_prefix: "MY_" }, false, variables).secrets,
       [bytes],
     );
     for (const value of [
-      secretOf(23),
-      secretOf(65),
+      createSecret(23),
+      createSecret(65),
       "",
       "whsec_",
       secret.slice(6),
@@ -319,8 +321,8 @@ describe("a start with headers that hold secrets", () => {
   };
 
   it("warns where any public host may be sent them, by name and without the secret", async () => {
-    const [warning = "", ...more] = await warnings({ headers: authorization });
-    assert.deepEqual(more, []);
+    const [warning = "", ...otherWarnings] = await warnings({ headers: authorization });
+    assert.deepEqual(otherWarnings, []);
     assert.match(
       warning,
       /^webhooks\.headers: .* Authorization sent to any public host; .*webhooks\.url\.allowed_domains$/,

@@ -4,7 +4,7 @@ import { isPublicAddress, isPublicResolvedAddress, parseAddress } from "../../..
 import { checkAddresses, checkUrl, createUrlPolicy, findLiteralAddress } from "../../../lib/webhooks/policy.ts";
 
 /** What becomes of a URL with the address as its host. */
-const reasonOf = (address: string): string =>
+const findReason = (address: string): string =>
   checkUrl(createUrlPolicy(), `http://${address.includes(":") ? `[${address}]` : address}/`).reason;
 
 describe("public addresses", () => {
@@ -37,12 +37,12 @@ describe("public addresses", () => {
     it(`${name}: the ends are not, their neighbours are`, () => {
       for (const address of [first, last]) {
         assert.equal(isPublicAddress(`${address}`), false, `${address}`);
-        assert.equal(reasonOf(`${address}`), "ip_not_public", `${address}`);
+        assert.equal(findReason(`${address}`), "ip_not_public", `${address}`);
       }
       for (const address of [before, after]) {
         if (!address) continue;
         assert.equal(isPublicAddress(address), true, address);
-        assert.equal(reasonOf(address), "ok", address);
+        assert.equal(findReason(address), "ok", address);
       }
     });
   }
@@ -50,11 +50,11 @@ describe("public addresses", () => {
   it("are not those at which clouds tell their machines who they are", () => {
     const v4 = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"];
     for (const address of [...v4, "fd00:ec2::254", "fd20:ce::254", "fe80::a9fe:a9fe"]) {
-      assert.equal(reasonOf(address), "ip_not_public", address);
+      assert.equal(findReason(address), "ip_not_public", address);
       const answers = address.includes(":") ? [address] : [address, `::ffff:${address}`, `64:ff9b::${address}`];
       for (const answer of answers) assert.equal(isPublicResolvedAddress(answer), false, answer);
     }
-    assert.deepEqual([reasonOf("168.63.129.15"), reasonOf("168.63.129.17")], ["ok", "ok"]);
+    assert.deepEqual([findReason("168.63.129.15"), findReason("168.63.129.17")], ["ok", "ok"]);
   });
 
   it("does not let embedded addresses through", () => {
@@ -78,7 +78,7 @@ describe("public addresses", () => {
       "5f00::1",
     ]) {
       assert.equal(isPublicAddress(address), false, address);
-      assert.equal(reasonOf(address), "ip_not_public", address);
+      assert.equal(findReason(address), "ip_not_public", address);
     }
   });
 

@@ -56,8 +56,8 @@ interface Cases {
 const file = join(import.meta.dirname, "../../cases/webhook-urls.json");
 const cases = JSON.parse(readFileSync(file, "utf8")) as Cases;
 
-function fieldsOf(item: object, known: readonly string[]): void {
-  const unknown = Object.keys(item).filter((key) => !known.includes(key));
+function requireKnownFields(item: object, allowedFields: readonly string[]): void {
+  const unknown = Object.keys(item).filter((key) => !allowedFields.includes(key));
   assert.deepEqual(unknown, [], "a field this test cannot read");
 }
 
@@ -74,7 +74,7 @@ function policyNamed(name: string): WebhookPolicy {
 
 describe("cases of webhook URLs", () => {
   it("knows every group", () => {
-    fieldsOf(cases, [
+    requireKnownFields(cases, [
       "format",
       "about",
       "reason_order",
@@ -89,7 +89,7 @@ describe("cases of webhook URLs", () => {
 
   for (const item of cases.url_cases) {
     it(`${item.id} ${item.reason}`, () => {
-      fieldsOf(item, ["id", "policy", "url", "url_repeat", "verdict", "reason", "canonical", "note"]);
+      requireKnownFields(item, ["id", "policy", "url", "url_repeat", "verdict", "reason", "canonical", "note"]);
       const { url, url_repeat, canonical } = item;
       const raw = url_repeat ? url_repeat.prefix + url_repeat.char.repeat(url_repeat.count) : url;
       assert.ok(raw !== undefined, "neither url nor url_repeat");
@@ -101,8 +101,8 @@ describe("cases of webhook URLs", () => {
       }
       assert.ok(judged.verdict === "accept");
       if (judged.destination.kind === "absolute") {
-        const { href, ...shown } = judged.destination;
-        assert.deepEqual(shown, canonical);
+        const { href, ...destination } = judged.destination;
+        assert.deepEqual(destination, canonical);
         assert.equal(new URL(href).hostname, canonical.host);
       } else {
         assert.deepEqual({ kind: judged.destination.kind }, canonical);
@@ -112,7 +112,7 @@ describe("cases of webhook URLs", () => {
 
   for (const item of cases.delivery_cases) {
     it(`${item.id} ${item.reason}`, () => {
-      fieldsOf(item, ["id", "policy", "url", "dns", "verdict", "reason", "connect_to", "note"]);
+      requireKnownFields(item, ["id", "policy", "url", "dns", "verdict", "reason", "connect_to", "note"]);
       const policy = policyNamed(item.policy);
       const judged = checkUrl(policy, item.url);
       if (judged.verdict !== "accept") {
@@ -136,7 +136,7 @@ describe("cases of webhook URLs", () => {
 describe("cases of header templates", () => {
   for (const item of cases.header_templates) {
     it(`${item.id} ${item.startup_error ?? "resolved"}`, () => {
-      fieldsOf(item, ["id", "headers", "env", "env_prefix", "resolved", "startup_error", "note"]);
+      requireKnownFields(item, ["id", "headers", "env", "env_prefix", "resolved", "startup_error", "note"]);
       const section = {
         headers: item.headers,
         ...(item.env_prefix === undefined ? {} : { env_prefix: item.env_prefix }),
@@ -162,7 +162,7 @@ describe("cases of header templates", () => {
 describe("cases of webhooks.url", () => {
   for (const item of cases.config_cases) {
     it(`${item.id} ${item.startup_error ?? "normalised"}`, () => {
-      fieldsOf(item, ["id", "url", "startup_error", "normalised", "note"]);
+      requireKnownFields(item, ["id", "url", "startup_error", "normalised", "note"]);
       const { settings, problems } = validateWebhooks({ url: item.url }, undefined, {});
       const codes = [...new Set(problems.map(({ type }) => type))];
       assert.deepEqual(codes, item.startup_error === undefined ? [] : [item.startup_error]);

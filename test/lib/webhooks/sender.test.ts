@@ -13,16 +13,16 @@ describe("webhook deliveries", () => {
     await using w = await world();
     const deliveries = w.open();
     await ticks();
-    await w.told("r1", "https://hooks.example.com:443/in?key=s3cret#part");
+    await w.endRunWithWebhook("r1", "https://hooks.example.com:443/in?key=s3cret#part");
     deliveries.wake();
     await w.requests(1);
-    const [sent] = w.sent as [Sent];
-    const { url, method, timeout_ms, connect_timeout_ms, body, headers } = sent.request;
+    const [firstRequest] = w.sentRequests as [Sent];
+    const { url, method, timeout_ms, connect_timeout_ms, body, headers } = firstRequest.request;
     assert.deepEqual(
       [url, method, timeout_ms, connect_timeout_ms],
       ["https://hooks.example.com/in?key=s3cret", "POST", 15000, 5000],
     );
-    assert.deepEqual(sent.addresses, [PUBLIC]);
+    assert.deepEqual(firstRequest.addresses, [PUBLIC]);
     assert.deepEqual(headers, [
       ["content-type", "application/json; charset=utf-8"],
       ["user-agent", "greenroom/1.0.0 (webhook)"],
@@ -31,7 +31,7 @@ describe("webhook deliveries", () => {
     ]);
     assert.equal(JSON.parse(body).run_id, "r1");
     w.jump(40);
-    sent.answer(204);
+    firstRequest.answer(204);
     await until(async () => (await w.row("r1")).state === "delivered");
     const { attempt_list, ...summary } = await deliveries.get("r1");
     const at = new Date(w.now() - 40).toISOString();
@@ -40,9 +40,9 @@ describe("webhook deliveries", () => {
     ]);
     assert.deepEqual(deliveries.counters(), { sending: 0, attempts: 1, delivered: 1, retried: 0, failed: 0 });
     assert.deepEqual(w.log, []);
-    const [shown] = (await deliveries.list()).items;
-    assert.equal(shown?.url, "https://hooks.example.com:443/in?…");
-    assert.deepEqual(summary, shown);
+    const [delivery] = (await deliveries.list()).items;
+    assert.equal(delivery?.url, "https://hooks.example.com:443/in?…");
+    assert.deepEqual(summary, delivery);
     await assert.rejects(deliveries.get("r2"), { code: "not_found" });
   });
 
@@ -51,12 +51,12 @@ describe("webhook deliveries", () => {
     let drawn = 0;
     await using w = await world({ random: () => draws[drawn++] as number });
     const deliveries = w.open();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     deliveries.wake();
     const waits = [5_000, 300_000, 1_800_000, 2 * HOUR, 5 * HOUR, 10 * HOUR, 10 * HOUR];
     for (const [i, wait] of waits.entries()) {
       await w.requests(i + 1);
-      const failing = w.sent[i] as Sent;
+      const failing = w.sentRequests[i] as Sent;
       if (i % 2) failing.answer([301, 400, 500][i % 3] as number);
       else failing.fail(new SendError("network_error", PUBLIC));
       await until(() => deliveries.counters().retried === i + 1 && deliveries.counters().sending === 0);
@@ -69,11 +69,11 @@ describe("webhook deliveries", () => {
       w.jump(1);
     }
     await w.requests(8);
-    (w.sent[7] as Sent).answer(500);
+    (w.sentRequests[7] as Sent).answer(500);
     await until(async () => (await w.row("r1")).state === "failed");
     w.jump(100 * HOUR);
     await w.requests(8);
-    assert.equal(new Set(w.sent.map(({ request }) => request.body)).size, 1, "the body is the same each time");
+    assert.equal(new Set(w.sentRequests.map(({ request }) => request.body)).size, 1, "the body is the same each time");
     const { attempt_list: attempts } = await deliveries.get("r1");
     assert.deepEqual(
       attempts.map(({ number, status, error }) => [number, status, error]),
@@ -108,28 +108,28 @@ describe("webhook deliveries", () => {
     ];
     for (const [status, retry_after, wait] of cases) {
       await using w = await world();
-      await w.told("r1");
+      await w.endRunWithWebhook("r1");
       w.open();
       await w.requests(1);
-      (w.sent[0] as Sent).answer(status, { retry_after });
+      (w.sentRequests[0] as Sent).answer(status, { retry_after });
       await until(async () => (await w.row("r1")).due_at > w.now());
       assert.equal((await w.row("r1")).due_at - w.now(), wait, `${status} ${retry_after}`);
     }
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     w.open({ schedule_ms: [0] });
     await w.requests(1);
-    (w.sent[0] as Sent).answer(503, { retry_after: "0" });
+    (w.sentRequests[0] as Sent).answer(503, { retry_after: "0" });
     await until(async () => (await w.row("r1")).due_at > w.now());
     assert.equal((await w.row("r1")).due_at - w.now(), 1_000);
   });
 
   it("stop at once when the receiver is gone", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     w.open();
     await w.requests(1);
-    (w.sent[0] as Sent).answer(410);
+    (w.sentRequests[0] as Sent).answer(410);
     await until(async () => (await w.row("r1")).state === "failed");
   });
 
@@ -139,40 +139,40 @@ describe("webhook deliveries", () => {
       resolve: (host) => (host.startsWith("dns") ? never : Promise.resolve([PUBLIC])),
       loopback: () => never,
     });
-    await w.told("r1");
-    await w.told("r2", "https://dns.example.com/");
-    await w.told("r3", "/hook");
+    await w.endRunWithWebhook("r1");
+    await w.endRunWithWebhook("r2", "https://dns.example.com/");
+    await w.endRunWithWebhook("r3", "/hook");
     w.open();
     await w.requests(1);
-    const [sent] = w.sent as [Sent];
+    const [firstRequest] = w.sentRequests as [Sent];
     w.jump(14_999);
     await ticks();
-    assert.equal(sent.signal.aborted, false);
+    assert.equal(firstRequest.signal.aborted, false);
     w.jump(1);
-    assert.equal(sent.signal.aborted, true);
+    assert.equal(firstRequest.signal.aborted, true);
     for (const id of ["r1", "r2", "r3"]) {
       await until(async () => (await w.row(id)).due_at > w.now());
       const [attempt] = await w.storage.listAttempts(here, id);
       assert.deepEqual([attempt?.error, attempt?.status, attempt?.duration_ms], ["timeout", null, 15_000]);
     }
     // An answer that comes now changes nothing.
-    sent.answer(200);
+    firstRequest.answer(200);
     await ticks();
     assert.equal((await w.row("r1")).state, "pending");
   });
 
   it("of a host that hangs hold up those of no other", async () => {
     await using w = await world();
-    for (let i = 0; i < 6; i++) await w.told(`hang${i}`, "https://hang.example.com/");
-    for (let i = 0; i < 3; i++) await w.told(`kind${i}`, "https://kind.example.com/");
+    for (let i = 0; i < 6; i++) await w.endRunWithWebhook(`hang${i}`, "https://hang.example.com/");
+    for (let i = 0; i < 3; i++) await w.endRunWithWebhook(`kind${i}`, "https://kind.example.com/");
     const deliveries = w.open();
     await w.requests(4);
-    const hosts = (): string => w.sent.map(({ request }) => new URL(request.url).hostname.split(".")[0]).join();
+    const hosts = (): string => w.sentRequests.map(({ request }) => new URL(request.url).hostname.split(".")[0]).join();
     assert.equal(hosts(), "hang,hang,kind,kind");
-    (w.sent[2] as Sent).answer(200);
+    (w.sentRequests[2] as Sent).answer(200);
     await w.requests(5);
     assert.equal(hosts(), "hang,hang,kind,kind,kind");
-    await w.told("late", "https://late.example.com/");
+    await w.endRunWithWebhook("late", "https://late.example.com/");
     deliveries.wake();
     await w.requests(6);
     assert.ok(hosts().endsWith("late"));
@@ -183,21 +183,21 @@ describe("webhook deliveries", () => {
 
   it("go out a limited number at a time", async () => {
     await using w = await world();
-    for (let i = 0; i < 9; i++) await w.told(`r${i}`, `https://host${i}.example.com/`);
+    for (let i = 0; i < 9; i++) await w.endRunWithWebhook(`r${i}`, `https://host${i}.example.com/`);
     const deliveries = w.open({ concurrency: 3 });
     for (let i = 0; i < 9; i++) {
       await w.requests(Math.min(i + 3, 9));
       deliveries.wake();
       await ticks();
       assert.ok(deliveries.counters().sending <= 3);
-      (w.sent[i] as Sent).answer(200);
+      (w.sentRequests[i] as Sent).answer(200);
     }
     await until(() => deliveries.counters().delivered === 9);
   });
 
   it("are sent again when the process that had them has died", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     const claim = { token: "dead", until: w.now() + 60_000, now: w.now(), limit: 20, per_host: 2 };
     const [claimed] = await w.storage.claimDeliveries(here, claim);
     w.open();
@@ -206,15 +206,15 @@ describe("webhook deliveries", () => {
     await w.requests(0);
     w.jump(15_000);
     await w.requests(1);
-    const { body } = (w.sent[0] as Sent).request;
+    const { body } = (w.sentRequests[0] as Sent).request;
     assert.equal(JSON.parse(body).webhook_sent_at, new Date(claimed?.sent_at as number).toISOString());
     assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series_attempts], [2, 2]);
-    assert.equal(header(w.sent[0] as Sent, "webhook-id"), "msg_r1");
+    assert.equal(header(w.sentRequests[0] as Sent, "webhook-id"), "msg_r1");
   });
 
   it("are claimed for a minute, and left to who takes them then", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     w.open({ timeout_ms: 200_000 });
     await w.requests(1);
     w.jump(400_000);
@@ -227,11 +227,11 @@ describe("webhook deliveries", () => {
 
   it("are broken off and given back when the sender stops", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     const first = w.open();
     await w.requests(1);
     await first.stop();
-    assert.equal((w.sent[0] as Sent).signal.aborted, true);
+    assert.equal((w.sentRequests[0] as Sent).signal.aborted, true);
     const { state, due_at } = await w.row("r1");
     assert.deepEqual([state, due_at], ["pending", w.now() + 1_000]);
     first.wake();
@@ -239,12 +239,12 @@ describe("webhook deliveries", () => {
     await w.requests(1);
     w.open();
     await w.requests(2);
-    assert.equal((w.sent[1] as Sent).request.body, (w.sent[0] as Sent).request.body);
+    assert.equal((w.sentRequests[1] as Sent).request.body, (w.sentRequests[0] as Sent).request.body);
   });
 
   it("that are broken off by stops again and again have all their attempts left", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     for (let stops = 1; stops <= 4; stops++) {
       const deliveries = w.open({ schedule_ms: [5_000] });
       await w.requests(stops);
@@ -253,30 +253,30 @@ describe("webhook deliveries", () => {
     }
     w.open({ schedule_ms: [5_000] });
     await w.requests(5);
-    (w.sent[4] as Sent).answer(503);
+    (w.sentRequests[4] as Sent).answer(503);
     await w.waits("r1");
     w.jump(60_000);
     await w.requests(6);
-    (w.sent[5] as Sent).answer(503);
+    (w.sentRequests[5] as Sent).answer(503);
     await until(async () => (await w.row("r1")).state === "failed");
     assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series_attempts], [6, 2]);
   });
 
   it("are sent again when asked, under the same id", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     const deliveries = w.open({ schedule_ms: [] });
     await w.requests(1);
     await assert.rejects(deliveries.redeliver("r1"), { code: "conflict" });
     await assert.rejects(deliveries.redeliver("r9"), { code: "not_found" });
-    (w.sent[0] as Sent).answer(500);
+    (w.sentRequests[0] as Sent).answer(500);
     await until(async () => (await w.row("r1")).state === "failed");
     w.jump(HOUR);
     await deliveries.redeliver("r1");
     await w.requests(2);
-    const [one, two] = w.sent as [Sent, Sent];
-    assert.deepEqual(two.request, one.request);
-    two.answer(200);
+    const [first, second] = w.sentRequests as [Sent, Sent];
+    assert.deepEqual(second.request, first.request);
+    second.answer(200);
     await until(async () => (await w.row("r1")).state === "delivered");
     assert.deepEqual(
       (await deliveries.get("r1")).attempt_list.map(({ number }) => number),
@@ -287,7 +287,7 @@ describe("webhook deliveries", () => {
   it("are signed with every secret, anew at each attempt", async () => {
     const secrets = [new Uint8Array(24).fill(1), new Uint8Array(64).fill(2)];
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     w.open({
       secrets,
       headers: [
@@ -297,15 +297,15 @@ describe("webhook deliveries", () => {
     });
     for (let i = 0; i < 2; i++) {
       await w.requests(i + 1);
-      const sent = w.sent[i] as Sent;
+      const request = w.sentRequests[i] as Sent;
       const timestamp = String(Math.floor(w.now() / 1000));
-      assert.equal(header(sent, "webhook-timestamp"), timestamp);
-      const signed = `msg_r1.${timestamp}.${sent.request.body}`;
+      assert.equal(header(request, "webhook-timestamp"), timestamp);
+      const signed = `msg_r1.${timestamp}.${request.request.body}`;
       const expected = secrets.map((key) => `v1,${createHmac("sha256", key).update(signed).digest("base64")}`);
-      assert.equal(header(sent, "webhook-signature"), expected.join(" "));
-      assert.equal(header(sent, "Authorization"), "Bearer s3cret");
-      assert.deepEqual([header(sent, "user-agent"), header(sent, "User-Agent")], [undefined, "mine"]);
-      sent.answer(500);
+      assert.equal(header(request, "webhook-signature"), expected.join(" "));
+      assert.equal(header(request, "Authorization"), "Bearer s3cret");
+      assert.deepEqual([header(request, "user-agent"), header(request, "User-Agent")], [undefined, "mine"]);
+      request.answer(500);
       await w.waits("r1");
       w.jump(6_000);
     }
@@ -313,7 +313,7 @@ describe("webhook deliveries", () => {
 
   it("wait while the store fails, and are recorded when it works again", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     const { claimDeliveries, finishDelivery } = w.storage;
     let broken = true;
     Object.assign(w.storage, {
@@ -329,7 +329,7 @@ describe("webhook deliveries", () => {
     w.jump(2_000);
     await w.requests(1);
     broken = true;
-    (w.sent[0] as Sent).answer(200);
+    (w.sentRequests[0] as Sent).answer(200);
     await ticks();
     broken = false;
     w.jump(2_000);
@@ -339,7 +339,7 @@ describe("webhook deliveries", () => {
 
   it("stay where they are while webhooks are disabled", async () => {
     await using w = await world();
-    await w.told("r1");
+    await w.endRunWithWebhook("r1");
     const deliveries = w.open({ policy: createUrlPolicy({}, true) });
     deliveries.wake();
     await w.requests(0);

@@ -42,8 +42,8 @@ export const PRIVATE_V6: readonly string[] = [
   "64:ff9b:1::7f00:1",
 ];
 
-const bytesOf = (address: string): number[] => address.split(".").map(Number);
-const numberOf = (address: string): number => bytesOf(address).reduce((sum, byte) => sum * 256 + byte, 0);
+const parseBytes = (address: string): number[] => address.split(".").map(Number);
+const toNumber = (address: string): number => parseBytes(address).reduce((sum, byte) => sum * 256 + byte, 0);
 const hex = (value: number, width = 2): string => value.toString(16).padStart(width, "0");
 const octal = (value: number): string => `0${value.toString(8)}`;
 const shifted = (text: string, by: number): string =>
@@ -51,22 +51,22 @@ const shifted = (text: string, by: number): string =>
 
 /** An IPv4 address as two groups of IPv6. */
 function groups(address: string): string {
-  const [a = 0, b = 0, c = 0, d = 0] = bytesOf(address);
+  const [a = 0, b = 0, c = 0, d = 0] = parseBytes(address);
   return `${hex(a)}${hex(b)}:${hex(c)}${hex(d)}`;
 }
 
 /** The address as the host of a URL, in every way that some parser, resolver or network stack takes for it. */
 export function spellings(address: string): string[] {
-  const [a = 0, b = 0, c = 0, d = 0] = bytesOf(address);
+  const [a = 0, b = 0, c = 0, d = 0] = parseBytes(address);
   const inverted = groups([a, b, c, d].map((byte) => 255 - byte).join("."));
-  const tail = numberOf(address) % 2 ** 24;
+  const tail = toNumber(address) % 2 ** 24;
   return [
     address,
     `${address}.`,
-    `${numberOf(address)}`,
-    `0x${hex(numberOf(address), 8)}`,
-    `0X${hex(numberOf(address), 8).toUpperCase()}`,
-    `0${numberOf(address).toString(8)}`,
+    `${toNumber(address)}`,
+    `0x${hex(toNumber(address), 8)}`,
+    `0X${hex(toNumber(address), 8).toUpperCase()}`,
+    `0${toNumber(address).toString(8)}`,
     `${a}.${tail}`,
     `0x${hex(a)}.0x${hex(tail, 6)}`,
     `${a}.${b}.${c * 256 + d}`,

@@ -42,9 +42,9 @@ async function listening(handler: RequestListener, hostname: string, port = 0): 
     port: (server.address() as AddressInfo).port,
     connections: () => count,
     async [Symbol.asyncDispose]() {
-      const gone = new Promise<void>((resolve) => server.close(() => resolve()));
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const socket of sockets) socket.destroy();
-      await gone;
+      await closed;
     },
   };
 }
@@ -68,20 +68,20 @@ async function canary(): Promise<Listener & { readonly v6: boolean }> {
 interface Outgoing {
   readonly transport: WebhookTransport;
   /** Addresses that were connected to, of each request. */
-  readonly sent: (readonly string[])[];
+  readonly connections: (readonly string[])[];
 }
 
 /** The real sender; only what goes to the internet stays here, answered 500. */
 async function outgoing(resolve: WebhookTransport["resolve"]): Promise<Outgoing> {
   const system = await createSystemTransport();
   assert.ok(system);
-  const sent: (readonly string[])[] = [];
+  const connections: (readonly string[])[] = [];
   return {
-    sent,
+    connections,
     transport: {
       resolve,
       send: (request, addresses, signal) => {
-        sent.push(addresses);
+        connections.push(addresses);
         if (addresses.every((address) => address === PUBLIC)) {
           return Promise.resolve({ status: 500, retry_after: null, address: PUBLIC });
         }
@@ -107,7 +107,7 @@ async function created(kit: TestService, webhook: string): Promise<{ status: num
 }
 
 /** The attempts of a delivery once there are no more to come. */
-async function attemptsOf(kit: TestService, run_id: string): Promise<DeliveryDetail["attempt_list"]> {
+async function readAttempts(kit: TestService, run_id: string): Promise<DeliveryDetail["attempt_list"]> {
   const { webhooks } = kit.service;
   await until(async () => (await webhooks.get(run_id).catch(() => null))?.state === "failed");
   return (await webhooks.get(run_id)).attempt_list;
@@ -129,7 +129,7 @@ function forms(port: number): string[] {
 describe("a webhook to an address that is not public", () => {
   it("is refused when the run is created, in every spelling", async () => {
     await using target = await canary();
-    const { transport, sent } = await outgoing(async () => ["127.0.0.1"]);
+    const { transport, connections } = await outgoing(async () => ["127.0.0.1"]);
     const ports = [80, 443, target.port];
     await using kit = await serviceWith({ allowed_ports: ports }, transport);
     const urls = forms(target.port);
@@ -140,12 +140,12 @@ describe("a webhook to an address that is not public", () => {
       assert.match(text, /^\{"detail":"Invalid webhook URL: [a-z_]+","code":"webhook_refused"\}$/, url);
     }
     assert.deepEqual((await kit.service.webhooks.list()).items, []);
-    assert.deepEqual([sent, target.connections()], [[], 0]);
+    assert.deepEqual([connections, target.connections()], [[], 0]);
   });
 
   it("is not sent either where a laxer policy let it be stored", async () => {
     await using target = await canary();
-    const { transport, sent } = await outgoing(async () => ["127.0.0.1", "::1"]);
+    const { transport, connections } = await outgoing(async () => ["127.0.0.1", "::1"]);
     const storage = nodeSqlite(":memory:");
     await storage.migrate();
     const assistant = await anAssistant(storage);
@@ -186,7 +186,7 @@ describe("a webhook to an address that is not public", () => {
         assert.match(attempt?.error ?? "", /^[a-z_]+$/, url);
         assert.notEqual(attempt?.error, "network_error", url);
       }
-      assert.deepEqual([sent, target.connections()], [[], 0]);
+      assert.deepEqual([connections, target.connections()], [[], 0]);
     } finally {
       await deliveries.stop();
       await storage.close();
@@ -198,26 +198,26 @@ describe("a webhook to an address that is not public", () => {
     const answers = new Map(
       ANSWERS.map((list, i) => [`n${i}.example.com`, list.map((text) => text.replace("{public}", PUBLIC))]),
     );
-    const { transport, sent } = await outgoing(async (host) => answers.get(host) ?? []);
+    const { transport, connections } = await outgoing(async (host) => answers.get(host) ?? []);
     await using kit = await serviceWith({ allowed_ports: [80, 443, target.port] }, transport);
     for (const host of answers.keys()) {
       const { status, text } = await created(kit, `http://${host}:${target.port}/x`);
       assert.equal(status, 200, text);
-      const attempts = await attemptsOf(kit, JSON.parse(text).run_id);
-      const seen = attempts.map(({ error, address }) => [error, address]);
-      assert.deepEqual(seen, [["dns_not_public", null]], `${answers.get(host)}`);
+      const attempts = await readAttempts(kit, JSON.parse(text).run_id);
+      const attemptErrors = attempts.map(({ error, address }) => [error, address]);
+      assert.deepEqual(attemptErrors, [["dns_not_public", null]], `${answers.get(host)}`);
     }
-    assert.deepEqual([sent, target.connections()], [[], 0]);
+    assert.deepEqual([connections, target.connections()], [[], 0]);
   });
 
   it("is not sent by a name that leads elsewhere at the next look-up", async () => {
     await using target = await canary();
     for (const later of [["127.0.0.1"], ["::1"], [PUBLIC, "127.0.0.1"], ["::ffff:127.0.0.1"]]) {
-      let asked = 0;
-      const { transport, sent } = await outgoing(async () => (asked++ === 0 ? [PUBLIC] : later));
+      let resolveCount = 0;
+      const { transport, connections } = await outgoing(async () => (resolveCount++ === 0 ? [PUBLIC] : later));
       await using kit = await serviceWith({ allowed_ports: [target.port] }, transport);
       const { text } = await created(kit, `http://rebound.example.com:${target.port}/`);
-      const attempts = await attemptsOf(kit, JSON.parse(text).run_id);
+      const attempts = await readAttempts(kit, JSON.parse(text).run_id);
       assert.deepEqual(
         attempts.map(({ status, error }) => [status, error]),
         [
@@ -226,7 +226,7 @@ describe("a webhook to an address that is not public", () => {
         ],
       );
       // What was judged is what is connected to: each attempt looks once.
-      assert.deepEqual([sent, asked], [[[PUBLIC]], 2]);
+      assert.deepEqual([connections, resolveCount], [[[PUBLIC]], 2]);
     }
     assert.equal(target.connections(), 0);
   });
@@ -240,8 +240,8 @@ describe("a webhook to an address that is not public", () => {
       const url = `http://${host}:${target.port}/`;
       const request = { url, method: "POST" as const, headers: [], body: "{}", ...times };
       // Nobody listens there.
-      const sent = system.send(request, ["127.0.0.2"], new AbortController().signal);
-      await assert.rejects(sent, (error) => error instanceof SendError && error.code === "network_error", host);
+      const response = system.send(request, ["127.0.0.2"], new AbortController().signal);
+      await assert.rejects(response, (error) => error instanceof SendError && error.code === "network_error", host);
     }
     assert.equal(target.connections(), 0);
   });
@@ -252,7 +252,7 @@ describe("a webhook to an address that is not public", () => {
     const handler: RequestListener = (_request, response) =>
       void response.writeHead(answer.status, answer.headers).end("<meta http-equiv=refresh content=0>");
     await using receiver = await listening(handler, "127.0.0.1");
-    const { transport, sent } = await outgoing(async () => ["127.0.0.1"]);
+    const { transport, connections } = await outgoing(async () => ["127.0.0.1"]);
     // The receiver is here, so addresses do not protect; its port alone is allowed.
     await using kit = await serviceWith({ allow_private_network: true, allowed_ports: [receiver.port] }, transport);
     const to = `http://127.0.0.1:${target.port}/x`;
@@ -261,12 +261,15 @@ describe("a webhook to an address that is not public", () => {
     let count = 0;
     for (const host of ["127.0.0.1", "hooks.example.com"]) {
       for (const status of statuses) {
-        for (const place of places) {
-          answer = { status, headers: { location: place, "content-location": place, refresh: `0; url=${place}` } };
+        for (const authority of places) {
+          answer = {
+            status,
+            headers: { location: authority, "content-location": authority, refresh: `0; url=${authority}` },
+          };
           const { text } = await created(kit, `http://${host}:${receiver.port}/in`);
           const { run_id } = JSON.parse(text);
           const { webhooks } = kit.service;
-          const attempts = await attemptsOf(kit, run_id);
+          const attempts = await readAttempts(kit, run_id);
           assert.deepEqual(
             attempts.map(({ status, error }) => [status, error]),
             Array(3).fill([status, "bad_status"]),
@@ -276,7 +279,7 @@ describe("a webhook to an address that is not public", () => {
         }
       }
     }
-    assert.deepEqual([receiver.connections(), sent.length, target.connections()], [count, count, 0]);
+    assert.deepEqual([receiver.connections(), connections.length, target.connections()], [count, count, 0]);
   });
 
   it("is sent where the network is allowed: the canary counts", async () => {

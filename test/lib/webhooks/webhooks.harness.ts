@@ -31,7 +31,7 @@ export interface Sent {
   readonly request: OutboundRequest;
   readonly addresses: readonly string[];
   readonly signal: AbortSignal;
-  answer(status: number, more?: Partial<OutboundResponse>): void;
+  answer(status: number, responseFields?: Partial<OutboundResponse>): void;
   fail(error: unknown): void;
 }
 
@@ -40,14 +40,14 @@ export type Sender = Webhooks & Pick<WebhookSender, "counters" | "stop"> & { wak
 
 export interface World extends AsyncDisposable {
   readonly storage: Storage;
-  readonly sent: Sent[];
+  readonly sentRequests: Sent[];
   readonly log: LogRecord[];
   now(): number;
   /** Time passes at once; timers that are due then are called. */
   jump(ms: number): void;
   /** Ends a run with this webhook. */
-  told(id: string, url?: string, depth?: number): Promise<void>;
-  open(more?: Partial<WebhookSettings>): Sender;
+  endRunWithWebhook(id: string, url?: string, depth?: number): Promise<void>;
+  open(settings?: Partial<WebhookSettings>): Sender;
   row(id: string): Promise<DeliveryRow>;
   /** The sender has put this delivery off and waits for it, or for its next look around. */
   waits(id: string): Promise<void>;
@@ -75,7 +75,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
   let time = Date.UTC(2026, 0, 1);
   const timers = new Set<{ at: number; fn: () => void }>();
   const log: LogRecord[] = [];
-  const sent: Sent[] = [];
+  const sentRequests: Sent[] = [];
   const opened: WebhookSender[] = [];
   const environment: Environment = {
     now: () => time,
@@ -91,13 +91,13 @@ export async function world(options: WorldOptions = {}): Promise<World> {
   };
   const send = (request: OutboundRequest, addresses: readonly string[], signal: AbortSignal) =>
     new Promise<OutboundResponse>((resolve, fail) => {
-      const known = { retry_after: null, address: addresses[0] ?? null };
-      const answer: Sent["answer"] = (status, more) => resolve({ ...known, status, ...more });
-      sent.push({ request, addresses, signal, answer, fail });
+      const defaults = { retry_after: null, address: addresses[0] ?? null };
+      const answer: Sent["answer"] = (status, responseFields) => resolve({ ...defaults, status, ...responseFields });
+      sentRequests.push({ request, addresses, signal, answer, fail });
     });
   return {
     storage,
-    sent,
+    sentRequests,
     log,
     now: () => time,
     jump(ms) {
@@ -106,12 +106,12 @@ export async function world(options: WorldOptions = {}): Promise<World> {
         if (timer.at <= time && timers.delete(timer)) timer.fn();
       }
     },
-    async told(id, url = "https://hooks.example.com/in?key=s3cret", depth = 0) {
+    async endRunWithWebhook(id, url = "https://hooks.example.com/in?key=s3cret", depth = 0) {
       const host = url.startsWith("/") ? "" : new URL(url).host;
       const { lease } = await stateless(storage, assistant, id, { run: { webhook: { url, host, depth } } });
       await storage.finishRun(here, lease, finish({ now: time }));
     },
-    open(more = {}) {
+    open(overrides = {}) {
       const settings = { policy: createUrlPolicy(), headers: [], secrets: [], loopback: null, transport: null };
       let heard: ChangeListener = () => {};
       const bus = createEventBus(undefined, "", environment);
@@ -124,7 +124,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
         bus: { ...bus, subscribe },
         scope: here,
         environment,
-        settings: { ...settings, ...DELIVERY_DEFAULTS, ...more },
+        settings: { ...settings, ...DELIVERY_DEFAULTS, ...overrides },
         transport: async () =>
           options.transport === null ? null : { resolve: options.resolve ?? (async () => [PUBLIC]), send },
         loopback: options.loopback ?? null,
@@ -147,9 +147,9 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       });
     },
     async requests(count) {
-      await until(() => sent.length >= count);
+      await until(() => sentRequests.length >= count);
       await ticks();
-      assert.equal(sent.length, count);
+      assert.equal(sentRequests.length, count);
     },
     async [Symbol.asyncDispose]() {
       for (const deliveries of opened) await deliveries.stop();

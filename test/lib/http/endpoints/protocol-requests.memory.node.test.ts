@@ -7,7 +7,7 @@ import { faulty } from "../../../support/faulty.ts";
 import { asker, say } from "./a2a/a2a.harness.ts";
 
 const MCP_HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
-const batchOf = (count: number): string =>
+const createBatch = (count: number): string =>
   JSON.stringify(Array.from({ length: count }, (_, id) => ({ jsonrpc: "2.0", id, method: "tools/list", params: {} })));
 
 it("a batch of MCP reads the tools once, and other requests are answered between its messages", async () => {
@@ -20,7 +20,7 @@ it("a batch of MCP reads the tools once, and other requests are answered between
   const order: string[] = [];
   const post = (body: string): Promise<Response> =>
     test.fetch("http://greenroom/mcp", { method: "POST", headers: MCP_HEADERS, body });
-  const batch = post(batchOf(50)).then(async (response) => {
+  const batch = post(createBatch(50)).then(async (response) => {
     order.push("batch");
     return (await response.json()) as { id: number; result: { tools: JsonObject[] } }[];
   });
@@ -41,8 +41,8 @@ it("a batch of MCP has a limit", async () => {
   await using test = await testService({ agents: { echo: () => "" }, http: { mcp: { max_batch: 3 } } });
   const post = (body: string): Promise<Response> =>
     test.fetch("http://greenroom/mcp", { method: "POST", headers: MCP_HEADERS, body });
-  assert.equal((await post(batchOf(3))).status, 200);
-  const refused = await post(batchOf(4));
+  assert.equal((await post(createBatch(3))).status, 200);
+  const refused = await post(createBatch(4));
   assert.equal(refused.status, 400);
   assert.match(await refused.text(), /1 to 3 messages/);
 });
@@ -51,9 +51,9 @@ it("ListTasks reads a bounded part of a long conversation for each page, and eve
   const { storage, faults } = faulty();
   let read = 0;
   faults.getCheckpoint = async (call) => {
-    const found = (await call()) as { values: readonly { data: string | Uint8Array }[] } | null;
-    read += found?.values.reduce((sum, { data }) => sum + data.length, 0) ?? 0;
-    return found;
+    const extracted = (await call()) as { values: readonly { data: string | Uint8Array }[] } | null;
+    read += extracted?.values.reduce((sum, { data }) => sum + data.length, 0) ?? 0;
+    return extracted;
   };
   await using test = await testService({ storage, agents: { echo: ({ messages }) => `Reply ${messages.length}` } });
   const ask = asker(test.fetch);

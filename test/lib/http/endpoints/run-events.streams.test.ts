@@ -59,19 +59,19 @@ interface World {
   /** Lets one run say everything. */
   speak(): void;
   /** The runs that have begun to speak, and those that have said everything. */
-  readonly counts: { begun: number; ended: number };
+  readonly counts: { started: number; ended: number };
   advanceUntil(condition: () => boolean | Promise<boolean>): Promise<void>;
 }
 
 async function world(): Promise<World> {
   const clock = testClock();
-  const counts = { begun: 0, ended: 0 };
+  const counts = { started: 0, ended: 0 };
   const waiting: (() => void)[] = [];
   const kit = await testService({
     agents: {
       async *talks({ signal }) {
         yield "begin ";
-        counts.begun++;
+        counts.started++;
         await new Promise<void>((resolve, reject) => {
           waiting.push(resolve);
           signal.addEventListener("abort", () => reject(signal.reason));
@@ -98,7 +98,7 @@ async function world(): Promise<World> {
 interface Client {
   /** The next chunk as text; undefined at the end. */
   next(): Promise<string | undefined>;
-  rest(): Promise<string>;
+  readRemaining(): Promise<string>;
 }
 
 async function open({ kit }: World, [path, body, headers = {}]: Sent): Promise<Client> {
@@ -116,7 +116,7 @@ async function open({ kit }: World, [path, body, headers = {}]: Sent): Promise<C
   };
   return {
     next,
-    async rest() {
+    async readRemaining() {
       let text = "";
       for (let chunk = await next(); chunk !== undefined; chunk = await next()) text += chunk;
       return text;
@@ -145,13 +145,13 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       await using _ = here.kit;
       const slow = await open(here, make());
       if (name !== "MCP") assert.ok(await slow.next());
-      await here.advanceUntil(() => here.counts.begun === 1);
+      await here.advanceUntil(() => here.counts.started === 1);
       here.speak();
       await here.advanceUntil(() => here.counts.ended === 1);
       // Another client has its own answer meanwhile.
-      const other = await open(here, make());
-      const text = other.rest();
-      await here.advanceUntil(() => here.counts.begun === 2);
+      const otherClient = await open(here, make());
+      const text = otherClient.readRemaining();
+      await here.advanceUntil(() => here.counts.started === 2);
       here.speak();
       let isRead = false;
       void text.finally(() => {
@@ -160,7 +160,7 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       await here.advanceUntil(() => isRead);
       assertWhole(await text);
       await here.advanceUntil(async () => (await statuses(here)).every((status) => status === "success"));
-      assertWhole(await slow.rest());
+      assertWhole(await slow.readRemaining());
     });
 
     it("whose reader takes nothing for 30 s is broken off", async () => {
@@ -168,12 +168,12 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       await using _ = here.kit;
       const client = await open(here, make());
       const first = client.next();
-      await here.advanceUntil(() => here.counts.begun === 1);
+      await here.advanceUntil(() => here.counts.started === 1);
       await here.clock.advance(1_000);
       await first;
       await here.clock.advance(31_000);
       assert.equal(await metric(here, "greenroom_open_streams"), 0);
-      await assert.rejects(client.rest());
+      await assert.rejects(client.readRemaining());
       here.speak();
       await here.advanceUntil(async () => (await statuses(here))[0] === (LEFT[name] ?? "success"));
     });
@@ -182,8 +182,8 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       const here = await world();
       await using _ = here.kit;
       const client = await open(here, make());
-      const rest = client.rest();
-      await here.advanceUntil(() => here.counts.begun === 1);
+      const remaining = client.readRemaining();
+      await here.advanceUntil(() => here.counts.started === 1);
       let isOver = false;
       const stopped = here.kit.service.stop(2_000).finally(() => {
         isOver = true;
@@ -196,11 +196,13 @@ for (const [name, make] of Object.entries(PROTOCOLS)) {
       });
       const answer = await refused.text();
       assert.equal(refused.status, 503, answer);
-      const said = STOPPED[name];
-      const told = said ? rest.then((text) => assert.match(text, said)) : assert.rejects(rest);
-      await Promise.all([here.advanceUntil(() => isOver), told]);
+      const expectedText = STOPPED[name];
+      const ending = expectedText
+        ? remaining.then((text) => assert.match(text, expectedText))
+        : assert.rejects(remaining);
+      await Promise.all([here.advanceUntil(() => isOver), ending]);
       await stopped;
-      assert.deepEqual(here.counts, { begun: 1, ended: 0 });
+      assert.deepEqual(here.counts, { started: 1, ended: 0 });
     });
   });
 }

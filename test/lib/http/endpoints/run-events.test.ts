@@ -19,22 +19,25 @@ function mapped(...frames: readonly Fed[]): RunEvent[] {
 /** Without what all events of a message share. */
 const brief = (events: readonly RunEvent[]): unknown[] =>
   events.map((event) => {
-    const { namespace: _, node: _node, message_id: _id, ...rest } = event as RunEvent & Record<string, unknown>;
-    return rest;
+    const { namespace: _, node: _node, message_id: _id, ...eventFields } = event as RunEvent & Record<string, unknown>;
+    return eventFields;
   });
 
 const about = { langgraph_node: "agent", langgraph_checkpoint_ns: "agent:t1" };
-const chunk = (more: object): Fed => ["messages", [{ type: "AIMessageChunk", id: "m1", content: "", ...more }, about]];
-const piece = (args: string, more: object = {}): Fed =>
-  chunk({ tool_call_chunks: [{ index: 0, args, type: "tool_call_chunk", ...more }] });
+const chunk = (chunkFields: object): Fed => [
+  "messages",
+  [{ type: "AIMessageChunk", id: "m1", content: "", ...chunkFields }, about],
+];
+const piece = (args: string, chunkFields: object = {}): Fed =>
+  chunk({ tool_call_chunks: [{ index: 0, args, type: "tool_call_chunk", ...chunkFields }] });
 
 describe("run events", () => {
   it("of a large frame are read from its text once for all readers", () => {
     const frame = { event: "values", data: JSON.stringify({ report: { text: "x".repeat(100_000) } }) };
-    const [first, again] = [frame, frame].map((one) => new RunEventMapper().map(one)[0]);
+    const [first, again] = [frame, frame].map((input) => new RunEventMapper().map(input)[0]);
     assert.ok(first?.type === "values" && again?.type === "values");
-    const [one, other] = [first, again].map(({ values }) => (values as { readonly report: object }).report);
-    assert.equal(one, other);
+    const [firstReport, second] = [first, again].map(({ values }) => (values as { readonly report: object }).report);
+    assert.equal(firstReport, second);
   });
 
   it("open, grow and close the parts of a streamed message", () => {
@@ -105,8 +108,13 @@ describe("run events", () => {
   });
 
   it("name each interrupt once, and no state for a frame that only shows it", () => {
-    const asked = { __interrupt__: [{ id: "i1", value: "Sure?" }] };
-    const events = mapped(["updates|inner:t1", asked], ["values", asked], ["updates", asked], ["values", { n: 1 }]);
+    const interruptValues = { __interrupt__: [{ id: "i1", value: "Sure?" }] };
+    const events = mapped(
+      ["updates|inner:t1", interruptValues],
+      ["values", interruptValues],
+      ["updates", interruptValues],
+      ["values", { n: 1 }],
+    );
     assert.deepEqual(events, [
       { type: "interrupt", namespace: ["inner:t1"], id: "i1", value: "Sure?" },
       { type: "values", values: { n: 1 } },
@@ -129,21 +137,23 @@ describe("run events", () => {
     const thread = await service.threads.create();
     const { run, frames } = await service.runs.stream(thread.thread_id, { ...request, stream_resumable: true });
     const live = new RunEventMapper();
-    const seen: RunEvent[] = [];
-    for await (const frame of frames) seen.push(...live.map(frame));
+    const events: RunEvent[] = [];
+    for await (const frame of frames) events.push(...live.map(frame));
     const replay = new RunEventMapper();
     const again: RunEvent[] = [];
     const { frames: stored } = await service.runs.joinStream(thread.thread_id, run.run_id);
     for await (const frame of stored) again.push(...replay.map(frame));
-    assert.deepEqual(again, seen);
-    const texts = seen.flatMap((event) => (event.type === "text-delta" ? [event.delta] : []));
+    assert.deepEqual(again, events);
+    const texts = events.flatMap((event) => (event.type === "text-delta" ? [event.delta] : []));
     assert.deepEqual(texts, ["One ", "two", "Three"]);
     const { values } = await service.threads.state(thread.thread_id);
-    const ids = seen.flatMap((event) => (event.type === "message-open" ? [event.message_id] : []));
-    const kept = (values as { messages: { id: string; type: string }[] }).messages.filter(({ type }) => type === "ai");
+    const ids = events.flatMap((event) => (event.type === "message-open" ? [event.message_id] : []));
+    const aiMessages = (values as { messages: { id: string; type: string }[] }).messages.filter(
+      ({ type }) => type === "ai",
+    );
     assert.deepEqual(
       ids,
-      kept.map(({ id }) => id),
+      aiMessages.map(({ id }) => id),
     );
   });
 });
@@ -212,8 +222,11 @@ describe("calls", () => {
     };
     const run = await send({ input: { messages: "Go" } });
     const first = () => nouns.runs.get(null, run.run_id);
-    const asked = await readProtocolRequest(nouns, await first());
-    assert.deepEqual([asked.newestRun.run_id, asked.pending.map(({ value }) => value)], [run.run_id, ["One?"]]);
+    const requestState = await readProtocolRequest(nouns, await first());
+    assert.deepEqual(
+      [requestState.newestRun.run_id, requestState.pending.map(({ value }) => value)],
+      [run.run_id, ["One?"]],
+    );
     const second = await send({ command: { resume: "yes" } });
     const again = await readProtocolRequest(nouns, await first());
     assert.deepEqual([again.newestRun.run_id, again.pending.map(({ value }) => value)], [second.run_id, ["Two?"]]);

@@ -9,37 +9,37 @@ import { ASSISTANT, fake, RUN, THREAD } from "../fake-service.ts";
 const C = `/runs/crons/${RUN}`;
 const T = `/threads/${THREAD}/runs/crons`;
 const page = { limit: 10, offset: 0 };
-const asked = { assistant_id: "g", schedule: "* * * * *" };
+const cronRequest = { assistant_id: "g", schedule: "* * * * *" };
 const ORIGIN = { user_id: null };
 
 /** method, path, body, the call it makes */
 const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[] = [
-  ["POST", "/runs/crons", asked, ["crons.create", null, asked, ORIGIN]],
+  ["POST", "/runs/crons", cronRequest, ["crons.create", null, cronRequest, ORIGIN]],
   [
     "POST",
     "/runs/crons",
-    { ...asked, assistant_id: ASSISTANT.toUpperCase(), end_time: null, enabled: null, unknown: 1, command: {} },
-    ["crons.create", null, { ...asked, assistant_id: ASSISTANT }, ORIGIN],
+    { ...cronRequest, assistant_id: ASSISTANT.toUpperCase(), end_time: null, enabled: null, unknown: 1, command: {} },
+    ["crons.create", null, { ...cronRequest, assistant_id: ASSISTANT }, ORIGIN],
   ],
   [
     "POST",
     T,
-    { ...asked, if_not_exists: "create", multitask_strategy: "reject", input: null, metadata: { a: 1 } },
+    { ...cronRequest, if_not_exists: "create", multitask_strategy: "reject", input: null, metadata: { a: 1 } },
     [
       "crons.create",
       THREAD,
-      { ...asked, if_not_exists: "create", multitask_strategy: "reject", metadata: { a: 1 } },
+      { ...cronRequest, if_not_exists: "create", multitask_strategy: "reject", metadata: { a: 1 } },
       ORIGIN,
     ],
   ],
   [
     "POST",
     "/runs/crons",
-    { ...asked, timezone: "Europe/Berlin", end_time: "2030-01-01", enabled: false, on_run_completed: "keep" },
+    { ...cronRequest, timezone: "Europe/Berlin", end_time: "2030-01-01", enabled: false, on_run_completed: "keep" },
     [
       "crons.create",
       null,
-      { ...asked, timezone: "Europe/Berlin", end_time: "2030-01-01", enabled: false, on_run_completed: "keep" },
+      { ...cronRequest, timezone: "Europe/Berlin", end_time: "2030-01-01", enabled: false, on_run_completed: "keep" },
       ORIGIN,
     ],
   ],
@@ -75,21 +75,21 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
 const REFUSED: readonly (readonly [string, string, unknown, string])[] = [
   ["POST", "/runs/crons", {}, "assistant_id"],
   ["POST", "/runs/crons", { assistant_id: "g" }, "schedule"],
-  ["POST", "/runs/crons", { ...asked, schedule: 5 }, "schedule"],
-  ["POST", "/runs/crons", { ...asked, schedule: "" }, "schedule"],
-  ["POST", "/runs/crons", { ...asked, timezone: 2 }, "timezone"],
-  ["POST", "/runs/crons", { ...asked, timezone: "" }, "timezone"],
-  ["POST", "/runs/crons", { ...asked, end_time: 2030 }, "end_time"],
-  ["POST", "/runs/crons", { ...asked, enabled: "yes" }, "enabled"],
-  ["POST", "/runs/crons", { ...asked, on_run_completed: "drop" }, "on_run_completed"],
-  ["POST", "/runs/crons", { ...asked, metadata: [] }, "metadata"],
-  ["POST", "/runs/crons", { ...asked, config: 1 }, "config"],
-  ["POST", "/runs/crons", { ...asked, webhook: 1 }, "webhook"],
-  ["POST", "/runs/crons", { ...asked, multitask_strategy: "wait" }, "multitask_strategy"],
-  ["POST", "/runs/crons", { ...asked, stream_mode: "all" }, "stream_mode"],
-  ["POST", "/runs/crons", { ...asked, durability: "none" }, "durability"],
-  ["POST", T, { ...asked, if_not_exists: "maybe" }, "if_not_exists"],
-  ["POST", "/threads/x/runs/crons", asked, "thread_id"],
+  ["POST", "/runs/crons", { ...cronRequest, schedule: 5 }, "schedule"],
+  ["POST", "/runs/crons", { ...cronRequest, schedule: "" }, "schedule"],
+  ["POST", "/runs/crons", { ...cronRequest, timezone: 2 }, "timezone"],
+  ["POST", "/runs/crons", { ...cronRequest, timezone: "" }, "timezone"],
+  ["POST", "/runs/crons", { ...cronRequest, end_time: 2030 }, "end_time"],
+  ["POST", "/runs/crons", { ...cronRequest, enabled: "yes" }, "enabled"],
+  ["POST", "/runs/crons", { ...cronRequest, on_run_completed: "drop" }, "on_run_completed"],
+  ["POST", "/runs/crons", { ...cronRequest, metadata: [] }, "metadata"],
+  ["POST", "/runs/crons", { ...cronRequest, config: 1 }, "config"],
+  ["POST", "/runs/crons", { ...cronRequest, webhook: 1 }, "webhook"],
+  ["POST", "/runs/crons", { ...cronRequest, multitask_strategy: "wait" }, "multitask_strategy"],
+  ["POST", "/runs/crons", { ...cronRequest, stream_mode: "all" }, "stream_mode"],
+  ["POST", "/runs/crons", { ...cronRequest, durability: "none" }, "durability"],
+  ["POST", T, { ...cronRequest, if_not_exists: "maybe" }, "if_not_exists"],
+  ["POST", "/threads/x/runs/crons", cronRequest, "thread_id"],
   ["PATCH", C, { schedule: "" }, "schedule"],
   ["PATCH", C, { enabled: 1 }, "enabled"],
   ["PATCH", "/runs/crons/x", {}, "cron_id"],
@@ -128,9 +128,9 @@ describe("the routes of crons", () => {
   it("tell who asks, and not with which key", async () => {
     const user = { identity: "ann", permissions: [], display_name: "ann", is_authenticated: true };
     const { send, calls } = fake({ principal: { ...anonymousPrincipal, user_id: "u", api_key: "lsv2…abcd", user } });
-    await send("POST", "/runs/crons", asked, { "x-own": "header" });
-    const made = calls.filter(([name]) => name === "crons.create");
-    assert.deepEqual(made, [["crons.create", null, asked, { user_id: "u", user }]]);
+    await send("POST", "/runs/crons", cronRequest, { "x-own": "header" });
+    const createCalls = calls.filter(([name]) => name === "crons.create");
+    assert.deepEqual(createCalls, [["crons.create", null, cronRequest, { user_id: "u", user }]]);
   });
 
   it("show a page of a search, and of each cron only what is asked for", async () => {
@@ -158,13 +158,13 @@ describe("crons over HTTP", () => {
 
   it("live from their creation to their deletion", async () => {
     await using at = await open();
-    const [status, made] = await at.send("POST", "/runs/crons", { ...echo, input: { a: 1 } });
+    const [status, createdCron] = await at.send("POST", "/runs/crons", { ...echo, input: { a: 1 } });
     assert.equal(status, 200);
-    const { cron_id, next_run_date } = made as { cron_id: string; next_run_date: string };
+    const { cron_id, next_run_date } = createdCron as { cron_id: string; next_run_date: string };
     assert.equal(next_run_date, "2026-11-20T16:00:00.000Z");
     const path = `/runs/crons/${cron_id}`;
-    assert.deepEqual(await at.send("GET", path), [200, made]);
-    assert.deepEqual(await at.send("POST", "/runs/crons/search", { assistant_id: "echo" }), [200, [made]]);
+    assert.deepEqual(await at.send("GET", path), [200, createdCron]);
+    assert.deepEqual(await at.send("POST", "/runs/crons/search", { assistant_id: "echo" }), [200, [createdCron]]);
     assert.deepEqual(await at.send("POST", "/runs/crons/count", {}), [200, 1]);
     const [patched, changed] = await at.send("PATCH", path, { end_time: "2026-11-20T15:30:00Z" });
     assert.deepEqual([patched, (changed as JsonObject).next_run_date], [200, null]);
@@ -186,8 +186,8 @@ describe("crons over HTTP", () => {
   it("are refused where they cannot be", async () => {
     await using at = await open();
     const [, thread] = await at.send("POST", "/threads", {});
-    const own = `/threads/${(thread as JsonObject).thread_id}/runs/crons`;
-    for (const [path, more, status, field] of [
+    const threadCrons = `/threads/${(thread as JsonObject).thread_id}/runs/crons`;
+    for (const [path, requestFields, status, field] of [
       ["/runs/crons", { schedule: "0 0 30 2 *" }, 422, "schedule"],
       ["/runs/crons", { schedule: "0 0 12 * * *" }, 422, "schedule"],
       ["/runs/crons", { schedule: "2026-12-24T18:00:00" }, 422, "schedule"],
@@ -198,16 +198,16 @@ describe("crons over HTTP", () => {
       ["/runs/crons", { webhook: "https://user:pass@x.example/" }, 422, "Invalid webhook URL"],
       ["/runs/crons", { assistant_id: "nobody" }, 404, "Assistant nobody"],
       ["/runs/crons", { config: { configurable: { a: 1 } }, context: { a: 2 } }, 400, "a has two values"],
-      [own, { on_run_completed: "delete" }, 422, "on_run_completed"],
+      [threadCrons, { on_run_completed: "delete" }, 422, "on_run_completed"],
       [T, {}, 404, `Thread ${THREAD}`],
     ] as const) {
-      const [answered, body] = await at.send("POST", path, { ...echo, ...more });
-      assert.equal(answered, status, JSON.stringify(more));
+      const [answered, body] = await at.send("POST", path, { ...echo, ...requestFields });
+      assert.equal(answered, status, JSON.stringify(requestFields));
       assert.match(String((body as JsonObject).detail), new RegExp(`^${field}`));
     }
     assert.deepEqual(await at.send("POST", "/runs/crons/count", {}), [200, 0]);
-    const [made] = await at.send("POST", T, { ...echo, if_not_exists: "create" });
-    assert.equal(made, 200);
+    const [createCall] = await at.send("POST", T, { ...echo, if_not_exists: "create" });
+    assert.equal(createCall, 200);
     assert.equal((await at.send("GET", `/threads/${THREAD}`))[0], 200);
   });
 

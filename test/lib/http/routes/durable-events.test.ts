@@ -52,7 +52,7 @@ describe("an event with a number beyond the range of a double", () => {
   it("is refused in the host's process as well", async () => {
     const { kit, thread_id } = await startWaiter();
     await using _ = kit;
-    const sent = kit.service.threads.send(thread_id, "paid", { amount: Number.POSITIVE_INFINITY });
-    await assert.rejects(sent, { code: "invalid", message: BEYOND });
+    const sending = kit.service.threads.send(thread_id, "paid", { amount: Number.POSITIVE_INFINITY });
+    await assert.rejects(sending, { code: "invalid", message: BEYOND });
   });
 });

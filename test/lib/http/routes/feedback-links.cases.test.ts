@@ -121,33 +121,36 @@ describe("the case file", () => {
 });
 
 describe("requests", () => {
-  for (const given of file.cases) {
-    it(`${given.id}: ${given.note}`, async () => {
-      onlyKnown("case", given);
-      assert.ok(given.auth === undefined || given.auth === "reader", `auth ${given.auth} is the server's to refuse`);
+  for (const testCase of file.cases) {
+    it(`${testCase.id}: ${testCase.note}`, async () => {
+      onlyKnown("case", testCase);
+      assert.ok(
+        testCase.auth === undefined || testCase.auth === "reader",
+        `auth ${testCase.auth} is the server's to refuse`,
+      );
       await using kit = await feedbackKit();
-      const { headers, raw_body } = given;
-      const body = given.body === undefined ? {} : { body: repeated(given.body) };
+      const { headers, raw_body } = testCase;
+      const body = testCase.body === undefined ? {} : { body: repeated(testCase.body) };
       const raw = raw_body === undefined ? {} : { raw: raw_body };
-      const response = await kit.send(given.method, given.path, { ...(headers && { headers }), ...body, ...raw });
+      const response = await kit.send(testCase.method, testCase.path, { ...(headers && { headers }), ...body, ...raw });
       const text = await response.text();
-      assert.equal(response.status, given.expect_status, text);
+      assert.equal(response.status, testCase.expect_status, text);
 
-      const expected = given.expect_response as Fields | readonly unknown[] | undefined;
+      const expected = testCase.expect_response as Fields | readonly unknown[] | undefined;
       const names = Object.keys(expected ?? {}).filter((name) => name.startsWith("header "));
       for (const name of names) assert.equal(response.headers.get(name.slice(7)), (expected as Fields)[name], name);
       if (expected && names.length === 0) {
         const answer: unknown = response.status >= 400 ? assertCode(text) : JSON.parse(text);
         assertLike(answer, expected, (answer as Fields).id);
       }
-      if (given.expect_detail_loc) {
+      if (testCase.expect_detail_loc) {
         const { detail } = JSON.parse(text) as { detail: { loc: unknown; msg: unknown; type: unknown }[] };
-        assert.deepEqual(detail[0]?.loc, given.expect_detail_loc);
+        assert.deepEqual(detail[0]?.loc, testCase.expect_detail_loc);
         assert.ok(detail[0].msg && detail[0].type);
       }
       const records = await stored(kit);
-      if (given.expect_stored_count !== undefined) assert.equal(records.length, given.expect_stored_count);
-      for (const [name, value] of Object.entries(given.expect_stored ?? {})) {
+      if (testCase.expect_stored_count !== undefined) assert.equal(records.length, testCase.expect_stored_count);
+      for (const [name, value] of Object.entries(testCase.expect_stored ?? {})) {
         const record = records[0] as unknown as Fields;
         const source = record.feedback_source as Fields;
         const flat: Fields = { ...record, source_metadata: source.metadata };
@@ -159,24 +162,24 @@ describe("requests", () => {
 });
 
 describe("sequences", () => {
-  for (const given of file.sequences) {
-    it(`${given.id}: ${given.note}`, async () => {
-      onlyKnown("sequence", given);
+  for (const sequence of file.sequences) {
+    it(`${sequence.id}: ${sequence.note}`, async () => {
+      onlyKnown("sequence", sequence);
       await using kit = await feedbackKit();
-      const headers = given.headers ?? {};
+      const headers = sequence.headers ?? {};
       const send = async (method: string, path: string, body: unknown, status: number): Promise<unknown> => {
         const response = await kit.send(method, path, { headers, ...(body === undefined ? {} : { body }) });
         const text = await response.text();
         assert.equal(response.status, status, text);
         return text === "" ? null : JSON.parse(text);
       };
-      if (given.repeat) {
-        const [method, path, body, times] = given.repeat;
+      if (sequence.repeat) {
+        const [method, path, body, times] = sequence.repeat;
         const tokens = [...path.matchAll(/\{\w+\}/g)].map(([name]) => `/api/v1/feedback/tokens/${name}`);
         for (let i = 0; i < times; i++) await send(method, tokens[i % tokens.length] as string, body, 200);
       }
       const answers: unknown[] = [];
-      for (const step of given.steps ?? []) {
+      for (const step of sequence.steps ?? []) {
         if (step[0] === "clock") {
           const early = { "expires_at - 1 ms": 1, expires_at: 0 }[step[1] as string];
           assert.notEqual(early, undefined, `the clock goes to ${step[1]}`);
@@ -184,20 +187,20 @@ describe("sequences", () => {
         } else answers.push(await send(...(step as Step)));
       }
       const records = await stored(kit);
-      if (given.then_list_scores_sorted) {
+      if (sequence.then_list_scores_sorted) {
         const scores = records.map(({ score }) => score).sort((a, b) => Number(a) - Number(b));
-        assert.deepEqual(scores, given.then_list_scores_sorted);
-        if (scores.length === 1 && given.headers?.["Idempotency-Key"]) {
+        assert.deepEqual(scores, sequence.then_list_scores_sorted);
+        if (scores.length === 1 && sequence.headers?.["Idempotency-Key"]) {
           const [first] = answers as Fields[];
           for (const answer of answers as Fields[]) {
             if ("feedback_id" in answer) assert.deepEqual(answer, first);
           }
         }
       }
-      if (given.then_list_keys_sorted) {
-        assert.deepEqual(records.map(({ key }) => key).sort(), given.then_list_keys_sorted);
+      if (sequence.then_list_keys_sorted) {
+        assert.deepEqual(records.map(({ key }) => key).sort(), sequence.then_list_keys_sorted);
       }
-      for (const [request, count] of given.list ?? []) {
+      for (const [request, count] of sequence.list ?? []) {
         const [method, path] = request.split(" ") as [string, string];
         assert.equal(((await send(method, path, undefined, 200)) as unknown[]).length, count, request);
       }
@@ -206,9 +209,9 @@ describe("sequences", () => {
 });
 
 describe("lists", () => {
-  for (const given of file.list_cases) {
-    it(`${given.id}: ${given.note}`, async () => {
-      onlyKnown("list", given);
+  for (const testCase of file.list_cases) {
+    it(`${testCase.id}: ${testCase.note}`, async () => {
+      onlyKnown("list", testCase);
       await using kit = await feedbackKit();
       for (const [i, run_id] of [RUN, RUN2, RUN, RUN2].entries()) {
         for (const key of ["a", "b", "c"]) {
@@ -216,19 +219,19 @@ describe("lists", () => {
           assert.equal((await kit.send("POST", "/api/v1/feedback", { body: { run_id, key, score: i } })).status, 200);
         }
       }
-      const response = await kit.send("GET", given.path);
-      const { status = 200 } = given;
+      const response = await kit.send("GET", testCase.path);
+      const { status = 200 } = testCase;
       assert.equal(response.status, status);
       const answer = (await response.json()) as FeedbackRecord[];
       if (status !== 200) return;
-      const asked = new URLSearchParams(given.path.split("?")[1]);
-      const runs = asked.getAll("run").map((run) => ({ "{run}": RUN, "{run2}": RUN2 })[run] ?? run);
-      const keys = asked.getAll("key");
+      const queryParams = new URLSearchParams(testCase.path.split("?")[1]);
+      const runs = queryParams.getAll("run").map((run) => ({ "{run}": RUN, "{run2}": RUN2 })[run] ?? run);
+      const keys = queryParams.getAll("key");
       const all = (await stored(kit))
         .filter(({ run_id }) => runs.length === 0 || runs.includes(run_id as string))
         .filter(({ key }) => keys.length === 0 || keys.includes(key));
-      const offset = Number(asked.get("offset") ?? 0);
-      assert.deepEqual(answer, all.slice(offset, offset + Number(asked.get("limit") ?? 100)));
+      const offset = Number(queryParams.get("offset") ?? 0);
+      assert.deepEqual(answer, all.slice(offset, offset + Number(queryParams.get("limit") ?? 100)));
       assert.ok(answer.length > 0);
       const times = answer.map(({ created_at }) => created_at);
       assert.deepEqual(times, [...times].sort().reverse(), "newest first");

@@ -20,58 +20,58 @@ const TOKENS = "/api/v1/feedback/tokens";
 describe("a token creation", () => {
   const create = (kit: FeedbackKit, body: unknown, by?: Sent["by"]): Promise<Answer> =>
     ask(kit, "POST", TOKENS, { body, ...(by && { by }) });
-  const one = { run_id: RUN, feedback_key: "k" };
+  const tokenRequest = { run_id: RUN, feedback_key: "k" };
 
   it("takes what the table says, and names the place of everything else", async () => {
     await using kit = await feedbackKit();
     const hours = (n: number): string => new Date(NOW + n * 3_600_000).toISOString().replace(".000Z", "Z");
-    const config = (of: object): object => ({ ...one, feedback_config: of });
+    const config = (of: object): object => ({ ...tokenRequest, feedback_config: of });
     const table: readonly (readonly [sent: unknown, expected: string])[] = [
-      [{ ...one, id: UNKNOWN, feedback_config: null, expires_at: null, expires_in: null }, hours(3)],
-      [{ ...one, run_id: RUN.toUpperCase() }, hours(3)],
-      [{ ...one, expires_in: { days: 0, hours: 3, minutes: 0 }, expires_at: null }, hours(3)],
-      [{ ...one, expires_in: { minutes: 1 } }, "2026-11-20T12:01:00Z"],
-      [{ ...one, expires_in: { hours: null, minutes: 1 } }, "2026-11-20T12:01:00Z"],
-      [{ ...one, expires_in: { days: 1, hours: -1 } }, hours(23)],
-      [{ ...one, expires_in: null, expires_at: "2026-11-20T13:00:00.5+01:00" }, "2026-11-20T12:00:00.500Z"],
-      [{ ...one, expires_at: "2026-12-01" }, "2026-12-01T00:00:00Z"],
-      [{ ...one, expires_at: "2026-12-01T02:00:00 02:00" }, "2026-12-01T00:00:00Z"],
-      [{ ...one, expires_at: "2026-11-20T12:00:00.0001Z" }, "2026-11-20T12:00:00.001Z"],
-      [{ ...one, expires_at: "2027-11-20T12:00:00Z" }, "2027-11-20T12:00:00Z"],
-      [{ ...one, feedback_key: "é😀/?#{}" }, hours(3)],
-      [{ ...one, feedback_key: "😀".repeat(255) }, hours(3)],
+      [{ ...tokenRequest, id: UNKNOWN, feedback_config: null, expires_at: null, expires_in: null }, hours(3)],
+      [{ ...tokenRequest, run_id: RUN.toUpperCase() }, hours(3)],
+      [{ ...tokenRequest, expires_in: { days: 0, hours: 3, minutes: 0 }, expires_at: null }, hours(3)],
+      [{ ...tokenRequest, expires_in: { minutes: 1 } }, "2026-11-20T12:01:00Z"],
+      [{ ...tokenRequest, expires_in: { hours: null, minutes: 1 } }, "2026-11-20T12:01:00Z"],
+      [{ ...tokenRequest, expires_in: { days: 1, hours: -1 } }, hours(23)],
+      [{ ...tokenRequest, expires_in: null, expires_at: "2026-11-20T13:00:00.5+01:00" }, "2026-11-20T12:00:00.500Z"],
+      [{ ...tokenRequest, expires_at: "2026-12-01" }, "2026-12-01T00:00:00Z"],
+      [{ ...tokenRequest, expires_at: "2026-12-01T02:00:00 02:00" }, "2026-12-01T00:00:00Z"],
+      [{ ...tokenRequest, expires_at: "2026-11-20T12:00:00.0001Z" }, "2026-11-20T12:00:00.001Z"],
+      [{ ...tokenRequest, expires_at: "2027-11-20T12:00:00Z" }, "2027-11-20T12:00:00Z"],
+      [{ ...tokenRequest, feedback_key: "é😀/?#{}" }, hours(3)],
+      [{ ...tokenRequest, feedback_key: "😀".repeat(255) }, hours(3)],
       [config({ type: "continuous", min: 0, max: 1, categories: null }), hours(3)],
       [config({ type: "continuous", min: null }), hours(3)],
       [config({ type: "categorical", categories: [{ value: 1, label: "a" }, { value: 2 }] }), hours(3)],
       [config({ type: "freeform", else: 1 }), hours(3)],
-      [{ ...one, expires_in: {} }, "body.expires_in"],
-      [{ ...one, expires_in: { hours: 0 } }, "body.expires_in"],
-      [{ ...one, expires_in: 3 }, "body.expires_in"],
-      [{ ...one, expires_in: "3h" }, "body.expires_in"],
-      [{ ...one, expires_in: [1] }, "body.expires_in"],
-      [{ ...one, expires_in: { days: "1" } }, "body.expires_in.days"],
-      [{ ...one, expires_in: { days: 365, minutes: 1 } }, "body.expires_in"],
-      [{ ...one, expires_in: { days: 1e300 } }, "body.expires_in"],
-      [{ ...one, expires_in: { minutes: true } }, "body.expires_in.minutes"],
-      [{ ...one, expires_at: "2026-11-20T12:00:00Z" }, "body.expires_at"],
-      [{ ...one, expires_at: "2026-11-20T11:59:59Z" }, "body.expires_at"],
-      [{ ...one, expires_at: "2027-11-20T12:00:00.001Z" }, "body.expires_at"],
-      [{ ...one, expires_at: "tomorrow" }, "body.expires_at"],
-      [{ ...one, expires_at: "" }, "body.expires_at"],
-      [{ ...one, expires_at: 1_800_000_000 }, "body.expires_at"],
-      [{ ...one, expires_at: "1800000000" }, "body.expires_at"],
-      [{ ...one, expires_at: "2026-12-01T00:00:00Z", expires_in: { hours: 1 } }, "body.expires_at"],
+      [{ ...tokenRequest, expires_in: {} }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: { hours: 0 } }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: 3 }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: "3h" }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: [1] }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: { days: "1" } }, "body.expires_in.days"],
+      [{ ...tokenRequest, expires_in: { days: 365, minutes: 1 } }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: { days: 1e300 } }, "body.expires_in"],
+      [{ ...tokenRequest, expires_in: { minutes: true } }, "body.expires_in.minutes"],
+      [{ ...tokenRequest, expires_at: "2026-11-20T12:00:00Z" }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: "2026-11-20T11:59:59Z" }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: "2027-11-20T12:00:00.001Z" }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: "tomorrow" }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: "" }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: 1_800_000_000 }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: "1800000000" }, "body.expires_at"],
+      [{ ...tokenRequest, expires_at: "2026-12-01T00:00:00Z", expires_in: { hours: 1 } }, "body.expires_at"],
       [{ feedback_key: "k", run_id: null }, "body.run_id"],
       [{ feedback_key: "k", run_id: "abc" }, "body.run_id"],
       [{ feedback_key: "k", run_id: 1 }, "body.run_id"],
       [{ run_id: RUN }, "body.feedback_key"],
-      [{ ...one, feedback_key: null }, "body.feedback_key"],
-      [{ ...one, feedback_key: "" }, "body.feedback_key"],
-      [{ ...one, feedback_key: 5 }, "body.feedback_key"],
-      [{ ...one, feedback_key: "😀".repeat(256) }, "body.feedback_key"],
-      [{ ...one, feedback_key: "nul\0" }, "body.feedback_key"],
+      [{ ...tokenRequest, feedback_key: null }, "body.feedback_key"],
+      [{ ...tokenRequest, feedback_key: "" }, "body.feedback_key"],
+      [{ ...tokenRequest, feedback_key: 5 }, "body.feedback_key"],
+      [{ ...tokenRequest, feedback_key: "😀".repeat(256) }, "body.feedback_key"],
+      [{ ...tokenRequest, feedback_key: "nul\0" }, "body.feedback_key"],
       [config([]), "body.feedback_config"],
-      [{ ...one, feedback_config: "continuous" }, "body.feedback_config"],
+      [{ ...tokenRequest, feedback_config: "continuous" }, "body.feedback_config"],
       [config({}), "body.feedback_config.type"],
       [config({ type: "Continuous" }), "body.feedback_config.type"],
       [config({ type: "continuous", min: "0" }), "body.feedback_config.min"],
@@ -87,19 +87,19 @@ describe("a token creation", () => {
         config({ type: "categorical", categories: [{ value: 1, label: 1 }] }),
         "body.feedback_config.categories.0.label",
       ],
-      [[one, { ...one, expires_in: { hours: 1.5 } }], "body.1.expires_in.hours"],
-      [[one, 5], "body.1"],
-      [[one, { ...one, run_id: "x" }, {}], "body.1.run_id"],
-      [Array(101).fill(one), "body"],
+      [[tokenRequest, { ...tokenRequest, expires_in: { hours: 1.5 } }], "body.1.expires_in.hours"],
+      [[tokenRequest, 5], "body.1"],
+      [[tokenRequest, { ...tokenRequest, run_id: "x" }, {}], "body.1.run_id"],
+      [Array(101).fill(tokenRequest), "body"],
       [5, "body"],
       [null, "body"],
       ["text", "body"],
     ];
-    for (const [sent, expected] of table) {
-      const { status, json, loc } = await create(kit, sent);
-      const shown = `${JSON.stringify(sent).slice(0, 200)}`;
-      if (expected.startsWith("body")) assert.deepEqual([status, loc], [422, expected], shown);
-      else assert.deepEqual([status, (json as FeedbackToken).expires_at], [200, expected], shown);
+    for (const [tokenBody, expected] of table) {
+      const { status, json, loc } = await create(kit, tokenBody);
+      const about = `${JSON.stringify(tokenBody).slice(0, 200)}`;
+      if (expected.startsWith("body")) assert.deepEqual([status, loc], [422, expected], about);
+      else assert.deepEqual([status, (json as FeedbackToken).expires_at], [200, expected], about);
     }
     for (const raw of ["", "{", "run_id=1", "\u0000", '{"run_id":']) {
       assert.equal((await ask(kit, "POST", TOKENS, { raw })).loc, "body", raw);
@@ -111,24 +111,24 @@ describe("a token creation", () => {
     const keys = ["c", "a", "b", "a"];
     const { json } = await create(
       kit,
-      keys.map((feedback_key) => ({ ...one, feedback_key })),
+      keys.map((feedback_key) => ({ ...tokenRequest, feedback_key })),
     );
-    const made = json as FeedbackToken[];
+    const createdTokens = json as FeedbackToken[];
     assert.deepEqual(
-      made.map(({ feedback_key }) => feedback_key),
+      createdTokens.map(({ feedback_key }) => feedback_key),
       keys,
     );
-    assert.equal(new Set(made.map(({ id }) => id)).size, 4);
-    for (const { id, url, ...rest } of made) {
+    assert.equal(new Set(createdTokens.map(({ id }) => id)).size, 4);
+    for (const { id, url, ...otherFields } of createdTokens) {
       assert.equal(url, `${BASE}${TOKENS}/${id}`);
-      assert.deepEqual(Object.keys(rest), ["expires_at", "feedback_key"]);
+      assert.deepEqual(Object.keys(otherFields), ["expires_at", "feedback_key"]);
     }
     assert.deepEqual((await create(kit, [])).json, []);
-    assert.equal(((await create(kit, Array(100).fill(one))).json as unknown[]).length, 100);
+    assert.equal(((await create(kit, Array(100).fill(tokenRequest))).json as unknown[]).length, 100);
     const listed = (await ask(kit, "GET", `${TOKENS}?run_id=${RUN.toUpperCase()}&limit=100&offset=8`)).json;
     assert.equal((listed as unknown[]).length, 100, "a full page");
-    const rest = (await ask(kit, "GET", `${TOKENS}?run_id=${RUN}&limit=100&offset=108`)).json as unknown[];
-    assert.equal(rest.length, 4);
+    const lastPage = (await ask(kit, "GET", `${TOKENS}?run_id=${RUN}&limit=100&offset=108`)).json as unknown[];
+    assert.equal(lastPage.length, 4);
     assert.deepEqual((await ask(kit, "GET", `${TOKENS}?run_id=${UNKNOWN}`)).json, []);
     // Those of one moment come by their ids: these after the ones that count up from 1.
     const all = (await ask(kit, "GET", `${TOKENS}?run_id=${RUN}&offset=100`)).json as FeedbackToken[];
@@ -144,7 +144,7 @@ describe("a token creation", () => {
   it("makes nothing for a run that is unknown or hidden", async () => {
     await using kit = await feedbackKit();
     for (const run_id of [UNKNOWN, FOREIGN_RUN]) {
-      for (const body of [{ ...one, run_id }, [one, { ...one, run_id }]]) {
+      for (const body of [{ ...tokenRequest, run_id }, [tokenRequest, { ...tokenRequest, run_id }]]) {
         const { status, json } = await create(kit, body);
         assert.deepEqual([status, json], [404, { detail: "Run not found", code: "run_not_found" }]);
       }
@@ -156,7 +156,7 @@ describe("a token creation", () => {
 
   it("needs public_base_url", async () => {
     await using kit = await feedbackKit({ base_url: () => undefined });
-    const { status, json } = await create(kit, one);
+    const { status, json } = await create(kit, tokenRequest);
     assert.deepEqual([status, json], [422, { detail: "public_base_url is not set", code: "public_base_url_missing" }]);
     assert.equal(
       (
@@ -189,8 +189,8 @@ describe("the two routes of a feedback link", () => {
       [`${TOKENS}/a.b`, 404],
     ];
     for (const [path, status] of table) {
-      for (const [method, sent] of [["GET", {}] as const, ["POST", { body: { score: 1 } }] as const]) {
-        const answer = await ask(kit, method, method === "GET" ? `${path}?score=1` : path, sent);
+      for (const [method, request] of [["GET", {}] as const, ["POST", { body: { score: 1 } }] as const]) {
+        const answer = await ask(kit, method, method === "GET" ? `${path}?score=1` : path, request);
         assert.equal(answer.status, status, `${method} ${path}`);
         assert.equal(answer.headers.get("access-control-allow-origin"), "*", `${method} ${path}`);
       }

@@ -23,8 +23,8 @@ async function records(kit: FeedbackKit): Promise<FeedbackRecord[]> {
 }
 
 /** Answers as texts: the place of what is wrong, or what was stored. */
-async function submitted(kit: FeedbackKit, method: string, path: string, sent: Sent = {}): Promise<string> {
-  const { status, loc } = await ask(kit, method, path, sent);
+async function submitted(kit: FeedbackKit, method: string, path: string, request: Sent = {}): Promise<string> {
+  const { status, loc } = await ask(kit, method, path, request);
   const all = await records(kit);
   for (const { id } of all) await ask(kit, "DELETE", `/api/v1/feedback/${id}`, { by: editor });
   if (status !== 200) {
@@ -107,8 +107,8 @@ describe("a submission in a body", () => {
     for (const [raw, expected] of raws)
       assert.equal(await submitted(kit, "POST", PLAIN, { raw }), expected, String(raw));
     for (const type of ["text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "application/json"]) {
-      const sent = { raw: '{"score":1}', headers: { "content-type": type, "x-api-key": "anything" } };
-      assert.equal(await submitted(kit, "POST", PLAIN, sent), "[1,null,null,null]", type);
+      const request = { raw: '{"score":1}', headers: { "content-type": type, "x-api-key": "anything" } };
+      assert.equal(await submitted(kit, "POST", PLAIN, request), "[1,null,null,null]", type);
     }
   });
 
@@ -284,8 +284,8 @@ describe("the token route", () => {
       ["OPTIONS", PLAIN, {}, 204],
       ["HEAD", PLAIN, {}, 204],
     ];
-    for (const [method, path, sent, status] of table) {
-      const answer = await ask(kit, method, path, sent);
+    for (const [method, path, request, status] of table) {
+      const answer = await ask(kit, method, path, request);
       assert.equal(answer.status, status, `${method} ${path}`);
       assert.equal(answer.headers.get("access-control-allow-origin"), "*");
       assert.equal(answer.headers.get("access-control-allow-credentials"), null);
@@ -307,12 +307,12 @@ describe("the token route", () => {
     };
     const plain = kit.token("plain").split("/").at(-1) as string;
     const stream = (bytes: number): ReadableStream => {
-      let left = bytes;
+      let bytesLeft = bytes;
       return new ReadableStream<Uint8Array>({
         pull(controller) {
-          controller.enqueue(new TextEncoder().encode(left === bytes ? '{"score":1' : " ".repeat(1000)));
-          left -= 1000;
-          if (left > 0) return;
+          controller.enqueue(new TextEncoder().encode(bytesLeft === bytes ? '{"score":1' : " ".repeat(1000)));
+          bytesLeft -= 1000;
+          if (bytesLeft > 0) return;
           controller.enqueue(new TextEncoder().encode("}"));
           controller.close();
         },
@@ -338,13 +338,13 @@ describe("the token route", () => {
     const id = kit.token("plain").split("/").at(-1) as string;
     const response = await errorResponse(new Error("an answer to compare with"));
     assert.equal(response.status, 500);
-    const seen = new Set<string>();
+    const responses = new Set<string>();
     const forge = async (segment: string): Promise<void> => {
       const init = { method: "POST", body: '{"score":1}' };
       const answer = await kit.handler(new Request(`http://inside${TOKENS}/${segment}`, init));
-      const shown = [...answer.headers].filter(([name]) => name !== "x-request-id");
-      const headers = shown.map((pair) => pair.join(": ")).sort();
-      seen.add(JSON.stringify([answer.status, headers, await answer.text()]));
+      const headerList = [...answer.headers].filter(([name]) => name !== "x-request-id");
+      const headers = headerList.map((pair) => pair.join(": ")).sort();
+      responses.add(JSON.stringify([answer.status, headers, await answer.text()]));
     };
     for (const segment of [
       "",
@@ -363,12 +363,15 @@ describe("the token route", () => {
     for (let i = 0; i < 5000; i++) {
       await forge(crypto.randomUUID());
       const at = [...id].map((char, at) => (char === "-" ? -1 : at)).filter((at) => at >= 0);
-      const place = at[Math.floor(Math.random() * at.length)] as number;
-      const other = ((Number.parseInt(id[place] as string, 16) + 1 + Math.floor(Math.random() * 15)) % 16).toString(16);
-      await forge(`${id.slice(0, place)}${other}${id.slice(place + 1)}`);
+      const position = at[Math.floor(Math.random() * at.length)] as number;
+      const otherDigit = (
+        (Number.parseInt(id[position] as string, 16) + 1 + Math.floor(Math.random() * 15)) %
+        16
+      ).toString(16);
+      await forge(`${id.slice(0, position)}${otherDigit}${id.slice(position + 1)}`);
     }
-    assert.equal(seen.size, 1, "all answers are the same");
-    const [answer] = seen;
+    assert.equal(responses.size, 1, "all answers are the same");
+    const [answer] = responses;
     assert.match(answer as string, /^\[404,.*Feedback token not found/);
     assert.deepEqual(await records(kit), []);
   });
@@ -397,8 +400,8 @@ describe("the token route", () => {
     const full = await ask(kit, "POST", PLAIN, { body: { score: 1 } });
     assert.equal(full.status, 429);
     assert.equal(full.headers.get("access-control-allow-origin"), "*");
-    const known = await send("abc", { score: 1, value: { a: 1, b: 2 } });
-    assert.deepEqual(known.json, first.json, "before the limit");
+    const response = await send("abc", { score: 1, value: { a: 1, b: 2 } });
+    assert.deepEqual(response.json, first.json, "before the limit");
     assert.equal((await send("abc", { score: 2 })).status, 409);
     const query = await ask(kit, "GET", `${TOKENS}/{free}?score=1`, { headers: { "Idempotency-Key": "q" } });
     assert.deepEqual(

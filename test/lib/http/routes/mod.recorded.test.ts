@@ -38,7 +38,7 @@ interface Description {
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
 }
 
-const patternOf = ({ path }: Pick<Route, "path">): RegExp =>
+const createPattern = ({ path }: Pick<Route, "path">): RegExp =>
   new RegExp(
     `^${path
       .replace(/:\w+\+/g, ".+")
@@ -54,8 +54,8 @@ describe("the recorded exchanges", () => {
   it("have each route of the table", () => {
     const calls = exchanges.map(({ request }) => request.split(/[ ?]/).slice(0, 2));
     const missing = ROUTES.filter(({ method, path, handle }) => {
-      const pattern = patternOf({ path });
-      return handle && !calls.some(([sent, at = ""]) => sent === method.toUpperCase() && pattern.test(at));
+      const pattern = createPattern({ path });
+      return handle && !calls.some(([callMethod, at = ""]) => callMethod === method.toUpperCase() && pattern.test(at));
     }).map(({ method, path }) => `${method.toUpperCase()} ${path}`);
     const forgotten = missing.filter((route) => !ELSEWHERE.test(route));
     assert.deepEqual(forgotten, [], `call ${forgotten} at the end of recorded/exchanges.ts, then record anew`);
@@ -64,18 +64,20 @@ describe("the recorded exchanges", () => {
   const document = readFileSync(new URL("../../../../lib/http/openapi.json", import.meta.url), "utf8");
   const { paths, components } = JSON.parse(document) as Description;
   /** What the OpenAPI document says of the route, by status. */
-  const describedOf = ({ request }: Exchange) => {
+  const findResponses = ({ request }: Exchange) => {
     const [method = "", at = ""] = request.split(/[ ?]/);
-    const route = ROUTES.find((row) => row.handle && row.method === method.toLowerCase() && patternOf(row).test(at));
+    const route = ROUTES.find(
+      (row) => row.handle && row.method === method.toLowerCase() && createPattern(row).test(at),
+    );
     return route && paths[route.path.replace(/:(\w+)\+?/g, "{$1}")]?.[route.method]?.responses;
   };
 
   it("have only statuses that the OpenAPI document names", () => {
     const unnamed = exchanges.filter(
-      (exchange) => !(exchange.status in (describedOf(exchange) ?? { [exchange.status]: {} })),
+      (exchange) => !(exchange.status in (findResponses(exchange) ?? { [exchange.status]: {} })),
     );
-    const found = unnamed.map(({ request, status }) => `${status} ${request.slice(0, 120)}`);
-    assert.deepEqual(found, [], "add the status to `errors` of its row");
+    const undocumented = unnamed.map(({ request, status }) => `${status} ${request.slice(0, 120)}`);
+    assert.deepEqual(undocumented, [], "add the status to `errors` of its row");
   });
 
   it("have only members that the OpenAPI document names", () => {
@@ -85,7 +87,7 @@ describe("the recorded exchanges", () => {
       return items ? resolved(items) : schema;
     };
     for (const exchange of exchanges.filter(({ status }) => status === 200)) {
-      const described = describedOf(exchange)?.[200]?.content?.["application/json"];
+      const described = findResponses(exchange)?.[200]?.content?.["application/json"];
       const { properties } = described ? resolved(described.schema) : {};
       if (!properties) continue;
       const rows = [JSON.parse(exchange.body)].flat();

@@ -222,9 +222,9 @@ describe("routes", () => {
     const { send, calls } = fake();
     const user = ["input", "context", "metadata", "config"].map((field) => `"${field}":${text}`).join(",");
     await send("POST", "/runs", `{"assistant_id":"g",${user},"command":{"update":${text},"resume":${text}}}`);
-    const sent = calls[0]?.[2] as Record<string, unknown>;
-    for (const field of ["input", "context", "metadata", "config"]) assert.equal(JSON.stringify(sent[field]), text);
-    assert.equal(JSON.stringify(sent.command), `{"update":${text},"resume":${text}}`);
+    const request = calls[0]?.[2] as Record<string, unknown>;
+    for (const field of ["input", "context", "metadata", "config"]) assert.equal(JSON.stringify(request[field]), text);
+    assert.equal(JSON.stringify(request.command), `{"update":${text},"resume":${text}}`);
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
   });
 
@@ -272,27 +272,27 @@ describe("routes", () => {
     });
   }
 
-  for (const [sent, after] of [
+  for (const [cancelBody, after] of [
     ["-1", undefined],
     ["-", undefined],
     ["0", 0],
     ["41", 41],
   ] as const) {
-    it(`continue after Last-Event-ID ${sent}`, async () => {
+    it(`continue after Last-Event-ID ${cancelBody}`, async () => {
       const { send, calls } = fake();
-      await (await send("GET", `${R}/stream`, undefined, { "last-event-id": sent })).body?.cancel();
+      await (await send("GET", `${R}/stream`, undefined, { "last-event-id": cancelBody })).body?.cancel();
       assert.equal((calls[0]![3] as { after?: number }).after, after);
     });
   }
 
-  for (const [sent, after] of [
+  for (const [cancelBody, after] of [
     ["-1", { seq: 0, frame: 0, at: 0 }],
     ["-", { seq: 0, frame: 0, at: 0 }],
     ["12-4294967297-1700000000000", { seq: 12, frame: 4294967297, at: 1_700_000_000_000 }],
   ] as const) {
-    it(`continue a thread after Last-Event-ID ${sent}`, async () => {
+    it(`continue a thread after Last-Event-ID ${cancelBody}`, async () => {
       const { send, calls } = fake();
-      await (await send("GET", `${T}/stream`, undefined, { "last-event-id": sent })).body?.cancel();
+      await (await send("GET", `${T}/stream`, undefined, { "last-event-id": cancelBody })).body?.cancel();
       assert.deepEqual((calls[0]![2] as { after?: unknown }).after, after);
     });
   }
@@ -332,8 +332,8 @@ describe("routes", () => {
     await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": "3" });
     const configurable = {};
     assert.deepEqual(calls[0]?.[3], { configurable, user_id, api_key: "gr_pt_...abcd", webhook_depth: 3 });
-    for (const sent of ["-1", "1.5", "x", "", "10000"]) {
-      assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": sent })).status, 422);
+    for (const limit of ["-1", "1.5", "x", "", "10000"]) {
+      assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": limit })).status, 422);
     }
     assert.equal(calls.length, 1);
   });

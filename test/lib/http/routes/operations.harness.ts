@@ -13,10 +13,10 @@ export async function kit(options: TestServiceOptions = {}): Promise<Kit> {
   const it = await testService({
     agents: {
       async *agent({ input, config, interrupt, spend }) {
-        const asked = input as { fail?: boolean; ask?: boolean } | null;
-        if (asked?.fail) throw new TypeError("No refunds");
+        const options = input as { fail?: boolean; ask?: boolean } | null;
+        if (options?.fail) throw new TypeError("No refunds");
         spend({ tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
-        if (asked?.ask) yield interrupt({ action: "refund", amount: 30 });
+        if (options?.ask) yield interrupt({ action: "refund", amount: 30 });
         yield { key: config.configurable?.openai_api_key ?? null };
       },
     },
@@ -40,16 +40,16 @@ export async function kit(options: TestServiceOptions = {}): Promise<Kit> {
 export async function ran(
   it: Kit,
   input: unknown,
-  more: object = {},
+  runFields: object = {},
   metadata: object = {},
 ): Promise<[thread: string, run: string]> {
   const { thread_id } = await it.ask("POST", "/threads", { metadata });
-  const { run_id } = await it.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input, ...more });
+  const { run_id } = await it.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input, ...runFields });
   await it.ask("GET", `/threads/${thread_id}/runs/${run_id}/join`);
   return [thread_id, run_id];
 }
 
-export const idsOf = (listing: Answer): string[] => listing.items.map(({ run_id }: Answer) => run_id);
+export const readRunIds = (listing: Answer): string[] => listing.items.map(({ run_id }: Answer) => run_id);
 
 /** The one finding of a 422. */
 export const finding = async (it: Kit, path: string): Promise<unknown> => {

@@ -17,23 +17,23 @@ const answer = async (kit: TestService, path: string): Promise<readonly [number,
 
 /** An agent that goes on when it is told to, or stops when its signal says so. */
 function gate(): {
-  readonly gated: (job: { readonly signal: AbortSignal }) => Promise<{ readonly said: string }>;
+  readonly gated: (job: { readonly signal: AbortSignal }) => Promise<{ readonly answer: string }>;
   open(): void;
-  readonly begun: Promise<void>;
+  readonly started: Promise<void>;
 } {
   const opened = Promise.withResolvers<void>();
-  const begun = Promise.withResolvers<void>();
+  const started = Promise.withResolvers<void>();
   return {
     open: opened.resolve,
-    begun: begun.promise,
+    started: started.promise,
     async gated({ signal }) {
-      begun.resolve();
+      started.resolve();
       await Promise.race([opened.promise, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
-      return { said: "gated" };
+      return { answer: "gated" };
     },
   };
 }
-const quick = async (): Promise<{ readonly said: string }> => ({ said: "quick" });
+const quick = async (): Promise<{ readonly answer: string }> => ({ answer: "quick" });
 
 /** A store whose disk can be full. */
 function onDisk(): Faulty & { full: boolean } {
@@ -83,15 +83,15 @@ describe("/ready", () => {
     const { storage, faults, calls } = faulty();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
     faults.probe = () => new Promise(() => {});
-    let told: readonly [number, unknown] | undefined;
+    let response: readonly [number, unknown] | undefined;
     void answer(kit, "/ready").then((value) => {
-      told = value;
+      response = value;
     });
     await clock.advance(4_900);
-    assert.equal(told, undefined);
+    assert.equal(response, undefined);
     await clock.advance(200);
-    await advanceUntil(clock, () => told !== undefined);
-    assert.deepEqual(told?.[0], 503);
+    await advanceUntil(clock, () => response !== undefined);
+    assert.deepEqual(response?.[0], 503);
     assert.equal(calls.probe, 1);
   });
 
@@ -100,13 +100,13 @@ describe("/ready", () => {
     const { storage, faults } = faulty();
     await using kit = await testService({ storage, agents: { quick }, environment: clock });
     await clock.advance(100);
-    const held = Promise.withResolvers<void>();
-    faults.claimRun = (call) => held.promise.then(call);
+    const blocked = Promise.withResolvers<void>();
+    faults.claimRun = (call) => blocked.promise.then(call);
     await clock.advance(20_000);
     const red = { ok: false, detail: "The worker can execute no run any more" };
     assert.deepEqual(await answer(kit, "/ok"), [503, { ...red, services: { ...services, worker: { ok: false } } }]);
     assert.deepEqual(await answer(kit, "/ready"), [503, red]);
-    held.resolve();
+    blocked.resolve();
     await advanceUntil(clock, () => kit.service.healthy());
     assert.deepEqual(await answer(kit, "/ready"), [200, { ok: true }]);
   });
@@ -114,7 +114,7 @@ describe("/ready", () => {
 
 describe("/metrics", () => {
   it("counts what runs do", async () => {
-    const { gated, open, begun } = gate();
+    const { gated, open, started: startedRun } = gate();
     const broken = async (): Promise<never> => {
       throw new Error("no");
     };
@@ -124,7 +124,7 @@ describe("/metrics", () => {
     await (await service.runs.wait(null, { ...ask, assistant_id: "broken" })).result;
     const { thread_id } = await service.threads.create();
     await service.runs.create(thread_id, { ...ask, assistant_id: "gated" });
-    await begun;
+    await startedRun;
     await service.runs.create(thread_id, ask);
     await service.runs.create(null, { ...ask, after_seconds: 3_600 });
     const measured = (await (await send(kit, "/metrics?format=json")).json()) as Record<string, unknown>;
@@ -197,12 +197,12 @@ describe("a service that stops", () => {
   });
 
   it("refuses new runs at once, serves everything else until the last run has ended, and then nothing", async () => {
-    const { gated, open, begun } = gate();
+    const { gated, open, started } = gate();
     await using kit = await testService({ agents: { gated, quick } });
     const { thread_id } = await kit.service.threads.create();
     const { run_id } = (await kit.service.runs.wait(thread_id, ask)).run;
     const wait = await kit.service.runs.wait(thread_id, { ...ask, assistant_id: "gated" });
-    await begun;
+    await started;
     const stopped = kit.service.stop(60_000);
     for (const [route, body = ask, headers = {}] of CREATING) {
       const path = route.replace(":thread_id", thread_id).replace(":assistant_id", "quick").replace(":run_id", run_id);
@@ -221,9 +221,9 @@ describe("a service that stops", () => {
   });
 
   it("breaks streams off that have not ended, and stores what was asked for before", async () => {
-    const { gated, begun } = gate();
+    const { gated, started } = gate();
     const { storage, faults, share } = faulty();
-    const other = share();
+    const otherStore = share();
     faults.close = async () => {};
     await using kit = await testService({ storage, agents: { gated, quick } });
     const { thread_id } = await kit.service.threads.create();
@@ -234,11 +234,11 @@ describe("a service that stops", () => {
     });
     const threadStream = await send(kit, `/threads/${thread_id}/stream`);
     const texts = Promise.allSettled([stream.text(), threadStream.text()]);
-    await begun;
+    await started;
     // A call that has begun is answered, and its run is there.
-    const held = Promise.withResolvers<void>();
+    const blocked = Promise.withResolvers<void>();
     faults.createRun = async (call) => {
-      await held.promise;
+      await blocked.promise;
       return call();
     };
     const late = kit.service.runs.create(thread_id, ask);
@@ -246,7 +246,7 @@ describe("a service that stops", () => {
     // The service's own timers keep no process alive, and nothing else is left to do here.
     const alive = setInterval(() => {}, 1_000);
     const stopped = kit.service.stop(0);
-    held.resolve();
+    blocked.resolve();
     const { run_id } = await late;
     await stopped;
     clearInterval(alive);
@@ -254,7 +254,7 @@ describe("a service that stops", () => {
       (await texts).map(({ status }) => status),
       ["rejected", "rejected"],
     );
-    const rows = await other.storage.listRuns({ deployment: "default" }, thread_id, { limit: 10, offset: 0 });
+    const rows = await otherStore.storage.listRuns({ deployment: "default" }, thread_id, { limit: 10, offset: 0 });
     assert.deepEqual(
       rows.map((row) => [row.status, row.attempt]),
       [
@@ -269,11 +269,11 @@ describe("a service that stops", () => {
 describe("a full disk", () => {
   it("is answered with 507, and is over by itself", async () => {
     const store = onDisk();
-    const { gated, open, begun } = gate();
+    const { gated, open, started } = gate();
     await using kit = await testService({ storage: store.storage, agents: { gated, quick } });
     const { thread_id } = await kit.service.threads.create();
     const wait = await kit.service.runs.wait(thread_id, { ...ask, assistant_id: "gated" });
-    await begun;
+    await started;
     store.full = true;
     for (const [path, body] of [
       [`/threads/${thread_id}/runs`, ask],
@@ -301,17 +301,17 @@ describe("what is no longer kept", () => {
   it("goes, by the ages that the options name, until nothing is left", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
-    const asked: unknown[] = [];
+    const queries: unknown[] = [];
     faults.deleteExpired = (_call, args) => {
-      asked.push(args[1]);
-      return Promise.resolve(asked.length % 3 === 0 ? 0 : 500);
+      queries.push(args[1]);
+      return Promise.resolve(queries.length % 3 === 0 ? 0 : 500);
     };
     const retention = { frames_ms: 3_000, stateless_ms: 2_000, tokens_ms: 4_000 };
     await using kit = await testService({ storage, agents: { quick }, retention, environment: clock });
-    await advanceUntil(clock, () => asked.length > 0);
+    await advanceUntil(clock, () => queries.length > 0);
     const now = clock.now();
-    await advanceUntil(clock, () => asked.length === 3, 0);
-    const { limit, ...terms } = asked[0] as Record<string, number>;
+    await advanceUntil(clock, () => queries.length === 3, 0);
+    const { limit, ...terms } = queries[0] as Record<string, number>;
     assert.deepEqual(terms, {
       stateless_before: now - 2_000,
       frames_before: now - 3_000,
@@ -321,13 +321,13 @@ describe("what is no longer kept", () => {
     });
     assert.ok(limit && limit > 0);
     await clock.advance(1_000);
-    assert.equal(asked.length, 3);
+    assert.equal(queries.length, 3);
     assert.equal((await send(kit, "/ok")).status, 200);
   });
 });
 
 describe("options", () => {
-  const problemsOf = async (options: object): Promise<readonly string[]> => {
+  const findMessages = async (options: object): Promise<readonly string[]> => {
     const { storage } = faulty();
     const executor = fromFunctions({ quick });
     const error = await createService({ storage, executor, ...options } as ServiceOptions).then(
@@ -339,7 +339,7 @@ describe("options", () => {
 
   it("take what they must, and nothing else", async () => {
     assert.deepEqual(
-      await problemsOf({
+      await findMessages({
         deployment: { name: "a.b-c_1" },
         worker: { concurrency: 0, lease_ms: 1_000, run_timeout_ms: 1 },
         limits: { pending_per_thread: 1, pending: undefined },
@@ -355,7 +355,7 @@ describe("options", () => {
       retention: { frames_ms: -1, stateless_ms: null, idempotency_ms: Number.POSITIVE_INFINITY },
       http: { cors: { allow_origins: "*" }, port: 1 },
     };
-    const named = (await problemsOf(wrong)).map((problem) => problem.split(":")[0]);
+    const named = (await findMessages(wrong)).map((problem) => problem.split(":")[0]);
     assert.deepEqual(named, [
       "deployment.name",
       "worker.concurrency",
@@ -370,30 +370,30 @@ describe("options", () => {
       "http.cors.allow_origins",
       "http.port",
     ]);
-    assert.deepEqual(await problemsOf({ worker: 5, retention: null }), [
+    assert.deepEqual(await findMessages({ worker: 5, retention: null }), [
       "worker: must be an object",
       "retention: must be an object",
     ]);
   });
 
   it("limit how many runs may wait, answered with 409", async () => {
-    const { gated, open, begun } = gate();
+    const { gated, open, started } = gate();
     await using kit = await testService({ agents: { gated, quick }, limits: { pending_per_thread: 2, pending: 3 } });
-    const [one, two] = [await kit.service.threads.create(), await kit.service.threads.create()];
+    const [first, second] = [await kit.service.threads.create(), await kit.service.threads.create()];
     const create = (thread_id: string, assistant_id: string): Promise<Response> =>
       send(kit, `/threads/${thread_id}/runs`, { assistant_id, input: {} });
-    assert.equal((await create(one.thread_id, "gated")).status, 200);
-    await begun;
-    assert.equal((await create(one.thread_id, "quick")).status, 200);
-    assert.equal((await create(one.thread_id, "quick")).status, 200);
-    const full = await create(one.thread_id, "quick");
+    assert.equal((await create(first.thread_id, "gated")).status, 200);
+    await started;
+    assert.equal((await create(first.thread_id, "quick")).status, 200);
+    assert.equal((await create(first.thread_id, "quick")).status, 200);
+    const full = await create(first.thread_id, "quick");
     assert.deepEqual(
       [full.status, await full.json()],
-      [409, { detail: `Thread ${one.thread_id} has 2 pending runs`, code: "limit_reached" }],
+      [409, { detail: `Thread ${first.thread_id} has 2 pending runs`, code: "limit_reached" }],
     );
     const later = { ...ask, after_seconds: 3_600 };
-    assert.equal((await send(kit, `/threads/${two.thread_id}/runs`, later)).status, 200);
-    assert.equal((await send(kit, `/threads/${two.thread_id}/runs`, later)).status, 409);
+    assert.equal((await send(kit, `/threads/${second.thread_id}/runs`, later)).status, 200);
+    assert.equal((await send(kit, `/threads/${second.thread_id}/runs`, later)).status, 409);
     open();
   });
 });

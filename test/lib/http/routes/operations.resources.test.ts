@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { serviceInternals } from "../../../../lib/service.ts";
 import { until } from "../../../support/until.ts";
-import { type Answer, finding, idsOf, kit, ran } from "./operations.harness.ts";
+import { type Answer, finding, kit, ran, readRunIds } from "./operations.harness.ts";
 
 describe("GET /greenroom/threads", () => {
   it("has titles and finds text in them", async () => {
@@ -26,15 +26,19 @@ describe("GET /greenroom/threads", () => {
     assert.equal((await list("assistant_id=agent&status=idle")).length, 3);
     assert.deepEqual(await list("assistant_id=nobody"), []);
     const first = await it.ask("GET", "/greenroom/threads?limit=3");
-    const rest = await it.ask("GET", `/greenroom/threads?limit=3&cursor=${first.next}`);
-    assert.deepEqual([first.items.length, rest.items.length, rest.next], [3, 1, null]);
+    const secondPage = await it.ask("GET", `/greenroom/threads?limit=3&cursor=${first.next}`);
+    assert.deepEqual([first.items.length, secondPage.items.length, secondPage.next], [3, 1, null]);
     await it.ask("PATCH", `/threads/${t1}`, { metadata: { title: "Renamed" } });
     assert.deepEqual((await list())[0], [t1, "Renamed"]);
     assert.deepEqual(await it.service.threads.list({ limit: 3, cursor: first.next }), {
       ...(await it.ask("GET", `/greenroom/threads?limit=3&cursor=${first.next}`)),
     });
-    const place = { loc: ["query", "cursor"], msg: "must be the `next` of the page before", type: "value_error" };
-    assert.deepEqual(await finding(it, "/greenroom/threads?cursor=1_2"), place);
+    const cursorFinding = {
+      loc: ["query", "cursor"],
+      msg: "must be the `next` of the page before",
+      type: "value_error",
+    };
+    assert.deepEqual(await finding(it, "/greenroom/threads?cursor=1_2"), cursorFinding);
   });
 });
 
@@ -79,9 +83,9 @@ describe("crons under /greenroom", () => {
     assert.equal(run.metadata.cron_id, cron_id);
     await until(async () => (await it.ask("GET", `/greenroom/runs/${run.run_id}`)).status === "success");
     const detail = await it.ask("GET", `/greenroom/crons/${cron_id}`);
-    const { next, firings, ...rest } = detail;
+    const { next, firings, ...cronFields } = detail;
     const paused = { cron_id, enabled: false, failures: 0, max_failures: null, disabled_reason: null };
-    assert.deepEqual(rest, paused);
+    assert.deepEqual(cronFields, paused);
     assert.equal(next.length, 5);
     assert.equal(firings.length, 1);
     const { scheduled_at, fired_at, ...firing } = firings[0];
@@ -89,7 +93,7 @@ describe("crons under /greenroom", () => {
     const { run_id, thread_id } = run;
     assert.deepEqual(firing, { manual: true, run_id, run_status: "success", thread_id, skipped: null });
     assert.deepEqual(await it.ask("GET", `/runs/crons/${cron_id}`), before);
-    assert.deepEqual(idsOf(await it.ask("GET", `/greenroom/runs?cron_id=${cron_id}`)), [run_id]);
+    assert.deepEqual(readRunIds(await it.ask("GET", `/greenroom/runs?cron_id=${cron_id}`)), [run_id]);
     assert.deepEqual(await it.service.crons.inspect(cron_id), detail);
     const unknown = "11111111-1111-4111-8111-111111111111";
     await it.ask("GET", `/greenroom/crons/${unknown}`, undefined, 404);
@@ -122,8 +126,11 @@ describe("crons under /greenroom", () => {
     assert.equal(next.length, 2);
     assert.match(next[0], /T0[78]:00:00\.000Z$/);
     const end = new Date(Date.parse(next[0]) + 1).toISOString();
-    const one = await it.ask("GET", `/greenroom/crons/preview?schedule=0 9 * * *&timezone=Europe/Rome&end_time=${end}`);
-    assert.deepEqual(one.next, [next[0]]);
+    const preview = await it.ask(
+      "GET",
+      `/greenroom/crons/preview?schedule=0 9 * * *&timezone=Europe/Rome&end_time=${end}`,
+    );
+    assert.deepEqual(preview.next, [next[0]]);
     const missing = { loc: ["query", "schedule"], msg: "is required", type: "missing" };
     assert.deepEqual(await finding(it, "/greenroom/crons/preview"), missing);
     const { loc, type } = (await finding(it, "/greenroom/crons/preview?schedule=often")) as Answer;

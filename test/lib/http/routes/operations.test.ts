@@ -7,7 +7,7 @@ import type { WebhookTransport } from "../../../../lib/webhooks/options.ts";
 import { keepAlive } from "../../../support/alive.ts";
 import { faulty } from "../../../support/faulty.ts";
 import { until } from "../../../support/until.ts";
-import { type Answer, finding, idsOf, type Kit, kit, ran } from "./operations.harness.ts";
+import { type Answer, finding, type Kit, kit, ran, readRunIds } from "./operations.harness.ts";
 
 const SECRET = "Bearer of-the-receiver";
 
@@ -21,11 +21,12 @@ describe("GET /greenroom/runs", () => {
     const delayed = { assistant_id: "agent", input: {}, after_seconds: 3600 };
     const { run_id: r4 } = await it.ask("POST", `/threads/${t1}/runs`, delayed);
     const all = await it.ask("GET", "/greenroom/runs");
-    assert.deepEqual(idsOf(all).sort(), [r1, r2, r3, r4].sort());
-    assert.equal(idsOf(all)[0], r4, "it is due in the future");
+    assert.deepEqual(readRunIds(all).sort(), [r1, r2, r3, r4].sort());
+    assert.equal(readRunIds(all)[0], r4, "it is due in the future");
     assert.equal(all.next, null);
 
-    const find = async (query: string): Promise<string[]> => idsOf(await it.ask("GET", `/greenroom/runs?${query}`));
+    const find = async (query: string): Promise<string[]> =>
+      readRunIds(await it.ask("GET", `/greenroom/runs?${query}`));
     assert.deepEqual(await find("status=error,timeout"), [r2]);
     assert.deepEqual((await find("status=error&status=pending")).sort(), [r2, r4].sort());
     assert.deepEqual((await find(`thread_id=${t1}`)).sort(), [r1, r4].sort());
@@ -41,11 +42,11 @@ describe("GET /greenroom/runs", () => {
     const paged: string[] = [];
     for (let cursor = ""; ; ) {
       const page = await it.ask("GET", `/greenroom/runs?limit=1${cursor}`);
-      paged.push(...idsOf(page));
+      paged.push(...readRunIds(page));
       if (page.next === null) break;
       cursor = `&cursor=${page.next}`;
     }
-    assert.deepEqual(paged, idsOf(all));
+    assert.deepEqual(paged, readRunIds(all));
 
     const row = all.items.find(({ run_id }: Answer) => run_id === r2);
     assert.deepEqual(row.error, { error: "TypeError", message: "No refunds" });
@@ -117,8 +118,8 @@ describe("GET /greenroom/runs/{run_id}", () => {
     const webhooks = { transport, headers: { authorization: SECRET } };
     await using it = await kit({ webhooks });
     const secrets = { config: { configurable: { openai_api_key: "sk-secret" } }, feedback_keys: ["user"] };
-    const more = { ...secrets, webhook: "https://hooks.example/in?key=secret", stream_resumable: true };
-    const [thread_id, run_id] = await ran(it, { messages: [] }, more);
+    const runFields = { ...secrets, webhook: "https://hooks.example/in?key=secret", stream_resumable: true };
+    const [thread_id, run_id] = await ran(it, { messages: [] }, runFields);
     await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 0);
     const detail = await it.ask("GET", `/greenroom/runs/${run_id}`);
     assert.deepEqual(detail.kwargs.input, { messages: [] });
@@ -139,23 +140,31 @@ describe("GET /greenroom/runs/{run_id}", () => {
     await it.ask("GET", "/greenroom/runs/x", undefined, 404);
 
     const list = await it.ask("GET", "/greenroom/webhooks?state=pending,failed");
-    assert.deepEqual(idsOf(list), [run_id]);
+    assert.deepEqual(readRunIds(list), [run_id]);
     assert.equal(list.items[0].url, "https://hooks.example/in?…");
     assert.ok(list.items[0].next_attempt_at > list.items[0].first_sent_at);
-    assert.deepEqual(idsOf(await it.ask("GET", "/greenroom/webhooks?state=delivered")), []);
+    assert.deepEqual(readRunIds(await it.ask("GET", "/greenroom/webhooks?state=delivered")), []);
     assert.deepEqual(await it.ask("GET", `/greenroom/webhooks/${run_id}`), detail.delivery);
     await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
     await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 1);
     await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
     await until(async () => (await it.service.webhooks.get(run_id)).attempt_list.length > 2);
     const { attempt_list } = await it.ask("GET", `/greenroom/webhooks/${run_id}`);
-    const shown = attempt_list.map(({ answer }: Answer) => answer);
-    assert.deepEqual(shown, ["No: ***", `${"x".repeat(2040)}***`, null], "not even a part of a header's value");
+    const responseBodies = attempt_list.map(({ answer }: Answer) => answer);
+    assert.deepEqual(
+      responseBodies,
+      ["No: ***", `${"x".repeat(2040)}***`, null],
+      "not even a part of a header's value",
+    );
     const unknown = "11111111-1111-4111-8111-111111111111";
     await it.ask("GET", `/greenroom/webhooks/${unknown}`, undefined, 404);
     await it.ask("POST", `/greenroom/webhooks/${unknown}/send`, undefined, 404);
-    const place = { loc: ["query", "state"], msg: "must be one of pending, delivered, failed", type: "value_error" };
-    assert.deepEqual(await finding(it, "/greenroom/webhooks?state=lost"), place);
+    const stateFinding = {
+      loc: ["query", "state"],
+      msg: "must be one of pending, delivered, failed",
+      type: "value_error",
+    };
+    assert.deepEqual(await finding(it, "/greenroom/webhooks?state=lost"), stateFinding);
   });
 });
 
@@ -169,17 +178,17 @@ describe("the attempts of a run", () => {
       started = resolve;
     });
     const start = (agent: AgentFunction): Promise<Kit> => kit({ storage: shared.share().storage, agents: { agent } });
-    const one = await start(({ signal }) => {
+    const startedRun = await start(({ signal }) => {
       started();
       return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     });
-    const { thread_id } = await one.ask("POST", "/threads", {});
-    const { run_id } = await one.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input: {} });
+    const { thread_id } = await startedRun.ask("POST", "/threads", {});
+    const { run_id } = await startedRun.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input: {} });
     await starts;
-    const running = await one.ask("GET", `/greenroom/runs/${run_id}`);
+    const running = await startedRun.ask("GET", `/greenroom/runs/${run_id}`);
     const [{ at, worker }] = running.attempts;
     assert.deepEqual(running.attempts, [{ at: running.started_at, until: running.lease_until, worker }]);
-    await one[Symbol.asyncDispose]();
+    await startedRun[Symbol.asyncDispose]();
 
     const two = await start(() => "done");
     await two.ask("GET", `/threads/${thread_id}/runs/${run_id}/join`);
@@ -207,8 +216,8 @@ describe("the stack of an error and the name of a worker", () => {
       },
     };
     await using it = await kit({ webhooks: { transport } });
-    const more = { webhook: "https://hooks.example/", stream_resumable: true };
-    const [thread_id, run_id] = await ran(it, { fail: true }, more);
+    const runFields = { webhook: "https://hooks.example/", stream_resumable: true };
+    const [thread_id, run_id] = await ran(it, { fail: true }, runFields);
     const { stack, error, attempts } = await it.ask("GET", `/greenroom/runs/${run_id}`);
     const [{ worker }] = attempts;
     assert.match(worker, /^[0-9a-f]{8}$/);
@@ -241,8 +250,8 @@ describe("POST /greenroom/runs/{run_id}/again", () => {
   it("creates a run with the same request, without its credentials", async () => {
     await using it = await kit();
     const config = { configurable: { openai_api_key: "sk-secret", tone: "calm" }, tags: ["x"] };
-    const more = { config, metadata: { team: "a" }, stream_mode: ["updates"], context: { lang: "it" } };
-    const [thread_id, run_id] = await ran(it, { messages: ["hi"] }, more);
+    const runFields = { config, metadata: { team: "a" }, stream_mode: ["updates"], context: { lang: "it" } };
+    const [thread_id, run_id] = await ran(it, { messages: ["hi"] }, runFields);
     const key = { "idempotency-key": "once" };
     const again = await it.ask("POST", `/greenroom/runs/${run_id}/again`, undefined, 200, key);
     assert.equal(again.thread_id, thread_id);

@@ -9,7 +9,7 @@ const W1 = "11111111-1111-4111-8111-11111111111a";
 const W2 = "22222222-2222-4222-8222-222222222222";
 const range = "start_time=2026-01-01T00:00:00Z&end_time=2026-01-02T00:00:00Z";
 
-function issuesOf(query: string): readonly unknown[] {
+function findQueryIssues(query: string): readonly unknown[] {
   try {
     readUsageQuery(new URLSearchParams(query));
   } catch (error) {
@@ -22,8 +22,8 @@ function issuesOf(query: string): readonly unknown[] {
 describe("readUsageQuery", () => {
   it("reads repeated ids, a comma list, and groups", () => {
     const upper = W1.toUpperCase();
-    const read = (more: string): unknown => {
-      const { workspace_ids, group_by } = readUsageQuery(new URLSearchParams(`${range}${more}`));
+    const read = (query: string): unknown => {
+      const { workspace_ids, group_by } = readUsageQuery(new URLSearchParams(`${range}${query}`));
       return [...workspace_ids, group_by];
     };
     assert.deepEqual(read(`&workspace_ids=${W1}&workspace_ids=&workspace_ids=${W2}&group_by=api_key`), [
@@ -42,33 +42,36 @@ describe("readUsageQuery", () => {
   });
 
   it("lists everything that is wrong", () => {
-    assert.deepEqual(issuesOf(`${range}&workspace_ids=${W1}&group_by=`), [["group_by", "enum"]]);
-    assert.deepEqual(issuesOf(`start_time=2026-01-01&${range}&end_time=&workspace_ids=${W1}`), [
+    assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${W1}&group_by=`), [["group_by", "enum"]]);
+    assert.deepEqual(findQueryIssues(`start_time=2026-01-01&${range}&end_time=&workspace_ids=${W1}`), [
       ["start_time", "value_error"],
       ["end_time", "value_error"],
     ]);
-    assert.deepEqual(issuesOf("group_by=Project"), [
+    assert.deepEqual(findQueryIssues("group_by=Project"), [
       ["start_time", "missing"],
       ["end_time", "missing"],
       ["workspace_ids", "missing"],
       ["group_by", "enum"],
     ]);
-    assert.deepEqual(issuesOf(`start_time=&end_time=1767225600&workspace_ids=x,${W1},y&group_by=user&group_by=user`), [
-      ["start_time", "missing"],
-      ["end_time", "datetime_parsing"],
-      ["workspace_ids.0", "uuid_parsing"],
-      ["workspace_ids.2", "uuid_parsing"],
-      ["group_by", "value_error"],
-    ]);
+    assert.deepEqual(
+      findQueryIssues(`start_time=&end_time=1767225600&workspace_ids=x,${W1},y&group_by=user&group_by=user`),
+      [
+        ["start_time", "missing"],
+        ["end_time", "datetime_parsing"],
+        ["workspace_ids.0", "uuid_parsing"],
+        ["workspace_ids.2", "uuid_parsing"],
+        ["group_by", "value_error"],
+      ],
+    );
     // Several values are not taken apart.
-    assert.deepEqual(issuesOf(`${range}&workspace_ids=${W1}&workspace_ids=${W1},${W2}`), [
+    assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${W1}&workspace_ids=${W1},${W2}`), [
       ["workspace_ids.1", "uuid_parsing"],
     ]);
   });
 
   it("holds bounds to their order and to 3660 days, after rounding", () => {
     const bounds = (start: string, end: string): unknown =>
-      issuesOf(`start_time=${start}&end_time=${end}&workspace_ids=${W1}`);
+      findQueryIssues(`start_time=${start}&end_time=${end}&workspace_ids=${W1}`);
     const wrong = [["end_time", "value_error"]];
     assert.deepEqual(bounds("2026-01-01", "2036-01-09"), []);
     assert.deepEqual(bounds("2026-01-01", "2036-01-09T00:00:00.0001Z"), wrong);
@@ -80,8 +83,8 @@ describe("readUsageQuery", () => {
   it("takes a thousand workspaces, not one more", () => {
     const id = (i: number): string => `00000000-0000-4000-8000-${String(i).padStart(12, "0")}`;
     const ids = (count: number): string => Array.from({ length: count }, (_, i) => id(i)).join(",");
-    assert.deepEqual(issuesOf(`${range}&workspace_ids=${ids(1000)},${id(5)}`), []);
-    assert.deepEqual(issuesOf(`${range}&workspace_ids=${ids(1001)}`), [["workspace_ids", "too_long"]]);
+    assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${ids(1000)},${id(5)}`), []);
+    assert.deepEqual(findQueryIssues(`${range}&workspace_ids=${ids(1001)}`), [["workspace_ids", "too_long"]]);
   });
 });
 
@@ -125,9 +128,9 @@ describe("moments", () => {
   ];
 
   it("are read as RFC 3339 has them, UTC where nothing is said", () => {
-    for (const [sent, expected] of READ) {
-      const read = parseRfc3339(sent);
-      assert.equal(read === null ? null : formatRfc3339(read), expected, sent);
+    for (const [query, expected] of READ) {
+      const read = parseRfc3339(query);
+      assert.equal(read === null ? null : formatRfc3339(read), expected, query);
     }
   });
 });

@@ -78,7 +78,7 @@ function knows(of: object, members: string): void {
   assert.deepEqual(unknown, [], `unknown members in ${JSON.stringify(of).slice(0, 80)}`);
 }
 
-function known<Value>(of: Readonly<Record<string, Value>>, name: string): Value {
+function requireMember<Value>(of: Readonly<Record<string, Value>>, name: string): Value {
   assert.ok(Object.hasOwn(of, name), `${name} is in the data set`);
   return of[name] as Value;
 }
@@ -135,10 +135,10 @@ async function onData(
       knows(row, "at workspace project user api_key n");
       const trace = {
         thread_id: null,
-        workspace_id: known(dataset.workspaces, row.workspace).id,
-        project_id: known(dataset.projects, row.project).id,
-        user_id: row.user === null ? null : known(dataset.users, row.user).id,
-        api_key: row.api_key === null ? null : known(dataset.api_keys, row.api_key).short_key,
+        workspace_id: requireMember(dataset.workspaces, row.workspace).id,
+        project_id: requireMember(dataset.projects, row.project).id,
+        user_id: row.user === null ? null : requireMember(dataset.users, row.user).id,
+        api_key: row.api_key === null ? null : requireMember(dataset.api_keys, row.api_key).short_key,
         started_at: Date.parse(row.at),
         counted: true,
       };
@@ -177,8 +177,8 @@ describe("the usage cases", () => {
   });
 
   it("have these strides", () => {
-    for (const { start_time, end_time, milliseconds, stride, ...rest } of cases.stride_cases) {
-      knows(rest, "note");
+    for (const { start_time, end_time, milliseconds, stride, ...timeRange } of cases.stride_cases) {
+      knows(timeRange, "note");
       const [start, end] = [parseRfc3339(start_time) as number, parseRfc3339(end_time) as number];
       assert.equal(end - start, milliseconds);
       assert.deepEqual(chooseStride(start, end), stride, `${milliseconds} ms`);
@@ -197,8 +197,11 @@ describe("the usage cases", () => {
             const params = new URLSearchParams({ start_time: query.start_time, end_time: query.end_time });
             for (const id of query.workspace_ids) params.append("workspace_ids", id);
             if (query.group_by) params.set("group_by", query.group_by);
-            for (const sent of [query.query_string ?? params.toString(), params.toString().replaceAll("%3A", ":")]) {
-              const json = await ask(usage, reader, sent);
+            for (const queryText of [
+              query.query_string ?? params.toString(),
+              params.toString().replaceAll("%3A", ":"),
+            ]) {
+              const json = await ask(usage, reader, queryText);
               assert.equal(json.status, query.expect_status, query.id);
               const body = (await json.json()) as { usage: { traces: number }[] };
               assert.deepEqual(body, query.expect_json, query.id);
@@ -207,7 +210,7 @@ describe("the usage cases", () => {
                 query.expect_total,
                 query.id,
               );
-              const csv = await ask(usage, reader, sent, createUsageCsvResponse);
+              const csv = await ask(usage, reader, queryText, createUsageCsvResponse);
               assert.deepEqual(
                 new Uint8Array(await csv.arrayBuffer()),
                 new TextEncoder().encode(query.expect_csv),
@@ -222,33 +225,33 @@ describe("the usage cases", () => {
 
   it("have these errors", () =>
     onData(async (usage) => {
-      for (const one of cases.error_cases) {
-        knows(one, "id auth note query_string expect_status expect_detail_loc expect_detail_type");
+      for (const errorCase of cases.error_cases) {
+        knows(errorCase, "id auth note query_string expect_status expect_detail_loc expect_detail_type");
         // Keys are checked before anything of usage is.
-        if (one.auth === undefined || one.auth === "none" || one.auth === "bad") {
-          assert.equal(one.expect_status, 401, one.id);
+        if (errorCase.auth === undefined || errorCase.auth === "none" || errorCase.auth === "bad") {
+          assert.equal(errorCase.expect_status, 401, errorCase.id);
           continue;
         }
         for (const write of [createUsageJsonResponse, createUsageCsvResponse]) {
-          const response = await ask(usage, known(CALLERS, one.auth), one.query_string, write);
-          assert.equal(response.status, one.expect_status, `${one.id}: ${one.note}`);
+          const response = await ask(usage, requireMember(CALLERS, errorCase.auth), errorCase.query_string, write);
+          assert.equal(response.status, errorCase.expect_status, `${errorCase.id}: ${errorCase.note}`);
           if (response.status === 200) continue;
           const { detail } = (await response.json()) as { detail: unknown };
-          if (!one.expect_detail_loc) continue;
-          assert.ok(Array.isArray(detail), one.id);
-          const [issue, ...more] = detail as { loc: unknown; type: unknown; msg: unknown }[];
-          assert.deepEqual(more, [], one.id);
-          assert.deepEqual(issue?.loc, one.expect_detail_loc, one.id);
-          assert.equal(issue?.type, one.expect_detail_type, one.id);
+          if (!errorCase.expect_detail_loc) continue;
+          assert.ok(Array.isArray(detail), errorCase.id);
+          const [issue, ...otherIssues] = detail as { loc: unknown; type: unknown; msg: unknown }[];
+          assert.deepEqual(otherIssues, [], errorCase.id);
+          assert.deepEqual(issue?.loc, errorCase.expect_detail_loc, errorCase.id);
+          assert.equal(issue?.type, errorCase.expect_detail_type, errorCase.id);
           assert.equal(typeof issue?.msg, "string");
         }
       }
     }));
 
   it("have these CSV cells", () => {
-    for (const one of cases.csv_cells) {
-      knows(one, "value cell csv");
-      assert.equal(formatCsvRow([one.value, "x"]), `${one.csv}\r\n`);
+    for (const cellCase of cases.csv_cells) {
+      knows(cellCase, "value cell csv");
+      assert.equal(formatCsvRow([cellCase.value, "x"]), `${cellCase.csv}\r\n`);
     }
   });
 });
@@ -259,8 +262,8 @@ describe("a usage report", () => {
 
   it("is refused where one workspace cannot be read, whether it exists or not, and without naming it", () =>
     onData(async (usage) => {
-      for (const other of [W3, "44444444-4444-4444-8444-444444444444"]) {
-        const response = await ask(usage, reader, `${all}&workspace_ids=${other}`);
+      for (const otherWorkspace of [W3, "44444444-4444-4444-8444-444444444444"]) {
+        const response = await ask(usage, reader, `${all}&workspace_ids=${otherWorkspace}`);
         assert.equal(response.status, 403);
         assert.deepEqual(await response.json(), {
           detail: "No read access to one of the workspaces",
@@ -339,9 +342,9 @@ describe("a usage report", () => {
         const lines = async (query: string): Promise<string[]> =>
           (await (await ask(usage, reader, query, createUsageCsvResponse)).text()).split("\r\n").slice(0, -1);
         const plain = await lines(query);
-        const more = await lines(`${query}&include=tokens`);
-        assert.equal(more[0], `${plain[0]},Tokens In,Tokens Out,Cost USD`);
-        const sums = more.slice(1).map((line, i) => {
+        const tokenLines = await lines(`${query}&include=tokens`);
+        assert.equal(tokenLines[0], `${plain[0]},Tokens In,Tokens Out,Cost USD`);
+        const sums = tokenLines.slice(1).map((line, i) => {
           assert.ok(line.startsWith(`${plain[i + 1]},`), line);
           return line.split(",").slice(-3).map(Number);
         });

@@ -31,9 +31,9 @@ describe("the event stream", () => {
     const reader = (response.body as ReadableStream<Uint8Array>).getReader();
     const text = async (): Promise<string> => new TextDecoder().decode((await reader.read()).value);
     assert.equal(await text(), ": heartbeat\n");
-    const sent = event(42, "values", {}, "synth:r:42");
-    events.add(event(41, "messages"), sent);
-    assert.equal(await text(), `id: synth:r:42\nevent: values\ndata: ${sent.data}\n\n`);
+    const sentEvent = event(42, "values", {}, "synth:r:42");
+    events.add(event(41, "messages"), sentEvent);
+    assert.equal(await text(), `id: synth:r:42\nevent: values\ndata: ${sentEvent.data}\n\n`);
     assert.deepEqual(events.subscriptions[0]?.filter, { channels: ["values", "nonsense"] });
     await reader.cancel();
     await until(() => events.open === 0);
@@ -172,13 +172,13 @@ describe("the WebSocket route", () => {
   });
 
   it("refuses pages of foreign origins, and cookies that they may not send", async () => {
-    const own = "http://127.0.0.1:2024";
+    const ownOrigin = "http://127.0.0.1:2024";
     const foreign = "https://other.example";
     const cookie = { cookie: "session=1" };
     for (const [cors, headers, status] of [
       [{}, { origin: foreign }, 501],
       [{}, { origin: foreign, ...cookie }, 403],
-      [{}, { origin: own, host: "127.0.0.1:2024", ...cookie }, 501],
+      [{}, { origin: ownOrigin, host: "127.0.0.1:2024", ...cookie }, 501],
       [{}, cookie, 501],
       [{ allow_origins: ["https://app.example"] }, { origin: foreign }, 403],
       [{ allow_origins: ["https://app.example"] }, { origin: "https://app.example" }, 501],
@@ -205,8 +205,8 @@ describe("the WebSocket route", () => {
     const answers: FakeOptions["answers"] = {
       "protocol.subscribe": (thread_id, filter) =>
         new MemoryEvents().subscribe({}, thread_id as string, filter as never),
-      "protocol.command": (_thread_id, _command, its) => {
-        caller = its as CommandCaller;
+      "protocol.command": (_thread_id, _command, commandCaller) => {
+        caller = commandCaller as CommandCaller;
       },
     };
     const listeners: ((event: { readonly data: string }) => void)[] = [];

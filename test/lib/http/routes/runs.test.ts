@@ -23,14 +23,14 @@ async function ask(
 
 /** An agent that waits for its signal. */
 function waiting(): {
-  readonly begun: Promise<void>;
+  readonly started: Promise<void>;
   readonly agent: (job: { signal: AbortSignal }) => Promise<object>;
 } {
-  const begun = Promise.withResolvers<void>();
+  const started = Promise.withResolvers<void>();
   return {
-    begun: begun.promise,
+    started: started.promise,
     async agent({ signal }) {
-      begun.resolve();
+      started.resolve();
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       return {};
     },
@@ -40,13 +40,13 @@ function waiting(): {
 describe("the reason of a cancel", () => {
   it("is shown on the run and told to its webhook", async () => {
     await using hooks = await catchWebhooks({ socket: false });
-    const { begun, agent } = waiting();
+    const { started, agent } = waiting();
     await using kit = await testService({ agents: { agent: agent as never }, webhooks: hooks.webhooks });
     const { thread_id } = (await ask(kit, "POST", "/threads", {})).json;
     const runs = `/threads/${thread_id}/runs`;
     const { json: run } = await ask(kit, "POST", runs, { assistant_id: "agent", webhook: hooks.url });
     assert.equal(run.cancel_reason, null);
-    await begun;
+    await started;
     const { json: queued } = await ask(kit, "POST", runs, { assistant_id: "agent" });
     const refused = await ask(kit, "POST", `${runs}/${run.run_id}/cancel?action=rollback&reason=taken`);
     assert.equal(refused.status, 422);
@@ -66,12 +66,12 @@ describe("the reason of a cancel", () => {
   });
 
   it("is taken from callers in the same process, and none is made up", async () => {
-    const { begun, agent } = waiting();
+    const { started, agent } = waiting();
     await using kit = await testService({ agents: { agent: agent as never } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const run = await runs.create(thread_id, { assistant_id: "agent" });
-    await begun;
+    await started;
     await assert.rejects(
       runs.cancel(thread_id, run.run_id, { action: "rollback", reason: "x" }),
       (error) => error instanceof ServiceError && error.code === "invalid",
@@ -105,7 +105,7 @@ describe("namespaces of a run's stream", () => {
     ["?namespace=&namespace=tools:t", ["", "child:1", "child:1|deep:2", "child:10", "tools:t", "tools:t|model:3"]],
     ["?namespace=none", []],
   ];
-  const shown = async (response: Response): Promise<readonly (readonly string[])[]> => {
+  const readFrames = async (response: Response): Promise<readonly (readonly string[])[]> => {
     const frames = [...(await response.text()).matchAll(/^event: (.*)\n?.*\n?data: (.*)$/gm)];
     const custom = frames
       .filter(([, event]) => event?.startsWith("custom"))
@@ -115,14 +115,17 @@ describe("namespaces of a run's stream", () => {
   for (const [query, expected] of table) {
     it(`${query || "none"} shows ${expected.length} frames, and always the first and the last`, async () => {
       await using kit = await testService({ executor });
-      const asked = { assistant_id: "agent", input: {}, stream_mode: ["custom"], stream_subgraphs: true };
-      const body = JSON.stringify({ ...asked, stream_resumable: true });
+      const runRequest = { assistant_id: "agent", input: {}, stream_mode: ["custom"], stream_subgraphs: true };
+      const body = JSON.stringify({ ...runRequest, stream_resumable: true });
       const { thread_id } = (await ask(kit, "POST", "/threads", {})).json;
-      const made = await kit.fetch(`${at}/threads/${thread_id}/runs/stream${query}`, { method: "POST", body });
-      const place = made.headers.get("location");
-      assert.deepEqual(await shown(made), [expected, ["metadata", "end"]]);
-      const joined = await kit.fetch(`${at}${place}${query}`, { headers: { "last-event-id": "-1" } });
-      assert.deepEqual(await shown(joined), [expected, ["metadata", "end"]]);
+      const createResponse = await kit.fetch(`${at}/threads/${thread_id}/runs/stream${query}`, {
+        method: "POST",
+        body,
+      });
+      const location = createResponse.headers.get("location");
+      assert.deepEqual(await readFrames(createResponse), [expected, ["metadata", "end"]]);
+      const joined = await kit.fetch(`${at}${location}${query}`, { headers: { "last-event-id": "-1" } });
+      assert.deepEqual(await readFrames(joined), [expected, ["metadata", "end"]]);
     });
   }
 });

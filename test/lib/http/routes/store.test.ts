@@ -22,7 +22,7 @@ const N = "/store/namespaces";
 describe("the store's routes", () => {
   const item = { namespace: ["a", "b"], key: "k", value: { x: 1 } };
   /** method, path, body, status, the call of the store */
-  const asked: readonly (readonly [string, string, unknown, number, readonly unknown[]])[] = [
+  const operations: readonly (readonly [string, string, unknown, number, readonly unknown[]])[] = [
     ["PUT", I, item, 204, ["store.put", ["a", "b"], "k", { x: 1 }, {}]],
     ["PUT", I, { ...item, index: null, more: 1 }, 204, ["store.put", ["a", "b"], "k", { x: 1 }, {}]],
     [
@@ -82,7 +82,7 @@ describe("the store's routes", () => {
     ["POST", N, { prefix: null, max_depth: null }, 200, ["store.namespaces", { prefix: [], limit: 100, offset: 0 }]],
   ];
 
-  for (const [method, path, body, status, call] of asked) {
+  for (const [method, path, body, status, call] of operations) {
     it(`${method} ${path} ${JSON.stringify(body) ?? ""}`, async () => {
       const { send, calls } = fake();
       const response = await send(method, path, body);
@@ -273,9 +273,9 @@ describe("authorization of the store's routes", () => {
   }
 
   it("is asked about each call, with what it is about", async () => {
-    const asked: [string, unknown][] = [];
+    const calls: [string, unknown][] = [];
     await using at = await guarded((event, value) => {
-      asked.push([event, structuredClone(value)]);
+      calls.push([event, structuredClone(value)]);
       return {};
     });
     await at.send("put", {}, { namespace: ["a"], key: "k", value: { x: 1 }, ttl: 5 });
@@ -285,7 +285,7 @@ describe("authorization of the store's routes", () => {
     await at.send("namespaces", {}, { prefix: ["a"], max_depth: 1 });
     await at.send("namespaces", {}, {});
     await at.send("delete", {}, { namespace: ["a"], key: "k" });
-    assert.deepEqual(asked, [
+    assert.deepEqual(calls, [
       ["store:put", { namespace: ["a"], key: "k", value: { x: 1 }, index: null, ttl: 5 }],
       ["store:put", { namespace: ["a"], key: "k", value: { x: 1 }, index: ["x"] }],
       ["store:get", { namespace: ["a"], key: "k" }],
@@ -306,9 +306,11 @@ describe("authorization of the store's routes", () => {
     assert.deepEqual((await at.store.get(["ann", "notes"], "k"))?.value, { by: "ann" });
     const got = (await (await at.send("get", { namespace: "notes", key: "k" })).json()) as JsonObject;
     assert.deepEqual(got.value, { by: "ann" });
-    const found = (await (await at.send("search", {}, { namespace_prefix: [] })).json()) as { items: JsonObject[] };
+    const searchResult = (await (await at.send("search", {}, { namespace_prefix: [] })).json()) as {
+      items: JsonObject[];
+    };
     assert.deepEqual(
-      found.items.map(({ value }) => value),
+      searchResult.items.map(({ value }) => value),
       [{ by: "ann" }],
     );
     assert.deepEqual(await (await at.send("namespaces", {}, {})).json(), { namespaces: [["ann", "notes"]] });
@@ -335,9 +337,11 @@ describe("authorization of the store's routes", () => {
     for (const key of ["his", "nobody's"]) {
       await assert.rejects(at.send("get", { namespace: "a", key }), { code: "not_found", message: "Item not found" });
     }
-    const found = (await (await at.send("search", {}, { namespace_prefix: [] })).json()) as { items: JsonObject[] };
+    const searchResult = (await (await at.send("search", {}, { namespace_prefix: [] })).json()) as {
+      items: JsonObject[];
+    };
     assert.deepEqual(
-      found.items.map(({ key }) => key),
+      searchResult.items.map(({ key }) => key),
       ["hers"],
     );
     assert.deepEqual(await (await at.send("namespaces", {}, {})).json(), { namespaces: [["a"]] });

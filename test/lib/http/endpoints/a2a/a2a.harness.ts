@@ -15,7 +15,7 @@ export interface Answer {
   readonly events: readonly JsonObject[];
 }
 
-export async function answerOf(response: Response): Promise<Answer> {
+export async function readAnswer(response: Response): Promise<Answer> {
   const text = await response.text();
   const isStream = response.headers.get("content-type") === "text/event-stream";
   const lines = isStream ? text.split("\n").filter((line) => line.startsWith("data: ")) : [];
@@ -26,7 +26,7 @@ export async function answerOf(response: Response): Promise<Answer> {
   return { status, headers, events, result: result as JsonObject, error: error as JsonObject };
 }
 
-export const requestOf = (url: string, method: string, params: JsonObject, headers: Headed = {}): Request =>
+export const createRequest = (url: string, method: string, params: JsonObject, headers: Headed = {}): Request =>
   new Request(url, {
     method: "POST",
     headers: { "content-type": "application/json", ...headers },
@@ -39,22 +39,22 @@ export type Ask = (agent: string, method: string, params?: JsonObject, headers?:
 export const asker =
   (fetch: Fetch, url = "http://127.0.0.1"): Ask =>
   async (agent, method, params = {}, headers = {}) =>
-    await answerOf(await fetch(requestOf(`${url}/a2a/${agent}`, method, params, headers)));
+    await readAnswer(await fetch(createRequest(`${url}/a2a/${agent}`, method, params, headers)));
 
-let sent = 0;
+let messageCount = 0;
 
 /** The parameters of a message of 1.0. */
 export const say = (
   text: string | readonly JsonObject[],
-  more: JsonObject = {},
-  rest: JsonObject = {},
+  messageFields: JsonObject = {},
+  requestFields: JsonObject = {},
 ): JsonObject => ({
   message: {
-    ...{ messageId: `m${++sent}`, role: "ROLE_USER" },
+    ...{ messageId: `m${++messageCount}`, role: "ROLE_USER" },
     parts: typeof text === "string" ? [{ text }] : [...text],
-    ...more,
+    ...messageFields,
   },
-  ...rest,
+  ...requestFields,
 });
 
 /** A task of an answer, whose members the test names. */
@@ -67,11 +67,11 @@ export interface ShownTask {
 }
 
 /** The task of an answer to a message of 1.0. */
-export const taskOf = ({ result }: Answer): ShownTask => result.task as unknown as ShownTask;
+export const readTask = ({ result }: Answer): ShownTask => result.task as unknown as ShownTask;
 export const plain = ({ result }: Answer): ShownTask => result as unknown as ShownTask;
-export const stateOf = (task: ShownTask): string => task.status.state.replace("TASK_STATE_", "");
-export const textsOf = (parts: readonly JsonObject[] = []): string => parts.map(({ text }) => text ?? "").join("");
-export const answerText = (task: ShownTask): string => textsOf(task.artifacts?.[0]?.parts);
+export const readState = (task: ShownTask): string => task.status.state.replace("TASK_STATE_", "");
+export const joinTexts = (parts: readonly JsonObject[] = []): string => parts.map(({ text }) => text ?? "").join("");
+export const answerText = (task: ShownTask): string => joinTexts(task.artifacts?.[0]?.parts);
 
 /** Asks a question in its first run, and says what the answer was. */
 export const asks =

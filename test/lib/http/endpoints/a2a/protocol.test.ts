@@ -5,7 +5,7 @@ import { createHandler } from "../../../../../lib/http/handler.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
 import { testService } from "../../../../suite/mod.ts";
 import { customWorld } from "../../../auth/custom-auth.harness.ts";
-import { AGENTS, a2aWorld, answerOf, plain, requestOf, say, stateOf, taskOf } from "./a2a.harness.ts";
+import { AGENTS, a2aWorld, createRequest, plain, readAnswer, readState, readTask, say } from "./a2a.harness.ts";
 
 const URL = "http://127.0.0.1/a2a/echo";
 const CARD = "/.well-known/agent-card.json";
@@ -15,7 +15,7 @@ describe("a request of A2A", () => {
     await using it = await a2aWorld();
     const post = async (body: string, headers: Readonly<Record<string, string>> = {}) => {
       const about = { "content-type": "application/json", ...headers };
-      const { status, error } = await answerOf(await it.test.fetch(URL, { method: "POST", body, headers: about }));
+      const { status, error } = await readAnswer(await it.test.fetch(URL, { method: "POST", body, headers: about }));
       const [info] = (error.data ?? []) as JsonObject[];
       return [status, error.code, info?.reason];
     };
@@ -74,10 +74,10 @@ describe("a request of A2A", () => {
   });
 
   it("may have the names of the protocol's definition, as ProtoJSON allows; data and metadata stay as they are", async () => {
-    const seen: JsonObject[] = [];
+    const inputs: JsonObject[] = [];
     const agents = {
       echo: ({ state }: { readonly state: JsonObject }) => {
-        seen.push(state);
+        inputs.push(state);
         return "Seen";
       },
     };
@@ -89,12 +89,12 @@ describe("a request of A2A", () => {
     ];
     const message = { message_id: "m", role: "ROLE_USER", parts, metadata: { trip_id: 7 } };
     const configuration = { history_length: 0 };
-    const task = taskOf(await it.ask("echo", "SendMessage", { message, configuration }));
-    assert.deepEqual([stateOf(task), task.history, seen[0]?.user_name], ["COMPLETED", undefined, "Ann"]);
+    const task = readTask(await it.ask("echo", "SendMessage", { message, configuration }));
+    assert.deepEqual([readState(task), task.history, inputs[0]?.user_name], ["COMPLETED", undefined, "Ann"]);
     const { metadata } = await it.service.runs.get(task.contextId, task.id);
     assert.deepEqual([metadata.trip_id, metadata.tripId], [7, undefined]);
-    const [sent] = (seen[0]?.messages as JsonObject[] | undefined) ?? [];
-    const [, image] = (sent?.content as JsonObject[] | undefined) ?? [];
+    const [firstMessage] = (inputs[0]?.messages as JsonObject[] | undefined) ?? [];
+    const [, image] = (firstMessage?.content as JsonObject[] | undefined) ?? [];
     assert.equal(image?.mime_type, "image/png");
     for (const [name, length] of [
       [task.contextId, 1],
@@ -109,13 +109,13 @@ describe("a request of A2A", () => {
 
   it("chooses the history, also by a header, and gets the extension echoed", async () => {
     await using it = await a2aWorld();
-    const { contextId } = taskOf(await it.ask("echo", "SendMessage", say("Hi")));
+    const { contextId } = readTask(await it.ask("echo", "SendMessage", say("Hi")));
     const extension = "https://langchain.com/a2a/extensions/history-scope/v1";
     const headers = { "langgraph-a2a-history-scope": "task", "a2a-extensions": `x, ${extension}` };
     const second = await it.ask("echo", "SendMessage", say("Again", { contextId }), headers);
-    assert.equal(taskOf(second).history?.length, 2);
+    assert.equal(readTask(second).history?.length, 2);
     assert.equal(second.headers.get("a2a-extensions"), extension);
-    const { id } = taskOf(second);
+    const { id } = readTask(second);
     const lengths = [
       [{}, 4],
       [{ historyLength: 3 }, 3],
@@ -131,7 +131,7 @@ describe("a request of A2A", () => {
   it("needs an assistant that the caller may read", async () => {
     await using it = await a2aWorld();
     for (const name of ["nobody", "99999999-9999-4999-8999-999999999999"]) {
-      const response = await it.test.fetch(requestOf(`http://127.0.0.1/a2a/${name}`, "GetTask", {}));
+      const response = await it.test.fetch(createRequest(`http://127.0.0.1/a2a/${name}`, "GetTask", {}));
       assert.deepEqual([response.status, ((await response.json()) as JsonObject).code], [404, "assistant_not_found"]);
     }
   });
@@ -170,8 +170,8 @@ describe("the card of an agent", () => {
     assert.deepEqual([fresh.url, fresh.protocolVersion], [undefined, undefined]);
     assert.equal((await get(CARD, { "a2a-version": "7" })).status, 400);
     // What the card names answers.
-    const answer = await answerOf(await handler(requestOf(url, "SendMessage", say("Hi"))));
-    assert.equal(stateOf(taskOf(answer)), "COMPLETED");
+    const answer = await readAnswer(await handler(createRequest(url, "SendMessage", say("Hi"))));
+    assert.equal(readState(readTask(answer)), "COMPLETED");
   });
 
   it("must be named where there are several, and has what the assistant's metadata says", async () => {
@@ -179,13 +179,15 @@ describe("the card of an agent", () => {
     const response = await it.test.fetch(`http://127.0.0.1${CARD}`);
     assert.deepEqual([response.status, ((await response.json()) as JsonObject).code], [422, "invalid"]);
     const metadata = { a2a: { input_modes: ["image/png"] } };
-    const made = await it.service.assistants.create({
+    const assistant = await it.service.assistants.create({
       graph_id: "echo",
       name: "Painter",
       description: "Paints",
       metadata,
     });
-    const card = (await (await it.test.fetch(`http://127.0.0.1/a2a/${made.assistant_id}${CARD}`)).json()) as JsonObject;
+    const card = (await (
+      await it.test.fetch(`http://127.0.0.1/a2a/${assistant.assistant_id}${CARD}`)
+    ).json()) as JsonObject;
     assert.deepEqual([card.name, card.description], ["Painter", "Paints"]);
     assert.deepEqual([card.defaultInputModes, card.defaultOutputModes], [["image/png"], ["text/plain"]]);
   });
@@ -197,6 +199,6 @@ describe("the card of an agent", () => {
     const card = await it.it.fetch(path, { headers: { authorization: "Bearer ann" } });
     assert.equal(card.status, 200);
     assert.equal(((await card.json()) as JsonObject).securitySchemes, undefined);
-    assert.equal((await it.it.fetch(requestOf("http://127.0.0.1/a2a/echo", "GetTask", {}))).status, 401);
+    assert.equal((await it.it.fetch(createRequest("http://127.0.0.1/a2a/echo", "GetTask", {}))).status, 401);
   });
 });

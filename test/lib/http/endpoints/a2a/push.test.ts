@@ -8,25 +8,25 @@ import type { OutboundRequest, OutboundResponse } from "../../../../../lib/webho
 import { gate } from "../../../../support/gate.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
-import { AGENTS, type Ask, a2aWorld, asker, plain, say, stateOf, taskOf } from "./a2a.harness.ts";
+import { AGENTS, type Ask, a2aWorld, asker, plain, readState, readTask, say } from "./a2a.harness.ts";
 
 const SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const URL = "https://peer.example/told?key=1";
 const NOBODY = "99999999-9999-4999-8999-999999999999";
 
-interface Told {
+interface PushDelivery {
   readonly body: JsonObject;
   readonly headers: Readonly<Record<string, string>>;
 }
 
 /** A receiver of all deliveries. It checks signatures, and answers with the next of `statuses`, then 200. */
 function receiver(...statuses: number[]) {
-  const told: Told[] = [];
+  const deliveries: PushDelivery[] = [];
   const send = async ({ headers, body }: OutboundRequest): Promise<OutboundResponse> => {
-    const given = Object.fromEntries(headers);
+    const deliveryHeaders = Object.fromEntries(headers);
     const status = statuses.shift() ?? 200;
-    const verified = new Webhook(SECRET).verify(body, given) as JsonObject;
-    if (status === 200) told.push({ headers: given, body: verified });
+    const verified = new Webhook(SECRET).verify(body, deliveryHeaders) as JsonObject;
+    if (status === 200) deliveries.push({ headers: deliveryHeaders, body: verified });
     return { status, retry_after: null, address: "93.184.215.14" };
   };
   const webhooks: WebhookOptions = {
@@ -34,78 +34,78 @@ function receiver(...statuses: number[]) {
     delivery: { schedule_ms: [1] },
     transport: { send, resolve: async () => ["93.184.215.14"] },
   };
-  return { told, webhooks };
+  return { told: deliveries, webhooks };
 }
 
-const legacyStatus = ({ body }: Told): string => (body.status as JsonObject).state as string;
-const updateOf = ({ body }: Told) =>
+const legacyStatus = ({ body }: PushDelivery): string => (body.status as JsonObject).state as string;
+const readUpdate = ({ body }: PushDelivery) =>
   body.statusUpdate as unknown as {
     taskId: string;
     contextId: string;
     status: { state: string; message?: JsonObject };
   };
 
-const configure = (more: JsonObject = {}): JsonObject => ({
+const configure = (configFields: JsonObject = {}): JsonObject => ({
   configuration: {
     taskPushNotificationConfig: {
       id: "c1",
       url: URL,
       authentication: { scheme: "Bearer", credentials: "s3cret" },
-      ...more,
+      ...configFields,
     },
   },
 });
 
 describe("push notifications of A2A", () => {
   it("tell how a task ends, signed and with the client's credentials", async () => {
-    const { told, webhooks } = receiver();
+    const { told: deliveries, webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
-    const task = taskOf(await it.ask("echo", "SendMessage", say("Hi", {}, configure({ token: "t0k" }))));
-    await until(() => told.length === 1, "it is told");
-    const [first] = told as [Told];
+    const task = readTask(await it.ask("echo", "SendMessage", say("Hi", {}, configure({ token: "t0k" }))));
+    await until(() => deliveries.length === 1, "it is told");
+    const [first] = deliveries as [PushDelivery];
     assert.deepEqual(
-      [updateOf(first).taskId, updateOf(first).contextId, updateOf(first).status.state],
+      [readUpdate(first).taskId, readUpdate(first).contextId, readUpdate(first).status.state],
       [task.id, task.contextId, "TASK_STATE_COMPLETED"],
     );
     const { authorization, "x-a2a-notification-token": token, "content-type": type } = first.headers;
     assert.deepEqual([authorization, token, type], ["Bearer s3cret", "t0k", "application/a2a+json"]);
-    const failed = taskOf(await it.ask("fails", "SendMessage", say("Hi", {}, configure())));
-    await until(() => told.length === 2, "the failure is told");
-    const update = updateOf(told[1] as Told);
+    const failed = readTask(await it.ask("fails", "SendMessage", say("Hi", {}, configure())));
+    await until(() => deliveries.length === 2, "the failure is told");
+    const update = readUpdate(deliveries[1] as PushDelivery);
     assert.deepEqual([update.taskId, update.status.state], [failed.id, "TASK_STATE_FAILED"]);
     assert.deepEqual(update.status.message?.parts, [{ text: "It broke" }]);
   });
 
   it("tell what is asked, and how the task goes on after the answer", async () => {
-    const { told, webhooks } = receiver();
+    const { told: deliveries, webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
-    const asked = taskOf(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
-    await until(() => told.length === 1, "the question is told");
-    const { status } = updateOf(told[0] as Told);
-    assert.deepEqual([status.state, status.message], ["TASK_STATE_INPUT_REQUIRED", asked.status.message]);
-    await it.ask("asks", "SendMessage", say("Rome", { taskId: asked.id, contextId: asked.contextId }));
-    await until(() => told.length === 2, "the end is told");
+    const task = readTask(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
+    await until(() => deliveries.length === 1, "the question is told");
+    const { status } = readUpdate(deliveries[0] as PushDelivery);
+    assert.deepEqual([status.state, status.message], ["TASK_STATE_INPUT_REQUIRED", task.status.message]);
+    await it.ask("asks", "SendMessage", say("Rome", { taskId: task.id, contextId: task.contextId }));
+    await until(() => deliveries.length === 2, "the end is told");
     assert.deepEqual(
-      [updateOf(told[1] as Told).taskId, updateOf(told[1] as Told).status.state],
-      [asked.id, "TASK_STATE_COMPLETED"],
+      [readUpdate(deliveries[1] as PushDelivery).taskId, readUpdate(deliveries[1] as PushDelivery).status.state],
+      [task.id, "TASK_STATE_COMPLETED"],
     );
     // The next message begins another task.
-    await it.ask("echo", "SendMessage", say("More", { contextId: asked.contextId }));
-    const again = taskOf(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
+    await it.ask("echo", "SendMessage", say("More", { contextId: task.contextId }));
+    const again = readTask(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
     await it.ask("asks", "CancelTask", { id: again.id });
-    await until(() => told.length === 4, "the cancel is told");
+    await until(() => deliveries.length === 4, "the cancel is told");
     assert.deepEqual(
-      told.slice(2).map((one) => updateOf(one).status.state),
+      deliveries.slice(2).map((delivery) => readUpdate(delivery).status.state),
       [...["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_CANCELED"]],
     );
   });
 
   it("of 0.3 have the task, and go on after a receiver that fails", async () => {
-    const { told, webhooks } = receiver(500);
+    const { told: deliveries, webhooks } = receiver(500);
     const stops = gate();
     await using it = await a2aWorld({ agents: { ...AGENTS, stops: stops.agent }, webhooks });
-    const sent = await it.ask("stops", "message/send", { ...legacySay("Hi"), configuration: { blocking: false } });
-    const task = plain(sent);
+    const response = await it.ask("stops", "message/send", { ...legacySay("Hi"), configuration: { blocking: false } });
+    const task = plain(response);
     const config = { url: URL, token: "t", authentication: { schemes: ["Bearer", "Basic"], credentials: "c" } };
     const set = await it.ask("stops", "tasks/pushNotificationConfig/set", {
       ...{ taskId: task.id, pushNotificationConfig: config },
@@ -115,21 +115,21 @@ describe("push notifications of A2A", () => {
       pushNotificationConfig: { id: task.id, url: URL, authentication: { schemes: ["Bearer"] } },
     });
     stops.open();
-    await until(() => told.length === 1, "it is told at the second attempt");
-    const [first] = told as [Told];
+    await until(() => deliveries.length === 1, "it is told at the second attempt");
+    const [first] = deliveries as [PushDelivery];
     assert.deepEqual([first.body.kind, first.body.id, legacyStatus(first)], ["task", task.id, "completed"]);
     assert.deepEqual([first.headers.authorization, first.headers["content-type"]], ["Bearer c", "application/json"]);
   });
 
   it("of tasks that wait in a queue tell that they were cancelled", async () => {
-    const { told, webhooks } = receiver();
+    const { told: deliveries, webhooks } = receiver();
     const stops = gate();
     await using it = await a2aWorld({ agents: { ...AGENTS, stops: stops.agent }, webhooks });
     const later = { configuration: { returnImmediately: true } };
-    const { contextId } = taskOf(await it.ask("stops", "SendMessage", say("First", {}, later)));
+    const { contextId } = readTask(await it.ask("stops", "SendMessage", say("First", {}, later)));
     await stops.reached();
     const { configuration } = configure() as { configuration: JsonObject };
-    const queued = taskOf(
+    const queued = readTask(
       await it.ask(
         "stops",
         "SendMessage",
@@ -143,35 +143,39 @@ describe("push notifications of A2A", () => {
       ),
     );
     await it.ask("stops", "CancelTask", { id: queued.id });
-    await until(() => told.length === 1, "it is told");
+    await until(() => deliveries.length === 1, "it is told");
     assert.deepEqual(
-      [updateOf(told[0] as Told).taskId, updateOf(told[0] as Told).status.state],
+      [readUpdate(deliveries[0] as PushDelivery).taskId, readUpdate(deliveries[0] as PushDelivery).status.state],
       [queued.id, "TASK_STATE_CANCELED"],
     );
     stops.open();
   });
 
   it("are configured, read, listed and deleted", async () => {
-    const { told, webhooks } = receiver();
+    const { told: pushDeliveries, webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
-    const asked = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
-    const taskId = asked.id;
+    const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
+    const taskId = task.id;
     const call = async (method: string, params: JsonObject = {}) =>
       await it.ask("asks", `${method}TaskPushNotificationConfig`, { taskId, ...params });
-    const made = await call("Create", { url: URL, token: "t", authentication: { scheme: "Bearer", credentials: "c" } });
-    const { id } = made.result;
-    const shown = { taskId, id, url: URL, authentication: { scheme: "Bearer" } };
-    assert.deepEqual(made.result, shown);
-    assert.deepEqual((await call("Get", { id: id as string })).result, shown);
+    const created = await call("Create", {
+      url: URL,
+      token: "t",
+      authentication: { scheme: "Bearer", credentials: "c" },
+    });
+    const { id } = created.result;
+    const redacted = { taskId, id, url: URL, authentication: { scheme: "Bearer" } };
+    assert.deepEqual(created.result, redacted);
+    assert.deepEqual((await call("Get", { id: id as string })).result, redacted);
     await call("Create", { id: "mine", url: "https://other.example/" });
     await call("Create", { id: "mine", url: "https://third.example/" });
     const list = async () => (await it.ask("asks", "ListTaskPushNotificationConfigs", { taskId })).result;
     assert.deepEqual(await list(), {
-      configs: [shown, { taskId, id: "mine", url: "https://third.example/" }],
+      configs: [redacted, { taskId, id: "mine", url: "https://third.example/" }],
       nextPageToken: "",
     });
     for (let times = 0; times < 2; times++) assert.equal((await call("Delete", { id: "mine" })).error.code, undefined);
-    assert.deepEqual(await list(), { configs: [shown], nextPageToken: "" });
+    assert.deepEqual(await list(), { configs: [redacted], nextPageToken: "" });
     assert.equal((await call("Get", { id: "mine" })).error.code, -32001);
     const legacy = async (method: string, params: JsonObject) =>
       (await it.ask("asks", `tasks/pushNotificationConfig/${method}`, { id: taskId, ...params })).result;
@@ -180,15 +184,15 @@ describe("push notifications of A2A", () => {
     assert.deepEqual(await legacy("list", {}), [legacyShown]);
     assert.deepEqual(await legacy("delete", { pushNotificationConfigId: id as string }), null);
     assert.deepEqual(await list(), { configs: [], nextPageToken: "" });
-    await it.ask("asks", "SendMessage", say("Rome", { taskId, contextId: asked.contextId }));
+    await it.ask("asks", "SendMessage", say("Rome", { taskId, contextId: task.contextId }));
     const deliveries = await it.service.webhooks.list();
-    assert.deepEqual([deliveries.items, told], [[], []], "nobody is told any more");
+    assert.deepEqual([deliveries.items, pushDeliveries], [[], []], "nobody is told any more");
   });
 
   it("are at most ten for a task, to public URLs, with what headers can have", async () => {
     const { webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
-    const { id: taskId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const { id: taskId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     const code = async (params: JsonObject): Promise<unknown> =>
       (await it.ask("asks", "CreateTaskPushNotificationConfig", { taskId, ...params })).error.code;
     for (const url of [
@@ -204,7 +208,8 @@ describe("push notifications of A2A", () => {
       ...[{ token: "a\nb" }, { token: 3 }, { id: ["x"] }, { authentication: "Bearer" }],
       ...[{ authentication: { scheme: "a b" } }, { authentication: { scheme: "Bearer", credentials: "é" } }],
     ];
-    for (const more of wrong) assert.equal(await code({ url: URL, ...more }), -32602, JSON.stringify(more));
+    for (const configFields of wrong)
+      assert.equal(await code({ url: URL, ...configFields }), -32602, JSON.stringify(configFields));
     assert.equal(await code({ url: URL, taskId: NOBODY }), -32001);
     const refused = await it.ask("echo", "SendMessage", say("Hi", {}, configure({ url: "http://localhost/" })));
     assert.equal(refused.error.code, -32602);
@@ -221,7 +226,7 @@ describe("push notifications of A2A", () => {
   it("of a task without its newest run, or of none, are refused by the reason", async () => {
     const { webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
-    const { id, contextId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const { id, contextId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     const push = { thread_id: contextId, config_id: "c1", url: URL, terms: { version: "1.0" } } as const;
     const { setPush } = it.service.webhooks;
     await assert.rejects(setPush({ ...push, task_id: id, last_run: NOBODY }), { code: "conflict" });
@@ -237,7 +242,7 @@ describe("push notifications of A2A", () => {
       (agent, method, params) =>
         asker(world.it.fetch)(agent, method, params, { authorization: `Bearer ${user}` });
     const [ann, bob] = [as("ann"), as("bob")];
-    const { id: taskId } = taskOf(await ann("asks", "SendMessage", say("Weather?", {}, configure())));
+    const { id: taskId } = readTask(await ann("asks", "SendMessage", say("Weather?", {}, configure())));
     const calls: readonly [string, JsonObject][] = [
       ["CreateTaskPushNotificationConfig", { id: "c1", url: "https://bob.example/" }],
       ["GetTaskPushNotificationConfig", { id: "c1" }],
@@ -264,16 +269,16 @@ describe("push notifications of A2A", () => {
       assert.equal(capabilities.pushNotifications, !disable_webhooks);
       const { error } = await it.ask("echo", "ListTaskPushNotificationConfigs", { taskId: NOBODY });
       assert.equal(error.code, disable_webhooks ? -32003 : -32001);
-      const sent = await it.ask("echo", "SendMessage", say("Hi", {}, configure()));
-      assert.equal(sent.error.code, disable_webhooks ? -32003 : undefined);
+      const response = await it.ask("echo", "SendMessage", say("Hi", {}, configure()));
+      assert.equal(response.error.code, disable_webhooks ? -32003 : undefined);
     }
   });
 
   it("go with their task", async () => {
     const { webhooks } = receiver();
     await using it = await a2aWorld({ webhooks });
-    const task = taskOf(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
-    assert.equal(stateOf(task), "INPUT_REQUIRED");
+    const task = readTask(await it.ask("asks", "SendMessage", say("Weather?", {}, configure())));
+    assert.equal(readState(task), "INPUT_REQUIRED");
     const key = { thread_id: task.contextId, task_id: task.id };
     assert.equal((await it.service.webhooks.listPushes(key)).length, 1);
     await it.service.threads.delete(task.contextId);

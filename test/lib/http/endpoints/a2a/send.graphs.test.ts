@@ -6,7 +6,7 @@ import { FakeListChatModel } from "@langchain/core/utils/testing";
 import { Annotation, END, interrupt, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../../../../adapters/langgraph/mod.ts";
 import type { JsonObject } from "../../../../../lib/json.ts";
-import { a2aWorld, answerText, say, stateOf, taskOf, textsOf } from "./a2a.harness.ts";
+import { a2aWorld, answerText, joinTexts, readState, readTask, say } from "./a2a.harness.ts";
 
 const asks = (question: string) => () => ({ messages: [new AIMessage(`${question} ${interrupt(question)}`)] });
 const twice = new StateGraph(MessagesAnnotation)
@@ -33,30 +33,30 @@ const executor = langgraph({ twice: twice.compile(), talks: talks.compile(), cou
 
 it("two questions are answered by one message", async () => {
   await using it = await a2aWorld({ executor });
-  const asked = taskOf(await it.ask("twice", "SendMessage", say("Book")));
-  assert.equal(stateOf(asked), "INPUT_REQUIRED");
-  const parts = asked.status.message?.parts ?? [];
+  const task = readTask(await it.ask("twice", "SendMessage", say("Book")));
+  assert.equal(readState(task), "INPUT_REQUIRED");
+  const parts = task.status.message?.parts ?? [];
   const open = parts.flatMap(({ data = null }) => (data ? [(data as JsonObject).interrupt as JsonObject] : []));
   assert.deepEqual(open.map(({ value = null }) => value).sort(), ["From?", "To?"]);
-  const { id: taskId, contextId } = asked;
+  const { id: taskId, contextId } = task;
   const answers = open.map(({ id = null, value }) => ({ id, value: value === "To?" ? "Rome" : "Oslo" }));
   for (const wrong of [[{ text: "Rome" }], [{ data: { resume: answers.slice(1) } }]]) {
     const { error } = await it.ask("twice", "SendMessage", say(wrong as JsonObject[], { taskId, contextId }));
     assert.match(String(error.message), /waits for 2 answers/);
   }
-  const done = taskOf(
+  const done = readTask(
     await it.ask("twice", "SendMessage", say([{ data: { resume: answers } }], { taskId, contextId })),
   );
   assert.deepEqual([done.id, answerText(done)], [taskId, "Booked"]);
-  const said = done.history?.map(({ parts: of }) => textsOf(of)).sort();
-  assert.deepEqual(said, ["Book", "Booked", "From? Oslo", "To? Rome"]);
+  const historyTexts = done.history?.map(({ parts: of }) => joinTexts(of)).sort();
+  assert.deepEqual(historyTexts, ["Book", "Booked", "From? Oslo", "To? Rome"]);
 });
 
 it("tokens of a model are pieces of one artifact", async () => {
   await using it = await a2aWorld({ executor });
   const { events } = await it.ask("talks", "SendStreamingMessage", say("Tell"));
   const updates = events.flatMap(({ artifactUpdate }) => (artifactUpdate ? [artifactUpdate as JsonObject] : []));
-  const text = updates.map(({ artifact }) => textsOf((artifact as JsonObject).parts as JsonObject[])).join("");
+  const text = updates.map(({ artifact }) => joinTexts((artifact as JsonObject).parts as JsonObject[])).join("");
   assert.equal(text, "Once upon a time");
   assert.deepEqual([updates[0]?.append, updates.at(-1)?.append, updates.at(-1)?.lastChunk], [false, true, true]);
 });

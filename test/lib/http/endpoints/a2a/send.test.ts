@@ -13,42 +13,42 @@ import {
   answerText,
   asker,
   asks,
+  joinTexts,
   plain,
+  readState,
+  readTask,
   type ShownTask,
   say,
-  stateOf,
-  taskOf,
-  textsOf,
 } from "./a2a.harness.ts";
 
 const NOBODY = "99999999-9999-4999-8999-999999999999";
-const codeOf = ({ error }: { readonly error: JsonObject }): unknown => error.code;
+const readCode = ({ error }: { readonly error: JsonObject }): unknown => error.code;
 /** The object at a path of members. */
 const member = (of: JsonObject | undefined, ...names: string[]): JsonObject =>
   names.reduce((at, name) => at[name] as JsonObject, of ?? {});
-const legacy = (text: string, more: JsonObject = {}): JsonObject => ({
-  message: { kind: "message", messageId: "old", role: "user", parts: [{ kind: "text", text }], ...more },
+const legacy = (text: string, messageFields: JsonObject = {}): JsonObject => ({
+  message: { kind: "message", messageId: "old", role: "user", parts: [{ kind: "text", text }], ...messageFields },
 });
 
 describe("a message of A2A", () => {
   it("is a run on the thread of its context, and the next one goes on there", async () => {
     await using it = await a2aWorld();
-    const first = taskOf(
+    const first = readTask(
       await it.ask("echo", "SendMessage", say("Hi", {}, { metadata: { trip: 7, task_id: "forged" } })),
     );
-    assert.deepEqual([stateOf(first), answerText(first)], ["COMPLETED", "You said Hi"]);
+    assert.deepEqual([readState(first), answerText(first)], ["COMPLETED", "You said Hi"]);
     const run = await it.service.runs.get(first.contextId, first.id);
     const { created_by, trip, task_id } = run.metadata;
     assert.deepEqual([created_by, trip, task_id], ["a2a", 7, undefined]);
-    const next = taskOf(await it.ask("echo", "SendMessage", say("Again", { contextId: first.contextId })));
+    const next = readTask(await it.ask("echo", "SendMessage", say("Again", { contextId: first.contextId })));
     assert.deepEqual([next.contextId, next.id === first.id], [first.contextId, false]);
     assert.deepEqual(
-      next.history?.map(({ parts }) => textsOf(parts)),
+      next.history?.map(({ parts }) => joinTexts(parts)),
       ["Hi", "You said Hi", "Again", "You said Again"],
     );
-    const own = plain(await it.ask("echo", "GetTask", { id: next.id, historyScope: "task", historyLength: 1 }));
+    const ownTask = plain(await it.ask("echo", "GetTask", { id: next.id, historyScope: "task", historyLength: 1 }));
     assert.deepEqual(
-      own.history?.map(({ parts }) => textsOf(parts)),
+      ownTask.history?.map(({ parts }) => joinTexts(parts)),
       ["You said Again"],
     );
     // An earlier task keeps its answer.
@@ -56,10 +56,10 @@ describe("a message of A2A", () => {
   });
 
   it("has its data beside the messages, and its files as blocks", async () => {
-    const seen: JsonObject[] = [];
+    const inputs: JsonObject[] = [];
     const agents = {
       looks: ({ state }: { readonly state: JsonObject }) => {
-        seen.push(state);
+        inputs.push(state);
         return "Seen";
       },
     };
@@ -72,7 +72,7 @@ describe("a message of A2A", () => {
     await it.ask("looks", "SendMessage", say(parts, { messageId: "mine" }));
     const file = { kind: "file", file: { uri: "https://x.test/a.pdf", mimeType: "application/pdf" } };
     await it.ask("looks", "message/send", legacy("", { parts: [file] }));
-    const [first, second] = seen.map(({ messages, locale }) => [(messages as JsonObject[])[0], locale] as const);
+    const [first, second] = inputs.map(({ messages, locale }) => [(messages as JsonObject[])[0], locale] as const);
     assert.deepEqual([first?.[0]?.id, first?.[1]], ["mine", "en"]);
     const image = {
       type: "image",
@@ -88,17 +88,17 @@ describe("a message of A2A", () => {
     const { tasks } = (await it.ask("looks", "ListTasks", { historyLength: 10 })).result as unknown as {
       tasks: ShownTask[];
     };
-    const shown = tasks.flatMap(({ history = [] }) => history).flatMap((message) => message.parts);
+    const messageParts = tasks.flatMap(({ history = [] }) => history).flatMap((message) => message.parts);
     assert.deepEqual(
-      shown.filter(({ raw }) => raw),
+      messageParts.filter(({ raw }) => raw),
       [{ raw: "aGk=", mediaType: "image/png", filename: "a.png" }],
     );
   });
 
   it("is a failed task where the agent fails", async () => {
     await using it = await a2aWorld();
-    const task = taskOf(await it.ask("fails", "SendMessage", say("Hi")));
-    assert.deepEqual([stateOf(task), textsOf(task.status.message?.parts)], ["FAILED", "It broke"]);
+    const task = readTask(await it.ask("fails", "SendMessage", say("Hi")));
+    assert.deepEqual([readState(task), joinTexts(task.status.message?.parts)], ["FAILED", "It broke"]);
   });
 
   it("answers at once where the client does not wait, and its stream can be joined", async () => {
@@ -110,16 +110,16 @@ describe("a message of A2A", () => {
     ] as const) {
       stops.reset();
       const answer = await it.ask("slow", method, params);
-      const task = method === "SendMessage" ? taskOf(answer) : plain(answer);
+      const task = method === "SendMessage" ? readTask(answer) : plain(answer);
       assert.match(task.status.state, /SUBMITTED|WORKING|submitted|working/);
       await stops.reached();
-      assert.equal(stateOf(plain(await it.ask("slow", "GetTask", { id: task.id }))), "WORKING");
+      assert.equal(readState(plain(await it.ask("slow", "GetTask", { id: task.id }))), "WORKING");
       const joined = it.ask("slow", "SubscribeToTask", { id: task.id });
       stops.open();
       const { events } = await joined;
       assert.equal(member(events[0], "task").id, task.id);
       assert.equal(member(events.at(-1), "statusUpdate", "status").state, "TASK_STATE_COMPLETED");
-      assert.equal(codeOf(await it.ask("slow", "SubscribeToTask", { id: task.id })), -32004);
+      assert.equal(readCode(await it.ask("slow", "SubscribeToTask", { id: task.id })), -32004);
     }
   });
 });
@@ -137,7 +137,7 @@ describe("a stream of A2A", () => {
     const { events } = await it.ask("tells", "SendStreamingMessage", say("Tell"));
     assert.deepEqual(Object.keys(events[0] ?? {}), ["task"]);
     const updates = events.flatMap(({ artifactUpdate }) => (artifactUpdate ? [artifactUpdate as JsonObject] : []));
-    const texts = updates.map(({ artifact }) => textsOf((artifact as JsonObject).parts as JsonObject[]));
+    const texts = updates.map(({ artifact }) => joinTexts((artifact as JsonObject).parts as JsonObject[]));
     assert.equal(texts.join(""), "Once upon a time");
     assert.deepEqual(
       updates.map(({ append }) => append),
@@ -166,18 +166,18 @@ describe("a stream of A2A", () => {
 describe("a question of A2A", () => {
   it("is answered by text, in the same task", async () => {
     await using it = await a2aWorld();
-    const asked = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
-    assert.equal(stateOf(asked), "INPUT_REQUIRED");
-    const [text, data] = asked.status.message?.parts ?? [];
+    const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
+    assert.equal(readState(task), "INPUT_REQUIRED");
+    const [text, data] = task.status.message?.parts ?? [];
     assert.equal(text?.text, "Which city?");
     assert.equal(member(data, "data", "interrupt").value, "Which city?");
-    const { contextId, id: taskId } = asked;
+    const { contextId, id: taskId } = task;
     const { events } = await it.ask("asks", "tasks/resubscribe", { id: taskId });
     assert.deepEqual([events.length, member(events[0], "status").state], [1, "input-required"]);
-    const done = taskOf(await it.ask("asks", "SendMessage", say("Rome", { contextId, taskId })));
-    assert.deepEqual([done.id, stateOf(done), answerText(done)], [taskId, "COMPLETED", 'Got "Rome"']);
+    const done = readTask(await it.ask("asks", "SendMessage", say("Rome", { contextId, taskId })));
+    assert.deepEqual([done.id, readState(done), answerText(done)], [taskId, "COMPLETED", 'Got "Rome"']);
     const ended = await it.ask("asks", "SendMessage", say("Oslo", { contextId, taskId }));
-    assert.equal(codeOf(ended), -32004);
+    assert.equal(readCode(ended), -32004);
     const { result } = await it.ask("asks", "ListTasks", { contextId });
     assert.deepEqual(
       (result.tasks as unknown as ShownTask[]).map(({ id }) => id),
@@ -202,7 +202,7 @@ describe("a question of A2A", () => {
     for (const name of names) {
       for (const reply of ["yes", [{ data: { resume: "yes" } }], [{ data: { decisions: [{ type: "approve" }] } }]]) {
         for (const method of ["SendMessage", "SendStreamingMessage"]) {
-          const { contextId, id: taskId } = taskOf(await closed.ask(name, "SendMessage", say("Refund")));
+          const { contextId, id: taskId } = readTask(await closed.ask(name, "SendMessage", say("Refund")));
           const { error } = await closed.ask(name, method, say(reply, { contextId, taskId }));
           assert.deepEqual(
             [error.code, error.message],
@@ -216,14 +216,14 @@ describe("a question of A2A", () => {
           assert.deepEqual([length, (await closed.service.threads.get(contextId)).status], [1, "interrupted"]);
         }
       }
-      const { contextId, id: taskId } = taskOf(await open.ask(name, "SendMessage", say("Refund")));
-      const done = taskOf(await open.ask(name, "SendMessage", say("yes", { contextId, taskId })));
+      const { contextId, id: taskId } = readTask(await open.ask(name, "SendMessage", say("Refund")));
+      const done = readTask(await open.ask(name, "SendMessage", say("yes", { contextId, taskId })));
       assert.equal(answerText(done), 'Got "yes"', name);
     }
     // Callers write the metadata of assistants.
     await closed.service.assistants.update("marked", { metadata: { a2a: { caller_may_approve: true } } });
-    const { contextId, id: taskId } = taskOf(await closed.ask("marked", "SendMessage", say("Refund")));
-    assert.equal(codeOf(await closed.ask("marked", "SendMessage", say("yes", { contextId, taskId }))), -32004);
+    const { contextId, id: taskId } = readTask(await closed.ask("marked", "SendMessage", say("Refund")));
+    assert.equal(readCode(await closed.ask("marked", "SendMessage", say("yes", { contextId, taskId }))), -32004);
   });
 
   it("is answered by data, which is the value where it names no question", async () => {
@@ -231,27 +231,27 @@ describe("a question of A2A", () => {
     await using it = await a2aWorld({ executor: fromFunctions({ approves }) });
     const decision = { decisions: [{ type: "approve" }] };
     for (const data of [decision, { resume: decision }, null]) {
-      const asked = taskOf(await it.ask("approves", "SendMessage", say("Refund")));
-      const parts = asked.status.message?.parts ?? [];
+      const task = readTask(await it.ask("approves", "SendMessage", say("Refund")));
+      const parts = task.status.message?.parts ?? [];
       const interrupt = member(parts.at(-1), "data", "interrupt");
       const named = data ?? { resume: [{ id: interrupt.id ?? null, value: decision }] };
-      const { contextId, id: taskId } = asked;
-      const done = taskOf(await it.ask("approves", "SendMessage", say([{ data: named }], { contextId, taskId })));
+      const { contextId, id: taskId } = task;
+      const done = readTask(await it.ask("approves", "SendMessage", say([{ data: named }], { contextId, taskId })));
       assert.equal(answerText(done), `Got ${JSON.stringify(decision)}`);
     }
-    const { contextId, id: taskId } = taskOf(await it.ask("approves", "SendMessage", say("Refund")));
+    const { contextId, id: taskId } = readTask(await it.ask("approves", "SendMessage", say("Refund")));
     const wrong = [{ data: { resume: [{ id: "other", value: 1 }] } }];
-    assert.equal(codeOf(await it.ask("approves", "SendMessage", say(wrong, { contextId, taskId }))), -32602);
+    assert.equal(readCode(await it.ask("approves", "SendMessage", say(wrong, { contextId, taskId }))), -32602);
   });
 
   it("can be answered by others, and lapses where the context goes on without an answer", async () => {
     await using it = await a2aWorld();
-    const one = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
-    await (await it.service.runs.wait(one.contextId, { assistant_id: "asks", command: { resume: "Rome" } })).result;
-    assert.equal(answerText(plain(await it.ask("asks", "GetTask", { id: one.id }))), 'Got "Rome"');
-    const two = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
+    await (await it.service.runs.wait(task.contextId, { assistant_id: "asks", command: { resume: "Rome" } })).result;
+    assert.equal(answerText(plain(await it.ask("asks", "GetTask", { id: task.id }))), 'Got "Rome"');
+    const two = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     await it.ask("asks", "SendMessage", say("Other", { contextId: two.contextId }));
-    assert.equal(stateOf(plain(await it.ask("asks", "GetTask", { id: two.id }))), "CANCELED");
+    assert.equal(readState(plain(await it.ask("asks", "GetTask", { id: two.id }))), "CANCELED");
   });
 });
 
@@ -260,43 +260,44 @@ describe("a task of A2A", () => {
     const stops = gate();
     await using it = await a2aWorld({ agents: { ...AGENTS, slow: stops.agent } });
     const later = { configuration: { returnImmediately: true } };
-    const running = taskOf(await it.ask("slow", "SendMessage", say("One", {}, later)));
+    const running = readTask(await it.ask("slow", "SendMessage", say("One", {}, later)));
     await stops.reached();
-    const queued = taskOf(await it.ask("slow", "SendMessage", say("Two", { contextId: running.contextId }, later)));
-    assert.equal(stateOf(queued), "SUBMITTED");
+    const queued = readTask(await it.ask("slow", "SendMessage", say("Two", { contextId: running.contextId }, later)));
+    assert.equal(readState(queued), "SUBMITTED");
     assert.deepEqual(queued.history?.at(-1)?.parts, [{ text: "Two" }]);
     for (const { id } of [queued, running]) {
-      assert.equal(stateOf(plain(await it.ask("slow", "CancelTask", { id }))), "CANCELED");
-      assert.equal(codeOf(await it.ask("slow", "CancelTask", { id })), -32002);
+      assert.equal(readState(plain(await it.ask("slow", "CancelTask", { id }))), "CANCELED");
+      assert.equal(readCode(await it.ask("slow", "CancelTask", { id })), -32002);
     }
-    const asked = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
-    assert.deepEqual(await shownThread(it.test.fetch, asked.contextId), ASKING);
-    assert.equal(stateOf(plain(await it.ask("asks", "CancelTask", { id: asked.id }))), "CANCELED");
-    assert.deepEqual(await shownThread(it.test.fetch, asked.contextId), CLOSED);
-    assert.equal(codeOf(await it.ask("asks", "CancelTask", { id: asked.id })), -32002);
-    assert.equal(codeOf(await it.ask("asks", "SendMessage", say("Rome", { taskId: asked.id }))), -32004);
-    const done = taskOf(await it.ask("echo", "SendMessage", say("Hi")));
-    assert.equal(codeOf(await it.ask("echo", "CancelTask", { id: done.id })), -32002);
+    const task = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
+    assert.deepEqual(await shownThread(it.test.fetch, task.contextId), ASKING);
+    assert.equal(readState(plain(await it.ask("asks", "CancelTask", { id: task.id }))), "CANCELED");
+    assert.deepEqual(await shownThread(it.test.fetch, task.contextId), CLOSED);
+    assert.equal(readCode(await it.ask("asks", "CancelTask", { id: task.id })), -32002);
+    assert.equal(readCode(await it.ask("asks", "SendMessage", say("Rome", { taskId: task.id }))), -32004);
+    const done = readTask(await it.ask("echo", "SendMessage", say("Hi")));
+    assert.equal(readCode(await it.ask("echo", "CancelTask", { id: done.id })), -32002);
   });
 
   it("is in the list of its agent, newest first, by context, state and page", async () => {
     await using it = await a2aWorld();
-    const made: string[] = [];
-    for (const text of ["One", "Two", "Three"]) made.unshift(taskOf(await it.ask("echo", "SendMessage", say(text))).id);
+    const taskIds: string[] = [];
+    for (const text of ["One", "Two", "Three"])
+      taskIds.unshift(readTask(await it.ask("echo", "SendMessage", say(text))).id);
     await it.ask("asks", "SendMessage", say("Weather?"));
     const list = async (params: JsonObject, agent = "echo") => (await it.ask(agent, "ListTasks", params)).result;
-    const idsOf = ({ tasks }: JsonObject): string[] => (tasks as unknown as ShownTask[]).map(({ id }) => id);
+    const readIds = ({ tasks }: JsonObject): string[] => (tasks as unknown as ShownTask[]).map(({ id }) => id);
     const all = await list({});
-    assert.deepEqual([idsOf(all), all.nextPageToken, all.totalSize], [made, "", 3]);
+    assert.deepEqual([readIds(all), all.nextPageToken, all.totalSize], [taskIds, "", 3]);
     assert.ok((all.tasks as unknown as ShownTask[]).every(({ artifacts, history }) => !artifacts && !history));
     const first = await list({ pageSize: 2, includeArtifacts: true });
     assert.equal(answerText((first.tasks as unknown as ShownTask[])[0] as ShownTask), "You said Three");
-    const rest = await list({ pageSize: 2, pageToken: first.nextPageToken ?? "" });
-    assert.deepEqual([...idsOf(first), ...idsOf(rest)], made);
-    assert.equal(idsOf(await list({ status: "TASK_STATE_INPUT_REQUIRED" }, "asks")).length, 1);
-    assert.deepEqual(idsOf(await list({ status: "TASK_STATE_COMPLETED" }, "asks")), []);
-    assert.deepEqual(idsOf(await list({ contextId: NOBODY })), []);
-    assert.deepEqual(idsOf(await list({ statusTimestampAfter: "2999-01-01T00:00:00Z" })), []);
+    const secondPage = await list({ pageSize: 2, pageToken: first.nextPageToken ?? "" });
+    assert.deepEqual([...readIds(first), ...readIds(secondPage)], taskIds);
+    assert.equal(readIds(await list({ status: "TASK_STATE_INPUT_REQUIRED" }, "asks")).length, 1);
+    assert.deepEqual(readIds(await list({ status: "TASK_STATE_COMPLETED" }, "asks")), []);
+    assert.deepEqual(readIds(await list({ contextId: NOBODY })), []);
+    assert.deepEqual(readIds(await list({ statusTimestampAfter: "2999-01-01T00:00:00Z" })), []);
     const bads: JsonObject[] = [
       { status: "done" },
       { pageSize: 101 },
@@ -304,7 +305,7 @@ describe("a task of A2A", () => {
       { statusTimestampAfter: "x" },
     ];
     for (const bad of bads) {
-      assert.equal(codeOf(await it.ask("echo", "ListTasks", bad)), -32602, JSON.stringify(bad));
+      assert.equal(readCode(await it.ask("echo", "ListTasks", bad)), -32602, JSON.stringify(bad));
     }
   });
 
@@ -312,26 +313,26 @@ describe("a task of A2A", () => {
     const clock = testClock();
     const { now, timer } = clock;
     await using it = await a2aWorld({ environment: { log: () => {}, now, timer } });
-    const made: string[] = [];
+    const taskIds: string[] = [];
     for (const text of ["One", "Two", "Three"]) {
-      made.push(taskOf(await it.ask("asks", "SendMessage", say(text))).id);
+      taskIds.push(readTask(await it.ask("asks", "SendMessage", say(text))).id);
       await clock.advance(1_000);
     }
-    const [one = "", two = "", three = ""] = made;
+    const [first = "", second = "", third = ""] = taskIds;
     const list = async (params: JsonObject = {}) =>
       ((await it.ask("asks", "ListTasks", params)).result.tasks as unknown as ShownTask[]).map(({ id }) => id);
-    assert.deepEqual(await list(), [three, two, one]);
-    await it.ask("asks", "SendMessage", say("Rome", { taskId: one }));
-    assert.deepEqual(await list(), [one, three, two]);
+    assert.deepEqual(await list(), [third, second, first]);
+    await it.ask("asks", "SendMessage", say("Rome", { taskId: first }));
+    assert.deepEqual(await list(), [first, third, second]);
     // Pages are by when their tasks began; the answer is no task of its own.
-    assert.deepEqual(await list({ pageSize: 2 }), [three]);
+    assert.deepEqual(await list({ pageSize: 2 }), [third]);
   });
 
   it("of another caller or agent is as an absent one", async () => {
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => true, threads: owning } });
     const ask = asker(it.it.fetch);
     const as = (name: string) => ({ authorization: `Bearer ${name}` });
-    const { id, contextId } = taskOf(await ask("asks", "SendMessage", say("Hi"), as("ann")));
+    const { id, contextId } = readTask(await ask("asks", "SendMessage", say("Hi"), as("ann")));
     const about = (task: string): [string, JsonObject][] => [
       ["GetTask", { id: task }],
       ["CancelTask", { id: task }],
@@ -339,22 +340,22 @@ describe("a task of A2A", () => {
       ["SendMessage", say("Rome", { taskId: task })],
       ["SendStreamingMessage", say("Rome", { taskId: task })],
     ];
-    const shown = ({ status, error }: { status: number; error: JsonObject }, task: string) =>
+    const formatError = ({ status, error }: { status: number; error: JsonObject }, task: string) =>
       JSON.stringify([status, error]).replaceAll(task, "ID");
     for (const [at, [method, params]] of about(NOBODY).entries()) {
-      const absent = shown(await ask("asks", method, params, as("bob")), NOBODY);
+      const absent = formatError(await ask("asks", method, params, as("bob")), NOBODY);
       assert.match(absent, /-32001/);
       const [, same = {}] = about(id)[at] ?? [];
-      assert.equal(shown(await ask("asks", method, same, as("bob")), id), absent, method);
-      assert.equal(shown(await ask("echo", method, same, as("ann")), id), absent, method);
+      assert.equal(formatError(await ask("asks", method, same, as("bob")), id), absent, method);
+      assert.equal(formatError(await ask("echo", method, same, as("ann")), id), absent, method);
     }
     assert.deepEqual((await ask("asks", "ListTasks", {}, as("bob"))).result.tasks, []);
     assert.deepEqual((await ask("asks", "ListTasks", { contextId }, as("bob"))).result.tasks, []);
     const foreign = await ask("asks", "SendMessage", say("Hi", { contextId }), as("bob"));
-    const others = await ask("echo", "SendMessage", say("Hi", { contextId }), as("ann"));
-    assert.deepEqual([codeOf(foreign), codeOf(others)], [-32602, -32602]);
-    assert.equal(foreign.error.message, others.error.message);
+    const otherAgent = await ask("echo", "SendMessage", say("Hi", { contextId }), as("ann"));
+    assert.deepEqual([readCode(foreign), readCode(otherAgent)], [-32602, -32602]);
+    assert.equal(foreign.error.message, otherAgent.error.message);
     // It waits for its own caller still.
-    assert.equal(stateOf(plain(await ask("asks", "GetTask", { id }, as("ann")))), "INPUT_REQUIRED");
+    assert.equal(readState(plain(await ask("asks", "GetTask", { id }, as("ann")))), "INPUT_REQUIRED");
   });
 });

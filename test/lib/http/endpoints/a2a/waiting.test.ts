@@ -7,71 +7,76 @@ import {
   AGENTS,
   type Answer,
   a2aWorld,
-  answerOf,
   type asks,
-  requestOf,
+  createRequest,
+  joinTexts,
+  readAnswer,
+  readTask,
   type ShownTask,
   say,
-  taskOf,
-  textsOf,
 } from "./a2a.harness.ts";
 
 /** A stream whose first event has come. */
 interface Open {
   readonly first: JsonObject;
   /** All of it, once it has ended. */
-  rest(): Promise<Answer>;
+  readRemaining(): Promise<Answer>;
   leave(): Promise<void>;
 }
 
 async function openStream(fetch: (request: Request) => Promise<Response>, id: string): Promise<Open> {
-  const response = await fetch(requestOf("http://127.0.0.1/a2a/asks", "SubscribeToTask", { id }));
+  const response = await fetch(createRequest("http://127.0.0.1/a2a/asks", "SubscribeToTask", { id }));
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
   let text = "";
   while (!/^data: .*\n/m.test(text)) text += decoder.decode((await reader.read()).value, { stream: true });
-  const [first = {}] = (await answerOf(new Response(text, response))).events;
+  const [first = {}] = (await readAnswer(new Response(text, response))).events;
   return {
     first,
-    async rest() {
+    async readRemaining() {
       for (let read = await reader.read(); !read.done; read = await reader.read())
         text += decoder.decode(read.value, { stream: true });
-      return await answerOf(new Response(text, response));
+      return await readAnswer(new Response(text, response));
     },
     leave: () => reader.cancel(),
   };
 }
 
-const statesOf = ({ events }: Answer): string[] =>
+const readStates = ({ events }: Answer): string[] =>
   events.flatMap(({ task, statusUpdate }) => {
-    const shown = (task ?? statusUpdate) as unknown as ShownTask | undefined;
-    return shown ? [shown.status.state.replace("TASK_STATE_", "")] : [];
+    const shownTask = (task ?? statusUpdate) as unknown as ShownTask | undefined;
+    return shownTask ? [shownTask.status.state.replace("TASK_STATE_", "")] : [];
   });
 
 describe("a subscription to a task that asks", () => {
   it("shows the task, waits, and follows the run that answers; all streams have the same events", async () => {
     await using it = await a2aWorld();
-    const { id: taskId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const { id: taskId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     const streams = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];
     for (const { first } of streams) assert.equal((first.task as JsonObject).id, taskId);
     await it.ask("asks", "SendMessage", say("Rome", { taskId }));
-    const [one, two] = await Promise.all(streams.map(({ rest }) => rest()));
-    assert.deepEqual(statesOf(one as Answer), ["INPUT_REQUIRED", "WORKING", "COMPLETED"]);
-    const [said] = (one as Answer).events.flatMap(({ artifactUpdate }) => (artifactUpdate ? [artifactUpdate] : []));
-    assert.equal(textsOf(((said as JsonObject).artifact as JsonObject).parts as JsonObject[]), 'Got "Rome"');
-    assert.deepEqual(one?.events, two?.events);
+    const [firstAnswer, second] = await Promise.all(streams.map(({ readRemaining }) => readRemaining()));
+    assert.deepEqual(readStates(firstAnswer as Answer), ["INPUT_REQUIRED", "WORKING", "COMPLETED"]);
+    const [artifactUpdates] = (firstAnswer as Answer).events.flatMap(({ artifactUpdate }) =>
+      artifactUpdate ? [artifactUpdate] : [],
+    );
+    assert.equal(
+      joinTexts(((artifactUpdates as JsonObject).artifact as JsonObject).parts as JsonObject[]),
+      'Got "Rome"',
+    );
+    assert.deepEqual(firstAnswer?.events, second?.events);
   });
 
   it("ends with the next question, and where the context goes on without an answer", async () => {
     const agents = { ...AGENTS, asks: twice };
     await using it = await a2aWorld({ agents });
-    const { id: taskId, contextId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
+    const { id: taskId, contextId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
     const first = await openStream(it.test.fetch, taskId);
     await it.ask("asks", "SendMessage", say("Rome", { taskId }));
-    assert.deepEqual(statesOf(await first.rest()), ["INPUT_REQUIRED", "WORKING", "INPUT_REQUIRED"]);
+    assert.deepEqual(readStates(await first.readRemaining()), ["INPUT_REQUIRED", "WORKING", "INPUT_REQUIRED"]);
     const second = await openStream(it.test.fetch, taskId);
     await it.ask("asks", "SendMessage", say("Something else", { contextId }));
-    assert.deepEqual(statesOf(await second.rest()), ["INPUT_REQUIRED", "CANCELED"]);
+    assert.deepEqual(readStates(await second.readRemaining()), ["INPUT_REQUIRED", "CANCELED"]);
   });
 
   it("ends soon after the task is cancelled, or deleted", async () => {
@@ -79,22 +84,22 @@ describe("a subscription to a task that asks", () => {
       const clock = testClock(Date.now());
       const { now, timer } = clock;
       await using it = await a2aWorld({ environment: { log: () => {}, now, timer } });
-      const { id, contextId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
-      const { rest } = await openStream(it.test.fetch, id);
+      const { id, contextId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
+      const { readRemaining } = await openStream(it.test.fetch, id);
       if (close === "delete") await it.service.threads.delete(contextId);
       else await it.ask("asks", "CancelTask", { id });
-      const answer = await ended(rest(), () => clock.advance(1_000));
-      assert.deepEqual(statesOf(answer), ["INPUT_REQUIRED", "CANCELED"]);
+      const answer = await ended(readRemaining(), () => clock.advance(1_000));
+      assert.deepEqual(readStates(answer), ["INPUT_REQUIRED", "CANCELED"]);
     }
   });
 
   it("can be left, which stops nothing", async () => {
     await using it = await a2aWorld();
-    const { id: taskId } = taskOf(await it.ask("asks", "SendMessage", say("Weather?")));
-    const [left, stays] = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];
-    await left.leave();
+    const { id: taskId } = readTask(await it.ask("asks", "SendMessage", say("Weather?")));
+    const [leaving, staying] = [await openStream(it.test.fetch, taskId), await openStream(it.test.fetch, taskId)];
+    await leaving.leave();
     await it.ask("asks", "SendMessage", say("Rome", { taskId }));
-    assert.deepEqual(statesOf(await stays.rest()), ["INPUT_REQUIRED", "WORKING", "COMPLETED"]);
+    assert.deepEqual(readStates(await staying.readRemaining()), ["INPUT_REQUIRED", "WORKING", "COMPLETED"]);
   });
 });
 

@@ -35,7 +35,7 @@ const State = MessagesZodState.extend({
   copilotkit: z.any().optional(),
   theme: z.string().optional(),
 });
-const told = new StateGraph(State)
+const speakingGraph = new StateGraph(State)
   .addNode("tell", ({ tools, copilotkit, theme }) => ({
     messages: [{ role: "assistant", content: JSON.stringify({ tools, copilotkit, theme }) }],
   }))
@@ -43,7 +43,7 @@ const told = new StateGraph(State)
   .addEdge("tell", END)
   .compile();
 
-const executor = () => combine(fromFunctions(agents), langchainAgents(), langgraph({ told } as never));
+const executor = () => combine(fromFunctions(agents), langchainAgents(), langgraph({ told: speakingGraph } as never));
 
 for (const kind of KINDS) {
   describe(`AG-UI's client ${kind}`, () => {
@@ -111,13 +111,13 @@ for (const kind of KINDS) {
       const client = createClient(test, "twofold", kind);
       client.agent.addMessage({ id: "u", role: "user", content: "Go" });
       await client.run({ runId: "r" });
-      const asked: unknown[] = [];
+      const interruptValues: unknown[] = [];
       for (const payload of ["a", "b"]) {
         const [interrupt] = interrupts(client);
-        asked.push([interrupt?.message, interrupt?.reason]);
+        interruptValues.push([interrupt?.message, interrupt?.reason]);
         await client.run({ runId: "r", resume: [{ interruptId: interrupt?.id, status: "resolved", payload }] });
       }
-      assert.deepEqual(asked, [
+      assert.deepEqual(interruptValues, [
         ["Question 1?", "more"],
         ["Question 2?", "more"],
       ]);
@@ -142,8 +142,8 @@ for (const kind of KINDS) {
       const client = createClient(test, "twofold", "0.0.59");
       client.agent.addMessage({ id: "u", role: "user", content: "Go" });
       await client.run({ runId: "r" });
-      const asked = client.events.find(({ type, name }) => type === "CUSTOM" && name === "on_interrupt");
-      assert.deepEqual(JSON.parse(String(asked?.value)), { question: "Question 1?", reason: "more" });
+      const interruptEvent = client.events.find(({ type, name }) => type === "CUSTOM" && name === "on_interrupt");
+      assert.deepEqual(JSON.parse(String(interruptEvent?.value)), { question: "Question 1?", reason: "more" });
       client.agent.pendingInterrupts.length = 0;
       await client.run({ runId: "r", forwardedProps: { command: { resume: "a" } } });
       assert.equal(interrupts(client)[0]?.message, "Question 2?");

@@ -31,7 +31,9 @@ for (const kind of KINDS) {
     await using second = serve(file);
     const url = await waitForUrl(second);
     // It waits for the run that the next process has taken over.
-    const here = { fetch: (sent: string, init?: RequestInit) => fetch(sent.replace("http://localhost", url), init) };
+    const here = {
+      fetch: (requestUrl: string, init?: RequestInit) => fetch(requestUrl.replace("http://localhost", url), init),
+    };
     const client = createClient(here, "slow", kind, { threadId });
     await client.say("Again");
     assert.deepEqual(
@@ -52,10 +54,10 @@ for (const kind of KINDS) {
     };
     const first = await open(true);
     const client = createClient(first, "agent", kind);
-    const sent = client.say("Hi");
+    const message = client.say("Hi");
     await until(() => types(client).includes("TEXT_MESSAGE_CONTENT"));
     await first.service.stop(0);
-    await sent;
+    await message;
     assert.equal(client.events.at(-1)?.code, "stopped");
 
     await using second = await open(false);

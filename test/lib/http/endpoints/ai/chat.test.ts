@@ -83,12 +83,12 @@ for (const [protocol, requestOf] of Object.entries(SENDERS)) {
         const newest = runs.flat().sort((a, b) => (a.run_id < b.run_id ? 1 : -1))[0];
         return newest?.thread_id ?? "";
       };
-      const [phone, laptop, bobs, service, other] = [
+      const [phone, laptop, bobs, service, otherChat] = [
         ...[await send("phone"), await send("laptop"), await send("bobs")],
         ...[await send("service"), await send("other_service")],
       ];
       assert.equal(phone, laptop, "two keys of one user");
-      assert.equal(service, other, "two keys of no user");
+      assert.equal(service, otherChat, "two keys of no user");
       assert.equal(new Set([phone, bobs, service]).size, 3);
       for (const id of [phone, bobs, service]) assert.match(id ?? "", UUID_V5);
     });

@@ -78,22 +78,22 @@ const outer = new StateGraph(MessagesAnnotation)
 
 const executor = () => combine(fromFunctions(agents), langchainAgents(), langgraph({ outer } as never));
 
-const said = (id: string, text: string): JsonObject => ({ id, role: "user", parts: [{ type: "text", text }] });
+const userMessage = (id: string, text: string): JsonObject => ({ id, role: "user", parts: [{ type: "text", text }] });
 
-function post({ fetch }: Pick<Test, "fetch">, agent: string, text: string, more: object = {}): Promise<Response> {
-  const body = { id: agent, trigger: "submit-message", messages: [said(`u-${text}`, text)], ...more };
+function post({ fetch }: Pick<Test, "fetch">, agent: string, text: string, bodyFields: object = {}): Promise<Response> {
+  const body = { id: agent, trigger: "submit-message", messages: [userMessage(`u-${text}`, text)], ...bodyFields };
   return fetch(`http://localhost/ai/${agent}/chat`, { method: "POST", body: JSON.stringify(body) });
 }
 
-const textOf = (chunks: readonly Chunk[]): string =>
+const joinText = (chunks: readonly Chunk[]): string =>
   chunks.flatMap(({ type, delta }) => (type === "text-delta" ? [delta] : [])).join("");
 
 const SCHEMAS = { 5: schema5, 6: schema6, 7: uiMessageChunkSchema };
 
 /** What clients throw for: chunks that the version does not know, and parts without a beginning. */
 async function assertReadable(chunks: readonly Chunk[], version: 5 | 6 | 7): Promise<void> {
-  const given: unknown = SCHEMAS[version];
-  const schema = (typeof given === "function" ? given() : given) as {
+  const sdkSchema: unknown = SCHEMAS[version];
+  const schema = (typeof sdkSchema === "function" ? sdkSchema() : sdkSchema) as {
     validate?(value: unknown): PromiseLike<{ readonly success: boolean }> | { readonly success: boolean };
     safeParse?(value: unknown): { readonly success: boolean };
   };
@@ -168,22 +168,22 @@ describe("the chunks of a chat", () => {
     const text = await response.text();
     const run_id = String(/"run_id":"([^"]+)"/.exec(text)?.[1]);
     const thread_id = String(/"thread_id":"([^"]+)"/.exec(text)?.[1]);
-    const shown = text
+    const chunks = text
       .replaceAll(/^: heartbeat\n/gm, "")
       .replaceAll(/^id: .*\n/gm, "")
       .replaceAll(run_id, "RUN")
       .replaceAll(thread_id, "THREAD");
-    assert.equal(shown, RECORDED);
+    assert.equal(chunks, RECORDED);
   });
 
   it("leave out what subagents say, and have what subgraphs say", async () => {
     await using test = await testService({ executor: executor() });
     assert.equal(
-      textOf(await readChunks(await post(test, "helped", "helper"))),
+      joinText(await readChunks(await post(test, "helped", "helper"))),
       "Done: It says: You said Deep thought",
     );
     const outer = await readChunks(await post(test, "outer", "Go"));
-    assert.equal(textOf(outer), "From inside");
+    assert.equal(joinText(outer), "From inside");
   });
 
   it("show what subagents say as preliminary outputs, where the host wants it", async () => {
@@ -225,13 +225,17 @@ describe("the chunks of a chat", () => {
     await using test = await testService({ executor: executor() });
     await readChunks(await post(test, "clerk", "refund mail"));
     const chunks = await readChunks(await post(test, "clerk", "Rather not"));
-    assert.equal(textOf(chunks), "Done: Rather not; Rather not");
+    assert.equal(joinText(chunks), "Done: Rather not; Rather not");
   });
 
   it("come from a run with the context, configuration and metadata of the body", async () => {
     await using test = await testService({ executor: executor() });
-    const more = { context: { user: "ann" }, config: { configurable: { theme: "dark" } }, metadata: { page: 1 } };
-    const chunks = await readChunks(await post(test, "sees", "Go", { ...more, ignored: true }));
-    assert.deepEqual(JSON.parse(textOf(chunks)), [{ user: "ann", theme: "dark" }, "dark", 1]);
+    const requestFields = {
+      context: { user: "ann" },
+      config: { configurable: { theme: "dark" } },
+      metadata: { page: 1 },
+    };
+    const chunks = await readChunks(await post(test, "sees", "Go", { ...requestFields, ignored: true }));
+    assert.deepEqual(JSON.parse(joinText(chunks)), [{ user: "ann", theme: "dark" }, "dark", 1]);
   });
 });

@@ -5,7 +5,7 @@ import { createHandler } from "../../../../../lib/http/handler.ts";
 import type { Json, JsonObject } from "../../../../../lib/json.ts";
 import { type AgentFunction, combine, fromFunctions } from "../../../../../lib/mod.ts";
 import { keepAlive } from "../../../../support/alive.ts";
-import { answerable, asker, asks, call, FORMS, mcpWorld, TASKS, textOf, threadOf } from "./mcp.harness.ts";
+import { answerable, asker, asks, call, FORMS, mcpWorld, readText, readThreadId, TASKS } from "./mcp.harness.ts";
 
 /** Every form in which agents interrupt. */
 const FORMS_OF_INTERRUPTS: Readonly<Record<string, AgentFunction>> = {
@@ -30,7 +30,7 @@ describe("an interrupt of an MCP call", () => {
   it("cannot be answered by the model, in any form", async () => {
     await using it = await mcpWorld({ agents: FORMS_OF_INTERRUPTS });
     for (const name of Object.keys(FORMS_OF_INTERRUPTS)) {
-      const thread_id = threadOf((await it.ask("tools/call", call(name))).result);
+      const thread_id = readThreadId((await it.ask("tools/call", call(name))).result);
       for (const resume of ANSWERS) {
         for (const capabilities of [undefined, {}, FORMS, { ...FORMS, ...TASKS }]) {
           const options = capabilities ? { capabilities } : {};
@@ -49,9 +49,9 @@ describe("an interrupt of an MCP call", () => {
   it("is not opened to the model by the metadata of an assistant, which callers write", async () => {
     await using it = await mcpWorld();
     await it.service.assistants.update("refund", { metadata: { mcp: { resume: "all", model_may_answer: true } } });
-    const thread_id = threadOf((await it.ask("tools/call", call("refund"))).result);
+    const thread_id = readThreadId((await it.ask("tools/call", call("refund"))).result);
     const { result } = await it.ask("tools/call", { name: "refund", arguments: { thread_id, resume: "yes" } });
-    assert.match(textOf(result), /Only a person can answer/);
+    assert.match(readText(result), /Only a person can answer/);
     assert.equal((await it.service.threads.get(thread_id)).status, "interrupted");
   });
 
@@ -61,13 +61,13 @@ describe("an interrupt of an MCP call", () => {
     });
     for (const name of Object.keys(FORMS_OF_INTERRUPTS)) {
       const first = (await it.ask("tools/call", call(name))).result;
-      const thread_id = threadOf(first);
+      const thread_id = readThreadId(first);
       assert.match(
-        textOf(first),
+        readText(first),
         new RegExp(`To answer, call ${name} again with {"thread_id": "${thread_id}", "resume": …}`),
       );
       const { result } = await it.ask("tools/call", { name, arguments: { thread_id, resume: "yes" } });
-      assert.equal(textOf(result), 'Got "yes"');
+      assert.equal(readText(result), 'Got "yes"');
     }
     const { tools } = (await it.ask("tools/list")).result;
     const offered = (tools as JsonObject[]).map(({ name, inputSchema }) => [
@@ -81,23 +81,23 @@ describe("an interrupt of an MCP call", () => {
   it("is answered by a person, and the same call with the thread gets the result", async () => {
     await using it = await mcpWorld();
     const first = (await it.ask("tools/call", call("refund"))).result;
-    const thread_id = threadOf(first);
+    const thread_id = readThreadId(first);
     const text =
       "The agent asks: Refund 30 euros? Only a person can answer. Tell your user that the conversation " +
       `${thread_id} waits for an answer. Afterwards, call refund again with the same arguments and ` +
       `"thread_id": "${thread_id}" to get the result.`;
-    assert.deepEqual([first.isError, textOf(first)], [true, text]);
-    const again = async (more: JsonObject) =>
-      (await it.ask("tools/call", { name: "refund", arguments: { thread_id, ...more } })).result;
-    assert.equal(textOf(await again({ message: "Hi" })), text);
-    assert.equal(textOf(await again({})), text);
+    assert.deepEqual([first.isError, readText(first)], [true, text]);
+    const again = async (params: JsonObject) =>
+      (await it.ask("tools/call", { name: "refund", arguments: { thread_id, ...params } })).result;
+    assert.equal(readText(await again({ message: "Hi" })), text);
+    assert.equal(readText(await again({})), text);
     assert.equal((await it.service.runs.list(thread_id)).length, 1);
     await (await it.service.runs.wait(thread_id, { assistant_id: "refund", command: { resume: "no" } })).result;
-    assert.equal(textOf(await again({ message: "Hi" })), 'Got "no"');
-    assert.equal(textOf(await again({})), 'Got "no"');
+    assert.equal(readText(await again({ message: "Hi" })), 'Got "no"');
+    assert.equal(readText(await again({})), 'Got "no"');
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
     // Other arguments go on with the conversation.
-    assert.match(textOf(await again({ message: "Again" })), /^The agent asks: Refund/);
+    assert.match(readText(await again({ message: "Again" })), /^The agent asks: Refund/);
     assert.equal((await it.service.runs.list(thread_id)).length, 3);
   });
 
@@ -109,33 +109,33 @@ describe("an interrupt of an MCP call", () => {
     };
     await using it = await mcpWorld({ agents: { fragile } });
     const first = (await it.ask("tools/call", call("fragile"))).result;
-    const thread_id = threadOf(first);
+    const thread_id = readThreadId(first);
     const again = async () =>
       (await it.ask("tools/call", call("fragile", { arguments: { message: "Hi", thread_id } }))).result;
     const answer = async (resume: string) =>
       await (await it.service.runs.wait(thread_id, { assistant_id: "fragile", command: { resume } })).result;
     await answer("bad");
-    assert.equal(textOf(await again()), textOf(first));
+    assert.equal(readText(await again()), readText(first));
     await answer("good");
-    assert.equal(textOf(await again()), 'Got "good"');
+    assert.equal(readText(await again()), 'Got "good"');
     assert.equal((await it.service.runs.list(thread_id)).length, 3);
   });
 
   it("names the address of the studio only where the server serves it", async () => {
     await using it = await mcpWorld({ agents: FORMS_OF_INTERRUPTS, public_base_url: "https://agents.example" });
-    assert.doesNotMatch(textOf((await it.ask("tools/call", call("text"))).result), /https:/);
+    assert.doesNotMatch(readText((await it.ask("tools/call", call("text"))).result), /https:/);
     const ask = asker(createHandler(it.service, { studio: () => new Response("studio") }));
     const { result } = await ask("tools/call", call("text"));
     assert.match(
-      textOf(result),
-      new RegExp(`Only a person can answer, at https://agents.example/studio/threads/${threadOf(result)}\\. `),
+      readText(result),
+      new RegExp(`Only a person can answer, at https://agents.example/studio/threads/${readThreadId(result)}\\. `),
     );
   });
 
   it("says which page a person has to open", async () => {
     await using it = await mcpWorld({ agents: { page: asks({ message: "Log in", url: "https://login.example/" }) } });
     assert.match(
-      textOf((await it.ask("tools/call", call("page"))).result),
+      readText((await it.ask("tools/call", call("page"))).result),
       /^The agent asks: Log in https:\/\/login\.example\/ /,
     );
   });
@@ -159,6 +159,6 @@ describe("an interrupt of an MCP call", () => {
     });
     const inputResponses = { [String(key)]: { action: "accept", content: { answer: true } } };
     const reply = call("durable", { requestState: first.requestState as string, inputResponses });
-    assert.equal(textOf((await it.ask("tools/call", reply, { capabilities: FORMS })).result), "Got true");
+    assert.equal(readText((await it.ask("tools/call", reply, { capabilities: FORMS })).result), "Got true");
   });
 });

@@ -11,7 +11,17 @@ import { gate } from "../../../../support/gate.ts";
 import { CLOSED, shownThread } from "../../../../support/inbox.ts";
 import { processes } from "../../../../support/shared-database.ts";
 import { customWorld } from "../../../auth/custom-auth.harness.ts";
-import { AGENTS, answerOf, call, mcpWorld, messagesIn, replyTo, session, textOf, threadOf } from "./mcp.harness.ts";
+import {
+  AGENTS,
+  call,
+  mcpWorld,
+  messagesIn,
+  readAnswer,
+  readText,
+  readThreadId,
+  replyTo,
+  session,
+} from "./mcp.harness.ts";
 
 const YES = { answer: "yes" };
 const yes = (question: JsonObject | undefined): JsonObject => replyTo(question ?? {}, YES);
@@ -29,10 +39,10 @@ describe("the session of MCP", () => {
     assert.deepEqual(capabilities, { elicitation: { form: {} }, roots: {} });
     assert.notEqual((await session(fetch)).id, id);
     const wrong = ["", "x", `x${id}`, id.slice(0, -4), btoa("[]"), btoa('["x",{}]'), "A".repeat(10_000)];
-    for (const other of wrong) {
-      const response = await (await session(fetch, { id: other })).open("tools/call", call("refund"));
-      assert.equal(response.headers.get("content-type"), "application/json", other);
-      assert.match(textOf((await answerOf(response)).result), /^The agent asks/);
+    for (const reply of wrong) {
+      const response = await (await session(fetch, { id: reply })).open("tools/call", call("refund"));
+      assert.equal(response.headers.get("content-type"), "application/json", reply);
+      assert.match(readText((await readAnswer(response)).result), /^The agent asks/);
     }
     for (const method of ["GET", "DELETE"]) {
       const headers = { "mcp-session-id": id };
@@ -50,8 +60,8 @@ describe("the session of MCP", () => {
     const lacking: JsonObject[] = [{ roots: {} }, { elicitation: { url: {} } }];
     for (const capabilities of lacking) {
       const client = await session(fetch, { capabilities });
-      const { result } = await answerOf(await client.open("tools/call", call("refund")));
-      assert.match(textOf(result), /^The agent asks/);
+      const { result } = await readAnswer(await client.open("tools/call", call("refund")));
+      assert.match(readText(result), /^The agent asks/);
     }
     // A batch has one answer.
     const { id } = await session(fetch);
@@ -59,7 +69,7 @@ describe("the session of MCP", () => {
     const body = JSON.stringify([{ jsonrpc: "2.0", id: 1, method: "tools/call", params: call("refund") }]);
     const answer = await fetch(new Request("http://h/mcp", { method: "POST", headers, body }));
     const [{ result }] = (await answer.json()) as [{ result: JsonObject }];
-    assert.match(textOf(result), /^The agent asks/);
+    assert.match(readText(result), /^The agent asks/);
   });
 });
 
@@ -74,7 +84,7 @@ describe("a call of MCP that asks on its answer", () => {
   it("goes on with the reply, once", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
-    const { questions, result } = await client.asked(call("refund"));
+    const { questions, result } = await client.callWithQuestions(call("refund"));
     const [{ id, ...question } = { id: "" }] = questions;
     assert.deepEqual(question, {
       ...{ jsonrpc: "2.0", method: "elicitation/create" },
@@ -86,9 +96,9 @@ describe("a call of MCP that asks on its answer", () => {
     assert.match(String(id), /^elicit:[\w-]+\.0$/);
     const statuses = await Promise.all([1, 2, 3].map(() => client.send(yes(questions[0]))));
     assert.deepEqual(statuses, [202, 202, 202]);
-    assert.equal(textOf(await result), 'Got "yes"');
+    assert.equal(readText(await result), 'Got "yes"');
     assert.equal(await client.send(yes(questions[0])), 202);
-    const runs = await it.service.runs.list(threadOf(await result));
+    const runs = await it.service.runs.list(readThreadId(await result));
     assert.equal(runs.length, 2);
     assert.equal(runs[0]?.metadata.task_id, runs[1]?.run_id);
   });
@@ -99,11 +109,11 @@ describe("a call of MCP that asks on its answer", () => {
     const as = (name: string, id?: string) =>
       session(fetch, { headers: { authorization: `Bearer ${name}` }, ...(id === undefined ? {} : { id }) });
     const ann = await as("ann");
-    const { questions, result } = await ann.asked(call("refund"));
+    const { questions, result } = await ann.callWithQuestions(call("refund"));
     const [question = {}] = questions;
     const id = String(question.id);
-    const others = [await as("ann"), await as("bob"), await as("bob", ann.id), await as("ann", "")];
-    for (const other of others) assert.equal(await other.send(yes(question)), 202);
+    const otherSessions = [await as("ann"), await as("bob"), await as("bob", ann.id), await as("ann", "")];
+    for (const otherSession of otherSessions) assert.equal(await otherSession.send(yes(question)), 202);
     const wrong = [
       "elicit:",
       "elicit:x.0",
@@ -118,7 +128,7 @@ describe("a call of MCP that asks on its answer", () => {
     const thread_id = String(items[0]?.thread_id);
     assert.equal((await service.runs.list(thread_id)).length, 1);
     await ann.send(yes(question));
-    assert.equal(textOf(await result), 'Got "yes"');
+    assert.equal(readText(await result), 'Got "yes"');
     await service.threads.delete(thread_id);
     assert.equal(await ann.send(yes(question)), 202);
   });
@@ -127,7 +137,7 @@ describe("a call of MCP that asks on its answer", () => {
     let isAllowed = true;
     await using it = await customWorld({ agents: AGENTS, on: { "*": () => isAllowed } });
     const ann = await session(it.it.fetch, { headers: { authorization: "Bearer ann" } });
-    const { questions, result } = await ann.asked(call("refund"));
+    const { questions, result } = await ann.callWithQuestions(call("refund"));
     const { items } = await it.it.service.threads.search({ select: ["thread_id"] });
     const thread_id = String(items[0]?.thread_id);
     isAllowed = false;
@@ -144,21 +154,21 @@ describe("a call of MCP that asks on its answer", () => {
   it("takes a reply of a megabyte", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
-    const { questions, result } = await client.asked(call("refund"));
+    const { questions, result } = await client.callWithQuestions(call("refund"));
     const answer = "x".repeat(1_000_000);
     assert.equal(await client.send(replyTo(questions[0] ?? {}, { answer })), 202);
-    assert.equal(textOf(await result), `Got "${answer}"`);
+    assert.equal(readText(await result), `Got "${answer}"`);
   });
 
   it("tells the agent of a refusal, and gives the handle if the person does not decide", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
-    const declined = await client.asked(call("refund"));
+    const declined = await client.callWithQuestions(call("refund"));
     await client.send(replyTo(declined.questions[0] ?? {}, null, "decline"));
-    assert.equal(textOf(await declined.result), 'Got {"action":"decline"}');
-    const refused = await client.asked(call("approves"));
+    assert.equal(readText(await declined.result), 'Got {"action":"decline"}');
+    const refused = await client.callWithQuestions(call("approves"));
     await client.send(replyTo(refused.questions[0] ?? {}, null, "decline"));
-    assert.equal(textOf(await refused.result), 'Got {"decisions":[{"type":"reject"}]}');
+    assert.equal(readText(await refused.result), 'Got {"decisions":[{"type":"reject"}]}');
     const undecided: ((question: JsonObject) => JsonObject)[] = [
       (question) => replyTo(question, null, "cancel"),
       (question) => replyTo(question, { answer: 3 }),
@@ -166,18 +176,18 @@ describe("a call of MCP that asks on its answer", () => {
       ({ id = null }) => ({ jsonrpc: "2.0", id, result: "x" }),
     ];
     for (const reply of undecided) {
-      const { questions, result } = await client.asked(call("refund"));
+      const { questions, result } = await client.callWithQuestions(call("refund"));
       const [question = {}] = questions;
       await client.send(reply(question));
-      const thread_id = threadOf(await result);
-      assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
+      const thread_id = readThreadId(await result);
+      assert.match(readText(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
       // The call is answered by now: only the handle counts.
       await client.send(yes(question));
       await client.send({ method: "notifications/cancelled", params: { requestId: 1 } });
       assert.equal((await it.service.runs.list(thread_id)).length, 1);
       await answerAsPerson(it.service, thread_id);
       const again = call("refund", { arguments: { message: "Hi", thread_id } });
-      assert.equal(textOf((await it.ask("tools/call", again)).result), 'Got "later"');
+      assert.equal(readText((await it.ask("tools/call", again)).result), 'Got "later"');
     }
   });
 
@@ -189,18 +199,18 @@ describe("a call of MCP that asks on its answer", () => {
     const executor = langgraph({ both: together([form("one"), form("two")]) });
     await using it = await mcpWorld({ executor });
     const client = await session(it.test.fetch);
-    const { questions, result } = await client.asked({ name: "both", arguments: {} }, 2);
-    const [one = {}, two = {}] = questions;
-    await client.send(replyTo(two, { name: "Two" }));
-    await client.send(replyTo(two, { name: "Again" }));
-    await client.send(replyTo(one, { name: "One" }));
+    const { questions, result } = await client.callWithQuestions({ name: "both", arguments: {} }, 2);
+    const [first = {}, second = {}] = questions;
+    await client.send(replyTo(second, { name: "Two" }));
+    await client.send(replyTo(second, { name: "Again" }));
+    await client.send(replyTo(first, { name: "One" }));
     const { answers } = (await result).structuredContent as { answers: JsonObject[] };
     assert.deepEqual(answers.map(({ name }) => name).sort(), ["One", "Two"]);
-    const same = await client.asked({ name: "both", arguments: {} }, 2);
-    await Promise.all(same.questions.map((one) => client.send(replyTo(one, { name: "Same" }))));
-    assert.equal((await it.service.runs.list(threadOf(await same.result))).length, 2);
+    const same = await client.callWithQuestions({ name: "both", arguments: {} }, 2);
+    await Promise.all(same.questions.map((question) => client.send(replyTo(question, { name: "Same" }))));
+    assert.equal((await it.service.runs.list(readThreadId(await same.result))).length, 2);
     // A process has stored the last reply, and crashed before it started the run.
-    const crashed = await client.asked({ name: "both", arguments: {} }, 2);
+    const crashed = await client.callWithQuestions({ name: "both", arguments: {} }, 2);
     const [thread] = (await it.service.threads.search({ limit: 1 })).items;
     const open = Object.values(thread?.interrupts ?? {}).flat() as { readonly id: string }[];
     const thread_id = String(thread?.thread_id);
@@ -227,33 +237,33 @@ describe("a call of MCP that asks on its answer", () => {
     const client = await session(it.test.fetch);
     const params = call("twice", { _meta: { progressToken: "p" } });
     const replies = ["a", "b"];
-    const asked: unknown[] = [];
+    const interruptValues: unknown[] = [];
     const questions: JsonObject[] = [];
     const notes: number[] = [];
     for await (const message of messagesIn(await client.open("tools/call", params))) {
       const { method, params, result } = message as { method?: string; params: JsonObject; result?: JsonObject };
       if (method === "notifications/progress") notes.push(params.progress as number);
       else if (method !== undefined) {
-        asked.push(params.message);
+        interruptValues.push(params.message);
         // A late reply to the first question answers no other.
         for (const earlier of questions) assert.equal(await client.send(replyTo(earlier, { answer: "late" })), 202);
         questions.push(message);
         await client.send(replyTo(message, { answer: replies.shift() ?? "" }));
-      } else assert.equal(textOf(result ?? {}), "a b");
+      } else assert.equal(readText(result ?? {}), "a b");
     }
-    assert.deepEqual(asked, ["One?", "Two?"]);
+    assert.deepEqual(interruptValues, ["One?", "Two?"]);
     assert.deepEqual(notes, [...new Set(notes)].sort());
   });
 
   it("goes on when a person answers elsewhere", async () => {
     await using it = await mcpWorld();
     const client = await session(it.test.fetch);
-    const { questions, result } = await client.asked(call("approves"));
+    const { questions, result } = await client.callWithQuestions(call("approves"));
     const { items } = await it.service.threads.search({ select: ["thread_id"] });
     const resume = { decisions: [{ type: "approve" }] };
     const thread_id = String(items[0]?.thread_id);
     await (await it.service.runs.wait(thread_id, { assistant_id: "approves", command: { resume } })).result;
-    assert.match(textOf(await result), /approve/);
+    assert.match(readText(await result), /approve/);
     assert.equal(await client.send(replyTo(questions[0] ?? {}, { decision: "reject" })), 202);
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
   });
@@ -270,31 +280,31 @@ describe("a call of MCP that asks on its answer", () => {
     const thread_id = String(items[0]?.thread_id);
     await answerAsPerson(it.service, thread_id);
     const again = call("refund", { arguments: { message: "Hi", thread_id } });
-    assert.equal(textOf((await it.ask("tools/call", again)).result), 'Got "later"');
-    const { result } = await client.asked(call("refund"));
+    assert.equal(readText((await it.ask("tools/call", again)).result), 'Got "later"');
+    const { result } = await client.callWithQuestions(call("refund"));
     await it.service.stop(0);
-    assert.match(textOf(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
+    assert.match(readText(await result), /^The agent asks: Refund 30 euros\? Only a person can answer/);
   });
 
   it("is cancelled by its client, while it works and while it asks, and by no other", async () => {
     const { agent, reached, open, reset } = gate();
     await using it = await mcpWorld({ agents: { ...AGENTS, waits: agent } });
     const client = await session(it.test.fetch);
-    const other = await session(it.test.fetch);
+    const otherSession = await session(it.test.fetch);
     const cancel = (requestId: JsonObject[string]): JsonObject => ({
       method: "notifications/cancelled",
       params: { requestId, reason: "Timeout" },
     });
-    const answer = client.open("tools/call", call("waits"), "one").then(answerOf);
+    const answer = client.open("tools/call", call("waits"), "one").then(readAnswer);
     await reached();
     for (const wrong of [1, "two", null, {}]) assert.equal(await client.send(cancel(wrong)), 202);
-    assert.equal(await other.send(cancel("one")), 202);
+    assert.equal(await otherSession.send(cancel("one")), 202);
     assert.equal(await client.send({ method: "notifications/cancelled" }), 202);
     const { items } = await it.service.runs.search({ limit: 1 });
     assert.equal(items[0]?.status, "running");
     assert.equal(await client.send(cancel("one")), 202);
     const { result } = await answer;
-    assert.deepEqual([result.isError, textOf(result)], [true, "The call was cancelled"]);
+    assert.deepEqual([result.isError, readText(result)], [true, "The call was cancelled"]);
 
     const messages = messagesIn(await client.open("tools/call", call("refund")));
     const question = (await messages.next()).value as JsonObject;
@@ -302,21 +312,21 @@ describe("a call of MCP that asks on its answer", () => {
     const thread_id = String(threads[0]?.thread_id);
     assert.equal(await client.send(cancel(1)), 202);
     const last = (await messages.next()).value as JsonObject;
-    assert.equal(textOf(last.result as JsonObject), "The call was cancelled");
+    assert.equal(readText(last.result as JsonObject), "The call was cancelled");
     await client.send(yes(question));
     assert.equal((await it.service.runs.list(thread_id)).length, 1);
     assert.deepEqual(await shownThread(it.test.fetch, thread_id), CLOSED);
 
     // A later call in a conversation.
     reset();
-    const first = await answerOf(await client.open("tools/call", call("echo")));
+    const first = await readAnswer(await client.open("tools/call", call("echo")));
     open();
     reset();
-    const params = { name: "echo", arguments: { message: "More", thread_id: threadOf(first.result) } };
-    const second = await answerOf(await client.open("tools/call", params, "last"));
-    assert.equal(textOf(second.result), "You said More");
+    const params = { name: "echo", arguments: { message: "More", thread_id: readThreadId(first.result) } };
+    const second = await readAnswer(await client.open("tools/call", params, "last"));
+    assert.equal(readText(second.result), "You said More");
     assert.equal(await client.send(cancel("last")), 202);
-    const thread = await it.service.threads.get(threadOf(first.result));
+    const thread = await it.service.threads.get(readThreadId(first.result));
     assert.match(String(thread.metadata.mcp_request), /^[\w-]+\.[\w-]+$/);
   });
 
@@ -324,9 +334,9 @@ describe("a call of MCP that asks on its answer", () => {
     it(`takes the reply, and the cancelled request, at another process; signals: ${mode}`, async () => {
       const agents = { ...AGENTS, waits: gate().agent };
       const world = await processes({ mode, concurrency: [1, 0], executor: () => fromFunctions(agents) });
-      const [one, other] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];
-      const client = await session(one);
-      const there = await session(other, { id: client.id });
+      const [first, second] = world.services.map((service) => createHandler(service)) as [typeof fetch, typeof fetch];
+      const client = await session(first);
+      const there = await session(second, { id: client.id });
       const settled = async <Value>(promise: Promise<Value>): Promise<Value> => {
         let isDone = false;
         promise.then(
@@ -336,23 +346,23 @@ describe("a call of MCP that asks on its answer", () => {
         await world.until(() => isDone);
         return await promise;
       };
-      const { questions, result } = await settled(client.asked(call("refund")));
+      const { questions, result } = await settled(client.callWithQuestions(call("refund")));
       assert.equal(await settled(there.send(yes(questions[0]))), 202);
-      assert.equal(textOf(await settled(result)), 'Got "yes"');
-      const undecided = await settled(client.asked(call("refund")));
+      assert.equal(readText(await settled(result)), 'Got "yes"');
+      const undecided = await settled(client.callWithQuestions(call("refund")));
       await settled(there.send(replyTo(undecided.questions[0] ?? {}, null, "cancel")));
-      assert.match(textOf(await settled(undecided.result)), /^The agent asks/);
-      const cancelled = await settled(client.asked(call("refund")));
+      assert.match(readText(await settled(undecided.result)), /^The agent asks/);
+      const cancelled = await settled(client.callWithQuestions(call("refund")));
       await settled(there.send({ method: "notifications/cancelled", params: { requestId: 3 } }));
-      assert.equal(textOf(await settled(cancelled.result)), "The call was cancelled");
-      const working = client.open("tools/call", call("waits"), "w").then(answerOf);
+      assert.equal(readText(await settled(cancelled.result)), "The call was cancelled");
+      const working = client.open("tools/call", call("waits"), "w").then(readAnswer);
       let status = "";
       while (status !== "running") {
         await world.pass(50);
         status = (await world.services[0]?.runs.search({ limit: 1 }))?.items[0]?.status ?? "";
       }
       await settled(there.send({ method: "notifications/cancelled", params: { requestId: "w" } }));
-      assert.equal(textOf((await settled(working)).result), "The call was cancelled");
+      assert.equal(readText((await settled(working)).result), "The call was cancelled");
       await world.stop();
     });
 });

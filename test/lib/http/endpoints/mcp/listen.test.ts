@@ -13,14 +13,14 @@ import {
   type Ask,
   asker,
   call,
+  createRequest,
   type Fetch,
   FORMS,
   mcpWorld,
   messagesIn,
-  requestOf,
+  readText,
   session,
   TASKS,
-  textOf,
 } from "./mcp.harness.ts";
 
 const BOTH = { capabilities: { ...FORMS, ...TASKS } };
@@ -31,7 +31,9 @@ const created = async (ask: Ask, name: string, options: object = BOTH): Promise<
   (await ask("tools/call", call(name), { ...BOTH, ...options })).result.taskId as string;
 
 const listening = async (fetch: Fetch, taskIds: readonly string[], options: object = BOTH): Promise<Response> =>
-  await fetch(requestOf("http://h/mcp", "subscriptions/listen", { notifications: { taskIds: [...taskIds] } }, options));
+  await fetch(
+    createRequest("http://h/mcp", "subscriptions/listen", { notifications: { taskIds: [...taskIds] } }, options),
+  );
 
 interface Heard {
   readonly method: string;
@@ -69,15 +71,15 @@ describe("a subscription of MCP", () => {
     const ack = await next(messages);
     assert.equal(ack.method, "notifications/subscriptions/acknowledged");
     assert.deepEqual(ack.params.notifications, { taskIds: [taskId] });
-    const { _meta, ...asked } = await until(messages, "input_required");
-    const { resultType: _, _meta: _own, ...shown } = (await it.ask("tasks/get", { taskId }, BOTH)).result;
+    const { _meta, ...taskStatus } = await until(messages, "input_required");
+    const { resultType: _, _meta: _taskMeta, ...taskResult } = (await it.ask("tasks/get", { taskId }, BOTH)).result;
     const timeless = ({ lastUpdatedAt: _l, ttlMs: _t, ...task }: JsonObject): JsonObject => task;
-    assert.deepEqual(timeless(asked), timeless(shown));
-    const [key = ""] = Object.keys(asked.inputRequests as JsonObject);
+    assert.deepEqual(timeless(taskStatus), timeless(taskResult));
+    const [key = ""] = Object.keys(taskStatus.inputRequests as JsonObject);
     const inputResponses = { [key]: { action: "accept", content: { answer: "yes" } } };
     await it.ask("tasks/update", { taskId, inputResponses }, BOTH);
     const done = await until(messages, "completed");
-    assert.equal(textOf(done.result as JsonObject), 'Got "yes"');
+    assert.equal(readText(done.result as JsonObject), 'Got "yes"');
     const { result } = await next(messages);
     assert.equal(result?.resultType, "complete");
     assert.equal((await messages.next()).done, true);
@@ -128,9 +130,9 @@ describe("a subscription of MCP", () => {
     for (const wrong of [null, 3, { taskIds: NONE }, { taskIds: Array(51).fill(NONE) }]) {
       assert.equal((await ask(wrong)).error.code, -32602);
     }
-    const other = await ask({ toolsListChanged: true }, { capabilities: {} });
-    assert.match(other.text, /"notifications":\{\}/);
-    assert.equal(other.result.resultType, "complete");
+    const otherStream = await ask({ toolsListChanged: true }, { capabilities: {} });
+    assert.match(otherStream.text, /"notifications":\{\}/);
+    assert.equal(otherStream.result.resultType, "complete");
     assert.equal((await it.ask("subscriptions/listen", { notifications: {} })).error.code, -32601);
   });
 
@@ -152,7 +154,7 @@ describe("a subscription of MCP", () => {
     const { key, row } = await accounts.createKey({ kind: "sk" });
     const headers = { "x-api-key": key };
     const client = await session(it.test.fetch, { headers });
-    const { result } = await client.asked(call("refund"));
+    const { result } = await client.callWithQuestions(call("refund"));
     const taskId = await created(it.ask, "refund", { headers });
     const messages = messagesIn(await listening(it.test.fetch, [taskId], { ...BOTH, headers }));
     await next(messages);
@@ -179,11 +181,11 @@ describe("a subscription of MCP", () => {
       const { agent, reached, open } = gate();
       const executor = () => fromFunctions({ waits: agent });
       const world = await processes({ mode, concurrency: [1, 0], executor });
-      const [one, other] = world.services.map((service) => createHandler(service)) as [Fetch, Fetch];
+      const [first, second] = world.services.map((service) => createHandler(service)) as [Fetch, Fetch];
       await world.services[0]?.assistants.update("waits", { metadata: { mcp: { task: "always" } } });
-      const taskId = await created(asker(one), "waits");
+      const taskId = await created(asker(first), "waits");
       await reached();
-      const messages = messagesIn(await listening(other, [taskId]));
+      const messages = messagesIn(await listening(second, [taskId]));
       await next(messages);
       open();
       let isDone = false;
@@ -192,7 +194,7 @@ describe("a subscription of MCP", () => {
         return task;
       });
       await world.until(() => isDone);
-      assert.equal(textOf((await done).result as JsonObject), "Through");
+      assert.equal(readText((await done).result as JsonObject), "Through");
       await world.stop();
     });
 });

@@ -32,15 +32,15 @@ const encoded = (name: string): string =>
   /^[\x21-\x7e]+$/.test(name) ? name : `=?base64?${Buffer.from(name).toString("base64")}?=`;
 
 /** The request of a call. */
-export function requestOf(url: string, method: string, params: JsonObject = {}, options: AskOptions = {}): Request {
-  const { capabilities, headers: more = {}, meta = {}, signal } = options;
+export function createRequest(url: string, method: string, params: JsonObject = {}, options: AskOptions = {}): Request {
+  const { capabilities, headers: extraHeaders = {}, meta = {}, signal } = options;
   const named = params.name ?? params.taskId;
   const headers: Record<string, string | null> = {
     "content-type": "application/json",
     accept: ACCEPT,
     ...(capabilities && { "mcp-protocol-version": "2026-07-28", "mcp-method": method }),
     ...(capabilities && typeof named === "string" ? { "mcp-name": encoded(named) } : {}),
-    ...more,
+    ...extraHeaders,
   };
   const _meta = capabilities
     ? {
@@ -55,16 +55,16 @@ export function requestOf(url: string, method: string, params: JsonObject = {}, 
     method,
     params: { ...params, ...(Object.keys(_meta).length > 0 && { _meta }) },
   };
-  const given = Object.entries(headers).filter((entry): entry is [string, string] => entry[1] !== null);
+  const presentHeaders = Object.entries(headers).filter((entry): entry is [string, string] => entry[1] !== null);
   return new Request(url, {
     method: "POST",
-    headers: given,
+    headers: presentHeaders,
     body: JSON.stringify(body),
     ...(signal ? { signal } : {}),
   });
 }
 
-export async function answerOf(response: Response): Promise<Answer> {
+export async function readAnswer(response: Response): Promise<Answer> {
   const text = await response.text();
   const isEvents = response.headers.get("content-type") === "text/event-stream";
   const last = isEvents
@@ -95,19 +95,19 @@ export type Ask = (method: string, params?: JsonObject, options?: AskOptions) =>
 export const asker =
   (fetch: Fetch, url = "http://127.0.0.1/mcp"): Ask =>
   async (method, params = {}, options = {}) =>
-    await answerOf(await fetch(requestOf(url, method, params, options)));
+    await readAnswer(await fetch(createRequest(url, method, params, options)));
 
-export const textOf = ({ content }: JsonObject): string =>
+export const readText = ({ content }: JsonObject): string =>
   (content as { text: string }[]).map(({ text }) => text).join("\n");
-export const threadOf = ({ _meta }: JsonObject): string => (_meta as JsonObject)["greenroom/thread_id"] as string;
-export const runOf = ({ _meta }: JsonObject): string => (_meta as JsonObject)["greenroom/run_id"] as string;
+export const readThreadId = ({ _meta }: JsonObject): string => (_meta as JsonObject)["greenroom/thread_id"] as string;
+export const readRunId = ({ _meta }: JsonObject): string => (_meta as JsonObject)["greenroom/run_id"] as string;
 
 /** The state and answers with which a client repeats a call. */
-export function answered(asked: JsonObject, content: JsonObject, action = "accept"): JsonObject {
+export function answered(inputRequest: JsonObject, content: JsonObject, action = "accept"): JsonObject {
   const answer = action === "accept" ? { action, content } : { action };
-  const keys = Object.keys(asked.inputRequests as JsonObject);
+  const keys = Object.keys(inputRequest.inputRequests as JsonObject);
   return {
-    requestState: asked.requestState as string,
+    requestState: inputRequest.requestState as string,
     inputResponses: Object.fromEntries(keys.map((key): [string, JsonObject] => [key, answer as JsonObject])),
   };
 }
@@ -168,19 +168,19 @@ export async function mcpWorld(options: Partial<TestServiceOptions> = {}): Promi
 }
 
 /** The parameters of a call that says "Hi". */
-export const call = (name: string, more: JsonObject = {}): JsonObject => ({
+export const call = (name: string, params: JsonObject = {}): JsonObject => ({
   name,
   arguments: { message: "Hi" },
-  ...more,
+  ...params,
 });
 
 /** The messages of an answer that stays open, as they come. */
 export async function* messagesIn({ body }: Response): AsyncGenerator<JsonObject, void> {
-  let rest = "";
+  let buffered = "";
   const decoder = new TextDecoder();
   for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
-    const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
-    rest = events.pop() ?? "";
+    const events = (buffered + decoder.decode(chunk, { stream: true })).split("\n\n");
+    buffered = events.pop() ?? "";
     for (const event of events) {
       const [, data] = /^data: (.*)$/m.exec(event) ?? [];
       if (data !== undefined) yield JSON.parse(data) as JsonObject;
@@ -196,10 +196,10 @@ export interface Session {
   /** Sends a message that gets no answer. Returns the status. */
   send(message: JsonObject): Promise<number>;
   /** Begins a call that asks. */
-  asked(params: JsonObject, questions?: number): Promise<Asked>;
+  callWithQuestions(params: JsonObject, questions?: number): Promise<PendingCall>;
 }
 
-interface Asked {
+interface PendingCall {
   readonly questions: readonly JsonObject[];
   /** The result of the call. */
   readonly result: Promise<JsonObject>;
@@ -217,33 +217,33 @@ export async function session(
   {
     capabilities = FORMS,
     headers = {},
-    id: given,
+    id: sessionId,
     url = "http://127.0.0.1/mcp",
   }: { capabilities?: JsonObject; headers?: Record<string, string>; id?: string; url?: string } = {},
 ): Promise<Session> {
-  const send = (message: JsonObject, more: Record<string, string>): Promise<Response> =>
+  const send = (message: JsonObject, sessionHeaders: Record<string, string>): Promise<Response> =>
     fetch(
       new Request(url, {
         method: "POST",
-        headers: { "content-type": "application/json", accept: ACCEPT, ...headers, ...more },
+        headers: { "content-type": "application/json", accept: ACCEPT, ...headers, ...sessionHeaders },
         body: JSON.stringify({ jsonrpc: "2.0", ...message }),
       }),
     );
   const hello = { protocolVersion: "2025-11-25", capabilities, clientInfo: { name: "test", version: "1" } };
-  const begun = await send({ id: 0, method: "initialize", params: hello }, {});
-  await begun.text();
-  const id = given ?? begun.headers.get("mcp-session-id") ?? "";
-  const own = { "mcp-session-id": id, "mcp-protocol-version": "2025-11-25" };
+  const initialization = await send({ id: 0, method: "initialize", params: hello }, {});
+  await initialization.text();
+  const id = sessionId ?? initialization.headers.get("mcp-session-id") ?? "";
+  const ownHeaders = { "mcp-session-id": id, "mcp-protocol-version": "2025-11-25" };
   let last = 0;
   const self: Session = {
     id,
-    open: (method, params = {}, request = ++last) => send({ id: request, method, params }, own),
+    open: (method, params = {}, request = ++last) => send({ id: request, method, params }, ownHeaders),
     async send(message) {
-      const response = await send(message, own);
+      const response = await send(message, ownHeaders);
       await response.text();
       return response.status;
     },
-    async asked(params, count = 1) {
+    async callWithQuestions(params, count = 1) {
       const messages = messagesIn(await self.open("tools/call", params));
       const questions: JsonObject[] = [];
       while (questions.length < count) questions.push((await messages.next()).value as JsonObject);

@@ -10,12 +10,12 @@ import {
   answerable,
   asker,
   call,
+  createRequest,
   mcpWorld,
-  requestOf,
+  readText,
+  readThreadId,
   session,
   TASKS,
-  textOf,
-  threadOf,
 } from "./mcp.harness.ts";
 
 const MODERN = { capabilities: {} };
@@ -136,7 +136,12 @@ describe("the transport of MCP", () => {
 
   it("takes batches of the versions that have them", async () => {
     await using it = await mcpWorld();
-    const one = (id: number, method: string, params: JsonObject = {}) => ({ jsonrpc: "2.0", id, method, params });
+    const createMessage = (id: number, method: string, params: JsonObject = {}) => ({
+      jsonrpc: "2.0",
+      id,
+      method,
+      params,
+    });
     const send = async (body: unknown, version?: string) => {
       const headers = {
         "content-type": "application/json",
@@ -146,9 +151,9 @@ describe("the transport of MCP", () => {
       return await it.test.fetch(new Request("http://h/mcp", { method: "POST", headers, body: JSON.stringify(body) }));
     };
     const batch = [
-      one(1, "ping"),
-      one(2, "tools/call", call("echo")),
-      one(3, "nope"),
+      createMessage(1, "ping"),
+      createMessage(2, "tools/call", call("echo")),
+      createMessage(3, "nope"),
       { jsonrpc: "2.0", method: "notifications/x" },
     ];
     const answers = (await (await send(batch)).json()) as { id: number; result?: JsonObject; error?: JsonObject }[];
@@ -156,13 +161,13 @@ describe("the transport of MCP", () => {
       answers.map(({ id }) => id),
       [1, 2, 3],
     );
-    assert.equal(textOf(answers[1]?.result as JsonObject), "You said Hi");
+    assert.equal(readText(answers[1]?.result as JsonObject), "You said Hi");
     assert.equal(answers[2]?.error?.code, -32601);
     assert.equal((await send([{ jsonrpc: "2.0", method: "notifications/x" }])).status, 202);
     for (const [body, version] of [
       [batch, "2025-06-18"],
       [[], undefined],
-      [Array(51).fill(one(1, "ping")), undefined],
+      [Array(51).fill(createMessage(1, "ping")), undefined],
     ] as const) {
       assert.equal((await send(body, version)).status, 400);
     }
@@ -254,8 +259,8 @@ describe("the transport of MCP", () => {
       http: { mcp: { protected_resource } },
       public_base_url: "https://agents.example",
     });
-    for (const place of [path, `${path}/mcp`]) {
-      const { status, body } = await it.ask(null, "GET", place);
+    for (const endpoint of [path, `${path}/mcp`]) {
+      const { status, body } = await it.ask(null, "GET", endpoint);
       assert.deepEqual([status, body], [200, { ...protected_resource, bearer_methods_supported: ["header"] }]);
     }
     const denied = await it.ask(null, "POST", "/mcp", {});
@@ -266,7 +271,7 @@ describe("the transport of MCP", () => {
       public_base_url: "https://agents.example",
       auth: { mode: "api_key" },
     });
-    const refused = await keys.fetch(requestOf("http://h/mcp", "ping"));
+    const refused = await keys.fetch(createRequest("http://h/mcp", "ping"));
     assert.deepEqual(
       [refused.status, refused.headers.get("www-authenticate")],
       [401, `Bearer resource_metadata="https://agents.example${path}/mcp"`],
@@ -297,7 +302,7 @@ describe("the tools of MCP", () => {
     assert.deepEqual(tools[0]?.title, "Écho 🦜");
     assert.deepEqual([tools[0]?.description, tools[1]?.description], ["Says it again", "Agent `answers`"]);
     for (const name of ["_cho__", `echo_${assistant_id.slice(0, 8)}`]) {
-      assert.equal(textOf((await ask("tools/call", call(name))).result), "You said Hi");
+      assert.equal(readText((await ask("tools/call", call(name))).result), "You said Hi");
     }
     for (const name of ["fails", "hidden", "Écho 🦜"]) {
       assert.equal((await ask("tools/call", call(name))).error.message, `Unknown tool: ${name}`);
@@ -319,7 +324,7 @@ describe("the tools of MCP", () => {
     const names = async (name: string) =>
       ((await ask("tools/list", {}, as(name))).result.tools as { name: string }[]).map((tool) => tool.name);
     assert.deepEqual([await names("ann"), await names("bob")], [["mine"], []]);
-    assert.equal(textOf((await ask("tools/call", call("mine"), as("ann"))).result), "You said Hi");
+    assert.equal(readText((await ask("tools/call", call("mine"), as("ann"))).result), "You said Hi");
     const [foreign, absent] = [
       await ask("tools/call", call("mine"), as("bob")),
       await ask("tools/call", call("none"), as("bob")),
@@ -334,15 +339,15 @@ describe("the tools of MCP", () => {
       }[];
       return Object.keys(inputSchema.properties as JsonObject);
     };
-    await using shown = await mcpWorld();
-    assert.deepEqual(await names(shown), ["message", "messages", "thread_id"]);
+    await using visibleWorld = await mcpWorld();
+    assert.deepEqual(await names(visibleWorld), ["message", "messages", "thread_id"]);
     const executor = answerable(AGENTS);
     await using open = await mcpWorld({ executor });
     assert.deepEqual(await names(open), ["message", "messages", "thread_id", "resume"]);
     await using hidden = await mcpWorld({ executor, http: { mcp: { resume_arguments: false } } });
     assert.deepEqual(await names(hidden), ["message", "messages"]);
     const first = await hidden.ask("tools/call", call("echo"));
-    const again = { name: "echo", arguments: { message: "Again", thread_id: threadOf(first.result) } };
-    assert.equal(threadOf((await hidden.ask("tools/call", again)).result), threadOf(first.result));
+    const again = { name: "echo", arguments: { message: "Again", thread_id: readThreadId(first.result) } };
+    assert.equal(readThreadId((await hidden.ask("tools/call", again)).result), readThreadId(first.result));
   });
 });

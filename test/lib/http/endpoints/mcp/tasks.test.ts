@@ -9,14 +9,14 @@ import { ASKING, CLOSED, shownThread } from "../../../../support/inbox.ts";
 import { processes } from "../../../../support/shared-database.ts";
 import { until } from "../../../../support/until.ts";
 import { customWorld, owning } from "../../../auth/custom-auth.harness.ts";
-import { AGENTS, type Ask, asker, asksTwice, call, FORMS, mcpWorld, TASKS, textOf } from "./mcp.harness.ts";
+import { AGENTS, type Ask, asker, asksTwice, call, FORMS, mcpWorld, readText, TASKS } from "./mcp.harness.ts";
 
 const LIVE = { capabilities: TASKS };
 const BOTH = { capabilities: { ...FORMS, ...TASKS } };
 /** Every call becomes a task at once. */
 const AT_ONCE = { http: { mcp: { task_after_ms: 0 } } };
 
-const resultOf = ({ result }: JsonObject): JsonObject => result as JsonObject;
+const readResult = ({ result }: JsonObject): JsonObject => result as JsonObject;
 
 /** Polls until the task has one of these states. */
 async function polled(ask: Ask, taskId: string, ...states: string[]): Promise<JsonObject> {
@@ -42,7 +42,7 @@ describe("a task of MCP", () => {
   it("is what a call becomes that takes long, and a short one does not", async () => {
     await using it = await mcpWorld({ agents: { ...AGENTS, waits }, http: { mcp: { task_after_ms: 300 } } });
     const short = (await it.ask("tools/call", call("echo"), LIVE)).result;
-    assert.deepEqual([short.resultType, textOf(short)], ["complete", "You said Hi"]);
+    assert.deepEqual([short.resultType, readText(short)], ["complete", "You said Hi"]);
     const { _meta, taskId, createdAt, lastUpdatedAt, ttlMs, ...task } = await created(it.ask, "waits", LIVE);
     assert.deepEqual(task, { resultType: "task", status: "working", pollIntervalMs: 500 });
     assert.ok(Number.isInteger(ttlMs) && (ttlMs as number) >= 86_400_000 && (ttlMs as number) < 87_000_000);
@@ -73,8 +73,8 @@ describe("a task of MCP", () => {
       ...{ status: "completed", resultType: "complete" },
       result: { resultType: "complete", content: [{ type: "text", text: "You said Hi" }] },
     });
-    const failed = resultOf(await ended("fails"));
-    assert.deepEqual([failed.isError, textOf(failed)], [true, "It broke"]);
+    const failed = readResult(await ended("fails"));
+    assert.deepEqual([failed.isError, readText(failed)], [true, "It broke"]);
     const message = "The run took longer than 100 ms";
     assert.deepEqual(await ended("late"), {
       ...{ status: "failed", resultType: "complete", statusMessage: message },
@@ -85,8 +85,8 @@ describe("a task of MCP", () => {
   it("asks, keeps the answers until all are there, and goes on once", async () => {
     await using it = await mcpWorld(AT_ONCE);
     const { taskId } = await created(it.ask, "refund");
-    const asked = await polled(it.ask, taskId as string, "input_required");
-    const [key = ""] = Object.keys(asked.inputRequests as JsonObject);
+    const task = await polled(it.ask, taskId as string, "input_required");
+    const [key = ""] = Object.keys(task.inputRequests as JsonObject);
     const update = (inputResponses: JsonObject) =>
       it.ask("tasks/update", { taskId: taskId as string, inputResponses }, BOTH);
     for (const useless of [
@@ -101,7 +101,7 @@ describe("a task of MCP", () => {
     const answers = [1, 2, 3].map((n) => update({ [key]: { action: "accept", content: { answer: `yes ${n}` } } }));
     await Promise.all(answers);
     const done = await polled(it.ask, taskId as string, "completed");
-    assert.match(textOf(resultOf(done)), /^Got "yes \d"$/);
+    assert.match(readText(readResult(done)), /^Got "yes \d"$/);
     const { thread_id } = await it.service.runs.get(null, taskId as string);
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
     assert.equal((await it.ask("tasks/update", { taskId: taskId as string, inputResponses: 3 }, BOTH)).status, 400);
@@ -110,9 +110,9 @@ describe("a task of MCP", () => {
   it("never has a key again: an update that comes twice answers no later question", async () => {
     await using it = await mcpWorld({ ...AT_ONCE, agents: { twice: asksTwice({ key: "sure", question: "Sure?" }) } });
     const { taskId } = await created(it.ask, "twice");
-    const asked = async (): Promise<string[]> =>
+    const readTaskIds = async (): Promise<string[]> =>
       Object.keys((await polled(it.ask, taskId as string, "input_required")).inputRequests as JsonObject);
-    const [first = ""] = await asked();
+    const [first = ""] = await readTaskIds();
     assert.equal(first, "sure");
     const update = (key: string, answer: string) =>
       it.ask(
@@ -121,11 +121,11 @@ describe("a task of MCP", () => {
         BOTH,
       );
     await update(first, "a");
-    await until(async () => (await asked())[0] !== first);
+    await until(async () => (await readTaskIds())[0] !== first);
     await update(first, "again");
-    const [second = ""] = await asked();
+    const [second = ""] = await readTaskIds();
     await update(second, "b");
-    assert.equal(textOf(resultOf(await polled(it.ask, taskId as string, "completed"))), "a b");
+    assert.equal(readText(readResult(await polled(it.ask, taskId as string, "completed"))), "a b");
   });
 
   it("is seen to be answered by a person in the studio", async () => {
@@ -138,17 +138,17 @@ describe("a task of MCP", () => {
     const { thread_id } = await it.service.runs.get(null, taskId as string);
     const resume = { decisions: [{ type: "approve" }] };
     await (await it.service.runs.wait(thread_id, { assistant_id: "approves", command: { resume } })).result;
-    assert.match(textOf(resultOf(await polled(it.ask, taskId as string, "completed"))), /approve/);
+    assert.match(readText(readResult(await polled(it.ask, taskId as string, "completed"))), /approve/);
     // A later turn of the conversation changes nothing.
     await (await it.service.runs.wait(thread_id, { assistant_id: "approves", input: { messages: "Again" } })).result;
-    assert.match(textOf(resultOf(await polled(it.ask, taskId as string, "completed"))), /approve/);
+    assert.match(readText(readResult(await polled(it.ask, taskId as string, "completed"))), /approve/);
   });
 
   it("is what a call becomes that asks, where the client cannot be asked", async () => {
     await using it = await mcpWorld();
     const { taskId } = await created(it.ask, "refund", LIVE);
-    const asked = await polled(it.ask, taskId as string, "input_required");
-    assert.equal(Object.keys(asked.inputRequests as JsonObject).length, 1);
+    const task = await polled(it.ask, taskId as string, "input_required");
+    assert.equal(Object.keys(task.inputRequests as JsonObject).length, 1);
     assert.equal((await it.ask("tools/call", call("refund"), BOTH)).result.resultType, "input_required");
   });
 
@@ -208,20 +208,20 @@ describe("a task of MCP", () => {
       assert.equal(new Set(answers).size, 1, answers.join("\n"));
     }
     const foreign = await as("bob")("tools/call", { name: "refund", arguments: { thread_id, resume: "yes" } });
-    assert.equal(textOf(foreign.result), `There is no conversation ${thread_id}`);
+    assert.equal(readText(foreign.result), `There is no conversation ${thread_id}`);
     assert.equal((await polled(as("ann"), taskId as string, "input_required")).status, "input_required");
   });
 
   it("that one process has created is there in every other", async () => {
     const world = await processes({ concurrency: [1, 0] });
-    const [one, other] = world.services.map((service) => asker(createHandler(service))) as [Ask, Ask];
+    const [first, second] = world.services.map((service) => asker(createHandler(service))) as [Ask, Ask];
     await world.services[0]?.assistants.update("count", { metadata: { mcp: { task: "always" } } });
-    const taskId = (await created(one, "count")).taskId as string;
-    const seen = async (): Promise<unknown> => (await other("tasks/get", { taskId }, BOTH)).result.status;
-    assert.equal(await seen(), "working");
+    const taskId = (await created(first, "count")).taskId as string;
+    const readStatus = async (): Promise<unknown> => (await second("tasks/get", { taskId }, BOTH)).result.status;
+    assert.equal(await readStatus(), "working");
     world.say("end");
-    while ((await seen()) === "working") await world.pass(100);
-    assert.equal(await seen(), "completed");
+    while ((await readStatus()) === "working") await world.pass(100);
+    assert.equal(await readStatus(), "completed");
     await world.stop();
   });
 });

@@ -8,7 +8,7 @@ import type { GraphState } from "../../../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../../../lib/json.ts";
 import { combine, fromFunctions } from "../../../../../lib/mod.ts";
 import { keepAlive } from "../../../../support/alive.ts";
-import { AGENTS, call, mcpWorld, requestOf, textOf, threadOf } from "./mcp.harness.ts";
+import { AGENTS, call, createRequest, mcpWorld, readText, readThreadId } from "./mcp.harness.ts";
 
 const person = z.object({ name: z.string(), friends: z.array(z.string()).max(1).optional() });
 const State = z.object({
@@ -58,12 +58,12 @@ describe("arguments of an MCP tool", () => {
       [{ question: "Why", byName: { ann: "yes" } }, "arguments.byName.ann must be of type boolean"],
     ];
     for (const options of ERAS) {
-      for (const [given, ...findings] of misfits) {
-        const { status, result } = await it.ask("tools/call", { name: "find", arguments: given }, options);
+      for (const [toolArguments, ...findings] of misfits) {
+        const { status, result } = await it.ask("tools/call", { name: "find", arguments: toolArguments }, options);
         const text =
           "The arguments do not fit the schema of find, so nothing was started. Correct them and call find again:\n" +
           findings.map((finding) => `- ${finding}`).join("\n");
-        assert.deepEqual([status, result.isError, textOf(result)], [200, true, text]);
+        assert.deepEqual([status, result.isError, readText(result)], [200, true, text]);
       }
     }
     assert.deepEqual((await it.service.runs.search({})).items, []);
@@ -72,15 +72,15 @@ describe("arguments of an MCP tool", () => {
 
   it("that fit start a run, also beside `thread_id`", async () => {
     await using it = await world();
-    const given: JsonObject = {
+    const callParams: JsonObject = {
       ...{ question: "Why", count: 9, kind: "long", code: "ABC", who: null, pair: ["a", 1], byName: { ann: true } },
     };
-    const ask = async (more: JsonObject) =>
-      (await it.ask("tools/call", { name: "find", arguments: { ...given, ...more } })).result;
+    const ask = async (params: JsonObject) =>
+      (await it.ask("tools/call", { name: "find", arguments: { ...callParams, ...params } })).result;
     const first = await ask({});
     assert.equal((first.structuredContent as JsonObject).question, "Why × 9");
-    const thread_id = threadOf(first);
-    assert.equal(threadOf(await ask({ thread_id, who: { name: "Ann", friends: ["Bob"] } })), thread_id);
+    const thread_id = readThreadId(first);
+    assert.equal(readThreadId(await ask({ thread_id, who: { name: "Ann", friends: ["Bob"] } })), thread_id);
     // A conversation that continues is checked as well.
     assert.equal((await ask({ thread_id, count: 10 })).isError, true);
     assert.equal((await it.service.runs.list(thread_id)).length, 2);
@@ -111,8 +111,8 @@ describe("arguments of an MCP tool", () => {
     };
     const state = { get: async () => null, schemas: async () => ({ ...schemas, input_schema }) };
     await using it = await mcpWorld({ executor: { ...functions, state: () => state as unknown as GraphState } });
-    const ask = async (given: JsonObject) =>
-      textOf((await it.ask("tools/call", { name: "ship", arguments: given })).result)
+    const ask = async (toolArguments: JsonObject) =>
+      readText((await it.ask("tools/call", { name: "ship", arguments: toolArguments })).result)
         .split("\n")
         .slice(1);
     assert.deepEqual(await ask({}), [
@@ -135,18 +135,18 @@ describe("arguments of an MCP tool", () => {
   it("of a function are its message", async () => {
     await using it = await world();
     const { result } = await it.ask("tools/call", { name: "echo", arguments: { message: 3, messages: "Hi" } });
-    assert.deepEqual(textOf(result).split("\n").slice(1), [
+    assert.deepEqual(readText(result).split("\n").slice(1), [
       "- arguments.message must be of type string",
       "- arguments.messages must be of type array",
     ]);
-    assert.equal(textOf((await it.ask("tools/call", call("echo"))).result), "You said Hi");
+    assert.equal(readText((await it.ask("tools/call", call("echo"))).result), "You said Hi");
   });
 
   it("are listed up to a limit, and large ones take no long time", async () => {
     await using it = await world();
     const byName: JsonObject = Object.fromEntries(Array.from({ length: 15_000 }, (_, i) => [`n${i}`, i]));
     const { result } = await it.ask("tools/call", { name: "find", arguments: { question: "Why", byName } });
-    const lines = textOf(result).split("\n");
+    const lines = readText(result).split("\n");
     assert.deepEqual([lines.length, lines.at(-1)], [22, "- and more"]);
   });
 
@@ -156,11 +156,11 @@ describe("arguments of an MCP tool", () => {
       { name: "nobody", arguments: {} },
       { name: 3, arguments: {} },
       { arguments: {} },
-      ...[[], "x", 3, null].map((given: Json): JsonObject => ({ name: "find", arguments: given })),
+      ...[[], "x", 3, null].map((toolArguments: Json): JsonObject => ({ name: "find", arguments: toolArguments })),
     ];
     for (const options of ERAS) {
       for (const params of malformed) {
-        const response = await it.test.fetch(requestOf("http://h/mcp", "tools/call", params, options));
+        const response = await it.test.fetch(createRequest("http://h/mcp", "tools/call", params, options));
         const { error } = (await response.json()) as { error: JsonObject };
         assert.equal(error.code, -32602, JSON.stringify(params));
       }

@@ -12,16 +12,16 @@ import {
   AGENTS,
   answerable,
   answered,
-  answerOf,
   asker,
   asksTwice,
   call,
+  createRequest,
   FORMS,
   mcpWorld,
-  requestOf,
-  runOf,
-  textOf,
-  threadOf,
+  readAnswer,
+  readRunId,
+  readText,
+  readThreadId,
 } from "./mcp.harness.ts";
 
 const MODERN = { capabilities: {} };
@@ -32,10 +32,10 @@ describe("a call of MCP", () => {
   it("is a run on a thread of its own, which expires", async () => {
     await using it = await mcpWorld({ retention: { mcp_ms: 60_000 } });
     const { result } = await it.ask("tools/call", call("echo"));
-    const thread = await it.service.threads.get(threadOf(result), { include: ["ttl"] });
+    const thread = await it.service.threads.get(readThreadId(result), { include: ["ttl"] });
     assert.deepEqual([thread.metadata.created_by, thread.metadata.mcp_tool], ["mcp", "echo"]);
     assert.equal(thread.ttl?.ttl_minutes, 1);
-    const run = await it.service.runs.get(null, runOf(result));
+    const run = await it.service.runs.get(null, readRunId(result));
     assert.deepEqual([run.metadata.created_by, run.status, run.multitask_strategy], ["mcp", "success", "enqueue"]);
   });
 
@@ -44,7 +44,10 @@ describe("a call of MCP", () => {
     const { _meta: _, ...values } = (await it.ask("tools/call", call("answers"))).result;
     assert.deepEqual(values.structuredContent, { answer: 42 });
     const { status, result } = await it.ask("tools/call", call("fails"), MODERN);
-    assert.deepEqual([status, result.isError, textOf(result), result.resultType], [200, true, "It broke", "complete"]);
+    assert.deepEqual(
+      [status, result.isError, readText(result), result.resultType],
+      [200, true, "It broke", "complete"],
+    );
     assert.equal((await it.ask("tools/call", { name: "echo", arguments: [] })).error.code, -32602);
   });
 
@@ -62,16 +65,16 @@ describe("a call of MCP", () => {
     const reply = call("refund", answered(first, { answer: "yes" }));
     const answers = await Promise.all([1, 2, 3].map(() => it.ask("tools/call", reply, { capabilities: FORMS })));
     for (const { result } of [...answers, await it.ask("tools/call", reply, { capabilities: FORMS })]) {
-      assert.equal(textOf(result), 'Got "yes"');
+      assert.equal(readText(result), 'Got "yes"');
     }
-    const runs = await it.service.runs.list(threadOf(first));
+    const runs = await it.service.runs.list(readThreadId(first));
     assert.equal(runs.length, 2);
     assert.equal(runs[0]?.metadata.task_id, runs[1]?.run_id);
   });
 
   it("asks again for what is missing or does not fit, and closes nothing if the person does not decide", async () => {
     await using it = await mcpWorld();
-    const ask = (more: JsonObject) => it.ask("tools/call", call("refund", more), { capabilities: FORMS });
+    const ask = (params: JsonObject) => it.ask("tools/call", call("refund", params), { capabilities: FORMS });
     const first = (await ask({})).result;
     const { requestState = "" } = first;
     const useless: JsonObject[] = [{}, { other: { action: "accept", content: {} } }];
@@ -82,9 +85,9 @@ describe("a call of MCP", () => {
     const wrong = (await ask(answered(first, { answer: 3 }))).result;
     assert.equal(wrong.resultType, "input_required");
     const closed = (await ask(answered(first, {}, "cancel"))).result;
-    assert.deepEqual([closed.isError, textOf(closed).startsWith("The agent asks: Refund")], [true, true]);
+    assert.deepEqual([closed.isError, readText(closed).startsWith("The agent asks: Refund")], [true, true]);
     const declined = (await ask(answered(first, {}, "decline"))).result;
-    assert.equal(textOf(declined), 'Got {"action":"decline"}');
+    assert.equal(readText(declined), 'Got {"action":"decline"}');
   });
 
   it("refuses a state that is forged, or of another call, caller or time", async () => {
@@ -106,7 +109,7 @@ describe("a call of MCP", () => {
       const { status, error } = await ask("tools/call", params, caller);
       assert.deepEqual([status, error.data], [200, { reason: "invalid_request_state" }], JSON.stringify(params));
     }
-    await it.it.service.threads.delete(threadOf(first));
+    await it.it.service.threads.delete(readThreadId(first));
     assert.equal((await ask("tools/call", call("refund", reply), as("ann"))).error.code, -32602);
   });
 
@@ -123,7 +126,7 @@ describe("a call of MCP", () => {
         },
       },
     });
-    const ask = (more: JsonObject) => it.ask("tools/call", call("twice", more), { capabilities: FORMS });
+    const ask = (params: JsonObject) => it.ask("tools/call", call("twice", params), { capabilities: FORMS });
     const first = (await ask({})).result;
     const reply = answered(first, { answer: "a" });
     const second = (await ask(reply)).result;
@@ -131,7 +134,7 @@ describe("a call of MCP", () => {
     assert.notEqual(second.requestState, first.requestState);
     const repeated = (await ask(reply)).result;
     assert.deepEqual([repeated.resultType, repeated.requestState], ["input_required", second.requestState]);
-    assert.equal(textOf((await ask(answered(second, { answer: "b" }))).result), "a b");
+    assert.equal(readText((await ask(answered(second, { answer: "b" }))).result), "a b");
   });
 
   it("answers no later question while somebody else answers the first one", async () => {
@@ -149,11 +152,11 @@ describe("a call of MCP", () => {
       agents: { twice: asksTwice({ key: "sure", question: "Sure?" }) },
       storage: slow,
     });
-    const ask = (more: JsonObject) => it.ask("tools/call", call("twice", more), { capabilities: FORMS });
+    const ask = (params: JsonObject) => it.ask("tools/call", call("twice", params), { capabilities: FORMS });
     // Among these reads is one after the newest run was read, and before its interrupts are.
     for (const read of [1, 2, 3, 4]) {
       const first = (await ask({})).result;
-      const thread_id = threadOf(first);
+      const thread_id = readThreadId(first);
       answer = async () => {
         nth = 0;
         const request = { assistant_id: "twice", command: { resume: "person" } };
@@ -171,22 +174,23 @@ describe("a call of MCP", () => {
   it("gives clients that cannot be asked a handle, which the model answers if the agent allows it", async () => {
     await using it = await mcpWorld({ executor: answerable(AGENTS) });
     const first = (await it.ask("tools/call", call("refund"))).result;
-    const thread_id = threadOf(first);
+    const thread_id = readThreadId(first);
     const text = `The agent asks: Refund 30 euros? To answer, call refund again with {"thread_id": "${thread_id}", "resume": …}.`;
-    assert.deepEqual([first.isError, textOf(first)], [true, text]);
-    const reply = (given: JsonObject, name = "refund") => it.ask("tools/call", { name, arguments: given });
+    assert.deepEqual([first.isError, readText(first)], [true, text]);
+    const reply = (toolArguments: JsonObject, name = "refund") =>
+      it.ask("tools/call", { name, arguments: toolArguments });
     const unknown = "00000000-0000-4000-8000-000000000000";
     for (const id of [unknown, "x", 3]) {
       const { result } = await reply({ thread_id: id, resume: "yes" });
-      assert.deepEqual([result.isError, textOf(result)], [true, `There is no conversation ${id}`]);
+      assert.deepEqual([result.isError, readText(result)], [true, `There is no conversation ${id}`]);
     }
     // The conversation of another agent is as none.
     const foreign = (await reply({ thread_id, resume: "yes" }, "approves")).result;
-    assert.equal(textOf(foreign), `There is no conversation ${thread_id}`);
-    assert.equal(textOf((await reply({ resume: "yes" })).result).includes("needs thread_id"), true);
-    assert.equal(textOf((await reply({ thread_id, resume: "yes" })).result), 'Got "yes"');
+    assert.equal(readText(foreign), `There is no conversation ${thread_id}`);
+    assert.equal(readText((await reply({ resume: "yes" })).result).includes("needs thread_id"), true);
+    assert.equal(readText((await reply({ thread_id, resume: "yes" })).result), 'Got "yes"');
     assert.equal(
-      textOf((await reply({ thread_id, resume: "yes" })).result),
+      readText((await reply({ thread_id, resume: "yes" })).result),
       "No question is open in this conversation",
     );
   });
@@ -196,7 +200,7 @@ describe("a call of MCP", () => {
     const decide = async (content: JsonObject, action = "accept") => {
       const first = (await it.ask("tools/call", call("approves"), { capabilities: FORMS })).result;
       const reply = call("approves", answered(first, content, action));
-      return textOf((await it.ask("tools/call", reply, { capabilities: FORMS })).result);
+      return readText((await it.ask("tools/call", reply, { capabilities: FORMS })).result);
     };
     const got = (...decisions: JsonObject[]): string => `Got ${JSON.stringify({ decisions })}`;
     assert.equal(await decide({ decision: "approve" }), got({ type: "approve" }));
@@ -219,13 +223,13 @@ describe("a call of MCP", () => {
         },
       },
     });
-    const request = requestOf("http://h/mcp", "tools/call", call("works"), {
+    const request = createRequest("http://h/mcp", "tools/call", call("works"), {
       ...MODERN,
       meta: { progressToken: "p1" },
     });
     const response = await it.test.fetch(request);
     assert.equal(response.headers.get("cache-control"), "no-cache, no-transform");
-    const { text, result } = await answerOf(response);
+    const { text, result } = await readAnswer(response);
     const notes = [...text.matchAll(/^event: message\ndata: (.*)$/gm)].map(
       ([, data = ""]) => JSON.parse(data) as JsonObject,
     );
@@ -236,14 +240,14 @@ describe("a call of MCP", () => {
         { progressToken: "p1", progress, total: 2, message: `Step ${progress}` },
       ]),
     );
-    assert.equal(textOf(result), "Done");
+    assert.equal(readText(result), "Done");
   });
 
   it("is cancelled by a client of 2026-07-28 that hangs up, and by no other", async () => {
     const { agent, reached, open, reset } = gate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const hangUp = async (options: object): Promise<string> => {
-      const response = await it.test.fetch(requestOf("http://h/mcp", "tools/call", call("waits"), options));
+      const response = await it.test.fetch(createRequest("http://h/mcp", "tools/call", call("waits"), options));
       const reader = response.body?.getReader();
       const pulled = reader?.read();
       await reached();
@@ -264,7 +268,7 @@ describe("a call of MCP", () => {
     const { agent, reached } = gate();
     await using it = await mcpWorld({ agents: { waits: agent } });
     const options = { ...MODERN, meta: { progressToken: 1 } };
-    const response = await it.test.fetch(requestOf("http://h/mcp", "tools/call", call("waits"), options));
+    const response = await it.test.fetch(createRequest("http://h/mcp", "tools/call", call("waits"), options));
     const reader = response.body?.getReader();
     const pulled = reader?.read();
     await reached();
@@ -282,7 +286,7 @@ describe("a call of MCP", () => {
     await it.service.stop(0);
     const { result } = await answer;
     assert.deepEqual(
-      [result.isError, textOf(result).startsWith("The server is stopping. The run goes on")],
+      [result.isError, readText(result).startsWith("The server is stopping. The run goes on")],
       [true, true],
     );
   });

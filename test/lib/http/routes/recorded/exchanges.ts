@@ -49,7 +49,7 @@ async function joined(send: Send, run: string): Promise<void> {
 }
 
 /** Runs of a thread, double texting, joins, states and their history. */
-async function runsOf(send: Send): Promise<void> {
+async function recordRuns(send: Send): Promise<void> {
   await send("POST", "/threads", { thread_id: THREAD, metadata: { topic: "a" } });
   await send("POST", "/threads", { thread_id: THREAD });
   await send("POST", "/threads", { thread_id: THREAD, if_exists: "do_nothing" });
@@ -149,7 +149,7 @@ async function interrupts(send: Send): Promise<void> {
   await send("POST", `/threads/${OTHER}/runs/wait`, []);
 }
 
-async function assistantsOf(send: Send): Promise<void> {
+async function recordAssistants(send: Send): Promise<void> {
   const { assistant_id: id } = JSON.parse(
     await send("POST", "/assistants", {
       graph_id: "chat",
@@ -172,7 +172,7 @@ async function assistantsOf(send: Send): Promise<void> {
   await send("GET", `/assistants/${id}`);
 }
 
-async function cronsOf(send: Send): Promise<void> {
+async function recordCrons(send: Send): Promise<void> {
   const { cron_id } = JSON.parse(
     await send("POST", "/runs/crons", {
       assistant_id: "chat",
@@ -198,7 +198,7 @@ async function cronsOf(send: Send): Promise<void> {
   await send("DELETE", `/runs/crons/${cron_id}`);
 }
 
-async function storeOf(send: Send): Promise<void> {
+async function recordStore(send: Send): Promise<void> {
   await send("PUT", "/store/items", { namespace: ["a", "b"], key: "k", value: { n: 1 } });
   await send("PUT", "/store/items", { namespace: "a", key: 1 });
   await send("GET", "/store/items?namespace=a.b&key=k");
@@ -296,10 +296,10 @@ async function events(send: Send, read: (path: string, body: object, until: RegE
 }
 
 /** A client of AG-UI. */
-async function aguiOf(send: Send): Promise<void> {
+async function recordAgui(send: Send): Promise<void> {
   const messages = [{ id: "u1", role: "user", content: "Hi" }];
-  const run = (agent: string, more: object) =>
-    send("POST", `/ag-ui/${agent}`, { threadId: "t-1", runId: "r-1", ...more });
+  const run = (agent: string, bodyFields: object) =>
+    send("POST", `/ag-ui/${agent}`, { threadId: "t-1", runId: "r-1", ...bodyFields });
   await run("chat", { messages });
   await run("chat", { messages, runId: "r-2" });
   await run("none", { messages, threadId: "t-2" });
@@ -307,15 +307,15 @@ async function aguiOf(send: Send): Promise<void> {
 }
 
 /** A chat of the AI SDK. */
-async function chatOf(send: Send): Promise<void> {
-  const said = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
-  const chat = (agent: string, more: object) =>
-    send("POST", `/ai/${agent}/chat`, { id: "chat-1", trigger: "submit-message", ...more });
-  await chat("chat", { messages: [said("u1", "Hi")] });
-  await chat("none", { messages: [said("u1", "Hi")] });
-  await chat("none", { messages: [said("u2", "Hi")] });
+async function recordChat(send: Send): Promise<void> {
+  const userMessage = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
+  const chat = (agent: string, bodyFields: object) =>
+    send("POST", `/ai/${agent}/chat`, { id: "chat-1", trigger: "submit-message", ...bodyFields });
+  await chat("chat", { messages: [userMessage("u1", "Hi")] });
+  await chat("none", { messages: [userMessage("u1", "Hi")] });
+  await chat("none", { messages: [userMessage("u2", "Hi")] });
   await chat("chat", { messages: [] });
-  await chat("chat", { messages: [said("u1", "Hi")], trigger: "other" });
+  await chat("chat", { messages: [userMessage("u1", "Hi")], trigger: "other" });
   await chat("chat", { messages: [{ id: "a1", role: "assistant", parts: [] }] });
   for (const id of ["chat-1", "none"]) {
     await send("GET", `/ai/chat/chat/${id}/stream`);
@@ -335,13 +335,13 @@ export async function converse(): Promise<Exchange[]> {
     public_base_url: "http://greenroom",
     environment: { ...clock, uuid: testIds(), random: () => 0.5, runtime: "test" },
   });
-  const seen = new Map<string, string>();
+  const numberedIds = new Map<string, string>();
   // Ids are numbered by their place on the wire, so that one more id inside the service changes nothing here.
   const steady = (text: string): string =>
     text.replace(/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, (id) => {
       if (/^(\d)\1{7}-/.test(id) && !id.startsWith("00000000")) return id;
-      if (!seen.has(id)) seen.set(id, `#${seen.size + 1}`);
-      return seen.get(id) as string;
+      if (!numberedIds.has(id)) numberedIds.set(id, `#${numberedIds.size + 1}`);
+      return numberedIds.get(id) as string;
     });
 
   async function call(
@@ -352,21 +352,21 @@ export async function converse(): Promise<Exchange[]> {
   ): Promise<string> {
     // A run in the background ends at a time that the event loop decides, unless time stands still.
     if (!path.endsWith("/join")) await clock.advance(1_000);
-    const sent = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
-    const headers: Record<string, string> = sent === undefined ? {} : { "content-type": "application/json" };
+    const bodyText = body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body);
+    const headers: Record<string, string> = bodyText === undefined ? {} : { "content-type": "application/json" };
     const response = await test.fetch(`http://greenroom${path}`, {
       method,
       headers,
-      ...(sent === undefined ? {} : { body: sent }),
+      ...(bodyText === undefined ? {} : { body: bodyText }),
     });
     const text = await take(response);
-    const shown = [...response.headers]
+    const stableHeaders = [...response.headers]
       .filter(([name]) => SHOWN.test(name))
       .map(([name, value]) => [name, steady(value)]);
     exchanges.push({
-      request: steady(`${method} ${path}${sent === undefined ? "" : ` ${sent}`}`),
+      request: steady(`${method} ${path}${bodyText === undefined ? "" : ` ${bodyText}`}`),
       status: response.status,
-      headers: Object.fromEntries(shown),
+      headers: Object.fromEntries(stableHeaders),
       // Runs of the event protocol and steps execute while the clock moves.
       body:
         path.includes(V2) || path.endsWith("/steps")
@@ -390,9 +390,9 @@ export async function converse(): Promise<Exchange[]> {
       await reader.cancel();
       return text.replace(/^: heartbeat\n+/gm, "");
     });
-  for (const part of [assistantsOf, runsOf, interrupts, storeOf, cronsOf, platform]) await part(send);
+  for (const part of [recordAssistants, recordRuns, interrupts, recordStore, recordCrons, platform]) await part(send);
   await events(send, read);
-  await chatOf(send);
-  await aguiOf(send);
+  await recordChat(send);
+  await recordAgui(send);
   return exchanges;
 }
