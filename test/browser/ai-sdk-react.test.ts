@@ -1,4 +1,4 @@
-/** What pages on `useChat` do that the template does not. */
+/** Pages on `useChat` with features that the template does not use. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type AgentFunction, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
@@ -55,7 +55,7 @@ describe("a page of useChat in Chromium", () => {
       await page.reload();
       await page.locator("li").getByText("The rest.").waitFor();
       await page.locator("main.idle").waitFor();
-      // What the lost attempt said is taken back.
+      // The text of the lost attempt is removed.
       assert.deepEqual(await page.locator("li").allTextContents(), ["Hi", "Half. The rest."]);
     } finally {
       await page.close();

@@ -14,11 +14,11 @@ import { testService } from "../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "../support/graphs.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome"];
-/** The same without what is around a page, which takes three quarters of the time. With `--all`, pages are tested in the whole one. */
+/** The headless shell has no browser window and starts four times faster. With `--all`, pages are tested in the full browser. */
 const SHELL = "chromium-headless-shell";
 const WANTED = process.env.GREENROOM_TEST_ALL === "1" ? NAMES : [SHELL, ...NAMES];
 
-/** Throws when there is none. */
+/** Returns the path of Chromium. Throws if none is installed. */
 export function findChromium(path: string = process.env.PATH ?? ""): string {
   for (const name of WANTED)
     for (const folder of path.split(delimiter)) if (existsSync(join(folder, name))) return join(folder, name);
@@ -43,7 +43,7 @@ export async function openBrowser(): Promise<Principal> {
   return {
     context,
     async [Symbol.asyncDispose]() {
-      // Without a page it would end.
+      // The browser would exit without a page.
       await Promise.all(context.pages().map((page, at) => (at === 0 ? undefined : page.close())));
     },
   };
@@ -70,7 +70,7 @@ async function launch(): Promise<BrowserContext> {
   return context;
 }
 
-/** The page's script as one file. */
+/** Bundles the page's script into one file. */
 export function bundlePage(): string {
   const bun = fileURLToPath(new URL("../../node_modules/.bin/bun", import.meta.url));
   const page = fileURLToPath(new URL("page.ts", import.meta.url));
@@ -115,7 +115,7 @@ export async function bundleWithSdk(page: string, sdk?: string): Promise<string>
   return outputFiles[0]?.text ?? "";
 }
 
-/** The page of the template react, with the SDK that the template asks for. */
+/** Bundles the page of the template react with the SDK version that the template requires. */
 export function bundleTemplate(): Promise<string> {
   const manifest = new URL("../../templates/react/package.json", import.meta.url);
   const { overrides } = JSON.parse(readFileSync(manifest, "utf8")) as { overrides?: Record<string, string> };

@@ -19,7 +19,7 @@ import { type Host, openBrowser, openHost } from "./browser.ts";
 const PACKAGES = join(root, "node_modules/.copilotkit/node_modules");
 const require = createRequire(join(PACKAGES, "any.js"));
 
-// Nothing leaves this machine.
+// CopilotKit sends no telemetry.
 process.env.COPILOTKIT_TELEMETRY_DISABLED = "true";
 
 /** A folder with the example, its packages, and this checkout as the package. Servers listen on free ports. */
@@ -39,7 +39,7 @@ function exampleFolder(): ReturnType<typeof temporaryFolder> {
   return folder;
 }
 
-/** The page of the example, by path. */
+/** Loads the page of the example and returns its files by path. */
 async function bundleExample(): Promise<ReadonlyMap<string, string>> {
   using folder = exampleFolder();
   const { outputFiles } = await build({
@@ -82,7 +82,7 @@ async function openCopilot(agent: string, files: ReadonlyMap<string, string>) {
     host,
     open,
     url: `http://127.0.0.1:${server.port}`,
-    /** What a restart of the runtime leaves of its memory. */
+    /** Clears the runtime's memory, as a restart does. */
     forget: (): void => runner.clearThreads(),
     async [Symbol.asyncDispose]() {
       await server.close();
@@ -126,7 +126,7 @@ const statuses = async ({ service }: Host): Promise<readonly string[]> => {
   return items.map(({ status }) => status);
 };
 
-/** Agents for the page of the example. */
+/** Creates the agents for the page of the example. */
 function agents() {
   const gate = Promise.withResolvers<void>();
   const functions = {
@@ -158,7 +158,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
       files = await bundleExample();
     });
 
-    /** An agent on the page, with a browser. Nothing may go wrong in the page, or be sent elsewhere. */
+    /** Opens a page with this agent. Fails if the page has an error or sends a request to another machine. */
     async function visit(agent: string, test: (chat: Chat, app: Copilot) => Promise<void>): Promise<void> {
       await using app = await openCopilot(agent, files);
       await using principal = await openBrowser();
@@ -200,7 +200,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
       visit("gated", async (chat, app) => {
         await chat.say("it");
         await chat.sees("Half of it.");
-        // The button that sends stops while a run is active.
+        // The send button stops the run while one is active.
         await chat.page.getByTestId("copilot-send-button").click();
         await until(async () => (await statuses(app.host))[0] === "interrupted");
         app.open();
@@ -279,7 +279,7 @@ if (process.env.GREENROOM_TEST_ALL === "1") {
       await chat.sees("Refunded.");
       assert.deepEqual(await chat.lines(), ["Hello", "You said: Hello", "Refund me", "Refunded."]);
       assert.deepEqual([chat.errors, chat.foreign], [[], []]);
-      // Without its agents, the page says so, and the site goes on.
+      // Without its agents the page shows an error, and the site continues.
       await server.kill("SIGKILL");
       await chat.say("Still there?");
       await chat.page.getByTestId("copilot-error-banner").first().waitFor();

@@ -1,4 +1,4 @@
-/** A page whose server is replaced while its agent speaks. */
+/** Replaces the server of a page while its agent streams. */
 import { join } from "node:path";
 import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
@@ -9,7 +9,7 @@ import { openHost } from "./browser.ts";
 
 export interface Deployed extends AsyncDisposable {
   readonly origin: string;
-  /** Stops the server, whose agent says "Half. " and waits, and starts the next one, whose agent also says "The rest.". */
+  /** Stops the server, whose agent streams "Half. " and waits, and starts the next one, whose agent also streams "The rest.". */
   deploy(): Promise<void>;
 }
 

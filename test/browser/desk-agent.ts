@@ -1,4 +1,4 @@
-/** An agent of npm's `langchain` that asks before two of its tools, and has a subagent for another one. */
+/** An agent of npm's `langchain` that requires approval for two of its tools and has a subagent. */
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import type { ChatResult } from "@langchain/core/outputs";
@@ -99,17 +99,17 @@ const SEAT = {
 
 const functions = (gates: Gates) =>
   fromFunctions({
-    /** Asks for a seat, and says which one it got. */
+    /** Interrupts for a seat and returns the answer. */
     async *seats({ ask }) {
       const seat = await ask("seat", { question: "Which seat?" }, { schema: SEAT });
       yield `Booked ${JSON.stringify(seat)}.`;
     },
-    /** Asks whether to go on. */
+    /** Interrupts for a confirmation. */
     async *confirms({ ask }) {
       const isSure = await ask("sure", { question: "Are you sure?" }, { schema: { type: "boolean" } });
       yield `Sure: ${JSON.stringify(isSure)}.`;
     },
-    /** Works, sleeps for a night, and works again. */
+    /** Runs a step, sleeps for a night and runs another step. */
     async *nights({ step, sleep }) {
       await step("evening", () => gates.pass("evening"));
       await sleep("night", "12h");

@@ -1,4 +1,4 @@
-/** Agents of npm's `langchain` that ask before they call tools. */
+/** Agents of npm's `langchain` that require approval before they call tools. */
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
 import { AIMessage, type BaseMessage } from "@langchain/core/messages";
 import type { ChatResult } from "@langchain/core/outputs";
@@ -16,7 +16,7 @@ const CALLS: Readonly<Record<string, object>> = {
   lookup: { order: "1182" },
 };
 
-/** Calls the tools that the person names, then says what they gave. */
+/** Calls the tools that the person names, then returns their results as text. */
 class ClerkModel extends BaseChatModel {
   _llmType(): string {
     return "fake";

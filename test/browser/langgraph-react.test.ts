@@ -25,7 +25,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
     });
     after(() => principal?.[Symbol.asyncDispose]());
 
-    /** A fresh service and a fresh page; nothing may go wrong in the page that the test did not ask for. */
+    /** Opens a new service and a new page. Fails on each error of the page that the test does not expect. */
     async function visit(test: (visit: Visit, host: Host) => Promise<void>): Promise<void> {
       await using host = await openHost(script, reactExecutor);
       const page = await (principal as Principal).context.newPage();
@@ -49,7 +49,7 @@ for (const [version, sdk] of Object.entries(VERSIONS)) {
       }
     }
 
-    /** Method and path of the requests that the page sends from now on. */
+    /** Collects method and path of the requests that the page sends from now on. */
     function requests({ page }: Visit): string[] {
       const paths: string[] = [];
       page.on("request", (request) => {

@@ -29,7 +29,7 @@ function Chat(): ReactNode {
     apiUrl: address.searchParams.get("api") ?? `${address.origin}/agents`,
     assistantId: address.searchParams.get("assistant") ?? "agent",
     threadId,
-    // With its history the hook names the state it has seen as the one to go on from.
+    // With its history, the hook sends the last seen state as the one to continue from.
     fetchStateHistory: !address.searchParams.has("strategy"),
     reconnectOnMount: address.searchParams.has("reconnect"),
     onThreadId(id) {

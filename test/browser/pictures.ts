@@ -8,12 +8,12 @@ const FOLDER = fileURLToPath(new URL("screenshots/", import.meta.url));
 const THEMES = ["light", "dark"] as const;
 type Theme = (typeof THEMES)[number];
 
-/** How a view looks below its head. */
+/** The appearance of a view below its head. */
 interface Look {
   readonly colours: number;
   /** The share of pixels that are not the background. */
   readonly drawn: number;
-  /** Of the background: 0 is black, 255 is white. */
+  /** The brightness of the background: 0 is black, 255 is white. */
   readonly brightness: number;
 }
 
@@ -28,7 +28,7 @@ async function lookAt(page: Page, picture: Buffer): Promise<Look> {
     drawing.drawImage(image, 0, 0);
     const pixels = new Uint32Array(drawing.getImageData(left, top + 48, width, height - 48).data.buffer);
     const counts = new Map<number, number>();
-    // Every third pixel shows as much.
+    // A third of the pixels is enough.
     for (let at = 0; at < pixels.length; at += 3) {
       const pixel = pixels[at] as number;
       counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
@@ -39,18 +39,18 @@ async function lookAt(page: Page, picture: Buffer): Promise<Look> {
   }, picture.toString("base64"));
 }
 
-/** What is wrong with a look: nothing is there, or it is not that of the theme. */
+/** Returns what is wrong with a picture: it is blank or has the colours of the other theme. Null if nothing is wrong. */
 function findProblem({ colours, drawn, brightness }: Look, theme: Theme): string | null {
   if (colours < 16 || drawn < 0.002) return `is blank: ${colours} colours, ${(drawn * 100).toFixed(2)} % drawn`;
   if (theme === "dark" ? brightness > 60 : brightness < 200) return `is not ${theme}: brightness ${brightness}`;
   return null;
 }
 
-/** Takes what is shown in both themes. Gives what is wrong with it. */
+/** Takes a picture in both themes. Returns what is wrong with the pictures. */
 export async function takePictures(page: Page, createPath?: (theme: Theme) => string): Promise<readonly string[]> {
   const problems: string[] = [];
   const wasDark = await page.evaluate(() => matchMedia("(prefers-color-scheme: dark)").matches);
-  // Back in the first one at the end.
+  // Ends with the theme that the page had before.
   for (const theme of wasDark ? THEMES : THEMES.toReversed()) {
     await page.emulateMedia({ colorScheme: theme });
     const path = createPath?.(theme);
@@ -63,11 +63,11 @@ export async function takePictures(page: Page, createPath?: (theme: Theme) => st
 
 export interface Album {
   take(page: Page, name: string): Promise<readonly string[]>;
-  /** What was taken in both themes, by the files. */
+  /** Returns the names of the pictures that exist in both themes. */
   names(): readonly string[];
 }
 
-/** The pictures of one width. Those of the last time go. */
+/** Opens the album of one width and deletes its pictures of the last run. */
 export function openAlbum(width: number): Album {
   const createFolderPath = (theme: Theme): string => join(FOLDER, `${width}-${theme}`);
   for (const theme of THEMES) {

@@ -1,4 +1,4 @@
-/** What can be pressed in the studio page, by its scripts, and what the tests have pressed. */
+/** Lists what can be pressed in the studio page, by its scripts, and what the tests have pressed. */
 import { appendFileSync, globSync, readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import type { Page } from "playwright-core";
@@ -16,7 +16,7 @@ interface Pressable {
   readonly code: string;
 }
 
-/** The script with a mark on all that can be pressed. */
+/** Adds a mark to each pressable element of a script. */
 const marked = (name: string, script: string): string =>
   script.replace(IN_SCRIPT, (start, at: number) => `${start}"${MARK}":"${name}:${at}",`);
 
@@ -36,7 +36,7 @@ function pressables(): readonly Pressable[] {
   return listeners;
 }
 
-/** A studio whose scripts are marked, and otherwise those that it ships. */
+/** Creates a studio with marked scripts. All other files are those that it ships. */
 export function withMarks(studio: Studio): Studio {
   return async (request, path) => {
     if (!path.endsWith(".js")) return await studio(request, path);
@@ -50,10 +50,10 @@ export function withMarks(studio: Studio): Studio {
 }
 const scripts = new Map<string, string>();
 
-/** Where the tests of one command note what they press: a file with a mark in each line. */
+/** The file to which the tests of one command write what they press, with a mark in each line. */
 const FILE = "STUDIO_PRESSES";
 
-/** Notes what is pressed in a page. */
+/** Records what is pressed in a page. */
 export async function notePresses(page: Page): Promise<void> {
   const file = process.env[FILE];
   if (file === undefined) return;
@@ -68,7 +68,7 @@ export async function notePresses(page: Page): Promise<void> {
   }, MARK);
 }
 
-/** Makes the tests that start from now on note their presses. Gives what says later which ones are missing. */
+/** Makes the tests that start from now on record their presses. Returns a function that lists the missing ones. */
 export function watchPresses(file: string): () => { readonly count: number; readonly missing: readonly string[] } {
   process.env[FILE] = file;
   appendFileSync(file, "");

@@ -11,7 +11,7 @@ export function reactExecutor(gates: Gates): Executor {
       if (text === "fail") throw new Error("boom happened");
       yield text;
     },
-    /** Two open asks beside a sleep. */
+    /** Has two pending asks and a sleep. */
     async *asks({ ask, sleep }) {
       void sleep("cool off", "30d");
       const [first, second] = await Promise.all([ask("first", "First?"), ask("second", "Second?")]);

@@ -26,7 +26,7 @@ function remember(name: string, value: string): void {
 const button = (label: string, id: string | { readonly className: string }, onClick: () => unknown): ReactNode =>
   h("button", { type: "button", ...(typeof id === "string" ? { id } : id), onClick: () => void onClick() }, label);
 
-/** The checkpoint before a message, from the history of the thread. */
+/** Finds the checkpoint before a message in the history of the thread. */
 async function checkpointBefore(stream: Stream, id: string | undefined): Promise<string | undefined> {
   const history = await stream.client.threads.getHistory<State>(stream.threadId ?? "");
   const first = history.findLast(({ values }) => values.messages?.some((message) => message.id === id));

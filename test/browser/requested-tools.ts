@@ -1,4 +1,4 @@
-/** What a fake chat model does in the browser tests: it calls the tools that the person names. */
+/** A fake chat model of the browser tests calls the tools that the person names. */
 import type { BaseMessage } from "@langchain/core/messages";
 import type { ToolCall } from "@langchain/core/messages/tool";
 

@@ -1,4 +1,4 @@
-/** Agents that ask, think, call tools and answer at length, for the tests of the studio. */
+/** Agents that interrupt, reason, call tools and give long answers, for the tests of the studio. */
 import { AIMessage, type BaseMessage, ToolMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import { END, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
@@ -48,7 +48,7 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     spend({ tokens_in: 1200, tokens_out: 34, cost_usd: 0.25 });
     yield says("Spent");
   },
-  /** Asks what the message says. */
+  /** Interrupts with the text of the message. */
   async *asks(job) {
     if (job.command?.resume === undefined) yield job.interrupt(JSON.parse(String(job.messages.at(-1)?.content)));
     yield says(`Asked: ${job.command?.resume}`);
@@ -67,7 +67,7 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     const blocks = Array.isArray(content) ? (content as readonly JsonObject[]) : [];
     yield says(`Saw: ${blocks.map(({ type }) => type).join(", ")}`);
   },
-  /** For bench/studio.ts: 60 words per second, as many as the message says. */
+  /** Streams 60 words per second for bench/studio.ts, as many as the message names. */
   async *steady({ messages }) {
     const words = Number(messages.at(-1)?.content);
     const start = performance.now();

@@ -13,7 +13,7 @@ after(() => host?.[Symbol.asyncDispose]());
 
 const visit = (test: (visit: StudioVisit) => Promise<void>): Promise<void> => visitStudio(host, test);
 
-/** A thread that waits for decisions. */
+/** Creates a thread that waits for decisions. */
 async function waiting(content: string, assistant_id = "clerk"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
@@ -22,7 +22,7 @@ async function waiting(content: string, assistant_id = "clerk"): Promise<string>
   return thread_id;
 }
 
-/** What the answered runs were sent, oldest first. */
+/** Reads the resume values of the resumed runs, oldest first. */
 async function readResumeValues(thread_id: string): Promise<unknown[]> {
   const { items } = await host.service.runs.search({ thread_id });
   const details = await Promise.all(items.map(({ run_id }) => host.service.runs.inspect(run_id)));
@@ -30,7 +30,7 @@ async function readResumeValues(thread_id: string): Promise<unknown[]> {
   return commands.flatMap((command) => (command?.resume ? Object.values(command.resume) : [])).reverse();
 }
 
-/** What the agent says in the end; no answer may break its run. */
+/** Returns the last message of the agent. No resume value may make its run fail. */
 async function readLastMessage(thread_id: string): Promise<string> {
   const { status, values } = await host.service.threads.get(thread_id);
   assert.equal(status, "idle");
@@ -40,7 +40,7 @@ async function readLastMessage(thread_id: string): Promise<string> {
 
 const offered = (card: Locator): Promise<string[]> => card.locator(".buttons button").allTextContents();
 
-/** Where a request is answered, and what is there once it was. */
+/** The pages on which an interrupt is answered, and the text that each shows afterwards. */
 const PLACES = {
   async chat(visit: StudioVisit, thread_id: string) {
     await visit.open(`threads/${thread_id}`);

@@ -16,10 +16,10 @@ before(async () => {
 });
 after(() => host?.[Symbol.asyncDispose]());
 
-/** Threads of their own keep these tests apart. */
+/** Runs a test on the shared server. Each test creates its own threads. */
 const visit = (test: (visit: StudioVisit) => Promise<void>, at = host): Promise<void> => visitStudio(at, test);
 
-/** A thread whose run has come to rest. */
+/** Creates a thread whose run has ended or waits. */
 async function createThreadWithRun(assistant_id: string, content = "hello"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
@@ -138,7 +138,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       });
       for (const end of ["requestfinished", "requestfailed"] as const)
         page.on(end as "requestfinished", (request) => streams.delete(request));
-      // Requests of a page that was left are not always said to end.
+      // Browsers do not always report the end of requests of a page that was left.
       page.on("framenavigated", () => streams.clear());
       host.gates.open(...[1, 2, 3, 4, 5].map((token) => `expert ${token}`));
       const card = page.locator(".tool", { hasText: "task" });
@@ -151,9 +151,9 @@ describe("the studio's chat as a client of the event protocol", () => {
       await opened();
       await page.reload();
       await opened();
-      // It has asked for the times of the tool, which were not recorded.
+      // The page requested the times of the tool, which were not recorded.
       await until(() => streams.size === 0);
-      // The buttons of its message do not lie on the card.
+      // The buttons of its message do not overlap the card.
       const message = page.locator(".message.ai").first();
       await message.hover();
       const [buttons, box] = [await message.locator(".message-actions").boundingBox(), await card.boundingBox()];

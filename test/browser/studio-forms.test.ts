@@ -13,7 +13,7 @@ after(() => host?.[Symbol.asyncDispose]());
 
 const visit = (test: (visit: StudioVisit) => Promise<void>): Promise<void> => visitStudio(host, test);
 
-/** A thread whose run has come to rest. */
+/** Creates a thread whose run has ended or waits. */
 async function createThreadWithRun(assistant_id: string, content = "hello"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
@@ -21,7 +21,7 @@ async function createThreadWithRun(assistant_id: string, content = "hello"): Pro
   return thread_id;
 }
 
-/** The server refuses what the page sends to a path. Gives what ends that. */
+/** Makes the server refuse requests to a path. Returns a function that ends this. */
 async function refuse(page: Page, path: string): Promise<() => Promise<void>> {
   await page.route(path, (route) =>
     route.request().method() === "GET"
@@ -107,7 +107,7 @@ describe("what is typed in the studio", () => {
       await answer.waitFor();
       assert.equal(await answer.inputValue(), "a cup of cocoa");
       await end();
-      // Sends the answer, not the message below it.
+      // This sends the resume value and not the message below it.
       await answer.press("Control+Enter");
       await page.getByText("Brewed: a cup of cocoa").waitFor();
 
@@ -163,7 +163,7 @@ describe("what is typed in the studio", () => {
       await page.reload();
       await description.waitFor();
       assert.equal(await description.inputValue(), "It tells");
-      // The field that keeps the form from being sent opens.
+      // The field that blocks the form opens.
       await visit.button("Save a new version").click();
       await page.getByText("Not JSON").waitFor();
       await page.locator(".head", { hasText: "v1" }).waitFor();
@@ -180,7 +180,7 @@ describe("what is typed in the studio", () => {
       await page.getByLabel("Schedule").fill("*/7 * * * *");
       await page.reload();
       await page.getByText("every 7 minutes").waitFor();
-      // A second press while the first is under way makes no second one.
+      // A second click sends nothing while the first request is active.
       await page.getByLabel("Assistant").selectOption({ label: "chat" });
       const requests: string[] = [];
       await page.route("**/runs/crons", async (route) => {

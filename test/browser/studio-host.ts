@@ -65,11 +65,11 @@ export class StudioVisit {
   readonly page: Page;
   readonly host: StudioHost;
   readonly problems: string[] = [];
-  /** Requests that were answered with an error status. */
+  /** Requests that got a response with an error status. */
   readonly refused: string[] = [];
-  /** Requests without an answer, but for streams. */
+  /** Requests without a response, except streams. */
   readonly #open = new Set<Request>();
-  /** Requests so far. */
+  /** The number of requests so far. */
   #requestCount = 0;
 
   constructor(page: Page, host: StudioHost) {
@@ -77,7 +77,7 @@ export class StudioVisit {
     this.host = host;
     page.on("pageerror", (error) => this.problems.push(error.message));
     page.on("console", (message) => {
-      // Refused by the policy, for example. Answers with an error status are part of some tests.
+      // The policy refuses some, for example. Responses with an error status are part of some tests.
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
         this.problems.push(message.text());
     });
@@ -85,7 +85,7 @@ export class StudioVisit {
       if (response.status() >= 400)
         this.refused.push(`${response.status()} ${response.request().method()} ${response.url()}`);
     });
-    // Requests of a page that was left are not always said to end.
+    // Browsers do not always report the end of requests of a page that was left.
     page.on("framenavigated", () => this.#open.clear());
     for (const end of ["requestfinished", "requestfailed"] as const)
       page.on(end as "requestfinished", (request) => this.#open.delete(request));
@@ -102,13 +102,13 @@ export class StudioVisit {
     await this.page.locator("main :is(h1, h2)").first().waitFor({ state: "attached" });
   }
 
-  /** Waits until what is shown was read. */
+  /** Waits until the page has read what it shows. */
   async atRest(): Promise<void> {
     for (let countBefore = -1; countBefore !== this.#requestCount; ) {
       countBefore = this.#requestCount;
       await until(() => this.#open.size === 0);
       await this.page.waitForFunction(() => !document.querySelector(".skeleton"));
-      // What was read may make the page read more.
+      // A response may cause more requests.
       await this.page.evaluate(
         () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)))),
       );
@@ -123,7 +123,7 @@ export class StudioVisit {
     return within.getByRole("link", { name, exact: typeof name === "string" });
   }
 
-  /** Presses, and gives what is in the clipboard then. */
+  /** Clicks the button and returns the text that it copies to the clipboard. */
   async copied(button: Locator): Promise<string> {
     await this.page.evaluate(() => navigator.clipboard.writeText(""));
     await button.click();
@@ -140,7 +140,7 @@ export class StudioVisit {
     await this.button("Send").click();
   }
 
-  /** Waits until the conversation has these messages, in this order, and no others; without spaces around them. */
+  /** Waits until the conversation has exactly these messages in this order, without leading and trailing spaces. */
   async shows(...texts: string[]): Promise<void> {
     const trimmed = texts.map((text) => text.trim());
     const parts = this.page.locator(".message :is(.plain, .markdown)");
@@ -157,7 +157,7 @@ export class StudioVisit {
       );
   }
 
-  /** A thread that begins with the next message. */
+  /** Opens a new thread, which the next message creates. */
   async newThread(assistant: string): Promise<void> {
     await this.open("threads/new");
     await this.choose(assistant);
@@ -167,7 +167,7 @@ export class StudioVisit {
     await this.page.locator(".assistant-bar select").selectOption({ label: assistant });
   }
 
-  /** The id of the thread that is open. */
+  /** Returns the id of the open thread. */
   get thread_id(): string {
     return /threads\/([0-9a-f-]{36})/.exec(this.page.url())?.[1] ?? assert.fail(this.page.url());
   }
@@ -176,7 +176,7 @@ export class StudioVisit {
     await this.page.locator(".detail-pane > .head .status", { hasText: text }).waitFor();
   }
 
-  /** What axe finds here, in words. */
+  /** Returns the accessibility problems that axe finds on the page. */
   async accessibility(): Promise<string[]> {
     await this.page.evaluate(AXE);
     return await this.page.evaluate(async () => {
@@ -203,7 +203,7 @@ export type VisitStudio = (
   options?: VisitOptions,
 ) => Promise<void>;
 
-/** Opens a browser for the tests of a file. Each visit has a fresh page; nothing may go wrong in it that the test did not ask for. */
+/** Opens a browser for the tests of a file. Each visit has a new page and fails on each error that the test does not expect. */
 export function studioVisits(): VisitStudio {
   let principal: Principal | undefined;
   before(async () => {

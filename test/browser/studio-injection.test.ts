@@ -9,7 +9,7 @@ before(async () => {
 });
 after(() => host?.[Symbol.asyncDispose]());
 
-/** A thread with these messages. */
+/** Creates a thread with these messages. */
 async function createThreadWithMessages(messages: readonly unknown[]): Promise<string> {
   const { thread_id } = await host.service.threads.create({ metadata: { graph_id: "caller" } });
   const values = { messages } as never;
@@ -19,7 +19,7 @@ async function createThreadWithMessages(messages: readonly unknown[]): Promise<s
 
 const filled = (text: string, length = 49_000): string => text.repeat(Math.ceil(length / text.length)).slice(0, length);
 
-/** Markdown that the parser, the sanitizer or the layout would take seconds for. */
+/** Markdown that could keep the parser, the sanitizer or the layout busy for seconds. */
 const HOSTILE: Readonly<Record<string, string>> = {
   deletions: filled("~a~~\n"),
   emphasis: filled("*_"),
@@ -83,7 +83,7 @@ describe("the studio's chat with hostile messages", () => {
           ],
         },
       ];
-      // The server refuses some of these, other servers and older states have them.
+      // The server refuses some of these. Other servers and older states have them.
       const thread_id = await createThreadWithMessages([{ type: "human", content: "one", id: "1" }]);
       await page.route(/\/state(?:\?|$)/, async (route) => {
         const response = await route.fetch();

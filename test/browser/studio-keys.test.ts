@@ -1,4 +1,4 @@
-/** Traps of the studio, with an agent of LangChain, on a desktop and on a phone: what a person types and decides is never lost or undone. */
+/** Typed text and decisions in the studio are never lost or undone, on a desktop and on a phone. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Locator } from "playwright-core";
@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => host?.[Symbol.asyncDispose]());
 
-/** A thread whose run has ended or waits. */
+/** Creates a thread whose run has ended or waits. */
 async function waiting(content: string, assistant_id = "desk"): Promise<string> {
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create();
@@ -27,7 +27,7 @@ async function waiting(content: string, assistant_id = "desk"): Promise<string> 
 const isIdle = (thread_id: string): Promise<void> =>
   until(async () => (await host.service.threads.get(thread_id)).status === "idle");
 
-/** Where an interrupt is answered. */
+/** The pages on which an interrupt is answered. */
 const PLACES = { chat: "threads", inbox: "inbox" } as const;
 
 const LONG = "Dear Ann, we are sorry that the parcel arrived broken. Regards, the desk";
@@ -81,7 +81,7 @@ for (const width of [1440, 390]) {
         await page.locator(".interrupt").waitFor();
         await visit.button("Context").click();
         const sheet = page.getByRole("dialog", { name: "Context of the next runs" });
-        // Text takes no focus: the keys reach the page.
+        // Text takes no focus, so the keys reach the page.
         await sheet.locator("p").first().click();
         for (const key of ["D", "a", "?", "g", "r"]) await page.keyboard.press(key);
         assert.equal(await page.getByRole("dialog").count(), 1);
@@ -89,7 +89,7 @@ for (const width of [1440, 390]) {
         await visit.button("Close", sheet).click();
         assert.equal((await host.service.threads.get(thread_id)).status, "interrupted");
 
-        // Every kind of field.
+        // The form has every kind of field.
         await visit.open("assistants?text=desk");
         await page.locator(".rows a", { hasText: /^desk/ }).click();
         await page.getByLabel("urgent").focus();
@@ -171,7 +171,7 @@ for (const width of [1440, 390]) {
           const { page } = visit;
           const thread_id = await waiting("pay");
           await visit.open(`${path}/${thread_id}`);
-          // The other answer is taken while this one is on its way.
+          // Another resume value is stored while this one is on its way.
           await page.route("**/commands", async (route) => {
             const resume = { decisions: [{ type: "reject", message: "No" }] };
             await (await host.service.runs.wait(thread_id, { assistant_id: "desk", command: { resume } })).result;
@@ -194,7 +194,7 @@ for (const width of [1440, 390]) {
         await visit.open(`threads/${thread_id}`);
         await visit.shows("hello", "Done:");
         const dialog = page.getByRole("dialog", { name: "Delete this thread?" });
-        // A sentence that is typed beside the field: the space presses what has the focus.
+        // The page has a sentence beside the field. The space key presses the focused element.
         for (const key of ["D", "e", "a", "r", " "]) await page.keyboard.press(key);
         assert.equal(await dialog.count(), 0);
         await page.keyboard.press("D");

@@ -55,7 +55,7 @@ describe("the studio's layout", () => {
             await page.getByLabel("Message", { exact: true }).fill(text);
             assert.ok(!overlap(await readBox(notice), await readBox(send)));
           }
-          // The answers, where a thread waits.
+          // The buttons of an interrupt are tested too.
           await visit.open(`threads/${await createThreadWithRun("clerk", "refund")}`);
           await page.getByLabel("More actions").click();
           await visit.button("Copy link").click();
@@ -181,7 +181,7 @@ describe("what the studio says of runs", () => {
         const { threads, runs } = emptyHost.service;
         const { thread_id } = await threads.create();
         await (await runs.wait(thread_id, { assistant_id: "spender", input: humanInput("go") })).result;
-        // Not begun: it has used nothing.
+        // The run has not started, so it has no usage.
         const later = await threads.create();
         await runs.create(later.thread_id, { assistant_id: "spender", input: humanInput("go"), after_seconds: 3600 });
         await visit.open("usage");

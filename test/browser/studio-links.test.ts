@@ -5,11 +5,11 @@ import { listSeededPages, openSeededStudio } from "./studio-seed.ts";
 
 const visitStudio = studioVisits();
 
-/** How far the next place is from one, in the order of places: with `--all` each pair is a step, on a commit those beside each other. */
+/** Returns the distances between pages that are tested: all with `--all`, otherwise only that of neighbours. */
 const createSteps = (count: number): readonly number[] =>
   process.env.GREENROOM_TEST_ALL === "1" || count < 6 ? Array.from({ length: count - 1 }, (_, at) => at + 1) : [1];
 
-/** A way through places 0 to `count - 1` that takes each of the steps from each place once, and ends where it began. */
+/** Returns a path through pages 0 to `count - 1` that takes each step from each page once and ends at its start. */
 function wayThrough(count: number): readonly number[] {
   const unusedSteps = Array.from({ length: count }, (_, from) =>
     createSteps(count).map((step) => (from + step) % count),
@@ -23,7 +23,7 @@ function wayThrough(count: number): readonly number[] {
   return way.reverse();
 }
 
-/** What kinds of elements are shown, but for the rows of lists, whose marks depend on the way there. */
+/** Lists the kinds of elements on the page, without the rows of lists, whose marks depend on the page before. */
 function kinds(): string {
   const kindNames = new Set<string>();
   for (const element of document.querySelectorAll("main, main *"))

@@ -12,9 +12,9 @@ async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void>
   await visitStudio(host, test);
 }
 
-/** The views that are parts of others. The others are in the navigation. */
+/** The views that are parts of others. The navigation has the rest. */
 const PARTS = ["chat", "run", "state"];
-/** `npm run test:all` takes the pictures, and looks at each place in both widths with axe; a commit in one of the two. */
+/** `npm run test:all` takes the pictures and checks each page in both widths with axe. A commit checks one width. */
 const PICTURES = process.env.GREENROOM_TEST_ALL === "1";
 
 describe("the studio everywhere", () => {
@@ -43,7 +43,7 @@ describe("the studio everywhere", () => {
                   .evaluate((element) => element.setAttribute("open", ""));
               if (PICTURES || count++ % 2 === Number(dark))
                 for (const problem of await visit.accessibility()) problems.push(`${path} ${problem}`);
-              // Also within a box that could be scrolled: who looks does not see what is cut.
+              // A box that can be scrolled counts too: a reader does not see the cut text.
               const wide = await page.evaluate(() =>
                 [document.documentElement, ...document.querySelectorAll("body *")]
                   .filter(

@@ -1,4 +1,4 @@
-/** What is in a server when the studio's views are visited. */
+/** Fills a server with data for each view of the studio. */
 import type { Service } from "../../lib/mod.ts";
 import { catchWebhooks } from "../suite/webhook-catcher.ts";
 import { openStudio, type StudioHost } from "./studio-host.ts";
@@ -14,7 +14,7 @@ export const humanInput = (content: string): { messages: { role: string; content
   messages: [{ role: "user", content }],
 });
 
-/** A thread that waits, one that is done, a run, a cron and an item. */
+/** Creates a waiting thread, a finished thread with a run, a cron and a store item. */
 export async function seed({ service }: { readonly service: Service }, options = {}): Promise<Seeded> {
   const { threads, runs, crons, store } = service;
   const { thread_id: waiting } = await threads.create();
@@ -37,13 +37,13 @@ export async function seed({ service }: { readonly service: Service }, options =
 
 export interface SeededStudio extends Seeded, AsyncDisposable {
   readonly host: StudioHost;
-  /** A thread in which a subagent has helped. */
+  /** A thread that used a subagent. */
   readonly helped: string;
   /** An assistant with two versions. */
   readonly assistant: string;
 }
 
-/** A studio that has something in each view. */
+/** Opens a studio with data in each view. */
 export async function openSeededStudio(): Promise<SeededStudio> {
   await using opened = new AsyncDisposableStack();
   const catcher = opened.use(await catchWebhooks());
@@ -94,7 +94,7 @@ interface SeededPage {
   readonly open?: readonly string[];
 }
 
-/** The places of each view, with all its tabs. */
+/** Lists the pages of each view with all its tabs. */
 export function listSeededPages(seeded: SeededStudio): Readonly<Record<string, readonly SeededPage[]>> {
   const { waiting, done, helped, run, cron, assistant } = seeded;
   const at = (...paths: readonly string[]): SeededPage[] => paths.map((path) => ({ path }));

@@ -1,4 +1,4 @@
-/** What the studio shows of durable functions: their steps, what they wait for, and the event that a person sends. */
+/** The studio shows the steps of durable functions and their waits, and sends events. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { fromFunctions } from "../../lib/mod.ts";

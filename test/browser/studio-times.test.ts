@@ -1,4 +1,4 @@
-/** The times that the studio shows of a run: of its nodes, its waits, and an answer that was made again. */
+/** The studio shows the times of a run: of its nodes, its waits and a regenerated answer. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type TestClock, testClock } from "../suite/kit.ts";
@@ -16,7 +16,7 @@ interface TimedHost extends AsyncDisposable {
   readonly gates: Gates;
 }
 
-/** A studio whose server has a manual clock. */
+/** Opens a studio whose server has a manual clock. */
 async function openTimed(): Promise<TimedHost> {
   const gates = createGates();
   const clock = testClock();
@@ -24,7 +24,7 @@ async function openTimed(): Promise<TimedHost> {
   return { host, clock, gates, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() };
 }
 
-/** Starts a run as the chat does: its events are recorded. */
+/** Starts a run as the chat does, with all events recorded. */
 async function start({ origin, service }: StudioHost, assistant_id: string, text: string) {
   const { thread_id } = await service.threads.create();
   const params = { assistant_id, input: humanInput(text) };
@@ -37,7 +37,7 @@ async function start({ origin, service }: StudioHost, assistant_id: string, text
   return result.run_id;
 }
 
-/** Waits until a run has ended, or waits for an answer. */
+/** Waits until a run has ended or is interrupted. */
 const ended = ({ host, clock }: TimedHost, run_id: string): Promise<void> =>
   until(async () => {
     await clock.advance(20);
@@ -46,11 +46,11 @@ const ended = ({ host, clock }: TimedHost, run_id: string): Promise<void> =>
 
 interface ShownBar {
   readonly label: string;
-  /** Of its track, in percent. */
+  /** The width in percent of the track. */
   readonly width: number;
 }
 
-/** The bars of a run's time line. */
+/** Reads the bars of a run's time line. */
 async function bars({ page }: StudioVisit, label: string, count = 1): Promise<readonly ShownBar[]> {
   await page
     .locator(".time-line .line-label", { hasText: label })
@@ -86,7 +86,7 @@ for (const width of [1440, 390]) {
         const shownBars = await bars(visit, "model call", 3);
         const [short = 0, long = 0] = [...readWidths(shownBars, /^tools$/)].sort((a, b) => a - b);
         assert.ok(short < long / 2, `${short} % and ${long} %`);
-        // Those of the agent, and the one of its subagent.
+        // Three model calls: two of the agent and one of its subagent.
         const models = readWidths(shownBars, /^model call$/);
         assert.equal(models.length, 3);
         assert.ok(

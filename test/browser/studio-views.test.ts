@@ -85,7 +85,7 @@ describe("the studio's views", () => {
       ).result;
       await visit.open("inbox");
       await page.locator(".rows li").nth(1).waitFor();
-      // At once: what is shown listens.
+      // The view reacts at once, because it listens.
       for (const key of ["j", "j", "k", "Enter"]) await page.keyboard.press(key);
       await page.waitForURL(new RegExp(waiting));
       await page.getByLabel("Answer", { exact: true }).fill("yes");
@@ -93,7 +93,7 @@ describe("the studio's views", () => {
       await page.waitForURL(new RegExp(second.thread_id));
       await visit.link("open the thread").click();
       await visit.status("needs an answer");
-      // Answered a moment ago: the thread is not waiting any more, and another one is.
+      // The interrupt was answered a moment ago: this thread no longer waits, and another one does.
       await visit.open(`inbox/${waiting}`);
       await page.getByText("It is not waiting any more").waitFor();
       await visit.link("Next").click();
@@ -184,7 +184,7 @@ describe("the studio's views", () => {
       await page.locator(".head", { hasText: "v2" }).waitFor();
       await visit.link("Versions").click();
       await page.locator(".diff", { hasText: "It repeats" }).waitFor();
-      // The second version has its metadata from the first one: nobody knows who made it.
+      // The second version inherits its metadata, so its author is unknown.
       assert.deepEqual(await page.locator("tbody td:nth-child(3)").allTextContents(), ["", "system"]);
       await visit.button("Set latest").click();
       await page.locator(".head", { hasText: "v1" }).waitFor();

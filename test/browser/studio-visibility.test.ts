@@ -1,4 +1,4 @@
-/** What must be in sight in the studio: the buttons of an approval, until when a run sleeps, every control of a state. */
+/** These parts of the studio stay visible: the buttons of an approval, the wake time of a sleeping run, each control of a state. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Locator } from "playwright-core";
@@ -24,12 +24,12 @@ async function createThreadWithRun(content: string, assistant_id = "desk"): Prom
   return thread_id;
 }
 
-/** What of these is covered, or lies partly beside the screen, also after it was scrolled up or down to. */
+/** Returns the elements that are covered or partly outside the screen after scrolling them into view. */
 const outOfSight = (elements: Locator, scroll: boolean): Promise<readonly string[]> =>
   elements.evaluateAll(
     (nodes, scrolls) =>
       nodes.flatMap((node) => {
-        // Up and down alone: a person does not look for controls beside the screen.
+        // Scrolls up and down only: users do not look for controls beside the screen.
         if (scrolls) node.scrollIntoView({ block: "nearest" });
         for (let box = node.parentElement; scrolls && box; box = box.parentElement) box.scrollLeft = 0;
         const { left, right, top, bottom } = node.getBoundingClientRect();

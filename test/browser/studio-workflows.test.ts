@@ -43,7 +43,7 @@ describe("the studio in daily use", () => {
       await page.keyboard.type("two");
       await visit.button("Send").click();
       await visit.shows("one", "You said: one", "two", "You said: two");
-      // Escape would stop a run that has not ended.
+      // Escape would stop an active run.
       await visit.status("idle");
       assert.ok(await isFocused());
       await page.keyboard.press("Escape");

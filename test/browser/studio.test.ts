@@ -5,7 +5,7 @@ import { openStudio, type StudioVisit, studioVisits } from "./studio-host.ts";
 
 const visitStudio = studioVisits();
 
-/** A fresh service and a fresh page. */
+/** Opens a new service and a new page. */
 async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void> {
   await using host = await openStudio();
   await visitStudio(host, test);

@@ -1,4 +1,4 @@
-/** The template ai-chat in Chromium: `useChat` of the AI SDK, with agents that wait, ask and fail. */
+/** The template ai-chat in Chromium: `useChat` of the AI SDK, with agents that wait, interrupt and fail. */
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import { type LanguageModel, streamText } from "ai";
@@ -16,7 +16,7 @@ before(async () => {
   script = await bundleWithSdk("../../templates/ai-chat/web/main.tsx");
 });
 
-/** An agent that goes on when the test says so. */
+/** Creates an agent that continues when the test opens its gate. */
 function gated() {
   const gate = Promise.withResolvers<void>();
   let runs = 0;
@@ -32,7 +32,7 @@ function gated() {
   return { agent, open: gate.resolve, runs: () => runs };
 }
 
-/** LangChain's agent that asks, as the agent of the page. */
+/** Runs LangChain's agent with an approval as the agent of the page. */
 function clerk(): Executor {
   const all = langchainAgents();
   return {

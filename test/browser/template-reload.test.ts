@@ -11,7 +11,7 @@ import { bundleTemplate, openBrowser } from "./browser.ts";
 
 const template = join(root, "templates/react");
 
-/** What the template configures Vite with for this server. The plugin for React only compiles the page. */
+/** The Vite configuration of the template for this server. The React plugin only compiles the page. */
 async function viteConfig(url: string): Promise<UserConfig> {
   const { outputFiles } = await build({
     entryPoints: [join(template, "vite.config.ts")],

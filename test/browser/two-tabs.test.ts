@@ -1,4 +1,4 @@
-/** Two tabs of the stock `useStream` answer the same question at once: one answer is taken, and none reaches the next question. */
+/** Two tabs of the stock `useStream` answer the same interrupt at once. One resume value is accepted, and none reaches the next interrupt. */
 import assert from "node:assert/strict";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
@@ -12,24 +12,24 @@ import { Visit } from "./visit.ts";
 
 const TRIES = process.env.GREENROOM_TEST_ALL === "1" ? 50 : 3;
 
-/** The requests that answer: a command, or a run that resumes. */
+/** The requests that resume: a command, or a run with a resume value. */
 const ANSWER = /\/(?:commands|runs\/stream)$/;
 
-/** When the second tab answers. */
+/** The times at which the second tab answers. */
 const TIMES = ["together", "while the first answer is used", "when the next question is open"] as const;
 type Time = (typeof TIMES)[number];
 
-/** A command says in its body that it was refused. */
+/** A refused command says so in its response body. */
 async function isAccepted(waiting: Promise<Response>): Promise<boolean> {
   const response = await waiting;
   if (response.status() !== 200) return false;
   return response.url().endsWith("/commands") ? (await response.json()).type === "success" : true;
 }
 
-/** What was paid, by the id of the thread. */
+/** The payments by thread id. */
 const payments = new Map<string, string[]>();
 
-/** Pays twice, each time after a person said yes. */
+/** Pays twice, each time after an approval. */
 function payer(gates: Gates) {
   const State = Annotation.Root({ thread: Annotation<string> });
   const pays =
@@ -75,7 +75,7 @@ for (const [name, bundle] of Object.entries(PAGES)) {
       return tab;
     }
 
-    /** The next question of a thread is open. */
+    /** Waits until the next interrupt of a thread is pending. */
     const rests = (thread_id: string): Promise<void> =>
       until(async () => {
         const { status } = await host.service.threads.get(thread_id);
@@ -83,7 +83,7 @@ for (const [name, bundle] of Object.entries(PAGES)) {
         return status === "interrupted" && active.length === 0;
       });
 
-    /** Both tabs answer what they show, the second one at the given time. Gives whose answer was accepted. */
+    /** Answers in both tabs, the second one at the given time. Returns for each tab whether its resume value was accepted. */
     async function answer(thread_id: string, tabs: readonly [Visit, Visit], time: Time): Promise<readonly boolean[]> {
       const [first, second] = tabs;
       const sentRequests = tabs.map(() => Promise.withResolvers<void>());
@@ -119,7 +119,7 @@ for (const [name, bundle] of Object.entries(PAGES)) {
           const accepted = await answer(thread_id, tabs, time);
           assert.equal(accepted.filter(Boolean).length, 1, `${time}: ${accepted}`);
           assert.deepEqual(payments.get(thread_id), ["10 EUR: yes"], time);
-          // Both tabs show the next question, which is answered once.
+          // Both tabs show the next interrupt, and one of them answers it.
           const [first, second] = tabs;
           await Promise.all(tabs.map(({ page }) => page.reload()));
           await second.page.getByText("Pay 9,999 EUR?").waitFor();

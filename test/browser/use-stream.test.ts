@@ -12,7 +12,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
   });
   after(() => principal?.[Symbol.asyncDispose]());
 
-  /** A fresh service and a fresh page; nothing may go wrong in the page that the test did not ask for. */
+  /** Opens a new service and a new page. Fails on each error of the page that the test does not expect. */
   async function visit(test: (visit: Visit, host: Host) => Promise<void>): Promise<void> {
     await using host = await openHost(script);
     const page = await (principal as Principal).context.newPage();
@@ -191,7 +191,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
           gates.open("first", "second");
           await secondVisit.shows(...keptTexts, "second", "began second", "waited for second");
           await secondVisit.idle();
-          // The first window is told, and shows the same when it looks again.
+          // The first window is notified and shows the same after a reload.
           await visit.idle();
           if (alert) assert.match((await visit.page.getByRole("alert").textContent()) ?? "", alert);
           await visit.page.reload();

@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 
-/** A folder with an agent and the configuration of a server. */
+/** Creates a folder with an agent and the configuration of a server. */
 function project(): ReturnType<typeof temporaryFolder> {
   const folder = temporaryFolder();
   writeFileSync(join(folder.path, "agents.ts"), "export const echo = () => 'ok';");
@@ -23,7 +23,7 @@ const post = (url: string, body: unknown): Promise<Response> =>
     body: JSON.stringify(body),
   });
 
-/** `/ready` once it is not 200; null if something else happens first. */
+/** Waits until `/ready` does not return 200. Returns null if something else happens first. */
 async function notReady(url: string, isOver = (): boolean => false): Promise<Response | null> {
   for (;;) {
     const over = isOver();
@@ -35,7 +35,7 @@ async function notReady(url: string, isOver = (): boolean => false): Promise<Res
   }
 }
 
-/** What SQLite chooses anew when it starts a log from its beginning. */
+/** Reads the salts that SQLite renews when it restarts the log. */
 const readSalts = (log: string): string => readFileSync(log).subarray(16, 24).toString("hex");
 
 /** Cuts the log, and once more where all of it was in the database already: then nothing was lost. Gives `/ready`. */

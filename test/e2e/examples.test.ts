@@ -19,7 +19,7 @@ const readUrl = async (program: Program): Promise<string> =>
 const serveDemo = (cwd: string): Program =>
   start("server.ts", ["--config", join(root, "examples/demo/greenroom.json"), "--port", "0"], { cwd });
 
-/** An example that has a handler as its default export, behind a port of its own. */
+/** Starts an example that exports a handler, on its own port. */
 const served = (name: string, cwd: string, env: Readonly<Record<string, string>> = {}): Program =>
   start("test/e2e/serve-example.ts", [name], { cwd, env });
 
@@ -60,7 +60,7 @@ interface FakeElement {
   querySelector(at: string): FakeElement;
 }
 
-/** Elements by selector, each made when it is first asked for. */
+/** Creates elements by selector on first use. */
 function fakeDocument(): Pick<FakeElement, "querySelector"> {
   const elements = new Map<string, FakeElement>();
   const querySelector = (at: string): FakeElement => {

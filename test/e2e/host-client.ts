@@ -1,17 +1,17 @@
-/** What every host of the examples is asked by a stock client. */
+/** Calls each host of the examples with a stock client. */
 import assert from "node:assert/strict";
 import { Client } from "langgraph-sdk-2";
 import { until } from "../support/until.ts";
 
 export { until };
 
-/** Where a host serves agents, and the one that is asked. */
+/** The address at which a host serves agents, and the agent that is called. */
 export interface Hosted {
   readonly apiUrl: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly graph: string;
   readonly input: { readonly messages: { readonly role: string; readonly content: string }[] };
-  /** What the agent says to the first input on a thread. */
+  /** The agent's answer to the first input on a thread. */
   readonly says: RegExp;
 }
 
@@ -29,7 +29,7 @@ export function createClient({ apiUrl, headers }: Pick<Hosted, "apiUrl" | "heade
   });
 }
 
-/** A thread, a streamed run, a run that is waited for, and what the thread keeps of them. */
+/** Creates a thread, streams a run, waits for another, and checks what the thread stores. */
 export async function converse(host: Hosted): Promise<void> {
   const { graph, input, says } = host;
   const client = createClient(host);

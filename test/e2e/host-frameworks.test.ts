@@ -18,15 +18,15 @@ import {
 const readUrl = async (program: Program): Promise<string> =>
   (await program.printed(/listening on (http:\/\/\S+)/i))[1] as string;
 const env = { PORT: "0" };
-/** An example that listens by itself. */
+/** Starts an example that listens by itself. */
 const example = (name: string, cwd: string): Program => start(`examples/${name}`, [], { cwd, env });
-/** An example that has a handler as its default export. */
+/** Starts an example that exports a handler. */
 const served = (name: string, cwd: string): Program => start("test/e2e/serve-example.ts", [name], { cwd, env });
 
 const GREETED = /^You have written 1 messages so far\.$/;
 const detail = async (response: Response): Promise<unknown> => [response.status, await response.json()];
 
-/** With a reader that stays, the host ends when it is told to. */
+/** Checks that the host exits on a signal while a reader is connected. */
 async function stop(program: Program, host: Hosted): Promise<void> {
   const { leave } = await openQuietStream(host);
   assert.equal(await program.kill("SIGTERM"), 0, program.output());
@@ -102,7 +102,7 @@ describe(`hosts on ${runtime}`, () => {
     assert.equal((await fetch(`${url}/api/agentsmith/ok`, { headers })).status, 404);
     assert.equal((await fetch(`${url}/ok`, { headers })).status, 404);
     await converse(host);
-    // A run in the middle of its work: it would count for an hour.
+    // The run is active, with an hour left to count.
     await leaveCounting(host);
     await stop(program, host);
   });
@@ -159,7 +159,7 @@ describe(`hosts on ${runtime}`, () => {
     );
     assert.equal(partial.at(-1), 'user: you said "First".');
 
-    // The model is shown the whole conversation, by role.
+    // The model receives the whole conversation, by role.
     const second = await client.runs.wait(thread_id, "chat", { input: human("Second") });
     assert.equal(last(second), 'user, assistant, user: you said "Second".');
     const { run_id } = (await client.runs.list(thread_id))[0] as { run_id: string };
@@ -168,7 +168,7 @@ describe(`hosts on ${runtime}`, () => {
       { tokens_in: 3, tokens_out: 6, cost_usd: 0 },
     ]);
 
-    // A model that never ends is stopped, and the thread goes on.
+    // An endless model is stopped, and the thread continues.
     const endless = { input: human("forever"), streamMode: "messages-tuple", event: "messages" } as const;
     await leaveAfter(host, client, { thread_id, ...endless });
     await program.printed(/^The model was stopped$/m);

@@ -8,7 +8,7 @@ import { root, temporaryFolder } from "../support/programs.ts";
 
 const onBun = "Bun" in globalThis;
 
-/** The TypeScript of the page, on the sources of this checkout and on a file of the test. */
+/** Extracts the TypeScript of the page, with the sources of this checkout and a database file of the test. */
 function extractProgram(page: string, database: string): string {
   const { exports } = JSON.parse(readFileSync(join(root, "jsr.json"), "utf8")) as {
     readonly exports: Readonly<Record<string, string>>;

@@ -42,7 +42,7 @@ function installPackage(): void {
   assert.ok(existsSync(join(folder, "dist/server.js")), "the package was compiled");
 }
 
-/** A LangGraph.js graph beside the example's function. */
+/** Adds a LangGraph.js graph beside the example's function. */
 function addGraph(): void {
   const route = join(app, "app/api/agents/[...path]/route.ts");
   const text = readFileSync(route, "utf8")

@@ -1,4 +1,4 @@
-/** A database that can be away, runs that take their time, and what their readers must have seen. */
+/** A database that can become unreachable, slow runs, and checks of what their readers received. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { isOutage, ServiceError, toStorageError } from "../../lib/errors.ts";
@@ -10,15 +10,15 @@ import { clockedService, type collect } from "../support/faulty.ts";
 
 export const SECOND = 1_000;
 
-/** A store that can be away: each of its verbs fails then, those of accounts too. */
+/** A store that can become unreachable. Each of its operations then fails, including those of accounts. */
 export interface Breakable {
   readonly storage: Storage;
   away: boolean;
-  /** The verb that takes effect while the store goes away: nobody is told. */
+  /** The operation that takes effect while the store becomes unreachable, so its result is lost. */
   last: string | null;
-  /** How many calls came while it was away. */
+  /** The number of calls while it was unreachable. */
   refused: number;
-  /** The same database for another process, which it may be away from by itself. */
+  /** Shares the database with another process, for which it can become unreachable separately. */
   share(): Breakable;
 }
 
@@ -57,7 +57,7 @@ export interface World extends AsyncDisposable {
   readonly clock: TestClock;
   readonly real: Storage;
   readonly store: Breakable;
-  /** Executions as they began and ended, and how many went on at once on one thread at the most. */
+  /** The attempts in order, and the maximum number of concurrent executions of one thread. */
   readonly executions: { readonly attempts: number[]; most: number };
   /** Bodies of webhooks that were sent. */
   readonly webhookBodies: Record<string, unknown>[];
@@ -78,7 +78,7 @@ export function world(): World {
       clock.timer(ms, resolve);
       signal.addEventListener("abort", () => reject(new Error("stopped")));
     });
-  /** Ten steps of a second each, with a frame and a message after every one. */
+  /** Runs ten steps of a second each, with a frame and a message after each. */
   async function* steps(job: FunctionJob): AsyncGenerator<unknown> {
     const count = (open.get(job.thread_id) ?? 0) + 1;
     open.set(job.thread_id, count);
@@ -126,7 +126,7 @@ export function world(): World {
   };
 }
 
-/** Ten frames, which are stored. */
+/** Emits ten frames, which are stored. */
 export const resumable: RunCreate = {
   assistant_id: "steps",
   input: {},
@@ -134,7 +134,7 @@ export const resumable: RunCreate = {
   stream_resumable: true,
 };
 
-/** Ids count up without a gap, `end` comes once and last, and within an attempt so do the tokens. */
+/** Checks that ids have no gap, that `end` comes once and last, and that the tokens of an attempt are complete and in order. */
 export function whole(frames: readonly Frame[], attempts: readonly number[]): void {
   assert.deepEqual(
     frames.map(({ id }) => id),
@@ -156,7 +156,7 @@ export function whole(frames: readonly Frame[], attempts: readonly number[]): vo
   assert.equal(next, 10);
 }
 
-/** Reads a run's frames as clients do: whoever is broken off comes back with the last id it has seen. */
+/** Reads a run's frames as clients do: reconnects with the last seen id after each broken connection. */
 export function follow(kit: TestService, thread_id: string, run_id: string): ReturnType<typeof collect> {
   const list: Frame[] = [];
   let ended = false;

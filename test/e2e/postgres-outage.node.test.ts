@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-/** Stands before the server, and takes no connection while it is shut. */
+/** A proxy in front of the server that accepts no connection while it is shut. */
 interface Door extends AsyncDisposable {
   readonly url: string;
   shut(): void;
@@ -67,7 +67,7 @@ async function door(url: string): Promise<Door> {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Ten steps of a tenth of a second; counts how many go on at once on one thread at the most, and each run's attempts. */
+/** Runs ten steps of 100 ms. Counts attempts by run and the maximum number of concurrent executions of a thread. */
 function stepping(): {
   readonly steps: (job: FunctionJob) => AsyncGenerator<unknown>;
   readonly attempts: Map<string, number>;
@@ -101,13 +101,13 @@ function stepping(): {
 }
 
 interface Load {
-  /** Every run has ended well, its readers have seen all of it, and its thread has its messages, once. */
+  /** Checks that each run succeeded, its readers received all of it, and its thread has each message once. */
   proven(service: Service): Promise<void>;
 }
 
 const RUNS = 6;
 
-/** Runs on some threads, two on each, and readers of all of them in the other process. */
+/** Starts two runs on each of some threads, with readers of all of them in the other process. */
 async function startLoad(making: TestService, reading: TestService, attempts: Map<string, number>): Promise<Load> {
   const createdRuns = await Promise.all(
     Array.from({ length: RUNS }, async (_, i) => {

@@ -1,4 +1,4 @@
-/** On Postgres, while readers poll the threads: every stored stream is complete. GREENROOM_POLLED: how many runs. */
+/** On Postgres, each stored stream is complete while readers poll the threads. GREENROOM_POLLED sets the number of runs. */
 import assert from "node:assert/strict";
 import process from "node:process";
 import { it } from "node:test";
@@ -12,13 +12,13 @@ import { reading, readStoredEvents } from "../support/event-reading.ts";
 import { startPostgres } from "../support/postgres-server.ts";
 
 const RUNS = Number(process.env["GREENROOM_POLLED"] ?? 40);
-/** How many readers poll a thread, and how many threads have runs at once. */
+/** The number of readers that poll a thread, and of threads with concurrent runs. */
 const READERS = 4;
 const LANES = 2;
 
 const WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
 
-/** Keeps the words, each a few milliseconds after the one before. A read has something to store after each of them. */
+/** Emits the words a few milliseconds apart, so that a save has something to store after each. */
 const executor = fromFunctions({
   async *speak({ input }) {
     for (const [at, word] of WORDS.entries()) {
@@ -29,7 +29,7 @@ const executor = fromFunctions({
   },
 });
 
-/** What is kept of the only run of a thread, each frame and event as a word or two. */
+/** Reads the stored frames and events of the only run of a thread, each as a word or two. */
 async function keptRun(service: Service, client: Client, thread_id: string, run_id: string): Promise<string[][]> {
   const frames: string[] = [];
   for await (const { event, data } of client.runs.joinStream(thread_id, run_id, { lastEventId: "0" })) {
@@ -52,7 +52,7 @@ it(`${RUNS} runs whose threads are polled on Postgres are stored whole`, async (
   let saves = 0;
   const storage: Storage = {
     ...database,
-    // Some saves are slow, as on a busy session: the end of the run that is sent after them may overtake them.
+    // Some saves are slow, as on a busy session. The end of the run, which is sent later, may overtake them.
     async saveProgress(...save) {
       if (saves++ % 3 === 0) await new Promise((resolve) => setTimeout(resolve, 5));
       return await database.saveProgress(...save);
@@ -65,7 +65,7 @@ it(`${RUNS} runs whose threads are polled on Postgres are stored whole`, async (
   const client = new Client({ apiUrl });
   const faults: string[] = [];
   let reads = 0;
-  /** Runs the agent while readers poll its thread, and gives what is kept of that. */
+  /** Runs the agent while readers poll its thread, and returns what is stored. */
   const speak = async (pause_ms: number, readers: number): Promise<string[][]> => {
     const { thread_id } = await client.threads.create();
     // The run records all events of a thread that has a reader.

@@ -1,4 +1,4 @@
-/** Reads right after a frame: what was told must be there. One run is read after one of its frames, and goes on meanwhile. */
+/** Agents whose threads are read right after a frame, while one of their runs continues. */
 import { Annotation, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { combine, type Executor, fromFunctions, type JsonObject } from "../../lib/mod.ts";
@@ -7,12 +7,12 @@ const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [..
 type State = typeof Log.State;
 
 const readWord = ({ log }: { readonly log: readonly string[] }): string => String(log[0]);
-/** One after the other: `WORD` is in the input, each step adds `WORD-step`, and the last one asks `WORD-question`. */
+/** Adds `WORD-step` for each step, where `WORD` is the input. The last node interrupts with `WORD-question`. */
 const writes = (step: string) => (state: State) => ({ log: [`${readWord(state)}-${step}`] });
 const asks = (state: State) => ({ log: [String(interrupt(`${readWord(state)}-question`))] });
 const graph = (): StateGraph<typeof Log.spec, State, Partial<State>, string> => new StateGraph(Log) as never;
 
-/** Graphs and functions that write, show and ask; `slow` is at work on a second node until its run is stopped. */
+/** Creates graphs and functions that write, stream and interrupt. A second node of `slow` works until its run stops. */
 export const readBackAgents = (): Executor =>
   combine(
     langgraph({
@@ -47,7 +47,7 @@ export const readBackAgents = (): Executor =>
         for (const step of ["one", "two"]) {
           log.push(`${word}-${step}`);
           yield { log: [...log] };
-          // Now and then it goes on in the same tick of the event loop, and now and then it does not.
+          // Some steps continue in the same tick of the event loop, and some do not.
           if (word.length % 2 === 0) await new Promise((resolve) => setTimeout(resolve, 0));
           yield "a token";
         }
@@ -56,7 +56,7 @@ export const readBackAgents = (): Executor =>
     }),
   );
 
-/** What a frame tells of the thread, as texts that its state holds. */
+/** Reads from a frame the texts that the state of the thread must have. */
 export function readExpectedTexts({ event, data }: { readonly event: string; readonly data: unknown }): string[] {
   const [name] = event.split("|");
   if (name !== "values" && name !== "updates") return [];
@@ -71,7 +71,7 @@ export function readExpectedTexts({ event, data }: { readonly event: string; rea
   return texts;
 }
 
-/** Which of the texts are not in what was read. */
+/** Returns the texts that the state lacks. */
 export const findMissingTexts = (expectedTexts: readonly string[], read: unknown): string[] => {
   const text = JSON.stringify(read);
   return expectedTexts.filter((expectedText) => !text.includes(JSON.stringify(expectedText)));

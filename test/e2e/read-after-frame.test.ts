@@ -1,4 +1,4 @@
-/** Over a socket: a state that is read right after a frame is never older than the frame. GREENROOM_READS: how many reads. */
+/** A state that is read over a socket right after a frame is never older than the frame. GREENROOM_READS sets the number of reads. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import process from "node:process";

@@ -21,7 +21,7 @@ interface Behind extends AsyncDisposable {
   readonly gates: Gates;
 }
 
-/** An agent that takes each of three steps when its gate opens, behind a proxy. */
+/** Serves an agent behind a proxy. Each of its three steps waits for its gate. */
 async function behind(): Promise<Behind> {
   const gates = createGates();
   const service = await createService({
@@ -37,7 +37,7 @@ async function behind(): Promise<Behind> {
       told: ({ config }) => ({ configurable: config.configurable }),
     }),
   });
-  // As its own server would be: at the root, on an address that the world does not know.
+  // The server listens at the root, on an address that clients do not know.
   const handler = createHandler(service);
   const listener = await serve((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
   const proxy = await openStrippingProxy(listener.port, "/public/agents");
@@ -60,7 +60,7 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     const { thread_id } = await at.client.threads.create();
     const frames: unknown[] = [];
     for await (const { event, data } of at.client.runs.stream(thread_id, "steps", { input, streamMode: "updates" })) {
-      // Each step waits for the frame of the one before it to have come through.
+      // Each step waits until the frame of the step before has arrived.
       if (event === "metadata") at.gates.open("step 1");
       if (event !== "updates") continue;
       frames.push(data);
@@ -113,7 +113,7 @@ describe(`behind a reverse proxy, on ${runtime}`, () => {
     const again = await fetch(`${at.url}${first.headers.get("location")}`, { headers: { "last-event-id": "2" } });
     const remainingText = await again.text();
     assert.ok(whole.endsWith(remainingText) && remainingText.startsWith("id: 3\n"), remainingText);
-    // Links start with what is configured, not with what a proxy says.
+    // Links use the configured base URL and not the proxy's headers.
     const link = /"helpful":"([^"]+)"/.exec(whole)?.[1] ?? "";
     assert.ok(link.startsWith(`${PUBLIC}/api/v1/feedback/tokens/`), link);
     const here = link.replace(PUBLIC, at.url);

@@ -16,7 +16,7 @@ import { until } from "../support/until.ts";
 let server: Promise<TestPostgres> | undefined;
 after(async () => (await server)?.stop());
 
-/** Each opens its database once more with every call. */
+/** Databases by name. Each call of `open` opens a new connection. */
 const PLACES: Readonly<Record<string, () => Promise<{ open(): SqlDriver } & Disposable>>> = {
   async "a SQLite file"() {
     const folder = temporaryFolder();
@@ -35,7 +35,7 @@ const PLACES: Readonly<Record<string, () => Promise<{ open(): SqlDriver } & Disp
 
 const readRows = (driver: SqlDriver, sql: string): Promise<SqlRow[]> => driver.read({ sql, args: [] });
 
-/** What a later minor version does: tables, columns and indexes that nobody who does not know them has to fill. */
+/** Makes the changes of a later minor version: new tables, optional columns and indexes. */
 async function addEverywhere(driver: SqlDriver): Promise<void> {
   const list =
     driver.dialect === "sqlite"

@@ -16,7 +16,7 @@ import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
 import { type Program, start, temporaryFolder, waitForUrl } from "../support/programs.ts";
 
-/** `gated` says one word, waits for the file `open`, and says another. `deaf` does not listen to its signal. */
+/** `gated` yields one word, waits for the file `open` and yields another. `deaf` ignores its signal. */
 const agents = `
 import { appendFileSync, existsSync } from "node:fs";
 const note = (...words) => appendFileSync("journal.txt", words.join(" ") + "\\n");
@@ -42,13 +42,13 @@ export async function* quick() {
   yield "quick";
 }
 `;
-/** So long that nothing here can wait for a lease to end. */
+/** The lease is long enough that no test can wait for its end. */
 const worker = { lease_ms: 600_000 };
 
 interface Project extends Disposable {
   readonly path: string;
   serve(args?: readonly string[]): Program;
-  /** Lets gated runs go on. */
+  /** Lets gated runs continue. */
   open(): void;
   journal(): string;
 }
@@ -70,7 +70,7 @@ function project(path?: string): Project {
   };
 }
 
-/** What `look` gives as soon as it gives something. */
+/** Polls `look` until it returns a value. */
 async function eventually<Value>(
   look: () => Promise<Value | undefined | false> | Value | undefined | false,
 ): Promise<Value> {
@@ -90,7 +90,7 @@ const waitForAttempt = (project: Project, run_id: string, attempt: number): Prom
 const post = (url: string, path: string, body: unknown): Promise<Response> =>
   fetch(url + path, { method: "POST", body: JSON.stringify(body) });
 
-/** The frames of a run's stream as they were sent, up to its end. */
+/** Reads the frames of a run's stream up to its end. */
 async function readFrames(url: string, thread_id: string, run_id: string, after = "-1"): Promise<string[]> {
   const path = `${url}/threads/${thread_id}/runs/${run_id}/stream`;
   const text = await (await fetch(path, { headers: { "last-event-id": after } })).text();
@@ -100,7 +100,7 @@ async function readFrames(url: string, thread_id: string, run_id: string, after 
     .filter(Boolean);
 }
 
-/** The SDK tries again after the error of Node's fetch, and not after that of Bun's. */
+/** The SDK retries after a fetch error of Node, and not after one of Bun. */
 const fetchRetried: typeof fetch = Object.assign(
   (...args: Parameters<typeof fetch>) =>
     fetch(...args).catch((cause: unknown) => {
@@ -388,7 +388,7 @@ describe("a database that cannot be used", () => {
     assert.doesNotMatch(server.output(), /^\s+at /m);
     assert.equal(statSync(join(home.path, "agents.db")).size, size);
   };
-  /** A database that has been used. */
+  /** Creates a database with some rows. */
   const used = async (home: Project): Promise<string> => {
     await using server = home.serve();
     await new Client({ apiUrl: await waitForUrl(server) }).threads.create();

@@ -3,7 +3,7 @@ import { createServer, request as send } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 
 export interface StrippingProxy extends AsyncDisposable {
-  /** Where the server is reached: with the prefix. */
+  /** The address of the server, with the prefix. */
   readonly url: string;
   /** Paths that were passed on, without the prefix. */
   readonly passed: string[];

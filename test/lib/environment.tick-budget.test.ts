@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createTickBudget } from "../../lib/environment.ts";
 
-/** An event loop that ticks on demand. */
+/** Creates an event loop that ticks on demand. */
 function loop() {
   let deferred: (() => void)[] = [];
   return {

@@ -14,9 +14,9 @@ before(() => {
 });
 after(() => clearInterval(alive));
 
-/** How far a reader elsewhere may be behind, with signals and without. */
+/** The maximum delay of a reader in another process, in milliseconds. */
 const BEHIND: Readonly<Record<Mode, number>> = { normal: 100, doubled: 100, late: 1_000, lost: 1_000 };
-/** When an executor hears of it at the latest: at once, or when it renews its lease. */
+/** The maximum time until an executor sees a stop: with its signal, or when it renews its lease. */
 const ABORTED: Readonly<Record<Mode, number>> = { normal: 100, doubled: 100, late: 400, lost: 5_000 };
 const SCOPE = { deployment: "default" };
 
@@ -33,7 +33,7 @@ const readStatus = (frames: readonly Frame[]): unknown => JSON.parse(frames.at(-
 interface Two extends Processes {
   readonly first: Service;
   readonly second: Service;
-  /** A thread, and a run on it that executes in the first process. */
+  /** Creates a thread and a run on it, which executes in the first process. */
   started(runFields?: Partial<RunCreate>): Promise<Run>;
 }
 

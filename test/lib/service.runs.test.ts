@@ -21,7 +21,7 @@ import { faulty } from "../support/faulty.ts";
 import { until } from "../support/until.ts";
 import { ask, contents, waited } from "./service.harness.ts";
 
-/** A gate that agents wait at until the test opens it. */
+/** Creates a gate at which agents wait until the test opens it. */
 function gate(): {
   readonly open: () => void;
   readonly passed: Promise<void>;

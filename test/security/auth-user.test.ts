@@ -1,4 +1,4 @@
-/** Whom custom authentication has let in: known to graphs and their tools, also after a restart, and shown to nobody. */
+/** Graphs and tools receive the user of custom authentication, also after a restart. No response contains it. */
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -31,7 +31,7 @@ const USER = {
 };
 const MODES = ["values", "updates", "messages", "messages-tuple", "debug", "tasks", "checkpoints", "events", "custom"];
 
-/** Where somebody was seen: `[place, user, id, permissions]`. */
+/** Observations of the user: `[source, user, id, permissions]`. */
 type Observations = [place: string, ...rest: unknown[]][];
 
 function createExecutor(observations: Observations): NonNullable<WorldOptions["executor"]> {

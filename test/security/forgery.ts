@@ -24,13 +24,13 @@ export interface ForgeryWorld extends AsyncDisposable {
   readonly otherIds: readonly string[];
   /** A run of another workspace, which the key does not reach. */
   readonly foreign_run: string;
-  /** Calls with the key of the one workspace. */
+  /** Sends a request with the key of the first workspace. */
   ask(method: string, path: string, body?: unknown): Promise<Response>;
   /** Sends so many forged ids. The same seed forges in the same way. */
   forge(count: number, seed?: number): Promise<Forgeries>;
 }
 
-/** A number in [0, 1) at each call: mulberry32. */
+/** Creates a generator of numbers in [0, 1) with mulberry32. */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -78,7 +78,7 @@ const SHAPES: readonly ((id: string) => string)[] = [
   () => "x".repeat(4096),
 ];
 
-/** One forged id after the other: random, changed in places, misshapen, of something else, and dead. */
+/** Yields forged ids: random, mutated, malformed, of other rows, and of deleted runs. */
 function* forged({ token, dead, otherIds }: Pick<ForgeryWorld, "token" | "dead" | "otherIds">, random: () => number) {
   const below = (limit: number): number => Math.floor(random() * limit);
   const digit = (): string => below(16).toString(16);
@@ -111,7 +111,7 @@ const REQUESTS: readonly (readonly [kind: string, query: string, init: RequestIn
   ["GET as a page", "?score=1", { method: "GET", headers: { accept: "text/html" } }],
 ];
 
-/** All of an answer but the id that each request is given. */
+/** Formats a response without its request id. */
 async function readAnswer(response: Response): Promise<string> {
   const headers = [...response.headers]
     .filter(([name]) => name !== "x-request-id")

@@ -122,7 +122,7 @@ describe("a thread that the caller never saw", () => {
       const theirs = await open(kind, at, "ann", run);
       const none = await open(kind, at, "ann", { ...run, thread_id: ABSENT });
       const bobs = await open(kind, at, "bob", run);
-      /** Without what is made for each subscription. */
+      /** Removes the ids that differ between subscriptions. */
       const normalize = (stream: OpenStream): string =>
         stream
           .text()

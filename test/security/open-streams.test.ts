@@ -23,7 +23,7 @@ import {
   type ThreadAndRun,
 } from "./open-streams.ts";
 
-/** How long a stream may stay open without permission, on the test's clock. */
+/** The time that a stream may stay open without permission, by the test's clock. */
 const LIMIT_MS = 3_000;
 const STEP_MS = 50;
 
@@ -315,7 +315,7 @@ describe("the stream of an agent protocol", () => {
   }
 });
 
-/** The same, where the reads of one verb are counted. */
+/** Opens a service that counts the calls of one storage operation. */
 async function openCounted(verb: "findKey" | "getThread", options: TestServiceOptions) {
   let count = 0;
   const counting = <Verbs extends object>(verbs: Verbs): Verbs =>

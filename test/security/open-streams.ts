@@ -1,4 +1,4 @@
-/** Readers of open streams of each kind, and agents that say on a thread what a test lets them say. */
+/** Readers of open streams of each kind, and agents that stream on a thread what a test passes to them. */
 import assert from "node:assert/strict";
 import type { AgentFunction } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
@@ -9,7 +9,7 @@ import type { TestService } from "../suite/kit.ts";
 
 export type Headers = Readonly<Record<string, string>>;
 
-/** What the run in a room says next. Without a room the run ends at once. */
+/** Streams to the run of a room what the test passes. A run without a room ends at once. */
 export class Rooms {
   readonly #waiting = new Map<string, { texts: string[]; wake: () => void }>();
 
@@ -51,7 +51,7 @@ export interface OpenStream {
   readonly status: number;
   readonly text: () => string;
   readonly ended: () => boolean;
-  /** How a socket was closed. */
+  /** The close code of a socket. */
   readonly code: () => number | undefined;
   /** Sends a command on a socket; other streams ignore it. */
   command(method: string): void;
@@ -210,13 +210,13 @@ export async function post({ fetch }: TestService, headers: Headers, path: strin
   return (await response.json()) as JsonObject;
 }
 
-/** A run that waits on the thread, in a room with the name of the thread. */
+/** Starts a run on the thread that waits in a room with the name of the thread. */
 export async function runOn(at: TestService, headers: Headers, thread_id: string): Promise<ThreadAndRun> {
   const { run_id } = (await post(at, headers, `/threads/${thread_id}/runs`, runIn(thread_id))) as { run_id: string };
   return { thread_id, run_id };
 }
 
-/** The same on a new thread of the caller. */
+/** Creates a thread of the caller and starts a run on it. */
 export async function startRun(at: TestService, headers: Headers, threadFields: object = {}): Promise<ThreadAndRun> {
   const { thread_id } = (await post(at, headers, "/threads", threadFields)) as { thread_id: string };
   return await runOn(at, headers, thread_id);

@@ -38,7 +38,7 @@ const CANARY = {
 const SIGNING = "canary-signing-secret-6071-8293-";
 const SECRET_TEXT = `whsec_${btoa(SIGNING)}`;
 
-/** Which canaries may be read in which columns. A run's request needs its credentials until it has ended, and is kept as sent. */
+/** The canaries that columns may contain. A run stores its request as sent, because it needs the credentials until it ends. */
 const REQUEST = ["openai_api_key", "nested_api_key", "github_token", "x_api_key", "context_api_key"];
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "runs.kwargs": REQUEST,
@@ -76,7 +76,7 @@ const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [..
 interface World extends AsyncDisposable {
   readonly service: Service;
   readonly heard: Heard;
-  /** What graphs saw of the secrets of their request. */
+  /** The names of the secrets that graphs received in their request. */
   readonly reached: Set<string>;
   readonly sentRequests: OutboundRequest[];
   readonly path: string;
@@ -286,7 +286,7 @@ async function everything({ service, ask: anonymous, heard, sentRequests }: Worl
   }
 }
 
-/** Every row of every table, column by column, and the bytes of the files for what may be in no row at all. */
+/** Adds every row of every table by column, and searches the database file for secrets outside all rows. */
 function hearDatabase(heard: Heard, path: string, secrets: Secrets): void {
   const database = new DatabaseSync(path);
   const tables = database.prepare("select name from sqlite_master where type = 'table'").all();

@@ -9,7 +9,7 @@ export interface Instruction {
   readonly text: string;
 }
 
-/** The instructions in their order: comments are left out, continued lines joined. */
+/** Parses the instructions in order, without comments and with continued lines joined. */
 export function parseInstructions(dockerfile: string): readonly Instruction[] {
   const text = dockerfile
     .split("\n")
@@ -25,10 +25,10 @@ export function parseInstructions(dockerfile: string): readonly Instruction[] {
     });
 }
 
-/** The command in a text of the exec form. */
+/** Parses a command in exec form. */
 const exec = (text: string): readonly string[] => JSON.parse(text) as string[];
 
-/** Files of a folder that a `.dockerignore` lets through: later lines win, and `!` takes back. */
+/** Lists the files of a folder that a `.dockerignore` includes. Later lines win, and `!` includes again. */
 export function listContextFiles(folder: string, ignore: string): readonly string[] {
   const rules = ignore
     .split("\n")
@@ -51,7 +51,7 @@ export function listContextFiles(folder: string, ignore: string): readonly strin
 }
 
 export interface Image {
-  /** The folder that stands for its root. */
+  /** The folder that stands for the root of the image. */
   readonly root: string;
   readonly env: Readonly<Record<string, string>>;
   readonly workdir: string;
@@ -65,7 +65,7 @@ export interface Image {
 
 export interface BuildOptions {
   readonly context: string;
-  /** Where the stages are made. */
+  /** The folder for the file systems of the stages. */
   readonly folder: string;
   /** Programs that come first on the PATH of its commands. */
   readonly programs: string;
@@ -73,7 +73,7 @@ export interface BuildOptions {
 
 const readIfExists = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
 
-/** Builds the last stage. Throws what a command has said that failed. */
+/** Builds the last stage. Throws with the output of a command that fails. */
 export function build(dockerfile: string, { context, folder, programs }: BuildOptions): Image {
   const stages = new Map<string, string>();
   let root = "";
@@ -85,7 +85,7 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
   let cmd: readonly string[] = [];
   let healthcheck: readonly string[] = [];
   let otherInstructions: Record<string, string> = {};
-  /** Paths of the image, in a text. */
+  /** Replaces paths of the image in a text. */
   const inside = (text: string): string =>
     text.replace(/(^|[\s"'=])(\/(?:app|data|package)(?=[/\s"']|$))/g, `$1${root}$2`);
   for (const { name, text } of parseInstructions(dockerfile)) {
@@ -136,7 +136,7 @@ export function build(dockerfile: string, { context, folder, programs }: BuildOp
 
 const OF_NETWORK = /^(?:npm_config_\w+|https?_proxy|no_proxy|NODE_EXTRA_CA_CERTS|SSL_CERT_\w+)$/i;
 
-/** Variables of the machine by which a command finds its programs and its registry, and none that is Greenroom's. */
+/** Returns the variables with which a command finds its programs and its registry, without those of Greenroom. */
 export function outside(programs?: string): Record<string, string> {
   const { PATH = "", HOME = "" } = process.env;
   const path = [programs, dirname(process.execPath), PATH].filter(Boolean).join(":");
@@ -161,14 +161,14 @@ function copy(from: string, path: string, target: string, into: boolean, context
   }
   const source = join(from, path);
   const directory = statSync(source).isDirectory();
-  // Links stay what they are: packages are linked, not installed.
+  // Links are copied as links: packages are linked and not installed.
   cpSync(source, into && !directory ? join(target, basename(path)) : target, {
     recursive: true,
     verbatimSymlinks: true,
   });
 }
 
-/** An `npm` that links the packages of this checkout instead of fetching them; everything else is done by the real one. */
+/** Creates an `npm` that links the packages of this checkout instead of fetching them. All other commands run the real one. */
 export function linkingNpm(folder: string, checkout: string): string {
   const script = `#!/usr/bin/env node
 const { spawnSync } = require("node:child_process");

@@ -1,9 +1,9 @@
-/** Each call of a service that is bound to its caller, about things that the caller names. */
+/** Lists the calls of a service for one caller, with the ids that the caller passes. */
 import type { ServiceError } from "../../../lib/errors.ts";
 import type { RequestResources, Resources } from "../../../lib/service/resources.ts";
 import type { Caller } from "../../../lib/storage/identity.ts";
 
-/** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
+/** Ids of one tenant's rows. `run_id` is a finished run on a thread, and the stateless run has ended too. */
 export interface ResourceIds {
   readonly thread_id: string;
   readonly run_id: string;
@@ -12,9 +12,9 @@ export interface ResourceIds {
   readonly assistant_id: string;
   readonly cron_id: string;
   readonly key: string;
-  /** In the metadata of all of them. */
+  /** A mark in the metadata of all of them. */
   readonly mark: string;
-  /** Of the platform: a run with feedback, on the thread or without one, and the workspace that is reported on. */
+  /** Rows of the platform: a run with feedback, on the thread or stateless, and the workspace of the usage reports. */
   readonly trace_id: string;
   readonly id: string;
   readonly token_id: string;
@@ -24,7 +24,7 @@ export interface ResourceIds {
 export const AGENT = { assistant_id: "agent", input: { said: 1 } };
 export const CRON = { schedule: "0 0 1 1 *" };
 
-/** A call of a bound noun, about what its caller names. `exception`: the error of a call about another's things. */
+/** A call of an authorized resource with ids from its caller. `exception` is the error for ids of another tenant. */
 interface Call {
   readonly call: MakeCall;
   readonly exception?: string;
@@ -32,13 +32,13 @@ interface Call {
 
 type MakeCall = (nouns: Resources, ids: ResourceIds, by: Caller) => unknown;
 
-/** What a reader gives is walked by the routes. */
+/** Closes a reader. The tests of the routes read its items. */
 const leaveReader = async (reader: PromiseLike<{ leave(): void }> | { leave(): void }): Promise<null> => {
   (await reader).leave();
   return null;
 };
 const done = async (call: Promise<unknown>): Promise<null> => call.then(() => null);
-/** An event for a thread that has no durable function. */
+/** Sends an event to a thread without a durable function. */
 const unawaited = (call: Promise<unknown>): Promise<unknown> =>
   call.catch((error: ServiceError) => {
     if (error.reason !== "event_not_awaited") throw error;

@@ -15,15 +15,15 @@ export interface Asked {
 
 export interface World extends AsyncDisposable {
   readonly it: TestService;
-  /** What handlers were asked since it was last looked at. */
+  /** Returns the contexts that handlers received since the last call. */
   takeContexts(): AuthContext[];
-  /** `as` null: without a credential. */
+  /** Sends a request as this user. With `as` null it has no credential. */
   ask(as: string | null, method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<Asked>;
-  /** Lets the time that a handler may take be over at once. */
+  /** Lets the timeout of handlers fire at once. */
   late(): void;
 }
 
-/** How long handlers may take. */
+/** The timeout of handlers. */
 const PATIENCE_MS = 10_000;
 
 export interface WorldOptions extends Omit<TestServiceOptions, "auth"> {
@@ -33,7 +33,7 @@ export interface WorldOptions extends Omit<TestServiceOptions, "auth"> {
   readonly auth?: TestServiceOptions["auth"];
 }
 
-/** As the SDK's documentation has it: what somebody makes is theirs, and nobody else's is there for them. */
+/** A handler as in the SDK's documentation: users see only what they created. */
 export function owning({ value, user }: AuthContext): JsonObject {
   if ("metadata" in value) value.metadata = { ...(value.metadata as JsonObject | null), owner: user.identity };
   return { owner: user.identity };

@@ -19,7 +19,7 @@ import { matchesFilter, NO_FILTER, readFilter } from "../../../lib/storage/visib
 const ann: AuthUser = { identity: "ann", permissions: ["p"], display_name: "ann", is_authenticated: true };
 const request = (init?: RequestInit): Request => new Request("http://greenroom/threads?x=1", init);
 
-/** A guard, and what happens around it: `late` lets its timers fire. */
+/** Creates custom handlers with a log. `late` lets their timeout fire. */
 function guarded(custom: Parameters<typeof createCustomHandlers>[0], merge_filter_on_create = false) {
   const log: LogRecord[] = [];
   const timers = new Map<object, { ms: number; fn: () => void }>();

@@ -27,7 +27,7 @@ interface World extends AsyncDisposable {
   readonly faults: Faulty["faults"];
   send(as: User, method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Response>;
   ask(as: User, method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
-  /** A new thread of the user. */
+  /** Creates a thread of the user. */
   thread(as: User): Promise<string>;
 }
 

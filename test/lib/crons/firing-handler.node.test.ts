@@ -25,7 +25,7 @@ interface Life {
 
 interface Machine {
   life: Life | null;
-  /** How far its clock is from the true one. */
+  /** The offset of its clock from the true time. */
   skew: number;
 }
 
@@ -166,7 +166,7 @@ class World {
     }
   }
 
-  /** One step of history: clocks jump, schedulers die and come back, and up to a minute and a half passes. */
+  /** Advances the simulation by one step: clocks jump, schedulers die and restart, and up to 90 s pass. */
   async step(): Promise<void> {
     const dice = this.#dice;
     for (const machine of this.machines) {

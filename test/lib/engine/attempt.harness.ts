@@ -7,7 +7,7 @@ export const ask = (assistant_id: string): { assistant_id: string; input: JsonOb
 
 export const resumable = { stream_resumable: true, stream_mode: "custom" } as const;
 
-/** An executor of one graph `g` without checkpoints of its own. */
+/** Creates an executor of one graph `g` without own checkpoints. */
 export function graph(
   execute: (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>,
   info: { max_attempts?: number; timeout_ms?: number; abandon_ms?: number } = {},

@@ -9,19 +9,19 @@ import { serviceInternals } from "../../../lib/service.ts";
 import type { Storage } from "../../../lib/storage/types.ts";
 import { testClock } from "../../suite/kit.ts";
 
-/** A process whose clock is 5 s ahead, and a database that takes its time to answer. */
+/** Creates a process whose clock is 5 s ahead, and a database with a delay. */
 function world(): {
   readonly clock: ReturnType<typeof testClock>;
   readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
   readonly log: string[];
-  /** By the database's clock. */
+  /** The time by the database's clock. */
   readonly time: () => number;
   readonly now: () => Promise<number>;
-  /** How long the next questions are on their way, and the answers. Without: at once. */
+  /** The delays of the next queries and of their results. No delay if empty. */
   readonly ways: [there: number, back: number][];
-  /** The database's clock goes on by so much. */
+  /** Advances the database's clock. */
   set(ms: number): void;
-  /** The machine sleeps: its monotonic clock stands still. */
+  /** Stops the monotonic clock for this time, as when the machine sleeps. */
   sleep(ms: number): void;
   queryCount: number;
   failure: Error | null;

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import type { FinishedRun, FunctionJob, RunCreate } from "../../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
 
-/** Those that were told of, in order, and a way to wait for the next one. */
+/** Collects finished runs in order, and waits for the next one. */
 class FinishedRunLog {
   readonly runs: FinishedRun[] = [];
   readonly add = (run: FinishedRun): void => void this.runs.push(run);
@@ -14,7 +14,7 @@ class FinishedRunLog {
   }
 }
 
-/** Timers of a service alone do not keep every runtime alive. */
+/** Keeps the runtime alive until `work` has settled: timers of a service do not on every runtime. */
 async function keepAlive<Value>(work: PromiseLike<Value>): Promise<Value> {
   const alive = setInterval(() => {}, 1_000);
   try {
@@ -54,7 +54,7 @@ async function open(options: TestServiceOptions = {}): Promise<World> {
   return { kit, finishedRuns, [Symbol.asyncDispose]: () => keepAlive(kit[Symbol.asyncDispose]()) };
 }
 
-/** A run of `held` that has begun. */
+/** Starts a run of `held` and waits for its first output. */
 async function startHeldRun(
   { service }: TestService,
   thread_id: string,
@@ -65,7 +65,7 @@ async function startHeldRun(
   return run.run_id;
 }
 
-/** Lets what is under way come to its end: whatever follows a tick of the event loop is done. */
+/** Waits for 20 ticks of the event loop, so that pending work completes. */
 const ticks = async (): Promise<void> => {
   for (let tick = 0; tick < 20; tick++) await new Promise<void>((resolve) => setTimeout(resolve, 0));
 };

@@ -13,7 +13,7 @@ import { clockedService, type Faulty, faulty } from "../../support/faulty.ts";
 /** How long the process stands still; a lease is 10,000. */
 const STILL_MS = 60_000;
 
-/** A clock that can be set forward without a timer firing, and executors that end when they are told to. */
+/** Creates a clock that can jump without firing timers, and an executor whose runs end on demand. */
 function world(): {
   readonly clock: ReturnType<typeof testClock>;
   readonly environment: ReturnType<typeof testClock>;
@@ -57,18 +57,18 @@ function world(): {
   };
 }
 
-/** A second, and the event loop often enough for all that was begun. */
+/** Lets a second pass, with enough ticks of the event loop for all started work. */
 async function pass(clock: ReturnType<typeof testClock>): Promise<void> {
   for (let i = 0; i < 100; i++) await clock.advance(10);
 }
 
-/** Another process takes up the only run there is, and executes it. */
+/** Claims the only run in another process. */
 async function claimedBy(storage: Storage, now: number): Promise<void> {
   const terms = { token: "other", lease_until: now + STILL_MS, graph_ids: ["g"], now };
   assert.equal((await storage.claimRun({ deployment: "default" }, terms)).kind, "claimed");
 }
 
-/** Keeps back the answer of the next creation, which has taken effect, until it is told to give it; calls `then` before. */
+/** Holds back the result of the next creation, which has taken effect, until the returned function is called. Calls `then` first. */
 function holdCreation(faults: Faulty["faults"], then: () => void = () => {}): () => void {
   const answered = Promise.withResolvers<void>();
   faults.createRun = async (call) => {
@@ -83,7 +83,7 @@ function holdCreation(faults: Faulty["faults"], then: () => void = () => {}): ()
 
 const request = { assistant_id: "g", input: {} };
 
-/** A creation whose claim's answer is kept back while the process stands still for longer than its lease, and another one after that. */
+/** Creates a run whose claim result is held back while the process stalls for longer than its lease, then another run. */
 async function createLate(
   { runs, threads }: Service,
   clock: ReturnType<typeof testClock>,

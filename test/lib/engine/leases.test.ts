@@ -1,4 +1,4 @@
-/** When a lease that cannot be renewed counts as lost. */
+/** A lease that cannot be renewed counts as lost at its end. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Heartbeat } from "../../../lib/engine/leases.ts";
@@ -18,7 +18,7 @@ interface Subject {
   standStill(ms: number): Promise<void>;
 }
 
-/** A lease that begins now, on a store that does not answer. */
+/** Creates a heartbeat whose lease begins now, on a storage that does not respond. */
 function createSubject(alone = false): Subject {
   const clock = testClock();
   let skew = 0;

@@ -1,4 +1,4 @@
-/** What is stored of a run is complete: its frames and its thread events up to the end, and one end for each message. */
+/** Stored frames and thread events of a run are complete up to the end, with one end for each message. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { ExecutorEvent, Job } from "../../../lib/executor/contract.ts";

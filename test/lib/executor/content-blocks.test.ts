@@ -6,7 +6,7 @@ import type { Json, JsonObject } from "../../../lib/json.ts";
 
 const at = { langgraph_checkpoint_ns: "agent:t1", langgraph_node: "agent" };
 
-/** Events without what all of a message have, after checking it. */
+/** Returns the data of events, after a check of the members that all events of a message share. */
 function toEventData(
   events: readonly MessageEvent[],
   run_id = "m",
@@ -18,7 +18,7 @@ function toEventData(
   });
 }
 
-/** What a message that streams in these chunks shows, ended by `close`. */
+/** Returns the events of a message that streams in these chunks and ends with `close`. */
 function streamed(...chunks: readonly JsonObject[]): Json[] {
   const blocks = new ContentBlocks();
   const events = chunks.flatMap((chunk) => blocks.addMessage({ type: "AIMessageChunk", id: "m", ...chunk }, at));
@@ -28,7 +28,7 @@ function streamed(...chunks: readonly JsonObject[]): Json[] {
   return toEventData(events);
 }
 
-/** What a message shows that comes whole. */
+/** Returns the events of a complete message. */
 function whole(message: JsonObject): Json[] {
   return toEventData(new ContentBlocks().addMessage({ id: "m", ...message }, at));
 }

@@ -76,9 +76,9 @@ export interface FeedbackKit extends AsyncDisposable {
   readonly handler: Handler;
   readonly clock: ReturnType<typeof testClock>;
   readonly log: readonly Parameters<Environment["log"]>[0][];
-  /** The path of a token by its name. */
+  /** Returns the path of a token by its name. */
   token(name: string): string;
-  /** A request to a path such as `/api/v1/feedback?run=…`, where `{name}` stands for a token's id. */
+  /** Sends a request to a path such as `/api/v1/feedback?run=…`, where `{name}` stands for a token's id. */
   send(method: string, path: string, request?: Sent): Promise<Response>;
 }
 
@@ -174,17 +174,17 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   };
 }
 
-/** An answer that has been read. */
+/** A response that has been read. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
   readonly json: unknown;
-  /** Where the first thing that is wrong is. */
+  /** The location of the first finding. */
   readonly loc: string | undefined;
 }
 
-/** The same, read. */
+/** Sends a request and reads its response. */
 export async function ask(kit: FeedbackKit, method: string, path: string, request: Sent = {}): Promise<Answer> {
   const response = await kit.send(method, path, request);
   const { status, headers } = response;

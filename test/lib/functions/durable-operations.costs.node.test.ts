@@ -1,4 +1,4 @@
-/** What durable functions cost, counted: suspended runs hold nothing, and a step costs the same wherever it is. */
+/** Counts the costs of durable functions: suspended runs hold nothing, and each step costs the same. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../../adapters/sql/mod.ts";
@@ -8,7 +8,7 @@ import { testClock, testService } from "../../suite/kit.ts";
 import { until } from "../../support/until.ts";
 
 const HOUR_MS = 3_600_000;
-/** More would wait for a worker at once. */
+/** The maximum number of runs that wait for the worker at once. */
 const PENDING = 50;
 
 interface Counts {
@@ -20,7 +20,7 @@ interface Counts {
   deferred: number;
 }
 
-/** A service on a file in memory, and what it costs. */
+/** Creates a service on a database in memory that counts its costs. */
 async function counted(agents: Record<string, AgentFunction>) {
   const clock = testClock();
   const driver = nodeSqliteDriver(":memory:");
@@ -71,7 +71,7 @@ async function counted(agents: Record<string, AgentFunction>) {
 
 type World = Awaited<ReturnType<typeof counted>>;
 
-/** What the work has cost. */
+/** Returns the costs of `work`. */
 async function measureCost({ counts }: World, work: () => Promise<unknown>): Promise<Counts> {
   const before = { ...counts };
   await work();

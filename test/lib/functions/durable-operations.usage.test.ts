@@ -1,4 +1,4 @@
-/** What durable functions have spent: code that runs again when they continue reports nothing twice. */
+/** Code of durable functions that runs again on resume reports no model usage twice. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type AgentFunction, type FunctionJob, fromFunctions } from "../../../lib/mod.ts";

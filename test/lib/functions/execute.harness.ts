@@ -16,7 +16,7 @@ export type State = Extract<ExecutorEvent, { type: "state" }>;
 
 export const RUN = "11111111-2222-3333-4444-555555555555";
 
-/** The events of a call, with those that show a state before it. */
+/** Runs a function and yields its events, those with a state first. */
 export async function* runAgent(
   agent: AgentFunction,
   job: Job,

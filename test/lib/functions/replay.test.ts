@@ -1,4 +1,4 @@
-/** What other calls do to a suspended run of a durable function, and what changed code does to its call. */
+/** Other calls and changed code meet a suspended run of a durable function. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,7 +47,7 @@ const status = async (
   { thread_id, run_id }: { thread_id: string; run_id: string },
 ): Promise<string> => (await kit.service.runs.get(thread_id, run_id)).status;
 
-/** Rows of the tables of calls. */
+/** Counts the rows of the call tables. */
 async function countRows(kit: TestService, thread_id: string): Promise<{ calls: number; entries: number }> {
   const { storage } = serviceInternals(kit.service).options;
   const call = await storage.getNewestCall({ deployment: "default" }, thread_id);

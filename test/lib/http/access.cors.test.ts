@@ -12,7 +12,7 @@ type Cors = NonNullable<HttpOptions["cors"]>;
 const PAGE = "https://app.example";
 const EXPOSED = "Content-Location, Location, Mcp-Session-Id, X-Pagination-Total, X-Pagination-Next";
 
-/** The CORS headers of an answer. */
+/** Returns the status and the CORS headers of a response. */
 function readCorsHeaders({ status, headers }: Response): Record<string, unknown> {
   const names = [...headers.keys()].filter((name) => name.startsWith("access-control-"));
   return { status, ...Object.fromEntries(names.map((name) => [name.slice(15), headers.get(name)])) };

@@ -6,7 +6,7 @@ import { type FakeOptions, fake, RUN, THREAD } from "./fake-service.ts";
 type Headers = Readonly<Record<string, string>>;
 
 const cookie: Headers = { cookie: "session=1" };
-/** What browsers send by themselves to a server where their visitor has logged in. */
+/** Headers that browsers send by themselves to a server where their user is logged in. */
 const AMBIENT: readonly Headers[] = [
   cookie,
   ...["Basic YW5uOng=", "digest username=ann", "Negotiate YII=", "NTLM TlRM"].map((authorization) => ({

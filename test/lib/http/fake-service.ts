@@ -84,9 +84,9 @@ export interface Fake {
   readonly log: LogRecord[];
   readonly runLog: RunEvents;
   readonly result: PromiseWithResolvers<Json>;
-  /** How often a reader of a result has left. */
+  /** The number of readers of a result that have left. */
   readonly leaves: () => number;
-  /** How many timers wait. */
+  /** The number of pending timers. */
   readonly timers: () => number;
   /** Lets every waiting timer of at most `ms` fire. */
   readonly elapse: (ms: number) => void;
@@ -120,9 +120,9 @@ export interface FakeOptions extends HandlerOptions {
   readonly http?: ServiceOptions["http"];
   readonly healthy?: boolean;
   readonly ready?: Readiness;
-  /** Who asks. Default: nobody in particular. */
+  /** The principal of requests. Default: anonymous. */
   readonly principal?: Principal;
-  /** Other verbs of `service.access`. */
+  /** Other operations of `service.access`. */
   readonly access?: Partial<ServiceInternals["access"]>;
   /** The `kwargs` of its runs. */
   readonly run?: JsonObject;
@@ -202,7 +202,7 @@ export function fake(options: FakeOptions = {}): Fake {
           },
       },
     );
-  /** The same for a directory. What bounds the call comes last. */
+  /** Creates an internal resource, whose calls take the scope first and their limits last. */
   const directory = (name: string): unknown => {
     const calls = noun(name) as Record<string, (...args: unknown[]) => unknown>;
     const get =

@@ -1,4 +1,4 @@
-/** What a host adds to the handler and leaves out of it. */
+/** Options of a host extend the handler and disable parts of it. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";

@@ -1,4 +1,4 @@
-/** What lists read from the database, and whether other work proceeds meanwhile. */
+/** Lists read from the database in pages, so that other work proceeds. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type SqlDriver, sqlStorage } from "../../../adapters/sql/mod.ts";
@@ -9,7 +9,7 @@ import type { RunCreate } from "../../../lib/mod.ts";
 import type { ItemCondition } from "../../../lib/storage/items.ts";
 import { type TestService, type TestServiceOptions, testService } from "../../suite/kit.ts";
 
-/** A database in memory that counts the characters which its reads give. */
+/** Creates a database in memory that counts the characters of its results. */
 function counting(): { readonly driver: SqlDriver; characters: number } {
   const driver = nodeSqliteDriver(":memory:");
   const counted = {

@@ -125,7 +125,7 @@ const GOOD: Readonly<Record<string, readonly Sent[]>> = {
   "post /greenroom/events/:address": [{ body: { sent: { a: 1 } } }],
 };
 
-/** The value with one member or element replaced, for each at every depth; and without it. */
+/** Yields copies of the value with one member or element replaced or removed, at every depth. */
 function* broken(value: Json): Generator<Json> {
   const entries = isObject(value) ? Object.entries(value) : Array.isArray(value) ? [...value.entries()] : [];
   for (const [at, member] of entries) {

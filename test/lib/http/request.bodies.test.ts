@@ -1,4 +1,4 @@
-/** How long a body may take to arrive. */
+/** Request bodies have a time limit. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { describe, it } from "node:test";

@@ -18,7 +18,7 @@ import { ASSISTANT, fake, RUN, THREAD } from "./fake-service.ts";
 const ROUTES = await loadAllRoutes();
 
 const formatKey = ({ method, path }: Route): string => `${method} ${path}`;
-/** A path of the route, and everything that its row matches. */
+/** Creates a path that matches the route. */
 const createSample = ({ path }: Route): string => path.replace(/:\w+\+?/g, RUN).replace("*", "x");
 const createPattern = ({ path }: Route): RegExp =>
   new RegExp(
@@ -28,7 +28,7 @@ const createPattern = ({ path }: Route): RegExp =>
       .replace("#", ".*")}/*$`,
   );
 
-/** Of routes that need one. Those with a list of calls ask for more events on some. */
+/** Bodies and queries of routes that need one. Some routes have several, with different events. */
 const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly body?: unknown }[]>> = {
   "post /assistants": [{ body: { graph_id: "g" } }],
   "delete /assistants/:assistant_id": [{ query: "?delete_threads=true" }],

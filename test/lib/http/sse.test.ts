@@ -9,18 +9,18 @@ const WAIT = `/threads/${THREAD}/runs/wait`;
 const request = { assistant_id: "g" };
 
 interface Reader {
-  /** The next chunk as text; undefined at the end. */
+  /** Reads the next chunk as text. Undefined at the end. */
   next(): Promise<string | undefined>;
   bytes(): Promise<Uint8Array | undefined>;
   cancel(): Promise<void>;
 }
 
-/** What comes from here on until something that is not ready is waited for. */
+/** Waits for one timer, so that all ready work completes. */
 async function settled(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** All that is left of a body, and its chunks' sizes in bytes. */
+/** Reads the rest of a body. Returns its text and the sizes of its chunks in bytes. */
 async function drain(reader: Reader): Promise<{ readonly text: string; readonly sizes: readonly number[] }> {
   const chunks: Uint8Array[] = [];
   for (let chunk = await reader.bytes(); chunk; chunk = await reader.bytes()) chunks.push(chunk);

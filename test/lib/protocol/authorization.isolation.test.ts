@@ -1,4 +1,4 @@
-/** What commands and event streams show of other users' threads: as much as of threads that do not exist. */
+/** Commands and event streams show threads of other users as threads that do not exist. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { staticIdentity } from "../../../lib/auth/static-keys.ts";
@@ -23,7 +23,7 @@ function createUser(fetch: Fetch, headers: Headers) {
     });
   return {
     post,
-    /** The status and the answer, without the id of the thread. */
+    /** Returns the status and the response without the id of the thread. */
     async command(thread: string, method: string, params: object = {}): Promise<[number, JsonObject]> {
       const response = await post(`${thread}/commands`, { id: 1, method, params });
       return [response.status, JSON.parse((await response.text()).replaceAll(thread, ":thread"))];
@@ -163,7 +163,7 @@ describe("threads of a shared agent", () => {
     const handler = createHandler(service);
     const headers = (name: string): Headers => ({ "x-api-key": key(name), "x-auth-scheme": "service-api-key" });
     const user = (name: string) => createUser(fetch as Fetch, headers(name));
-    /** The answer to a command that a member sends over a WebSocket. */
+    /** Sends a command as a member over a WebSocket and returns its response. */
     const overSocket = async (thread: string, method: string, params: object): Promise<JsonObject> => {
       const listeners: Record<string, (event: { readonly data?: string }) => void> = {};
       const answer = Promise.withResolvers<JsonObject>();

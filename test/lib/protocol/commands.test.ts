@@ -24,7 +24,7 @@ interface World {
   readonly protocol: InternalProtocol;
   readonly events: MemoryEvents;
   readonly jobs: FunctionJob[];
-  /** What runs wait for after an answer. */
+  /** Gates that runs wait for after a resume value. */
   readonly hold: { until: Promise<void> };
   send(thread_id: string, method: string, params?: JsonObject, caller?: CommandCaller): Promise<CommandResponse>;
   /** Sends `run.start` and waits for the end of the run. */

@@ -1,4 +1,4 @@
-/** How a WebSocket session sends: what waits while the client does not read, and how large messages leave. */
+/** A WebSocket session queues messages while its client does not read, and limits large ones. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createBunSocket } from "../../../adapters/node/bun-socket.ts";

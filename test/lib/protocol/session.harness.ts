@@ -26,7 +26,7 @@ export interface World {
   elapse(ms: number): void;
   /** Sends a command and waits for its answer. */
   send(method: string, params?: JsonObject): Promise<JsonObject>;
-  /** The `seq` of the events that were sent. */
+  /** Returns the `seq` of the sent events. */
   seqs(): number[];
 }
 

@@ -1,4 +1,4 @@
-/** What requests cost in memory that wait for runs with large inputs. */
+/** Requests that wait for runs with large inputs do not retain them. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { testAccounts, testService } from "../../suite/mod.ts";

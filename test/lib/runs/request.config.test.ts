@@ -13,13 +13,13 @@ type ObservedJob = Pick<FunctionJob, "config" | "context" | "metadata">;
 
 interface World extends AsyncDisposable {
   readonly service: Service;
-  /** What the graph read in its last run. */
+  /** Returns what the graph read in its last run. */
   readonly getLastJob: () => ObservedJob;
   run(thread_id: string | null, request: Omit<RunCreate, "assistant_id">, origin?: RunOrigin): Promise<JsonObject>;
   readonly kit: TestService;
 }
 
-/** A service with one assistant, made of `config`, `context` and `metadata`. */
+/** Creates a service with one assistant of this `config`, `context` and `metadata`. */
 async function open(of: { config?: JsonObject; context?: JsonObject; metadata?: JsonObject } = {}): Promise<World> {
   let lastJob: ObservedJob | undefined;
   const kit = await testService({
@@ -45,7 +45,7 @@ async function open(of: { config?: JsonObject; context?: JsonObject; metadata?: 
   };
 }
 
-/** Without what names the run. */
+/** Removes the ids of the run. */
 function omitRunIds(configurable: Json | undefined): JsonObject {
   const { run_id: _, thread_id: _t, graph_id: _g, assistant_id: _a, ...otherMembers } = configurable as JsonObject;
   return otherMembers;

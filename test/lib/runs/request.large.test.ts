@@ -1,4 +1,4 @@
-/** What large requests cost: work that grows with them, not with their square, and limits on what cannot be cheap. */
+/** The work for a large request grows linearly, and limits apply where it cannot. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createIndexEntries, insertIndexEntries, replaceIndexEntries } from "../../../adapters/sql/metadata-index.ts";
@@ -15,7 +15,7 @@ const members = (count: number): JsonObject =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
 const createText = (count: number): string => JSON.stringify(members(count));
 
-/** How many characters the statements of a row's labels bind. */
+/** Counts the characters that the statements of a row's index entries bind. */
 function bound(count: number): { statements: number; characters: number } {
   const filled = replaceIndexEntries("thread", "d", "t", members(count)).map((statement) =>
     statement.compileFor("sqlite"),

@@ -21,7 +21,7 @@ async function read(frames: AsyncIterable<Frame>): Promise<Frame[]> {
   return all;
 }
 
-/** A graph whose state can be read only by a checkpoint's id, or not at all. */
+/** Creates a graph whose state can be read only by a checkpoint's id, or not at all. */
 function fragile(graph_id: string, byId: boolean): Executor {
   const ownFunctions = fromFunctions({ [graph_id]: async () => ({ done: true }) });
   const state: Partial<GraphState> = {

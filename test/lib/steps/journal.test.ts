@@ -7,7 +7,7 @@ import { hashToken } from "../../../lib/steps/tokens.ts";
 it("an address is stored, also if a save takes what is pending while it is made", async () => {
   const saved: string[] = [];
   let unsaved: UnsavedJournal = { entries: [], tokens: [] };
-  /** A save: what is added to the old object later is lost. */
+  /** Saves the journal. Entries that are added to the old object later are lost. */
   const save = (): void => {
     saved.push(...unsaved.tokens.map(({ token_hash }) => token_hash));
     unsaved = { entries: [], tokens: [] };

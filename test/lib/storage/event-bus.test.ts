@@ -1,4 +1,4 @@
-/** What is published about a verb that has succeeded, and who hears it, here and in other processes. */
+/** Storage operations that succeed publish signals to listeners in this process and in others. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type ChangeOrigin, createEventBus, type EventBus, publishChanges } from "../../../lib/storage/event-bus.ts";
@@ -19,7 +19,7 @@ const stopped = (run_id: string, kind: string): object => ({ run_id, thread_id: 
 
 const environment = { defer: (fn: () => void) => void setImmediate(fn) };
 
-/** A storage whose verbs give what the test says, and what was published meanwhile: to other processes, and here. */
+/** Creates a storage with fixed results. Records what is published to other processes and in this one. */
 function createStorage(answers: Readonly<Record<string, unknown>>): {
   readonly storage: Storage;
   readonly published: Published;
@@ -63,7 +63,7 @@ async function publishFrom(
   return { published: text(published), here: text(here) };
 }
 
-/** A bus, and what its listeners hear. */
+/** Creates a bus and records what its listeners receive. */
 function listening(signals?: Signals, origin = "own"): { readonly bus: EventBus; readonly heard: string[] } {
   const bus = createEventBus(signals, origin, environment);
   const heard: string[] = [];

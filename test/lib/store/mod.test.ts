@@ -255,7 +255,7 @@ describe("the lives of items", () => {
 });
 
 describe("the visibility of a caller of the store", () => {
-  /** The store in the scope of a filter. */
+  /** Returns the store in the scope of a filter. */
   function limited({ service }: TestService, filter: Filter): Store {
     const { options, environment } = serviceInternals(service);
     return withFixedScope<Store>(createStore({ storage: options.storage, environment }), {

@@ -7,7 +7,7 @@ import { type TestService, type TestServiceOptions, testService } from "../../su
 const open = (options: TestServiceOptions = {}): Promise<TestService> =>
   testService({ agents: { idle: async () => ({}) }, ...options });
 
-/** Vectors by which words a text holds, and every text that was asked for. */
+/** Creates vectors from the words that a text has. Records each embedded text. */
 function words(...vocabulary: string[]): { readonly index: StoreIndex; readonly embeddedTexts: string[][] } {
   const embeddedTexts: string[][] = [];
   return {

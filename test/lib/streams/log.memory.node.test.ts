@@ -1,4 +1,4 @@
-/** What a reader of a log keeps in memory. */
+/** A reader of a log releases the items that it has emitted. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { setImmediate as tick } from "node:timers/promises";
@@ -39,7 +39,7 @@ class Reading extends LogCursor<Item> {
 
 const large = (position: number): Item => ({ position, data: `${position}`.padEnd(100_000, "x") });
 
-/** Not inline: what it returns would be held by the frame of the test. */
+/** This is a function of its own, because the frame of the test would retain its result. */
 async function readFirst(cursor: Reading): Promise<readonly WeakRef<Item>[]> {
   cursor.page = [large(1), large(2)];
   const refs = cursor.page.map((item) => new WeakRef(item));

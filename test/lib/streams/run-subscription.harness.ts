@@ -79,7 +79,7 @@ export async function executing(): Promise<{
   readonly stores: readonly [Faulty, Faulty];
   readonly thread_id: string;
   readonly run_id: string;
-  /** What its reader in the first process has been shown. */
+  /** The frames that its reader in the first process received. */
   readonly here: ReturnType<typeof collect>;
   readonly stop: () => Promise<void>;
 }> {

@@ -63,7 +63,7 @@ async function twoProcesses(executor: Executor): Promise<{
   return { clock, first, second, stop };
 }
 
-/** `event data` of each frame; of a marker its status. */
+/** Formats each frame as `event data`, and a marker with its status. */
 const formatFrames = (frames: readonly Frame[]): string[] =>
   frames.map(({ event, data }) => {
     const value = JSON.parse(data);

@@ -1,4 +1,4 @@
-/** What many readers of one thread or run cost together: reads, wake-ups and copies of large texts. */
+/** Many readers of one thread or run share reads, wake-ups and copies of large texts. */
 import assert from "node:assert/strict";
 import process from "node:process";
 import { describe, it } from "node:test";

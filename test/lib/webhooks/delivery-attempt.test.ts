@@ -228,7 +228,7 @@ describe("a delivery without a place to go", () => {
 });
 
 describe("a relative webhook", () => {
-  /** One attempt at `url`, answered by `loopback`: the requests it got, and the attempt. */
+  /** Makes one attempt to `url` with this `loopback`. Returns the requests that it received, and the attempt. */
   async function attempt(loopback: Loopback, url = "/hook?x=1", options: WebhookUrlOptions = {}) {
     const requests: Request[] = [];
     await using w = await world({

@@ -1,4 +1,4 @@
-/** What runs tell the outside: feedback links in their streams, and their ends to webhooks. */
+/** Runs emit feedback links in their streams and send webhooks at their end. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../../adapters/sqlite/node.ts";

@@ -1,4 +1,4 @@
-/** What leaves the process for a webhook, on real sockets. */
+/** Webhook requests on real sockets. */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type RequestListener } from "node:http";

@@ -11,7 +11,7 @@ const secrets = ["0123456789abcdef0123456789abcdef", "another secret of 24 byt"]
   new TextEncoder().encode(key),
 );
 
-/** The headers, and all problems of them and of the prefix. */
+/** Resolves headers, and collects all problems of them and of the prefix. */
 function resolved(
   input: unknown,
   env_prefix: unknown,

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { isPublicAddress, isPublicResolvedAddress, parseAddress } from "../../../lib/webhooks/addresses.ts";
 import { checkAddresses, checkUrl, createUrlPolicy, findLiteralAddress } from "../../../lib/webhooks/policy.ts";
 
-/** What becomes of a URL with the address as its host. */
+/** Returns the decision for a URL with this address as its host. */
 const findReason = (address: string): string =>
   checkUrl(createUrlPolicy(), `http://${address.includes(":") ? `[${address}]` : address}/`).reason;
 

@@ -17,7 +17,7 @@ function refuses(reason: RefusalReason, urls: readonly string[], options: Webhoo
   }
 }
 
-/** `hosts`: URL → host and port. */
+/** Checks `hosts`, which maps URLs to host and port. */
 function accepts(hosts: Readonly<Record<string, string>>, options: WebhookUrlOptions = {}): void {
   for (const [url, expected] of Object.entries(hosts)) {
     const judged = judge(url, options);

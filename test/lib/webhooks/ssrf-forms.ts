@@ -121,7 +121,7 @@ export const PRIVATE_NAMES: readonly string[] = [
   "intranet",
 ];
 
-/** What is no plain URL but leads there in some software. `{to}` is the address and the port. */
+/** Texts that are no plain URL but that some software resolves to the address. `{to}` stands for address and port. */
 export const SHAPES: readonly string[] = [
   "//{to}/x",
   "///{to}/x",
@@ -166,7 +166,7 @@ export const SHAPES: readonly string[] = [
 /** Zones, which URLs do not have. */
 export const ZONES: readonly string[] = ["[::1%lo]", "[::1%25lo]", "[fe80::1%eth0]", "[fe80::1%251]"];
 
-/** What a resolver may answer that must keep a delivery from being sent. `{public}` stands for an address that may be. */
+/** DNS results that must prevent a delivery. `{public}` stands for a public address. */
 export const ANSWERS: readonly (readonly string[])[] = [
   ...[...PRIVATE_V4, ...PRIVATE_V6].map((address) => [address]),
   ...PRIVATE_V4.flatMap((address) => [[`::ffff:${address}`], [`64:ff9b::${address}`], [`2002:${groups(address)}::1`]]),

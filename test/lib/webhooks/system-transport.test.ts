@@ -98,7 +98,7 @@ const serviceWith = (url: WebhookUrlOptions, transport: WebhookTransport): Promi
     limits: { pending: 10_000 },
   });
 
-/** What creating a run with this webhook is answered. */
+/** Creates a run with this webhook. Returns the status and the body of the response. */
 async function created(kit: TestService, webhook: string): Promise<{ status: number; text: string }> {
   const init = { method: "POST", headers: { "content-type": "application/json" } };
   const body = JSON.stringify({ assistant_id: "echo", input: {}, webhook });
@@ -106,14 +106,14 @@ async function created(kit: TestService, webhook: string): Promise<{ status: num
   return { status: response.status, text: await response.text() };
 }
 
-/** The attempts of a delivery once there are no more to come. */
+/** Waits until a delivery has failed, and returns its attempts. */
 async function readAttempts(kit: TestService, run_id: string): Promise<DeliveryDetail["attempt_list"]> {
   const { webhooks } = kit.service;
   await until(async () => (await webhooks.get(run_id).catch(() => null))?.state === "failed");
   return (await webhooks.get(run_id)).attempt_list;
 }
 
-/** Every form with the canary's port, with others that are allowed, and with none. */
+/** Lists every form of private addresses with this port, with allowed ports and without a port. */
 function forms(port: number): string[] {
   const hosts = [...PRIVATE_V4.flatMap(spellings), ...PRIVATE_V6.map((address) => `[${address}]`), ...ZONES];
   const loopback = [...spellings("127.0.0.1"), "[::1]", "[::]", ...PRIVATE_NAMES];

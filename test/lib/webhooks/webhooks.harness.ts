@@ -23,7 +23,7 @@ export { until };
 /** A public address: that of every name, unless the test resolves them. */
 export const PUBLIC = "93.184.215.14";
 
-/** How often a sender looks around by itself. */
+/** The poll interval of a sender in milliseconds. */
 const POLL_MS = 15_000;
 
 /** A request on its way: the test answers it. */

@@ -1,4 +1,4 @@
-/** What a large answer costs in memory that many clients of an agent protocol have begun to read. */
+/** A large answer that many clients of an agent protocol have begun to read shares memory. */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { it } from "node:test";

@@ -45,9 +45,9 @@ const PROTOCOLS: Readonly<Record<string, () => Sent>> = {
   ],
 };
 
-/** What becomes of the run whose client is gone. Clients of the others come back. */
+/** The status of a run after its client disconnects. Clients of the other protocols reconnect. */
 const LEFT: Readonly<Record<string, string>> = { "AG-UI": "interrupted", MCP: "interrupted" };
-/** What ends a stream when the service stops. Others break off: their clients take an early end for the answer. */
+/** The last event when the service stops. The other protocols abort the stream, because their clients take an early end for the answer. */
 const STOPPED: Readonly<Record<string, RegExp>> = { "AG-UI": /"code":"stopped"/, MCP: /The server is stopping/ };
 
 const PIECES = 300;
@@ -96,7 +96,7 @@ async function world(): Promise<World> {
 }
 
 interface Client {
-  /** The next chunk as text; undefined at the end. */
+  /** Reads the next chunk as text. Undefined at the end. */
   next(): Promise<string | undefined>;
   readRemaining(): Promise<string>;
 }
@@ -129,7 +129,7 @@ async function metric({ kit }: World, name: string): Promise<number> {
   return Number(new RegExp(`^${name} (\\d+)$`, "m").exec(text)?.[1]);
 }
 
-/** Without the text in a message: it is large. */
+/** Checks the text without printing it on failure, because it is large. */
 function assertWhole(text: string): void {
   assert.ok(text.includes(" end"), "it has the end");
   assert.ok(text.split(PIECE).length > PIECES, "nothing is left out");

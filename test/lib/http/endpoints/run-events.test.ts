@@ -10,13 +10,13 @@ import { testService } from "../../../suite/mod.ts";
 
 type Fed = readonly [event: string, data: unknown];
 
-/** The events of literal frames. */
+/** Maps literal frames to events. */
 function mapped(...frames: readonly Fed[]): RunEvent[] {
   const mapper = new RunEventMapper();
   return frames.flatMap(([event, data]) => mapper.map({ event, data: JSON.stringify(data) }));
 }
 
-/** Without what all events of a message share. */
+/** Removes the members that all events of a message share. */
 const brief = (events: readonly RunEvent[]): unknown[] =>
   events.map((event) => {
     const { namespace: _, node: _node, message_id: _id, ...eventFields } = event as RunEvent & Record<string, unknown>;

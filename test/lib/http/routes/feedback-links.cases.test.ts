@@ -71,7 +71,7 @@ function onlyKnown(kind: string, of: object): void {
   );
 }
 
-/** Texts that are written as [text, times] in the file. */
+/** Expands texts that the file writes as [text, times]. */
 function repeated(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(repeated);
   if (typeof value !== "object" || value === null) return value;

@@ -11,7 +11,7 @@ const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
 const viewer = caller("workspaces:read", "runs:read", "feedback:read");
 
-/** Submits to every id in a text. */
+/** Submits feedback to each id in a text. */
 async function submitEverywhere(kit: FeedbackKit, text: string): Promise<readonly number[]> {
   const ids = [...new Set(text.match(UUID) ?? [])].filter((id) => id !== RUN);
   assert.ok(ids.length > 0);

@@ -16,18 +16,18 @@ import { customWorld, owning, type World } from "../../auth/custom-auth.harness.
 const ROUTES = await loadAllRoutes();
 
 interface Row {
-  /** The answer for one's own, and for what is not there. */
+  /** The status for own ids and for ids that do not exist. */
   readonly ownStatus: number;
   readonly absent: number;
   readonly query?: (ids: ResourceIds) => string;
   readonly body?: (ids: ResourceIds) => unknown;
-  /** Why the answers for another's and for nobody's differ, and what the first one is. */
+  /** The status for ids of another tenant, and why it differs from that of absent ids. */
   readonly exception?: readonly [status: number, why: string];
 }
 
 const requireExisting = (ownStatus: number, fields: Partial<Row> = {}): Row => ({ ownStatus, absent: 404, ...fields });
 const empty = (fields: Partial<Row>): Row => ({ ownStatus: 200, absent: 200, ...fields });
-/** Nothing that a caller names. */
+/** A route whose caller names no id. */
 const same = (status: number, body?: unknown): Row => ({ ownStatus: status, absent: status, body: () => body });
 const open = same(200);
 const notBuilt = same(501);
@@ -208,7 +208,7 @@ function createUsageQuery({ workspace_id }: ResourceIds): string {
   return `?${range}&workspace_ids=${workspace_id}&group_by=workspace`;
 }
 
-/** The routes that a caller's identity decides, and those that answer 501: all but the links of feedback. */
+/** Lists the routes that depend on the caller, and those that respond with 501, without feedback links. */
 const routes = (): string[] =>
   ROUTES.filter(({ public_headers }) => !public_headers).map(({ method, path }) => {
     const named = path
@@ -220,13 +220,13 @@ const routes = (): string[] =>
 
 const PERMISSIONS = ["organization:read", "workspaces:read", "feedback:create", "feedback:read", "feedback:delete"];
 
-/** Whose is what: by metadata, and by a member of the store's values. */
+/** Sets the owner in metadata, and in values of the store. */
 const handler = (context: AuthContext): unknown =>
   context.resource === "store" && context.action === "list_namespaces" ? true : owning(context);
 
 interface Answer {
   readonly status: number;
-  /** All that a client sees, without what differs from call to call. */
+  /** The status and body that a client sees, with ids and times normalized. */
   readonly normalized: string;
 }
 
@@ -280,7 +280,7 @@ describe("another tenant's things", () => {
     };
   };
 
-  /** New things of a tenant. What the platform keeps is Bob's where it is in the deployment's workspace. */
+  /** Creates rows of a tenant. Rows of the platform are Bob's if they are in the workspace of the deployment. */
   async function createResources(who: "ann" | "bob"): Promise<ResourceIds> {
     const make = async (method: string, path: string, body?: unknown): Promise<JsonObject> => {
       const answer = await world.ask(who, method, path, body);
@@ -341,7 +341,7 @@ describe("another tenant's things", () => {
     return { status, normalized };
   }
 
-  /** What a row names of somebody's things. */
+  /** Returns the names of the ids that a request of this route contains. */
   function namedBy(route: string, { body, query }: Row, ids: ResourceIds): (keyof ResourceIds)[] {
     const named = new Set(Array.from(route.matchAll(/:(\w+)/g), ([, name]) => name as keyof ResourceIds));
     const watched = new Proxy(ids, {
@@ -356,7 +356,7 @@ describe("another tenant's things", () => {
     return [...named];
   }
 
-  /** All that Ann sees of hers. */
+  /** Reads everything of Ann's. */
   async function seenByAnn({
     thread_id,
     run_id,
@@ -458,7 +458,7 @@ describe("another tenant's things", () => {
   for (const [name, row] of Object.entries(CALLS)) {
     const { call, exception } = typeof row === "function" ? { call: row, exception: undefined } : row;
 
-    /** What a caller in process learns, without what differs from call to call. */
+    /** Calls in process and returns the normalized result. */
     async function outcome(ids: ResourceIds): Promise<{ readonly normalized: string; readonly error: unknown }> {
       const by = await callerBob();
       let error: unknown;

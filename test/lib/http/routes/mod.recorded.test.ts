@@ -63,7 +63,7 @@ describe("the recorded exchanges", () => {
 
   const document = readFileSync(new URL("../../../../lib/http/openapi.json", import.meta.url), "utf8");
   const { paths, components } = JSON.parse(document) as Description;
-  /** What the OpenAPI document says of the route, by status. */
+  /** Finds the responses of the route in the OpenAPI document, by status. */
   const findResponses = ({ request }: Exchange) => {
     const [method = "", at = ""] = request.split(/[ ?]/);
     const route = ROUTES.find(

@@ -7,7 +7,7 @@ const T = `/threads/${THREAD}`;
 const R = `${T}/runs/${RUN}`;
 const A = `/assistants/${ASSISTANT}`;
 const page = { limit: 10, offset: 0 };
-/** What a request without a key and without headers of note adds to its runs. */
+/** The fields that a request without a key adds to its runs. */
 const ORIGIN = { configurable: {}, user_id: null, api_key: null, webhook_depth: 0 };
 
 /** method, path, body, the call it makes */

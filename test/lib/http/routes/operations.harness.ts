@@ -36,7 +36,7 @@ export async function kit(options: TestServiceOptions = {}): Promise<Kit> {
   };
 }
 
-/** A finished run on a new thread. */
+/** Creates a finished run on a new thread. */
 export async function ran(
   it: Kit,
   input: unknown,
@@ -51,7 +51,7 @@ export async function ran(
 
 export const readRunIds = (listing: Answer): string[] => listing.items.map(({ run_id }: Answer) => run_id);
 
-/** The one finding of a 422. */
+/** Reads the only finding of a 422 response. */
 export const finding = async (it: Kit, path: string): Promise<unknown> => {
   const { detail } = await it.ask("GET", path, undefined, 422);
   assert.equal(detail.length, 1);

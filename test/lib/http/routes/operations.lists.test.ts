@@ -15,7 +15,7 @@ const answer = async (kit: TestService, path: string): Promise<readonly [number,
   return [response.status, (await response.json()) as Record<string, unknown>];
 };
 
-/** An agent that goes on when it is told to, or stops when its signal says so. */
+/** Creates an agent that continues when the test opens its gate, and ends when its signal aborts. */
 function gate(): {
   readonly gated: (job: { readonly signal: AbortSignal }) => Promise<{ readonly answer: string }>;
   open(): void;
@@ -35,7 +35,7 @@ function gate(): {
 }
 const quick = async (): Promise<{ readonly answer: string }> => ({ answer: "quick" });
 
-/** A store whose disk can be full. */
+/** Creates a storage whose disk can be full. */
 function onDisk(): Faulty & { full: boolean } {
   const store = { ...faulty(), full: false };
   for (const verb of [

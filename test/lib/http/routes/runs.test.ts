@@ -1,4 +1,4 @@
-/** What newer clients send: why a run is cancelled, of which namespaces frames are wanted, how large a thread is. */
+/** Newer clients send cancel reasons and namespaces, and read the size of a thread. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ExecutorEvent } from "../../../../lib/executor/contract.ts";
@@ -21,7 +21,7 @@ async function ask(
   return { status: response.status, json: (text === "" ? {} : JSON.parse(text)) as JsonObject };
 }
 
-/** An agent that waits for its signal. */
+/** Creates an agent that waits for its signal. */
 function waiting(): {
   readonly started: Promise<void>;
   readonly agent: (job: { signal: AbortSignal }) => Promise<object>;

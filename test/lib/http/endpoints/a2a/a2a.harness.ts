@@ -43,7 +43,7 @@ export const asker =
 
 let messageCount = 0;
 
-/** The parameters of a message of 1.0. */
+/** Creates the parameters of a message of A2A 1.0. */
 export const say = (
   text: string | readonly JsonObject[],
   messageFields: JsonObject = {},
@@ -66,7 +66,7 @@ export interface ShownTask {
   readonly history?: readonly { readonly role: string; readonly messageId: string; readonly parts: JsonObject[] }[];
 }
 
-/** The task of an answer to a message of 1.0. */
+/** Reads the task from the response to a message of A2A 1.0. */
 export const readTask = ({ result }: Answer): ShownTask => result.task as unknown as ShownTask;
 export const plain = ({ result }: Answer): ShownTask => result as unknown as ShownTask;
 export const readState = (task: ShownTask): string => task.status.state.replace("TASK_STATE_", "");

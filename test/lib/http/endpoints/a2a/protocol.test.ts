@@ -1,4 +1,4 @@
-/** What A2A answers to requests that are none, to versions and options, and the cards of agents. */
+/** A2A validates requests, versions and options, and serves agent cards. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler } from "../../../../../lib/http/handler.ts";

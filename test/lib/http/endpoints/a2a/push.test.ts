@@ -19,7 +19,7 @@ interface PushDelivery {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** A receiver of all deliveries. It checks signatures, and answers with the next of `statuses`, then 200. */
+/** Creates a receiver of all deliveries. It verifies signatures and responds with the next of `statuses`, then 200. */
 function receiver(...statuses: number[]) {
   const deliveries: PushDelivery[] = [];
   const send = async ({ headers, body }: OutboundRequest): Promise<OutboundResponse> => {

@@ -23,7 +23,7 @@ import {
 
 const NOBODY = "99999999-9999-4999-8999-999999999999";
 const readCode = ({ error }: { readonly error: JsonObject }): unknown => error.code;
-/** The object at a path of members. */
+/** Finds the object at a path of members. */
 const member = (of: JsonObject | undefined, ...names: string[]): JsonObject =>
   names.reduce((at, name) => at[name] as JsonObject, of ?? {});
 const legacy = (text: string, messageFields: JsonObject = {}): JsonObject => ({

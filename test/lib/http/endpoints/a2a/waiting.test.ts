@@ -107,7 +107,7 @@ describe("a subscription to a task that asks", () => {
 const twice: ReturnType<typeof asks> = ({ command, interrupt }) =>
   command?.resume === undefined ? interrupt("Which city?") : interrupt(`Where in ${command.resume}?`);
 
-/** What a promise resolves to while time passes. */
+/** Lets time pass until a promise settles. */
 async function ended<Value>(promise: Promise<Value>, pass: () => Promise<void>): Promise<Value> {
   let isOver = false;
   const over = promise.finally(() => {

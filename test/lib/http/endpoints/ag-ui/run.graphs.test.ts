@@ -1,4 +1,4 @@
-/** What graphs and their states give to AG-UI's clients, and what they take from them. */
+/** AG-UI clients exchange states and events with graphs. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { END, MessagesZodState, START, StateGraph } from "@langchain/langgraph";

@@ -90,7 +90,7 @@ const joinText = (chunks: readonly Chunk[]): string =>
 
 const SCHEMAS = { 5: schema5, 6: schema6, 7: uiMessageChunkSchema };
 
-/** What clients throw for: chunks that the version does not know, and parts without a beginning. */
+/** Throws as the clients do: for chunks that the version does not know and parts without a start. */
 async function assertReadable(chunks: readonly Chunk[], version: 5 | 6 | 7): Promise<void> {
   const sdkSchema: unknown = SCHEMAS[version];
   const schema = (typeof sdkSchema === "function" ? sdkSchema() : sdkSchema) as {

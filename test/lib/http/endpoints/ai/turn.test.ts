@@ -20,7 +20,7 @@ const submit = (id: string, ...messages: readonly JsonObject[]): JsonObject => (
   messages: [...messages],
 });
 
-/** An agent that goes on when the test says so. */
+/** Creates an agent that continues when the test opens its gate. */
 function gated() {
   let open = (): void => {};
   const gate = { wait: new Promise<void>((resolve) => (open = resolve)), open: () => open() };

@@ -1,4 +1,4 @@
-/** Who answers the interrupts of MCP calls: people, and the model of the client only where an agent allows it. */
+/** People answer the interrupts of MCP calls. The client's model does only if the agent allows it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createHandler } from "../../../../../lib/http/handler.ts";

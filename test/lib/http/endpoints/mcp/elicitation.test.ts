@@ -73,7 +73,7 @@ describe("the session of MCP", () => {
   });
 });
 
-/** An answer from outside MCP, such as the inbox. */
+/** Resumes the run from outside MCP, as the inbox does. */
 const answerAsPerson = async ({ runs }: Service, thread_id: string): Promise<void> => {
   await (await runs.wait(thread_id, { assistant_id: "refund", command: { resume: "later" } })).result;
 };

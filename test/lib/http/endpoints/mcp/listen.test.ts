@@ -41,7 +41,7 @@ interface Heard {
   readonly result?: JsonObject;
 }
 
-/** The next message, without what all have. */
+/** Reads the next message without the members that all have. */
 async function next(messages: AsyncGenerator<JsonObject, void>): Promise<Heard> {
   const { value } = await messages.next();
   const message = value as unknown as Heard;
@@ -50,7 +50,7 @@ async function next(messages: AsyncGenerator<JsonObject, void>): Promise<Heard> 
   return message;
 }
 
-/** The next notification of a task with this status. */
+/** Waits for the next notification of a task with this status. */
 async function until(messages: AsyncGenerator<JsonObject, void>, status: string): Promise<JsonObject> {
   for (;;) {
     const { method, params } = await next(messages);

@@ -31,7 +31,7 @@ const ACCEPT = "application/json, text/event-stream";
 const encoded = (name: string): string =>
   /^[\x21-\x7e]+$/.test(name) ? name : `=?base64?${Buffer.from(name).toString("base64")}?=`;
 
-/** The request of a call. */
+/** Creates a JSON-RPC request. */
 export function createRequest(url: string, method: string, params: JsonObject = {}, options: AskOptions = {}): Request {
   const { capabilities, headers: extraHeaders = {}, meta = {}, signal } = options;
   const named = params.name ?? params.taskId;
@@ -102,7 +102,7 @@ export const readText = ({ content }: JsonObject): string =>
 export const readThreadId = ({ _meta }: JsonObject): string => (_meta as JsonObject)["greenroom/thread_id"] as string;
 export const readRunId = ({ _meta }: JsonObject): string => (_meta as JsonObject)["greenroom/run_id"] as string;
 
-/** The state and answers with which a client repeats a call. */
+/** Creates the state and input responses with which a client repeats a call. */
 export function answered(inputRequest: JsonObject, content: JsonObject, action = "accept"): JsonObject {
   const answer = action === "accept" ? { action, content } : { action };
   const keys = Object.keys(inputRequest.inputRequests as JsonObject);
@@ -167,7 +167,7 @@ export async function mcpWorld(options: Partial<TestServiceOptions> = {}): Promi
   return { test, service, ask: asker(test.fetch), [Symbol.asyncDispose]: () => test[Symbol.asyncDispose]() };
 }
 
-/** The parameters of a call that says "Hi". */
+/** Creates the parameters of a call with the message "Hi". */
 export const call = (name: string, params: JsonObject = {}): JsonObject => ({
   name,
   arguments: { message: "Hi" },
@@ -205,7 +205,7 @@ interface PendingCall {
   readonly result: Promise<JsonObject>;
 }
 
-/** The reply of a client to a question. */
+/** Creates a client's reply to an elicitation. */
 export const replyTo = ({ id }: JsonObject, content: JsonObject | null, action = "accept"): JsonObject => ({
   jsonrpc: "2.0",
   id: id ?? null,

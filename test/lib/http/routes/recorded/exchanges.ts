@@ -17,7 +17,7 @@ const V2 = "33333333-3333-4333-8333-333333333333";
 const ABSENT = "99999999-9999-4999-8999-999999999999";
 const human = (content: string, id: string): object => ({ messages: [{ role: "human", content, id }] });
 
-/** Of the headers, those that depend on neither the runtime nor its server. */
+/** The recorded headers, which depend on neither the runtime nor its server. */
 const SHOWN =
   /^(?:content-type|content-location|location|cache-control|x-accel-buffering|x-pagination-[a-z]+|retry-after|allow|vary)$/;
 
@@ -130,7 +130,7 @@ async function recordRuns(send: Send): Promise<void> {
   await send("GET", `/runs/${ABSENT}/stream`);
 }
 
-/** A question and its answer. */
+/** Records an interrupt and its resume. */
 async function interrupts(send: Send): Promise<void> {
   await send("POST", `/threads/${OTHER}/runs/wait`, {
     assistant_id: "ask",
@@ -267,7 +267,7 @@ async function durable(send: Send): Promise<void> {
   await send("POST", "/greenroom/events/unknown", { code: 7 });
 }
 
-/** The event protocol: a run and a question with its answer, replayed whole and from the middle. */
+/** Records the event protocol: a run and a resumed interrupt, replayed from the start and from the middle. */
 async function events(send: Send, read: (path: string, body: object, until: RegExp) => Promise<string>): Promise<void> {
   const all = {
     channels: ["lifecycle", "values", "updates", "messages", "tools", "input", "checkpoints", "tasks", "custom"],
@@ -295,7 +295,7 @@ async function events(send: Send, read: (path: string, body: object, until: RegE
   await durable(send);
 }
 
-/** A client of AG-UI. */
+/** Records a client of AG-UI. */
 async function recordAgui(send: Send): Promise<void> {
   const messages = [{ id: "u1", role: "user", content: "Hi" }];
   const run = (agent: string, bodyFields: object) =>
@@ -306,7 +306,7 @@ async function recordAgui(send: Send): Promise<void> {
   await run("chat", {});
 }
 
-/** A chat of the AI SDK. */
+/** Records a chat of the AI SDK. */
 async function recordChat(send: Send): Promise<void> {
   const userMessage = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
   const chat = (agent: string, bodyFields: object) =>
