@@ -166,7 +166,9 @@ describe("authorization", () => {
         const { event, resource, action, value: contextValue, user, permissions } = contexts[i] as AuthContext;
         assert.equal(`${resource}:${action}`, event);
         assert.deepEqual([user.identity, permissions], ["ann", []]);
-        const same = Object.fromEntries(Object.keys(value).map((key) => [key, contextValue[key as keyof typeof told]]));
+        const same = Object.fromEntries(
+          Object.keys(value).map((key) => [key, contextValue[key as keyof typeof contextValue]]),
+        );
         assert.deepEqual(same, value, about);
       }
     }

@@ -260,7 +260,9 @@ describe("the events of a thread", () => {
     await live.close();
     const reads = async (replays: number): Promise<number> => {
       const before = calls.getCheckpoint ?? 0;
-      for (const storedEvents of await Promise.all(Array.from({ length: replays }, () => readStoredEvents(service, thread_id))))
+      for (const storedEvents of await Promise.all(
+        Array.from({ length: replays }, () => readStoredEvents(service, thread_id)),
+      ))
         assert.deepEqual(storedEvents, live.events);
       return (calls.getCheckpoint ?? 0) - before;
     };
