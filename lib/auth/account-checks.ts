@@ -52,6 +52,7 @@ export const findByIdOrName = <Row extends { readonly id: string; readonly name:
   name: string,
 ): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
 
+/** Throws `invalid` for a name that is empty, too long, has white space at its ends, or looks like an id. */
 export function validateName(kindLabel: string, name: string): void {
   if (!isName(name)) {
     throw new ServiceError(
@@ -64,6 +65,10 @@ export function validateName(kindLabel: string, name: string): void {
     throw new ServiceError("invalid", `${kindLabel} name ${name}: looks like an id; choose another name`);
 }
 
+/**
+ * Returns the permissions without repetitions, in the fixed order. Throws `invalid` for an unknown one, and for none unless
+ * `allowEmpty`.
+ */
 export function parsePermissions(permissions: readonly string[], allowEmpty = false): readonly Permission[] {
   const names: readonly string[] = PERMISSIONS;
   const unknownPermissions = permissions.filter((permission) => !names.includes(permission));
@@ -77,6 +82,7 @@ export function parsePermissions(permissions: readonly string[], allowEmpty = fa
   return PERMISSIONS.filter((permission) => permissions.includes(permission));
 }
 
+/** Throws `invalid` if one of the permissions can be granted only on the organization. */
 export function refuseOrganizationPermissions(permissions: readonly Permission[]): void {
   const organizationPermissions = permissions.filter(isOrganizationPermission);
   if (organizationPermissions.length > 0) {
@@ -104,7 +110,7 @@ function findExpiryProblems(expires_at: number, now: number): string[] {
   return [`expires_at: ${new Date(Math.max(expires_at, -MAX_TIME_MS)).toISOString()} is not in the future`];
 }
 
-/** Throws a ServiceError with every problem of a request for a key. */
+/** Throws `invalid` with every problem of a request for a key. */
 export function validateKeyRequest(
   { kind, user, workspaces, permissions, expires_at, description }: KeyCreate,
   now: number,

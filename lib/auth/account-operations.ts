@@ -117,11 +117,15 @@ interface AccountContext extends Required<AccountOptions> {
 
 type Lookup = ReturnType<typeof createLookup>;
 
-/** Finds rows by id or name. Errors: not_found; the text names the missing row. */
+/**
+ * Creates functions that find rows by id or name. Those named `require…` throw `not_found` with the missing row. Reading the
+ * default organization creates the default rows if they are missing.
+ */
 function createLookup(identity: IdentityStore, environment: AccountOptions["environment"]) {
   const resolveOrganizationId = async (id?: string): Promise<string> =>
     id?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
+  /** Returns the workspaces in the order of `names`. Throws `not_found` with all that are missing. */
   async function requireWorkspaces(
     names: readonly string[],
     organization_id: string,
@@ -136,6 +140,7 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
   const requireWorkspace = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
     (await requireWorkspaces([name], organization_id ?? (await resolveOrganizationId())))[0] as WorkspaceRow;
 
+  /** Returns the projects of a workspace, or of all workspaces of the default organization. */
   async function findProjects(workspace?: string): Promise<readonly ProjectRow[]> {
     const rows =
       workspace === undefined
@@ -147,6 +152,7 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
     );
   }
 
+  /** Returns a project by id or name. Throws `not_found`, and `invalid` if several workspaces have one of this name. */
   async function requireProject(name: string, workspace?: string): Promise<ProjectRow> {
     const rows = await findProjects(workspace);
     const rowById = rows.find((row) => row.id === name.toLowerCase());
@@ -162,6 +168,7 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
   return { resolveOrganizationId, requireWorkspaces, requireWorkspace, findProjects, requireProject, requireUser };
 }
 
+/** Creates the operations on API keys. */
 function createKeyOperations({
   identity,
   environment,
@@ -170,7 +177,10 @@ function createKeyOperations({
 }: AccountContext): Pick<Accounts, "createKey" | "listKeys" | "revokeKey"> {
   const { resolveOrganizationId, requireWorkspaces, requireUser } = find;
 
-  /** The memberships of a service key. A personal token has those of its user. */
+  /**
+   * Returns the memberships of a service key; none for a personal token, which has those of its user. Throws `invalid` or
+   * `not_found`.
+   */
   async function resolveMemberships(
     request: KeyCreate,
     key: string,
@@ -188,6 +198,10 @@ function createKeyOperations({
   }
 
   return {
+    /**
+     * Creates a key and returns it with its row; only its hash is stored, so it cannot be read again. Throws `invalid`,
+     * `not_found`, or `conflict` if no short form is free.
+     */
     // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent member of the request has a default
     async createKey(request) {
       const now = environment.now();
@@ -237,6 +251,7 @@ function createWorkspaceOperations({
 }: AccountContext): Pick<Accounts, "createWorkspace" | "renameWorkspace" | "deleteWorkspace" | "listWorkspaces"> {
   const { resolveOrganizationId, requireWorkspace } = find;
   return {
+    /** Creates a workspace with a project named Default. Throws `invalid`, `conflict` (the name) or `not_found`. */
     async createWorkspace(name, organization) {
       validateName("Workspace", name);
       const organization_id = await resolveOrganizationId(organization);
@@ -282,6 +297,7 @@ function createProjectOperations({
 }: AccountContext): Pick<Accounts, "createProject" | "renameProject" | "deleteProject" | "listProjects"> {
   const { requireWorkspace, findProjects, requireProject } = find;
   return {
+    /** Creates a project, without `workspace` in the default one. Throws `invalid`, `conflict` (the name) or `not_found`. */
     async createProject(name, workspace) {
       validateName("Project", name);
       const { id: workspace_id } =
@@ -319,6 +335,9 @@ function createUserOperations({
 }: AccountContext): Pick<Accounts, "createUser" | "deleteUser" | "listUsers" | "grant" | "listMemberships"> {
   const { resolveOrganizationId, requireWorkspace, requireUser } = find;
   return {
+    /**
+     * Creates a user with permissions on the default organization. Throws `invalid`, or `conflict` if the email address exists.
+     */
     async createUser({ email, name, permissions = ["organization:read"] }) {
       if (!/^[^\s@]+@[^\s@]+$/.test(email) || !isName(email)) {
         throw new ServiceError("invalid", `email: ${JSON.stringify(email)} is not an email address`);
@@ -346,6 +365,10 @@ function createUserOperations({
       return identity.listUsers(await resolveOrganizationId());
     },
 
+    /**
+     * Replaces the permissions of a user on the organization or a workspace; an empty list removes them. Throws `invalid` or
+     * `not_found`.
+     */
     async grant({ user, workspace, permissions }) {
       const grantedPermissions = parsePermissions(permissions, true);
       const { id: subject_id } = await requireUser(user);

@@ -7,8 +7,8 @@ import { KEY_PREFIX } from "./keys.ts";
 export type { Accounts, KeyCreate } from "./account-operations.ts";
 
 /**
- * Throws a ConfigError for an invalid `key_prefix`.
- *
+ * Creates the operations on accounts: keys, workspaces, projects, users and agents. Throws a ConfigError for an invalid
+ * `key_prefix`.
  * @example
  * ```ts
  * import { createAccounts } from "greenroom";

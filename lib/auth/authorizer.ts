@@ -15,7 +15,7 @@ export type InternalResource<Resource> = {
     : never;
 };
 
-/** Returns the resource with a fixed scope. */
+/** Returns the resource with a fixed scope as the first argument of each method. */
 export const withFixedScope = <Resource extends object>(
   internalResource: InternalResource<Resource>,
   scope: Scope,
@@ -74,6 +74,10 @@ const authorizeAgain =
     return (await access.authorize(current, event, value)).visibility;
   };
 
+/**
+ * Creates the authorizer of one caller. `authorize` returns the value, which a custom handler may change, and the scope of the
+ * call, with a check for revocation if access can be lost. It throws the refusal. Without `access` everything is permitted.
+ */
 export function createAuthorizer(
   { access, scope: deploymentScope, environment, guards }: AuthorizerOptions,
   caller: Authorizer["caller"],
@@ -97,7 +101,10 @@ export function createAuthorizer(
   };
 }
 
-/** The response itself checks the grant, not the readers of the request: it also drops what it has taken and not sent. */
+/**
+ * Creates the authorizer of a request. The response itself checks the grant, not the readers of the request, because it also
+ * drops what it has taken and not sent: `guardResponse` opens that check, undefined if nothing was authorized.
+ */
 export function createRequestAuthorizer(options: AuthorizerOptions, caller: Authorizer["caller"]): RequestAuthorizer {
   const { guards } = options;
   let readerGrant: AccessGrant | undefined;

@@ -29,7 +29,10 @@ const FRAMING_HEADERS = new Set([
   "connection",
 ]);
 
-/** `merge_filter_on_create`: new resources get the equalities of the handler's filter as metadata. */
+/**
+ * Creates the calls of the host's handlers, which have a time limit. With `merge_filter_on_create` new resources get the
+ * equalities of the handler's filter as metadata.
+ */
 export function createCustomHandlers(
   custom: Auth | SdkAuth,
   options: { readonly environment: Pick<Environment, "timer" | "log">; readonly merge_filter_on_create: boolean },
@@ -42,6 +45,9 @@ export function createCustomHandlers(
     return new ServiceError("internal", "Internal server error", { cause: error });
   }
 
+  /**
+   * Converts what a handler has thrown: a status from 400 to 599 is the refusal, anything else is logged and becomes `internal`.
+   */
   function toRefusal(handler: string, thrown: unknown): ServiceError {
     const { status, message, headers } = (typeof thrown === "object" && thrown !== null ? thrown : {}) as {
       readonly status?: unknown;
@@ -55,6 +61,7 @@ export function createCustomHandlers(
     return new HandlerRefusal(status, text, readRefusalHeaders(headers));
   }
 
+  /** Calls a handler. Rejects with its refusal, or with `auth_timeout`, logged, after the time limit. */
   function callHandler(handler: string, call: () => unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const cancel = environment.timer(HANDLER_TIMEOUT_MS, () => {
@@ -66,6 +73,10 @@ export function createCustomHandlers(
     });
   }
 
+  /**
+   * Returns the filter of a handler's result; nothing and true are no filter. Throws `forbidden` for false, and `internal`,
+   * logged, for any other value.
+   */
   function readHandlerFilter(handler: string, result: unknown): Filter {
     if (result === undefined || result === null || result === true) return [];
     if (result === false) throw new ServiceError("forbidden", "Forbidden");
@@ -75,6 +86,10 @@ export function createCustomHandlers(
   }
 
   return {
+    /**
+     * Returns the user of a request, whose body the handler does not get. Throws the refusal, or `internal`, logged, without an
+     * identity.
+     */
     async authenticate(request) {
       const handlers = readHandlers(custom);
       // A body can be read once, and the route reads it.
@@ -86,6 +101,10 @@ export function createCustomHandlers(
       if (!user) throw logHandlerError("authenticate", "auth handler returned no identity");
       return user;
     },
+    /**
+     * Calls the most specific handler of the event with a copy of the value. Returns the value with its changes and the filter;
+     * both unchanged without a handler. Throws the refusal, and `internal`, logged, for a value that is no longer JSON.
+     */
     async authorize(user, event, value) {
       const [resource, action] = event.split(":") as [string, string];
       const { on = {} } = readHandlers(custom) ?? {};
@@ -107,7 +126,10 @@ export function createCustomHandlers(
   };
 }
 
-/** The user for graphs and handlers: JSON, with all members of the answer. Null without an identity. */
+/**
+ * Returns the user for graphs and handlers as JSON, with all members of the result and defaults for missing ones. Null without an
+ * identity and for what is not JSON.
+ */
 function parseUser(result: unknown): AuthUser | null {
   const claims = typeof result === "string" ? { identity: result } : result;
   if (!isObject(claims) || typeof claims.identity !== "string") return null;
@@ -127,7 +149,7 @@ function parseUser(result: unknown): AuthUser | null {
   };
 }
 
-/** Reads an object, a list of pairs or `Headers`. Leaves out headers that a response cannot have. */
+/** Reads an object, a list of pairs or `Headers`. Leaves out headers that a response cannot have or that frame it. */
 function readRefusalHeaders(input: unknown): Readonly<Record<string, string>> {
   if (typeof input !== "object" || input === null) return {};
   const pairs = Symbol.iterator in input ? [...(input as Iterable<unknown>)] : Object.entries(input);
@@ -143,7 +165,7 @@ function readRefusalHeaders(input: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(headers);
 }
 
-/** True for values that survive JSON unchanged; members may be undefined. */
+/** Returns true for values that survive JSON unchanged; members may be undefined. False for too deep ones. */
 function isPlainJson(value: unknown, depth = 0): boolean {
   if (typeof value !== "object" || value === null) {
     return ["string", "boolean", "undefined"].includes(typeof value) || value === null || Number.isFinite(value);

@@ -17,8 +17,8 @@ export const SERVICE_PERMISSIONS: readonly Permission[] = PERMISSIONS.filter((na
 export const isOrganizationPermission = (permission: Permission): boolean => permission.startsWith("organization:");
 
 /**
- * The memberships of a key for these workspaces. Without a list, the permissions are granted on the organization and apply to all of
- * its workspaces.
+ * Returns the memberships of a key for these workspaces. Without a list, the permissions are granted on the organization and
+ * apply to all of its workspaces; with one, only `organization:` permissions are.
  */
 export function createMemberships(
   subject_id: string,
@@ -36,7 +36,8 @@ export function createMemberships(
 }
 
 /**
- * The caller of a key, with the permissions of the key and of its user. Does not check whether the key is revoked or expired.
+ * Returns the caller of a key, with the permissions of the key and of its user. Does not check whether the key is revoked or
+ * expired.
  */
 export function toCaller({ key, memberships, workspaces, projects }: KeyGrants): Caller {
   const { organization_id, user_id, short_key: api_key, id: key_id } = key;
@@ -49,7 +50,10 @@ export function toCaller({ key, memberships, workspaces, projects }: KeyGrants):
   };
 }
 
-/** The caller without authentication: every permission on the default organization and all its workspaces. */
+/**
+ * Loads the caller of a deployment without authentication. It has every permission on the default organization and all its
+ * workspaces. Creates the default rows if they are missing.
+ */
 export async function loadOwnerCaller(identity: IdentityStore, now = 0): Promise<Caller> {
   const { organization } = await identity.ensureDefaults(now);
   const organization_id = organization.id;
@@ -69,7 +73,10 @@ export async function loadOwnerCaller(identity: IdentityStore, now = 0): Promise
   };
 }
 
-/** Permissions on the organization, except `organization:` ones, apply to all workspaces. `projects`: oldest first. */
+/**
+ * Resolves memberships to permissions: those on the organization, except `organization:` ones, apply to all workspaces. Leaves
+ * out workspaces without permissions. `projects` are sorted, oldest first, and the oldest of each workspace is returned.
+ */
 function resolvePermissions(
   organization_id: string,
   memberships: readonly Omit<MembershipRow, "subject_id">[],
@@ -123,7 +130,7 @@ export function hashKey(key: string): Promise<string> {
   return sha256(key);
 }
 
-/** True for a key with this prefix and a valid checksum. Other text cannot be a key and needs no lookup. */
+/** Returns true for a key with this prefix and a valid checksum. Other text cannot be a key and needs no lookup. */
 export async function hasValidChecksum(key: string, prefix: string): Promise<boolean> {
   if (!key.startsWith(prefix) || !KEY_AFTER_PREFIX.test(key.slice(prefix.length))) return false;
   const body = key.slice(0, -(CHECKSUM_CHARS + 1));

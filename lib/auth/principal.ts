@@ -112,7 +112,10 @@ export const anonymousPrincipal: Principal = {
 /** The time for which open streams share a lookup. */
 const SHARED_READ_TTL_MS = 500;
 
-/** Looks up API keys, and stores their last use at most once a minute. */
+/**
+ * Returns a function that looks up the caller of a key, null for an unknown, revoked or expired one. It stores the last use in
+ * the background, at most once a minute.
+ */
 function createKeyLookup({
   identity,
   environment,
@@ -144,7 +147,7 @@ function createKeyLookup({
   return findCaller;
 }
 
-/** Finds the user id for usage of a custom user's runs. Caches it for a minute. */
+/** Returns a function that finds or creates the user id for usage of a custom user's runs, and caches it for a minute. */
 function createUserIdLookup({ identity, environment, deployment }: AccessOptions): (user: AuthUser) => Promise<string> {
   const { workspace_id } = deployment;
   const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
@@ -165,7 +168,9 @@ function createUserIdLookup({ identity, environment, deployment }: AccessOptions
   return ensureUserId;
 }
 
-/** The caller, limited to the organization and workspace that the request names. */
+/**
+ * Returns the caller, limited to the organization and workspace that the headers name. Throws `workspace_forbidden` for others.
+ */
 function limitToRequestedWorkspace(caller: Caller, headers: Headers): Caller {
   const organization = headers.get("x-organization-id")?.toLowerCase();
   if (organization && organization !== caller.organization_id) {
@@ -178,6 +183,7 @@ function limitToRequestedWorkspace(caller: Caller, headers: Headers): Caller {
   return { ...caller, workspaces: new Map([[workspace, permissions]]) };
 }
 
+/** Creates the authentication and authorization of a deployment, by mode or by custom handlers. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createAccess(options: AccessOptions): Access {
   const { identity, environment, mode, customHandlers, shared_agents, deployment } = options;
@@ -198,7 +204,7 @@ export function createAccess(options: AccessOptions): Access {
     user,
   });
 
-  /** The caller for a custom user: its permissions apply to the deployment's workspace. */
+  /** Returns the caller for a custom user: its permissions apply to the deployment's workspace. Stores the user if it is new. */
   async function toUserCaller(user: AuthUser): Promise<Caller> {
     const permissions = new Set(PERMISSIONS.filter((name) => user.permissions.includes(name)));
     return {
@@ -219,6 +225,10 @@ export function createAccess(options: AccessOptions): Access {
     return (key ? await findCaller(key) : null) ?? (await toUserCaller(await customHandlers.authenticate(request)));
   }
 
+  /**
+   * Returns the caller of the key, limited to the workspace of the headers. Throws `api_key_missing`, `api_key_invalid` or
+   * `workspace_forbidden`.
+   */
   async function requireKey(headers: Headers, lookup = findCaller): Promise<Caller> {
     const key = headers.get("x-api-key");
     if (!key) throw new ServiceError("api_key_missing", "An API key is needed: send it as X-API-Key");
@@ -229,7 +239,10 @@ export function createAccess(options: AccessOptions): Access {
 
   const hiddenAgentError = (): ServiceError => new ServiceError("route_not_found", "There is nothing at this path");
 
-  /** The threads of the owner or of a member who may use the shared agent. Members can read all threads. Errors: not_found. */
+  /**
+   * Returns the filter on threads: none for the owner and for reading members, else those that the member has created. Throws
+   * `route_not_found` if the caller may not use the agent so.
+   */
   async function resolveThreadVisibility(
     { user_id, workspaces }: Caller,
     accessLevel: AccessLevel,
@@ -243,7 +256,10 @@ export function createAccess(options: AccessOptions): Access {
     return { filter: [{ key: CREATOR_KEY, equals: user_id }] };
   }
 
-  /** The caller of a request with a key, who may do this. Errors: those of `principal`. */
+  /**
+   * Returns the caller of a request with a key. Throws what `principal` throws: unknown key, wrong type, missing permission, or
+   * an agent that is not visible.
+   */
   async function authenticateKey(
     { headers, is_json }: { readonly headers: Headers; readonly is_json: boolean },
     accessLevel: AccessLevel,

@@ -15,8 +15,8 @@ function isRefusal(error: unknown): error is ServiceError {
 const stringifyFilter = ({ filter = [] }: Visibility): string => JSON.stringify(filter);
 
 /**
- * Returns the check of a grant. `scope`: what the caller saw when the response opened. `authorizeAgain`: what it sees now; its errors
- * are those of a new request.
+ * Returns the check of a grant: null if `authorizeAgain` permits what the caller saw when the response opened (`scope`), else the
+ * reason of the revocation. Errors that are no refusals, such as an outage, do not revoke.
  */
 export function createRevocationCheck(
   scope: Visibility,

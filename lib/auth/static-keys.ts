@@ -73,7 +73,7 @@ function findKeyProblems(
   ];
 }
 
-/** Problems never quote a key, nor text that can be one. */
+/** Throws a ConfigError with all problems. These never quote a key, nor text that can be one. */
 function validateStaticOptions({ keys, workspaces, projects, users }: Required<StaticIdentityOptions>): void {
   const problems: string[] = [];
   const keyOptions = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));

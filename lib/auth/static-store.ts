@@ -96,7 +96,9 @@ async function createRows(options: Required<StaticIdentityOptions>): Promise<Sta
 const indexById = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
   new Map(rows.map((row) => [row.id, row]));
 
-/** The default short form has the last four characters of the key, or more if two keys end with the same. */
+/**
+ * Returns the keys with their short forms. The default has the last four characters of the key, or more if two keys end alike.
+ */
 function withShortKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & { readonly short_key: string })[] {
   const keyOptions = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
   const usedShortKeys = new Set(keyOptions.flatMap(({ short_key }) => short_key ?? []));
@@ -128,8 +130,8 @@ const REJECTED_METHODS = {
 } satisfies Partial<IdentityStore>;
 
 /**
- * Until the process ends, it keeps the places, owners and sharing of deployments, the workspaces and projects that they name, the
- * users of custom authentication, and the last use and revocation of keys. Other changes are forbidden.
+ * Creates the methods of a static IdentityStore. Until the process ends, it keeps deployments, the workspaces and projects that
+ * they name, the users of custom authentication, and the last use and revocation of keys. Other changes throw `static_accounts`.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStaticStore(options: Required<StaticIdentityOptions>): IdentityMethods {
@@ -245,7 +247,10 @@ const KEY_TOUCH_INTERVAL_MS = 60_000;
 
 type Placement = Pick<Parameters<IdentityStore["registerDeployment"]>[0], "name" | "workspace" | "project">;
 
-/** The project of a deployment; undefined when an id is unknown or belongs to another workspace. Names are added when missing. */
+/**
+ * Returns the project of a deployment; undefined if an id is unknown or belongs to another workspace. Creates a workspace or
+ * project whose name is missing. Without names keeps the current project.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: workspace and project are each named by id, by name, or not at all
 async function resolveProject(
   rows: StaticRows,
@@ -295,6 +300,7 @@ function ensureProject(
   return findOrAdd(projects, "project", workspace_id, row, (candidate) => candidate.workspace_id === workspace_id);
 }
 
+/** Returns the sibling with this name, or adds the row with an id derived from kind, parent and name. */
 // biome-ignore lint/complexity/useMaxParams: the map, and what a row that is missing gets
 async function findOrAdd<Row extends { readonly id: string; readonly name: string }>(
   rows: Map<string, Row>,
@@ -313,7 +319,7 @@ async function findOrAdd<Row extends { readonly id: string; readonly name: strin
   }
 }
 
-/** A UUID derived from kind, parent and name, the same in every process; `time` counts ids that other rows have. */
+/** Returns a UUID derived from kind, parent and name, equal in every process; `time` counts ids that other rows have. */
 async function deriveId(kind: string, parent: string, name: string, time = 0): Promise<string> {
   const bytes = new TextEncoder().encode(JSON.stringify([kind, parent, name, time]));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
@@ -321,7 +327,7 @@ async function deriveId(kind: string, parent: string, name: string, time = 0): P
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-/** Sorts by code points, as databases do. */
+/** Returns a comparison by code points, as databases sort. */
 const compareBy =
   <Key extends string>(key: Key) =>
   (a: { readonly [_ in Key]: string }, b: { readonly [_ in Key]: string }): number => {

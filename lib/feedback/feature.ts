@@ -12,11 +12,16 @@ interface FeedbackContext extends FeatureContext {
   };
 }
 
+/**
+ * Creates the feature of feedback: links for the `feedback_keys` of a run, which are tokens stored with it and a frame before its
+ * end.
+ */
 export function feedbackFeature(context: FeedbackContext): FeatureOf<"feedback"> {
   const { environment, base_url, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
   return {
     resources: { feedback: createLazyFeedback({ ...context, ...settings.feedback }) },
+    /** Returns new tokens for the keys of a run; nothing without keys. Throws `invalid` or `public_base_url_missing`. */
     prepare({ feedback_keys }: { readonly feedback_keys?: unknown }): Pick<NewRun, "feedback"> {
       const keys = readFeedbackKeys(feedback_keys);
       if (keys.length === 0) return {};

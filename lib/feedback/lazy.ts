@@ -2,6 +2,7 @@
 import { createLazyModule } from "../environment.ts";
 import type { FeedbackOptions, InternalFeedback } from "./mod.ts";
 
+/** Creates the internal resource of feedback, whose code is imported at the first call. */
 export function createLazyFeedback(options: FeedbackOptions): InternalFeedback {
   return createLazyModule<InternalFeedback>(
     {

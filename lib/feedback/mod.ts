@@ -176,6 +176,10 @@ function createTargets(options: FeedbackOptions) {
     return deployment ? { ...deployment, thread_id: run.stateless ? null : run.thread_id, run_started_at: null } : null;
   }
 
+  /**
+   * Returns the target of feedback on a run. An unknown run has the caller's workspace if external runs are allowed. Throws
+   * `not_found`, also for a run of another workspace, or `permission_missing`.
+   */
   async function requireWritableTarget(scope: Scope, caller: Caller, run_id: string): Promise<Target> {
     const [workspace_id = ""] = requireWorkspacesWith(caller, "feedback:create");
     if (scope.filter && !(await storage.getRun(scope, run_id))) throw runNotFoundError();
@@ -189,6 +193,7 @@ function createTargets(options: FeedbackOptions) {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
+  /** Returns a project of the caller as the target. Throws `not_found`, always with a filter, or `permission_missing`. */
   async function requireSessionTarget(scope: Scope, caller: Caller, session_id: string): Promise<Target> {
     // A filter matches metadata, and projects have none.
     if (scope.filter) throw new ServiceError("not_found", "Session not found");
@@ -217,6 +222,10 @@ function createTokenOperations(
   }
 
   return {
+    /**
+     * Creates and stores a token for each request, all or none, and returns them with their URLs. Throws `not_found`,
+     * `permission_missing` or `public_base_url_missing`.
+     */
     async mintTokens(scope, caller, requests) {
       requireWorkspacesWith(caller, "feedback:create");
       const targets = new Map<string, Target>();
@@ -241,6 +250,7 @@ function createTokenOperations(
       return await Promise.all(rows.map((row) => toToken(caller, row)));
     },
 
+    /** Returns a token. Throws `not_found`, or `gone` if it has expired. */
     async token(token_id) {
       const token = await storage.getFeedbackToken(token_id.toLowerCase());
       if (!token) throw tokenNotFoundError();
@@ -248,6 +258,10 @@ function createTokenOperations(
       return token;
     },
 
+    /**
+     * Stores feedback with a token and returns its id; for a repeated idempotency key that of the first. Throws an `InputError`,
+     * `not_found`, `gone`, `submission_key_reused`, or `too_many`.
+     */
     async submit(token, submission, idempotency) {
       const { run_id, workspace_id, project_id } = token;
       const { score, value } = validateSubmission(submission, token.config);
@@ -291,6 +305,7 @@ function createTokenOperations(
   };
 }
 
+/** Creates the operations on feedback records. Each checks the permission in the record's workspace. */
 function createRecordOperations(
   { storage, environment }: FeedbackOptions,
   { requireWritableTarget, requireSessionTarget }: Targets,
@@ -339,6 +354,10 @@ function createRecordOperations(
 
     get: async (scope, caller, id) => toRecord(await requireRecord(scope, caller, id, "feedback:read")),
 
+    /**
+     * Changes a record and returns it; an empty patch changes nothing, also not its time. Throws `not_found` or
+     * `permission_missing`.
+     */
     async update(scope, caller, id, patch) {
       const before = await requireRecord(scope, caller, id, "feedback:create");
       if (Object.keys(patch).length === 0) return toRecord(before);
@@ -377,6 +396,10 @@ function validateSubmission(
   return { score, value };
 }
 
+/**
+ * Returns score and value by the categories: the label supplies a missing score, and the score a missing value. Calls `refuse`,
+ * which throws, if they name no category or two different ones.
+ */
 function validateCategory(
   { score, value }: Submission,
   categories: NonNullable<FeedbackConfig["categories"]>,

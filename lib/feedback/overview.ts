@@ -94,6 +94,7 @@ function toListPosition(caller: Caller, { token_id, workspace_id, created_at }: 
   return { created_at, id };
 }
 
+/** Creates the operations of the studio on feedback: scores over time, and links with their revocation. */
 export function createFeedbackOverview(
   storage: FeedbackStorage,
   buildUrl: (token_id: string) => string,

@@ -23,6 +23,10 @@ function formatPath({ name, parent }: JsonPath): string {
   return `${formatPath(parent)}${typeof name === "number" ? `[${name}]` : `.${name}`}`;
 }
 
+/**
+ * Returns a copy of a JSON value without undefined members, with the results of `toJSON`. Throws a TypeError with the path for
+ * anything else: cycles, class instances, numbers that are not finite.
+ */
 function copyAtPath(value: unknown, path: JsonPath): Json {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
@@ -50,6 +54,7 @@ export function isPlainObject(value: unknown): value is object {
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
+/** Returns the type of a value for error messages, such as "a function" or "an instance of Date"; primitives as their text. */
 export function describeType(value: unknown): string {
   if (typeof value === "function") return "a function";
   if (Array.isArray(value)) return "a list";

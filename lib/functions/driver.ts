@@ -125,7 +125,10 @@ export class FunctionDriver {
     }
   }
 
-  /** Runs `work` and yields what the function emits until it has settled. Returns or throws its result. */
+  /**
+   * Runs `work` and yields what the function emits until it has settled. Returns or throws its result. After an abort it still
+   * waits until the function has settled, and then throws the reason.
+   */
   *#runUntilSettled(work: () => unknown): FunctionCoroutine<unknown> {
     const signal = this.#signal;
     const eventQueue = this.#eventQueue;

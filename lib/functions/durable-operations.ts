@@ -102,6 +102,10 @@ export class DurableOperationsRuntime {
     return this.#replay.registerUse(kind, name);
   }
 
+  /**
+   * Returns a copy of the stored result of the step, or runs it with its retries and stores the result first. Throws a StepError
+   * if it has failed for good, and a TypeError for invalid arguments.
+   */
   async step(stepName: StepName, work: (context: StepContext) => unknown, options: StepOptions = {}): Promise<unknown> {
     const operation = this.#registerUse("step", stepName);
     if (typeof work !== "function")
@@ -112,6 +116,7 @@ export class DurableOperationsRuntime {
     return value === undefined ? undefined : structuredClone(value);
   }
 
+  /** Resolves at the time, which is stored at the first call; at once if it has passed. The run may be suspended meanwhile. */
   async sleep(stepName: StepName, until: Duration | Date): Promise<void> {
     const operation = this.#registerUse("sleep", stepName);
     const { result, startEntry } = operation.recorded;
@@ -124,6 +129,10 @@ export class DurableOperationsRuntime {
     await this.#writer.append(operation, { phase: "done" });
   }
 
+  /**
+   * Resolves with a copy of the event's payload once that is stored, or null after the timeout. `begin` runs as a step with the
+   * address of the event. The run may be suspended meanwhile.
+   */
   async wait(stepName: StepName, { timeout, schema, begin }: WaitOptions<JsonObject> = {}): Promise<Json> {
     const operation = this.#registerUse("wait", stepName);
     const { result, startEntry } = operation.recorded;
@@ -161,6 +170,10 @@ export class DurableOperationsRuntime {
     });
   }
 
+  /**
+   * Resolves with the resume value for an interrupt, or null after the timeout. The interrupt ends the run, and a later one
+   * continues it. Throws in stateless runs.
+   */
   async ask(stepName: StepName, value: unknown, { timeout, schema }: AskOptions<JsonObject> = {}): Promise<Json> {
     const operation = this.#registerUse("ask", stepName);
     const { result, startEntry } = operation.recorded;
@@ -190,7 +203,7 @@ export class DurableOperationsRuntime {
     return null;
   }
 
-  /** Ends the attempt of a function that only waits, unless a wait is due soon. */
+  /** Ends the attempt of a function that only waits, unless a wait without an ask is due soon. */
   #endIdleAttempt(): void {
     const { environment, journal } = this.#options;
     const waits = this.#waits;
@@ -206,8 +219,8 @@ export class DurableOperationsRuntime {
   }
 
   /**
-   * Ends the call after the function returned: closes pending waits, runs the steps that were not awaited, and logs a
-   * warning if the function diverged from its journal.
+   * Ends the call after the function returned: closes pending waits, runs the steps that were not awaited, and logs a warning if
+   * the function diverged from its journal. Throws a ReplayMismatch in strict mode, or the reason of an abort.
    */
   *finish(): EventCoroutine {
     const { call, eventQueue, signal, environment, job } = this.#options;

@@ -4,8 +4,8 @@ import type { PendingWaits } from "./pending-waits.ts";
 import type { Replay } from "./replay.ts";
 
 /**
- * Suspends the run, or ends it with the interrupts of pending asks. Does nothing if an operation settles before the
- * driver runs this effect.
+ * Suspends the run, or ends it with the interrupts of pending asks, after storing a pause entry with the state. Does nothing if
+ * an operation settles before the driver runs this effect.
  */
 export function endAttempt(
   { call, journal, eventQueue }: JournalWriterOptions,

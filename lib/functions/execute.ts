@@ -20,7 +20,10 @@ import { type BaseFunctionJob, type ContinuedCall, readHead, type ThreadHead } f
 const LOST_INTERRUPT =
   "interrupt() was called, but its result was not yielded, so the run did not stop: write yield job.interrupt(value)";
 
-/** Yields the events of one attempt of a run on a function. */
+/**
+ * Yields the events of one attempt of a run on a function: applies the input, calls the function and yields what it emits. Throws
+ * the function's error after its state event. A run that ends or stops before the call yields only states.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the life of one call, in its order
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the life of one call, in its order
 export function* execute(
@@ -77,6 +80,7 @@ export function* execute(
     return;
   }
   let loading: Promise<unknown> | undefined;
+  /** Returns a durable operation, which opens the durable call at its first use. */
   const createOperation =
     (name: keyof DurableOperations) =>
     (...args: unknown[]): Promise<unknown> => {
@@ -136,6 +140,7 @@ export function* execute(
   }
 }
 
+/** Returns the events of what a function emitted. Those of values and data that a replay has already stored are omitted. */
 function toEvents(
   call: FunctionInvocation,
   functionEvent: FunctionEvent,
@@ -170,8 +175,9 @@ interface InitialState {
 }
 
 /**
- * Applies the input or the command of a run to the state of the thread. Throws for resume values and `goto` that do
- * not fit.
+ * Applies the input or the command of a run to the state of the thread, and returns its events and whether the function is
+ * called: not with `goto` END, at a breakpoint, or in a retry that had ended. Throws for resume values and `goto` that do not
+ * fit.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each member of a command, and then its effects
 function createInitialState(job: Job, head: ThreadHead, uuid: () => string): InitialState {
@@ -238,6 +244,7 @@ function toStateUpdate(input: Json): JsonObject {
   return isObject(input) ? input : { input };
 }
 
+/** Returns the updates of a command as a list of objects, none for null. Throws for other forms. */
 function toCommandUpdates(update: Json): JsonObject[] {
   if (update === null) return [];
   if (isObject(update)) return [update];

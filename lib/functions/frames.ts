@@ -38,7 +38,7 @@ export class InvocationFrames {
     return createFrames(this.#job, mode, data);
   }
 
-  /** Returns the frames of a message chunk. */
+  /** Returns the frames of a message chunk in the modes `events` and `messages-tuple`, as far as they were requested. */
   createChunkFrames(id: string, content: JsonObject): StreamEvent[] {
     const chunk: JsonObject = { type: "AIMessageChunk", ...content, id };
     // The order is LangGraph's: the event comes first, with `response_metadata`, which the AG-UI bridge reads.
@@ -55,7 +55,10 @@ export class InvocationFrames {
     return [{ type: "stream", mode: "messages", data: completedMessages }];
   }
 
-  /** Returns frames for the messages of an update that were not streamed as tokens. */
+  /**
+   * Returns frames for the new AI and tool messages of an update that were not streamed as tokens; none without mode
+   * `messages-tuple`.
+   */
   createMessageFrames(before: JsonObject, update: JsonObject, streamedId: string | undefined): StreamEvent[] {
     if (!this.#job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const newMessages = new Map<Json | undefined, Json>();
@@ -69,7 +72,7 @@ export class InvocationFrames {
     );
   }
 
-  /** Returns the frame of an event in mode `events`. `messageId` is set if the event is about a message. */
+  /** Returns the frame of an event in mode `events`, none in other modes. `messageId` is set if the event is about a message. */
   createEventFrames(event: string, data: JsonObject, messageId?: string): StreamEvent[] {
     if (!this.#job.modes.has("events")) return [];
     const { run_id } = this.#job;

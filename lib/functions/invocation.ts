@@ -73,6 +73,7 @@ export class FunctionInvocation {
     this.frames = new InvocationFrames(job, step + 1);
   }
 
+  /** Returns the frames of the start of the invocation, in the modes `tasks` and `events`. */
   start(): StreamEvent[] {
     const id = this.#id;
     const name = this.#name;
@@ -89,8 +90,8 @@ export class FunctionInvocation {
   }
 
   /**
-   * Returns the events of a yielded or returned value. Throws a TypeError if it is no string, plain object or
-   * interrupt.
+   * Returns the events of a yielded or returned value, and counts it. A string is a token of the reply, an object an update of
+   * the state. Throws a TypeError for other values.
    */
   handleValue(value: unknown): ExecutorEvent[] {
     this.yieldedCount++;
@@ -123,7 +124,9 @@ export class FunctionInvocation {
     return this.#isStepPending ? [this.createStateEvent([this.#name], [])] : [];
   }
 
-  /** Returns the events of the returned value and of the end of the invocation. */
+  /**
+   * Returns the events of the returned value and of the end of the invocation: completes the reply and ends with the last state.
+   */
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.handleValue(value);
     events.push(...this.completeReply());
@@ -162,6 +165,7 @@ export class FunctionInvocation {
     ];
   }
 
+  /** Returns the state event of a failed invocation, whose task has the error and keeps resumed interrupts. */
   fail(error: unknown): ExecutorEvent[] {
     const errorMembers =
       error instanceof Error
@@ -201,6 +205,10 @@ export class FunctionInvocation {
     return chunk ? this.#streamReplyPart(this.reply, { content: "", ...chunk }) : [];
   }
 
+  /**
+   * Returns the pending state and the frames of a part of the reply. In a durable call the last frame has the position of the
+   * output.
+   */
   #streamReplyPart({ id }: StreamedReply, content: JsonObject): ExecutorEvent[] {
     const frames = this.frames.createChunkFrames(id, content);
     const last = this.durableCall ? frames.pop() : undefined;
@@ -213,6 +221,10 @@ export class FunctionInvocation {
     return this.reply ? this.#updateState({}) : [];
   }
 
+  /**
+   * Applies a change with the reply so far, which ends, to the state. Returns the state before, if it was pending; this one and
+   * its frames follow later. Throws for invalid messages.
+   */
   #updateState(change: JsonObject, stepReply?: FunctionInvocation["reply"]): ExecutorEvent[] {
     const before = this.#values;
     const reply = stepReply ?? this.reply;
@@ -243,7 +255,7 @@ export class FunctionInvocation {
     return events;
   }
 
-  /** Returns a state event with the frames that were held back for it. */
+  /** Returns a state event with the frames that were held back for it. The state is no longer pending. */
   createStateEvent(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
     const values = this.#values;
     const frames = this.#stateFrames;
@@ -264,6 +276,7 @@ export class FunctionInvocation {
       : undefined;
   }
 
+  /** Returns the frames of the end of the task in mode `tasks`, with its updates as the result or the failure. */
   #createTaskEndFrames(interrupts: readonly Interrupt[], failure?: JsonObject): StreamEvent[] {
     if (!this.#job.modes.has("tasks")) return [];
     const outcome = failure ?? { result: mergeUpdates(this.#updates) };
@@ -276,6 +289,7 @@ export class FunctionInvocation {
   }
 }
 
+/** Merges updates into one result with the messages of all; null without updates. */
 function mergeUpdates(updates: readonly JsonObject[]): Json {
   if (updates.length === 0) return null;
   const messages = updates.flatMap((update) => (Array.isArray(update.messages) ? update.messages : []));

@@ -77,8 +77,8 @@ export class JournalWriter {
   }
 
   /**
-   * Appends an entry and commits it with all output before it. Resolves once that is stored. `message` is added to the
-   * state first.
+   * Appends an entry and commits it with all output before it. Resolves with it once that is stored. `message` is added to the
+   * state first. Rejects if the run stops or a limit of the journal is reached.
    */
   async append(operation: OperationUse, members: EntryMembers, message?: JsonObject): Promise<JournalEntry> {
     const { call, journal, signal } = this.#options;

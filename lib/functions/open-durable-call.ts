@@ -27,7 +27,10 @@ interface DurableCallRequest {
   readonly hasStoredState: boolean;
 }
 
-/** Opens the durable call that the run starts or continues. Returns null if the call to continue no longer exists. */
+/**
+ * Opens the durable call that the run starts or continues, stores its resume values, and emits a state from which the next
+ * attempt can continue. Returns null if the call to continue no longer exists. Throws without a journal.
+ */
 export async function openDurableCall(
   request: DurableCallRequest,
 ): Promise<{ readonly runtime: DurableOperationsRuntime; readonly functionJob: BaseFunctionJob } | null> {
@@ -107,7 +110,7 @@ async function recordAnswers({ job, head, environment }: DurableCallRequest, jou
 
 const formatEntryKey = ({ name, occurrence }: JournalEntry): string => `${occurrence} ${name}`;
 
-/** Returns the job with the input of the durable call and the user of this run. */
+/** Returns the job with copies of the durable call's input and the user of this run, without a command. */
 function continuedJob(
   functionJob: BaseFunctionJob,
   { input, values, context, config, metadata }: CallInput,

@@ -80,6 +80,7 @@ export class PendingWaits {
     return work.finally(this.beginWork());
   }
 
+  /** Adds a wait and sets the timers. It is removed when it is due, before its `onDue`. */
   add(wait: PendingWait): void {
     const pendingEntry: PendingWait = {
       ...wait,
@@ -108,7 +109,7 @@ export class PendingWaits {
     }));
   }
 
-  /** Restarts the timer that calls `onIdle`. */
+  /** Restarts the timer that calls `onIdle`; stops it while work is active, without waits and once closed. */
   recordActivity(): void {
     this.#cancelIdle();
     this.#cancelIdle = () => {};
@@ -116,7 +117,7 @@ export class PendingWaits {
     this.#cancelIdle = this.#options.environment.timer(IDLE_MS, this.#options.onIdle);
   }
 
-  /** Sets the one timer for the nearest due time. */
+  /** Sets the one timer for the nearest due time. Waits that are due then settle in the order of their times. */
   #scheduleTimer(): void {
     this.#cancelTimer();
     const { environment } = this.#options;
@@ -140,7 +141,10 @@ export class PendingWaits {
     this.#deliverEvents();
   }
 
-  /** Delivers the events that have come to their waits. */
+  /**
+   * Delivers the events that have come to their waits, each event once and to the first wait. An event that does not fit the
+   * schema is dropped and reported.
+   */
   #deliverEvents(): void {
     for (const event of this.#options.journal.getEvents()) {
       if (this.#usedEvents.has(event.seq)) continue;
@@ -161,6 +165,7 @@ export class PendingWaits {
     }
   }
 
+  /** Drops all waits without settling them, and stops the timers. */
   close(): void {
     this.#isClosed = true;
     this.#pending.clear();

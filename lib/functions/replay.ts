@@ -129,7 +129,10 @@ export class Replay {
     return operation;
   }
 
-  /** Delivers a stored result after all earlier ones, so that concurrent code continues in the stored order. */
+  /**
+   * Delivers a stored result in a later tick after all earlier ones, so that concurrent code continues in the stored order: a
+   * copy of the value, null for a timeout, or a StepError.
+   */
   deliverResult(
     { idx, entry }: NonNullable<RecordedOperation["result"]>,
     operation: OperationUse,
@@ -149,6 +152,7 @@ export class Replay {
     this.#scheduleDelivery();
   }
 
+  /** Delivers the pending results in the order of the journal, one in each tick. */
   #scheduleDelivery(): void {
     if (this.#isDelivering || this.#pendingResults.size === 0) return;
     this.#isDelivering = true;
@@ -166,6 +170,10 @@ export class Replay {
     this.#inFlightCount--;
   }
 
+  /**
+   * Notes that the journal is replayed up to this entry. The count of yielded values follows the entry, unless operations are
+   * concurrent.
+   */
   #advanceTo(idx: number, { position }: JournalEntry): void {
     this.completeOperation();
     if (idx <= this.#deliveredIndex) return;
@@ -182,7 +190,7 @@ export class Replay {
     if (call.yieldedCount === this.#newestPosition.yielded) this.#restoreReply();
   }
 
-  /** Continues the reply of the newest entry. */
+  /** Continues the reply of the newest entry. If subscribers may have received more of it, emits it again under another id. */
   #restoreReply(): void {
     const { reply } = this.#newestPosition;
     if (!reply) return;
@@ -200,6 +208,7 @@ export class Replay {
     });
   }
 
+  /** Throws a ReplayMismatch if the journal has another operation at this number, and at each use after the first mismatch. */
   #requireSameOrder({ kind, name, occurrence, call, recorded }: OperationUse): void {
     const recordedEntry = this.#entryByNumber.get(call);
     const ownEntry = recorded.result?.entry ?? recorded.startEntry ?? recorded.failedEntries[0];

@@ -18,6 +18,7 @@ let stepContext: Promise<StepContextStorage | null> | undefined;
 const importBuiltin = <Module>(name: string): Promise<Module> =>
   import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
 
+/** Loads the storage of the step that code runs in, once. Resolves to null on runtimes without it. */
 export function loadStepContextStorage(): Promise<StepContextStorage | null> {
   stepContext ??= importBuiltin<{ readonly AsyncLocalStorage: new () => StepContextStorage }>("node:async_hooks").then(
     ({ AsyncLocalStorage }) => new AsyncLocalStorage(),
@@ -48,8 +49,8 @@ export interface StepAttemptResult {
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Runs one attempt of a step. Resolves with its JSON result, or with its error. Rejects after `work` has settled when
- * the run stops. A timeout does not wait for `work`.
+ * Runs one attempt of a step with a lease that is held. Resolves with its JSON result, or with its error. Rejects after `work`
+ * has settled when the run stops. A timeout aborts `work`'s signal and does not wait for it.
  */
 export async function runStepAttempt(
   { label, signal, timeout_ms, stepContext, environment, journal, streamToken, reportUsage }: StepAttemptOptions,
@@ -91,7 +92,10 @@ export async function runStepAttempt(
   }
 }
 
-/** Streams the tokens of a text stream. Throws a TypeError for elements that are not texts. */
+/**
+ * Streams the tokens of a text stream. Returns their text and the message that the state gets. Throws a TypeError for elements
+ * that are not texts, and the reason of an abort.
+ */
 async function streamReply(
   stream: AsyncIterable<unknown>,
   signal: AbortSignal,

@@ -36,7 +36,10 @@ export class StepRunner {
     this.#waits = waits;
   }
 
-  /** Returns the JSON result of the step. Throws a StepError after its last attempt. */
+  /**
+   * Runs the attempts of a step, with growing pauses, and stores each result. Returns the JSON result once it is stored. Throws a
+   * StepError after the last attempt. Between attempts the run may be suspended.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one loop over the tries of a step, which share their times
   async execute(
     operation: OperationUse,

@@ -37,6 +37,10 @@ function* readCheckpoint(
   return cached === undefined ? ((yield checkpoints.get(at)) as StoredCheckpoint | null) : cached;
 }
 
+/**
+ * Reads the state that a function starts from: that of the run in a retry, else `from` or the head of the thread. An empty state
+ * for a new thread. Throws if `from` does not exist or another kind of graph has put the state.
+ */
 export function* readHead(job: Job): EventCoroutine<ThreadHead> {
   const { resumed, from } = job;
   // In a later attempt the newest state is this run's own, not the one it forked from.

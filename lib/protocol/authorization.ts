@@ -72,7 +72,10 @@ export const readEvents =
     return createReader(async () => await (await reader).next(), leave);
   };
 
-/** Authorizes the effect of the command: reading the thread, or creating a run. */
+/**
+ * Returns `command`, which authorizes the effect of the command: reading the thread, or creating a run. `run` replaces the
+ * authorization of a run.
+ */
 export const executeCommand = (
   authorizer: Authorizer<"threads:read" | RunEvent>,
   { protocol, assistants }: InternalResources,
@@ -83,6 +86,10 @@ export const executeCommand = (
     protocol.command(authorizer.scope, thread_id, command, { read, run });
 };
 
+/**
+ * Returns `open`, which authorizes reading the thread once for a socket, and returns what the socket may do in that scope. Throws
+ * the refusal.
+ */
 export const openThreadStream =
   (authorizer: Authorizer<"threads:read">, { protocol }: InternalResources): AuthorizedProtocol["open"] =>
   async (thread_id, run) => {

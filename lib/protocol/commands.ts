@@ -115,6 +115,10 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
   const { threads, events } = options;
   const { start, respond } = createRunCommands(options);
 
+  /**
+   * Returns the tree of a run and its subgraphs from the stored events, of the newest run without `run_id`. Throws `no_such_run`
+   * or `invalid_argument`.
+   */
   async function getTree(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { run_id } = params;
     if (run_id !== undefined && run_id !== null && typeof run_id !== "string") {
@@ -128,6 +132,10 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     return { result: { tree }, applied_through_seq: await events.lastEventSeq(scope, thread_id) };
   }
 
+  /**
+   * Returns the values at a namespace, limited to `keys`. Throws `no_such_run` without the thread, `no_such_namespace` or
+   * `invalid_argument`.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each parameter
   async function getState(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const { namespace = [], keys } = params;
@@ -188,7 +196,10 @@ interface RunCommandOptions {
 function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" | "respond", CommandHandler>> {
   const { runs, threads, events, scope: deploymentScope } = options;
 
-  /** Creates the run. Reads the last `seq` before, so that no event of the run counts as an earlier one. */
+  /**
+   * Creates a run that records all events. Reads the last `seq` before, so that no event of the run counts as an earlier one.
+   * Throws a CommandError.
+   */
   async function createRun(
     thread_id: string,
     { scope, request, origin }: AuthorizedRun,
@@ -204,6 +215,10 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     }
   }
 
+  /**
+   * Starts a run, and the thread if it does not exist. If the thread has pending interrupts, its input becomes the resume value.
+   * Throws `invalid_argument`, or `not_found` for the thread of another user.
+   */
   async function start(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const authorizedRun = await authorizeRun(caller, thread_id, toStartRequest(params));
     const { request } = authorizedRun;
@@ -230,6 +245,10 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
     return { result: { run_id: run.run_id }, applied_through_seq };
   }
 
+  /**
+   * Creates a run that resumes interrupts, with the assistant of the newest run. Throws `no_such_interrupt` if one is not
+   * pending, also if another client was faster, and `no_such_run`.
+   */
   async function respond(thread_id: string, params: JsonObject, caller: CommandCaller): Promise<CommandResult> {
     const resumeInput = readResumeInput(params);
     const ids = Object.keys(resumeInput.resume);
@@ -261,7 +280,7 @@ function createRunCommands(options: RunCommandOptions): Readonly<Record<"start" 
   return { start, respond };
 }
 
-/** Returns the pending interrupts of a thread, also while a run is active. */
+/** Returns the pending interrupts of a thread, also while a run is active; none if its state cannot be read. */
 async function pendingInterrupts(
   threads: RunCommandOptions["threads"],
   thread: ThreadRow,
@@ -275,6 +294,7 @@ async function pendingInterrupts(
   }
 }
 
+/** Authorizes a run. Rethrows `invalid` as `invalid_argument`, other errors unchanged. */
 async function authorizeRun(caller: CommandCaller, thread_id: string, request: RunCreate): Promise<AuthorizedRun> {
   try {
     return await caller.run(thread_id, request);
@@ -283,7 +303,10 @@ async function authorizeRun(caller: CommandCaller, thread_id: string, request: R
   }
 }
 
-/** Throws `no_such_interrupt`, and `invalid_argument` if no interrupt is pending. */
+/**
+ * Throws `no_such_interrupt` if one of the ids is not pending, and `invalid_argument` if no interrupt is pending and the newest
+ * run has not resumed them.
+ */
 async function requirePending(
   threads: RunCommandOptions["threads"],
   thread: ThreadRow,
@@ -308,6 +331,10 @@ const pickParams = (params: JsonObject, names: readonly string[]): JsonObject =>
     names.flatMap((name) => (params[name] === undefined || params[name] === null ? [] : [[name, params[name]]])),
   );
 
+/**
+ * Converts the parameters of `run.start`; an input in the form of a command becomes the command. Throws `invalid_argument`
+ * without an assistant.
+ */
 function toStartRequest(params: JsonObject): RunCreate {
   const { assistant_id, input, multitaskStrategy, multitask_strategy } = params;
   if (typeof assistant_id !== "string" || assistant_id === "")
@@ -343,7 +370,10 @@ function toRespondRequest(
 
 const isFork = ({ config }: RunCreate): boolean => typeof config?.configurable?.checkpoint_id === "string";
 
-/** Parses the resume values by interrupt id, and the answer counts that the sender expects. */
+/**
+ * Parses the resume values by interrupt id, and the answer counts that the sender expects. Throws `invalid_argument` for none,
+ * repeated ids and other forms.
+ */
 function readResumeInput(params: JsonObject): { readonly resume: JsonObject; readonly expected_answers?: JsonObject } {
   const { responses } = params;
   const responseList = responses === undefined || responses === null ? [params] : responses;
@@ -421,7 +451,9 @@ export async function buildRunTree(
   return run_id === undefined || current === run_id ? nestNodes(nodes) : null;
 }
 
-/** Returns the root. Each node is a child of its closest existing ancestor. */
+/**
+ * Returns the root with nested copies of the nodes, null without a root. Each node is a child of its closest existing ancestor.
+ */
 function nestNodes(nodes: ReadonlyMap<string, RunTreeNode>): JsonObject | null {
   const nodeCopies = new Map([...nodes].map(([key, node]) => [key, { ...node }]));
   for (const [, node] of [...nodeCopies].sort(([firstKey], [secondKey]) => (firstKey < secondKey ? -1 : 1))) {

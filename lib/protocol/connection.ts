@@ -69,6 +69,10 @@ export interface Connection {
 
 const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > MAX_BUFFERED_BYTES;
 
+/**
+ * Creates the connection of a socket. It sends one message after another, each once the client has room, and calls `onEnd` when
+ * it closes.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createConnection(options: ConnectionOptions, onEnd: () => void): Connection {
   const { environment, sendBudget, largeMessageBudget, socket, thread_id, ids } = options;
@@ -85,6 +89,7 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     onEnd();
   }
 
+  /** Closes the socket and ends the connection. Has no effect once it has ended. */
   function close(code: number, reason: string): void {
     if (isClosed) return;
     end();
@@ -105,6 +110,10 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     while (!isClosed && isStalled(socket)) await pause(environment, BUFFER_POLL_MS);
   }
 
+  /**
+   * Waits for room and for the budget of the tick, and writes. An error of the socket is logged and closes it. Does nothing once
+   * closed.
+   */
   async function writeWithRoom(text: string, write: () => void): Promise<void> {
     await waitForRoom();
     await sendBudget.waitForRoom(Math.ceil(text.length / CHARS_PER_BUDGET_UNIT));
@@ -126,6 +135,10 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
     }
   }
 
+  /**
+   * Sends a text once the client has room, large ones in parts or one at a time in all sockets. Resolves to false if the socket
+   * has closed.
+   */
   async function sendMessage(text: string): Promise<boolean> {
     if (text.length > MAX_PART_CHARS && socket.sendPart)
       await sendInParts(text, (part, end) => socket.sendPart?.(part, end));
@@ -159,7 +172,10 @@ export function createConnection(options: ConnectionOptions, onEnd: () => void):
   };
 }
 
-/** Closes the socket of a client that does not read. Returns a function that stops the heartbeat. */
+/**
+ * Closes the socket of a client that reads nothing for `MAX_STALLED_HEARTBEATS` intervals. Sends nothing. Returns a function that
+ * stops it.
+ */
 export function startHeartbeat(options: ConnectionOptions, connection: Connection): () => void {
   const { environment, socket } = options;
   let stalledHeartbeats = 0;

@@ -84,6 +84,7 @@ const createTrustedCaller = (scope: Scope): CommandCaller => ({
   run: async (_thread_id, request) => ({ scope, request, origin: {} }),
 });
 
+/** Creates the protocol of thread events: subscriptions, and commands whose errors become responses. */
 export function createProtocol(options: ProtocolOptions): InternalProtocol {
   const { events } = options;
   const commands = createCommands(options);
@@ -96,12 +97,14 @@ export function createProtocol(options: ProtocolOptions): InternalProtocol {
     recordAll: (scope, thread_id) => events.recordAll(scope, thread_id.toLowerCase()),
     readStored: (scope, thread_id, filter) => events.readStored(scope, thread_id.toLowerCase(), filter),
     count: (scope, thread_id, filters) => events.count(scope, thread_id.toLowerCase(), filters),
+    /** Returns a reader of decoded events. Throws `invalid` for unknown channels. */
     events(scope, thread_id, filter) {
       const problem = validateChannels(filter.channels);
       if (problem) throw invalidFieldError("channels", problem);
       const { next, leave } = subscribe(scope, thread_id, filter);
       return createReader(async () => (await next()).map(decodeSerializedEvent), leave);
     },
+    /** Executes a command and returns its response, also for a CommandError. Rethrows other errors. */
     async command(scope, raw_thread_id, { id, method, params = {} }, caller = createTrustedCaller(scope)) {
       const thread_id = raw_thread_id.toLowerCase();
       const meta = { thread_id };

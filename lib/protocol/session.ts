@@ -57,6 +57,10 @@ const INVALID_COMMAND_TEXT = "Protocol commands must include an integer id and s
 
 const countUtf8Bytes = (text: string): number => new TextEncoder().encode(text).length;
 
+/**
+ * Opens the session of a socket: commands, subscriptions, heartbeat and guard. It closes the socket if the caller loses access or
+ * the events end, and stops all at the end of the socket.
+ */
 export function createSocketSession(options: SocketSessionOptions): SocketSession {
   const { environment, thread } = options;
   const connection = createConnection(options, () => {
@@ -83,7 +87,10 @@ export function createSocketSession(options: SocketSessionOptions): SocketSessio
   return { onMessage, onClose: connection.end };
 }
 
-/** Handles messages one after the other. Closes the socket if too many wait. */
+/**
+ * Returns the handler of messages, which handles one after the other. Closes the socket if too many wait, or one is binary, too
+ * large or fails.
+ */
 function createMessageQueue(
   { max_bytes, commandBudget }: SocketSessionOptions,
   connection: Connection,
@@ -126,6 +133,10 @@ function createCommandHandler(
   /** The next command waits until the client has room for the response. */
   const sendResponse = (response: CommandResponse): Promise<unknown> => connection.send(JSON.stringify(response));
 
+  /**
+   * Adds a subscription, whose response follows its replay. Throws `invalid_argument` for invalid channels and too many
+   * subscriptions or namespaces.
+   */
   function subscribe(id: number, params: JsonObject): void {
     const problem = validateChannels(params.channels);
     if (problem) throw invalidArgumentError(`subscription.subscribe ${problem}`);
@@ -154,6 +165,7 @@ function createCommandHandler(
     return {};
   }
 
+  /** Executes a command and sends its response, after a check of the caller's access. Closes the socket if that is revoked. */
   async function execute({ id, method, params = {} }: Command): Promise<void> {
     const revocation = await thread.findRevocation();
     if (revocation) connection.closeRevoked(revocation);
@@ -177,6 +189,10 @@ function createCommandHandler(
     return { type: "error", id, error: error_code, message, meta: { thread_id } };
   }
 
+  /**
+   * Parses and executes a message. Sends an error response for a wrong one and for a failure. Closes the socket if the caller is
+   * not authenticated any more.
+   */
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each way in which a message can fail has its own answer
   async function handleMessage(text: string): Promise<void> {
     let value: unknown;
@@ -248,7 +264,10 @@ function createSubscriptions(options: SubscriptionOptions) {
     leaveReader();
   }
 
-  /** Acknowledges subscriptions before their first event: clients drop events that come earlier. */
+  /**
+   * Acknowledges new subscriptions once, with the number of events that a replay sends. Does so before their first event, because
+   * clients drop events that come earlier.
+   */
   async function acknowledgeAll(newSubscriptions: readonly Subscription[]): Promise<void> {
     const unacknowledged = newSubscriptions.filter(({ isAcknowledged }) => !isAcknowledged);
     if (unacknowledged.length === 0) return;
@@ -260,7 +279,10 @@ function createSubscriptions(options: SubscriptionOptions) {
     }
   }
 
-  /** Sends the stored events that new subscriptions missed. */
+  /**
+   * Sends the stored events up to `until` that new subscriptions missed. Ends early if they were removed or the socket has
+   * closed.
+   */
   async function replay(newSubscriptions: readonly Subscription[], until: number): Promise<void> {
     const since = findLowestSince(newSubscriptions);
     if (since >= until) return;
@@ -300,6 +322,7 @@ function createSubscriptions(options: SubscriptionOptions) {
     get namespaces(): number {
       return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
+    /** Adds a subscription, which is acknowledged and replayed by `run`. */
     add(id: string, filter: EventFilter, acknowledge: Subscription["acknowledge"]): void {
       active.set(id, {
         id,

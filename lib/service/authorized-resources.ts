@@ -25,6 +25,10 @@ export interface InFlightCalls {
 
 export const STOPPING = "The server is stopping";
 
+/**
+ * Creates the register of calls that `stop` waits for. Tracked calls keep the process alive; a stopping service refuses those
+ * that create runs, a closed one all, with `server_stopping`.
+ */
 export function createInFlightCalls({ keepAlive }: { readonly keepAlive?: KeepAlive }): InFlightCalls {
   const promises = new Set<Promise<unknown>>();
   const stopping = (): ServiceError => new ServiceError("server_stopping", STOPPING);
@@ -33,6 +37,10 @@ export function createInFlightCalls({ keepAlive }: { readonly keepAlive?: KeepAl
     promises,
     stopping: false,
     closed: false,
+    /**
+     * Returns the resource with tracked calls. After the service has closed, unexpected errors become `server_stopping`, except
+     * of calls that create runs, because clients must not be told to try again.
+     */
     track(resource, operations = {}) {
       const tracked =
         (call: (...args: unknown[]) => Promise<unknown>, creates_runs = false) =>
@@ -76,7 +84,7 @@ for (const [resource, operations] of Object.entries(ROUTE_OPERATIONS)) {
   REQUEST_OPERATIONS.set(resource, [...(REQUEST_OPERATIONS.get(resource) ?? []), ...listOperations(operations)]);
 }
 
-/** Returns the nouns for any scope. `stop` waits for their calls. */
+/** Returns the internal resources with tracked calls, for which `stop` waits. */
 export function trackInternalResources(resources: ServiceParts, { track }: InFlightCalls): InternalResources {
   const { protocol } = resources;
   const tracked = RESOURCE_OPERATIONS.map(([resource]) => [
@@ -107,7 +115,7 @@ export interface ServiceResources extends Resources {
   readonly usage: Usage;
 }
 
-/** Makes the nouns of the service: their calls have the fixed scope, and nothing is authorized. */
+/** Creates the resources of the service: their calls have the fixed scope, and nothing is authorized. */
 export function createServiceResources(
   internalResources: InternalResources,
   usage: Usage,
@@ -135,6 +143,7 @@ export function createServiceResources(
   };
 }
 
+/** Creates a resource whose methods authorize each call of the caller, and then act in the scope of the authorization. */
 function createAuthorizedResource(
   resource: string,
   operations: NamedOperations,
@@ -153,7 +162,7 @@ function createAuthorizedResource(
   return calls;
 }
 
-/** Makes the nouns for a caller of `service.as`. */
+/** Creates the resources for a caller of `service.as`, all at once. */
 export const createAuthorizedResources = (internalResources: InternalResources, authorizer: Authorizer): Resources =>
   Object.fromEntries(
     RESOURCE_OPERATIONS.map(([resource, operations]) => [
@@ -176,6 +185,7 @@ class LazyResources {
   static {
     for (const [resource, operations] of REQUEST_OPERATIONS) {
       Object.defineProperty(LazyResources.prototype, resource, {
+        /** Creates the resource at the first access and caches it. */
         get(this: LazyResources): object {
           this.created[resource] ??= createAuthorizedResource(
             resource,

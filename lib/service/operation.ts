@@ -42,7 +42,10 @@ interface AuthorizationSubject<Args extends readonly unknown[], Value extends ob
   args?(value: Value, args: Args): Args;
 }
 
-/** Makes an operation that asks about one event, and then calls the noun in the scope of the answer. */
+/**
+ * Defines an operation that authorizes one event, and then calls the resource in the scope of the authorization. The handler's
+ * changes of the value reach the call only if `subject` has `args`.
+ */
 export const defineOperation = <Args extends readonly unknown[], Value extends object, Result>(
   kind: Kind,
   event: AuthEvent,

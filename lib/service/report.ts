@@ -90,7 +90,10 @@ export function createServerReport(
   };
 }
 
-/** Every name is written here: an option that is added later is not shown before it was reviewed. */
+/**
+ * Returns the options that a report may show. Every name is written here: an option that is added later is not shown before it
+ * was reviewed.
+ */
 function listConfiguration(options: ServiceOptions): ServerReport["configuration"] {
   // Prices are a table.
   const settings = Object.entries(resolveSettings(options)).flatMap(([section, values]) =>

@@ -75,6 +75,7 @@ export interface ServiceParts extends FeatureParts {
   readonly guards: StreamGuards;
 }
 
+/** Creates the parts of a service and connects them. Stores the default assistants, and starts worker and schedulers. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export async function createServiceParts(context: ServicePartsOptions): Promise<ServiceParts> {
   const { options, storage, bus, scope, environment, deployment, inFlightCalls } = context;
@@ -143,7 +144,7 @@ export async function createServiceParts(context: ServicePartsOptions): Promise<
     read: subscriptions.read,
   });
 
-  /** Calls the hook for a run that ended before it started. */
+  /** Calls the hook for a run that ended before it started. Logs a failure to read the run. */
   async function onEndedUnstarted({ run_id, thread_id }: StoppedRun): Promise<void> {
     try {
       const row = await storage.getRun(scope, run_id);

@@ -19,7 +19,10 @@ export interface OpenStorage {
   stop(): void;
 }
 
-/** `cleanups` gets what must be stopped if the service cannot be created. */
+/**
+ * Migrates the storage, starts its health checks and, with a database clock, that clock, and returns it with an environment that
+ * uses both. `cleanups` gets what must be stopped if the service cannot be created. Throws what migration and clock throw.
+ */
 export async function openStorage(options: ServiceOptions, cleanups: (() => void)[]): Promise<OpenStorage> {
   const { now } = options.environment ?? {};
   const hostEnvironment: Environment = {
@@ -66,7 +69,10 @@ export async function openStorage(options: ServiceOptions, cleanups: (() => void
   };
 }
 
-/** Throws a ConfigError if the workspace, the project or the owner does not exist. */
+/**
+ * Finds or creates the row of this deployment and returns it. Gives a row without an owner the configured one, and logs a warning
+ * if it has another. Throws a ConfigError if the workspace, the project or the owner does not exist.
+ */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: each absent option leaves a member out, and each refusal has its text
 export async function registerDeployment(
   identity: IdentityStore,
@@ -114,7 +120,10 @@ export type Readiness = { readonly ok: true } | { readonly ok: false; readonly d
 const PROBE_TTL_MS = 1_000;
 const PROBE_TIMEOUT_MS = 5_000;
 
-/** A probe of the database that is shared by all callers within a second. */
+/**
+ * Returns a probe of the database whose result all callers within a second share, until a write fails. It never rejects, and logs
+ * each failure.
+ */
 export function createWriteProbe(storage: Storage, environment: Environment): () => Promise<Readiness> {
   let latest: { readonly readiness: Promise<Readiness>; until: number; ok: boolean } | null = null;
 
@@ -159,6 +168,7 @@ const RETENTION_INTERVAL_MS = 5_000;
 const MINUTE_MS = 60_000;
 const MAX_RETENTION_ROWS = 500;
 
+/** Starts the jobs that delete what is older than its limit: runs and frames, store items, and the data of features. */
 export function startRetentionJobs(context: RetentionJobsOptions): readonly RetentionJob[] {
   const { storage, scope, environment, options, parts } = context;
   const { features } = parts;

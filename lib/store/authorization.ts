@@ -27,6 +27,10 @@ const authorizeDeleteKey = (
   { namespace, key }: StoreKey,
 ): Promise<AuthorizedCall<StoreKey>> => authorize("store:delete", { namespace, key });
 
+/**
+ * Returns `get`. A custom handler may change namespace and key. With a filter it throws `not_found` for a missing item, which
+ * otherwise gives null, because a missing item and an excluded one must give the same response.
+ */
 export const authorizeGetItem =
   ({ authorize }: Authorizer<"store:get">, { store }: InternalResources): Store["get"] =>
   async (namespace, key, options) => {
@@ -37,6 +41,7 @@ export const authorizeGetItem =
     return item;
   };
 
+/** Returns `put`. A custom handler may change the item and its address. */
 export const authorizePutItem =
   (authorizer: Authorizer<"store:put">, { store }: InternalResources): Store["put"] =>
   async (namespace, key, value, options) => {
@@ -67,6 +72,7 @@ export const authorizePutItems =
     if (scope) await store.putMany(scope, authorizedItems);
   };
 
+/** Returns `search`. Custom handlers get the query with its defaults and may change all but `refresh_ttl`. */
 export const authorizeSearchItems =
   ({ authorize }: Authorizer<"store:search">, { store }: InternalResources): Store["search"] =>
   async (prefix, { refresh_ttl, ...query } = {}) => {
@@ -76,6 +82,7 @@ export const authorizeSearchItems =
     return await store.search(scope, namespace, omitNullish({ filter, query: text, limit, offset, refresh_ttl }));
   };
 
+/** Returns `namespaces`. Custom handlers get the query with its defaults and may change it. */
 export const authorizeListNamespaces =
   ({ authorize }: Authorizer<"store:list_namespaces">, { store }: InternalResources): Store["namespaces"] =>
   async ({ prefix = [], ...query } = {}) => {

@@ -49,17 +49,22 @@ type ItemWrite = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly valu
 const LIMIT_RANGE: readonly [number, number] = [1, MAX_LIMIT];
 const OFFSET_RANGE: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
+/** Creates the internal resource of store items, with semantic search if there is an `index`. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: its inner functions share state, and each is read alone
 export function createStore({ storage, environment, index, ttl = {} }: StoreOptions): InternalResource<Store> {
   const defaultTtl = parseTtlMinutes(ttl.default_ttl) ?? null;
   const shouldRefresh = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
-  /** Returns the texts of a new item to embed. */
+  /** Returns the texts of a new item to embed; none without an index or with `index: false`. */
   function collectItemTexts(item: StorePut, value: JsonObject): readonly string[] {
     const fields = parseIndex(item.index) ?? index?.fields ?? ["$"];
     return index && fields !== false ? fields.flatMap((field) => readTextsAtPath(value, field)) : [];
   }
 
+  /**
+   * Validates, embeds and stores all items or none; a null value deletes. Throws `invalid`, and `forbidden` for items that the
+   * filter excludes, but not for deletions of these. An empty list does nothing.
+   */
   async function putMany(scope: Scope, items: readonly StorePut[]): Promise<void> {
     const validItems = items.map((item) => {
       if (item.value === null) {
@@ -103,6 +108,7 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
   }
 
   return {
+    /** Returns an item or null, and extends its time to live if reads do that. Throws `invalid`. */
     async get(scope, namespace, key, options = {}) {
       const labels = validateLabels("namespace", namespace, 1);
       const refresh = shouldRefresh(options.refresh_ttl);
@@ -116,6 +122,10 @@ export function createStore({ storage, environment, index, ttl = {} }: StoreOpti
     },
     putMany,
     delete: (scope, namespace, key) => putMany(scope, [{ namespace, key, value: null }]),
+    /**
+     * Returns items, with a score if the query has text, and extends their time to live if reads do that. Throws `invalid` or
+     * `search_not_configured`.
+     */
     async search(scope, namespace_prefix, query = {}) {
       const prefix = validateLabels("namespace_prefix", namespace_prefix, 0);
       const conditions = parseFilter(query.filter);
@@ -177,6 +187,7 @@ export function readTextsAtPath(value: JsonObject, path: string): readonly strin
 /** Splits a path into names, `[...]` and `{...}`. */
 const splitPath = (path: string): readonly string[] => path.match(/\[[^\]]*\]?|\{[^}]*\}?|[^.[{]+/g) ?? [];
 
+/** Returns the texts at a path: members, `[index]`, `[*]`, `*` and `{a,b}`. An empty list if the path leads nowhere. */
 function collectTexts(value: Json | undefined, steps: readonly string[]): readonly string[] {
   const [step, ...nextSteps] = steps;
   if (step === undefined) return toTexts(value);
@@ -217,6 +228,7 @@ async function embed(index: StoreIndex, texts: readonly string[]): Promise<reado
   return texts.map((text) => vectors.get(text) as Vector);
 }
 
+/** Returns a vector of the embedder as a list. Throws for another length and for numbers that are not finite. */
 function validateVector(value: unknown, dims: number): Vector {
   const vector = Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value as ArrayLike<unknown>) : [];
   if (vector.length !== dims) throw new Error(`store.index.embed: must return vectors of length ${dims}`);

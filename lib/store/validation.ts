@@ -54,7 +54,10 @@ export function validateWritableNamespace(namespace: unknown): readonly string[]
   return labels;
 }
 
-/** Validates an item's value and returns a copy of it through JSON. Throws `invalid`. */
+/**
+ * Validates an item's value and returns a copy of it through JSON, without undefined members. Throws `invalid` for other types,
+ * numbers that are not finite, and too large or deep values.
+ */
 export function parseItemValue(input: unknown): JsonObject {
   if (!isObject(input)) throw invalidFieldError("value", "must be an object");
   let text: string | undefined;
@@ -164,6 +167,7 @@ export function parseFilter(filter: unknown): readonly ItemCondition[] {
   });
 }
 
+/** Throws `invalid` for a value that is not JSON or has an operator inside. */
 function validateOperand(path: string, operand: Json | undefined): void {
   if (operand === undefined || typeof operand === "function" || typeof operand === "bigint") {
     throw invalidFieldError(path, "is not JSON");

@@ -8,6 +8,7 @@ interface UsageContext extends FeatureContext {
 
 const SEAL_INTERVAL_MS = 5_000;
 
+/** Creates the feature of usage: traces of runs, the usage that an attempt or run stores, and a job that sums past hours. */
 export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
   const { storage, environment, deployment, settings } = context;
   const { workspace_id, project_id } = deployment;
@@ -20,6 +21,10 @@ export function usageFeature(context: UsageContext): FeatureOf<"usage"> {
       return reported ? { usage: reported } : {};
     },
     // Once, because the storage operation is not idempotent.
+    /**
+     * Adds the usage of an attempt whose run continues to its trace. Logs a failure and does not repeat it, because the storage
+     * operation is not idempotent.
+     */
     async onAttemptReleased({ run_id }, report) {
       const reported = report.usage();
       try {

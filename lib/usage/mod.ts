@@ -35,12 +35,14 @@ const HOUR_MS = 3_600_000;
 /** The time for which an hour stays unsealed after its end, for late commits. */
 const LATE_COMMIT_GRACE_MS = 120_000;
 
+/** Creates the operations on usage. The code of reports is imported when one is requested. */
 export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
   function admit(caller: Caller): void {
     if (!enabled) throw new ServiceError("usage_disabled", "Usage reporting is not enabled");
     requireOrganizationPermission(caller, "organization:read");
   }
 
+  /** Returns the workspaces that the caller may read. Throws `workspace_forbidden` for another one if the option says so. */
   function filterReadableWorkspaces(caller: Caller, ids: readonly string[]): readonly string[] {
     const readableIds = ids.filter((id) => caller.workspaces.get(id)?.has("workspaces:read"));
     if (readableIds.length < ids.length && unreadable_workspaces === "refuse") {

@@ -62,6 +62,7 @@ export function toStrideMs({ days, hours }: Stride): number {
 
 const roundDown = (time: number, unit: number): number => Math.floor(time / unit) * unit;
 
+/** Counts usage by time and group, with the current names of the ids. Null ids have null names. */
 export async function createUsageReport(
   storage: Pick<UsageStorage, "countUsage">,
   identity: Pick<IdentityStore, "readNames">,
@@ -83,7 +84,7 @@ export async function createUsageReport(
   return { stride, usage, request };
 }
 
-/** Looks up the current names of the ids. Returns a function from id to dimensions. */
+/** Reads the current names of the ids. Returns a function from id to dimensions; the name is null if the id is unknown. */
 async function createDimensionLookup(
   identity: Pick<IdentityStore, "readNames">,
   group: UsageGroup,
