@@ -61,7 +61,6 @@ export function createCustomHandlers(
     return new HandlerRefusal(status, text, readRefusalHeaders(headers));
   }
 
-  /** Calls a handler. Rejects with its refusal, or with `auth_timeout`, logged, after the time limit. */
   function callHandler(handler: string, call: () => unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const cancel = environment.timer(HANDLER_TIMEOUT_MS, () => {
@@ -86,10 +85,6 @@ export function createCustomHandlers(
   }
 
   return {
-    /**
-     * Returns the user of a request, whose body the handler does not get. Throws the refusal, or `internal`, logged, without an
-     * identity.
-     */
     async authenticate(request) {
       const handlers = readHandlers(custom);
       // A body can be read once, and the route reads it.
@@ -101,10 +96,6 @@ export function createCustomHandlers(
       if (!user) throw logHandlerError("authenticate", "auth handler returned no identity");
       return user;
     },
-    /**
-     * Calls the most specific handler of the event with a copy of the value. Returns the value with its changes and the filter;
-     * both unchanged without a handler. Throws the refusal, and `internal`, logged, for a value that is no longer JSON.
-     */
     async authorize(user, event, value) {
       const [resource, action] = event.split(":") as [string, string];
       const { on = {} } = readHandlers(custom) ?? {};

@@ -95,9 +95,16 @@ export class HandlerRefusal extends ServiceError {
 
 /** Calls the host's handlers for routes. */
 export interface CustomHandlers {
-  /** Errors: AuthRefusal, unavailable (the handler timed out), internal (the handler failed). */
+  /**
+   * Returns the user of a request, whose body the handler does not get. Throws the refusal, `auth_timeout`, or `internal`,
+   * logged, without an identity.
+   */
   authenticate(request: Request): Promise<AuthUser>;
-  /** Returns `value` with the handler's changes, and the visibility filter of the call. Errors: as above, and forbidden. */
+  /**
+   * Calls the most specific handler of the event with a copy of the value. Returns the value with its changes and the filter;
+   * both unchanged without a handler. Throws the refusal, `auth_timeout`, and `internal`, logged, for a value that is no longer
+   * JSON.
+   */
   authorize<Value extends object>(
     user: AuthUser,
     event: AuthEvent,

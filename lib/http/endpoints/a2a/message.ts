@@ -6,7 +6,10 @@ import { tryParseInput } from "../fields.ts";
 import { A2aError } from "./protocol.ts";
 import { type A2aUserMessage, resumeEntries } from "./requests.ts";
 
-/** Creates the input of a run. Data parts add members, but cannot replace the message. */
+/**
+ * Creates the input of a run. Data parts add members, but cannot replace the message; a message without other parts has them as
+ * text.
+ */
 export function toRunInput({ messageId: id, blocks, data }: A2aUserMessage): JsonObject {
   const [only] = blocks;
   const isLoneText = blocks.length === 1 && only?.type === "text";
@@ -15,7 +18,10 @@ export function toRunInput({ messageId: id, blocks, data }: A2aUserMessage): Jso
   return { ...data, messages: [{ type: "human", content: isLoneText ? (only.text as string) : content, id }] };
 }
 
-/** Returns the resume values by interrupt id. Throws an A2aError if an interrupt has none. */
+/**
+ * Returns the resume values by interrupt id: the entries of `data.resume`, or for a single interrupt the data or the text. Throws
+ * an A2aError unless each interrupt has exactly one.
+ */
 export function toResumeValues(interrupts: readonly Interrupt[], { text, data }: A2aUserMessage): JsonObject {
   const { resume } = data;
   const ids = interrupts.map(({ id }) => id);

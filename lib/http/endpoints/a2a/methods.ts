@@ -27,6 +27,10 @@ export async function getTask({ context, request, assistant_id }: A2aRequestCont
   return toTaskJson(await readTask(context.resources, protocolRequest, history), request.version);
 }
 
+/**
+ * Handles `CancelTask`: stops the runs of the task and returns it. A task that waits for input sends its push notification here.
+ * Throws an A2aError for a task that has ended or is not the caller's.
+ */
 export async function cancelTask({
   context: { resources },
   request,
@@ -44,7 +48,10 @@ export async function cancelTask({
   return toTaskJson(await readTask(resources, cancelledRequest, NO_HISTORY), request.version);
 }
 
-/** Handles `SubscribeToTask`: streams the task, then its updates. */
+/**
+ * Handles `SubscribeToTask`: streams the task, then its updates, also those of the run that resumes it (in version 1.0). Throws
+ * an A2aError for a task that has ended or does not exist.
+ */
 export async function subscribeToTask({
   context,
   request,
@@ -119,7 +126,10 @@ export async function listTasks(requestContext: ListTasksContext): Promise<JsonO
   return { tasks, nextPageToken: cursor ?? "", pageSize, totalSize: tasks.length + (cursor === null ? 0 : 1) };
 }
 
-/** Reads the tasks of a page. `cursor` is that of the next page, or null at the end. */
+/**
+ * Reads the tasks of a page. `cursor` is that of the next page, or null at the end. A page with long conversations ends early.
+ * Throws if the client has disconnected.
+ */
 async function readPage(
   requestContext: ListTasksContext,
   history: HistoryChoice,

@@ -103,7 +103,10 @@ const CLIENT_DEFINED_MEMBERS: ReadonlySet<string> = new Set(["data", "metadata"]
 /** The depth of message parts in the parameters. */
 const MAX_DEPTH = 3;
 
-/** Converts the names of members to camel case. ProtoJSON also allows the names of the protocol's definition, such as `context_id`. */
+/**
+ * Converts the names of members to camel case, at any depth but in members that clients define. ProtoJSON also allows the names
+ * of the protocol's definition, such as `context_id`; a member in both notations keeps the camel case one.
+ */
 function toJsonNames(value: Json, depth = 0): Json {
   if (depth > MAX_DEPTH) return value;
   if (Array.isArray(value)) return value.map((entry) => toJsonNames(entry, depth + 1));
@@ -169,6 +172,7 @@ export function readVersion(headers: Headers): A2aVersion | null {
 
 export const toResultMessage = ({ id }: A2aRequestHeader, result: Json): JsonObject => ({ jsonrpc: "2.0", id, result });
 
+/** Returns an error as a JSON-RPC message. Its reason is included only in version 1.0. */
 export function toErrorMessage({ id, version }: A2aRequestHeader, { kind, message }: A2aError): JsonObject {
   const [code, reason]: readonly [number, string?] = ERROR_CODES[kind];
   const info = { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "a2a-protocol.org" };

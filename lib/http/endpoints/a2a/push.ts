@@ -44,7 +44,10 @@ function toPushConfigJson(
 
 type PushMethod = Extract<A2aMethod, `${string}TaskPushNotificationConfig${string}`>;
 
-/** Handles the methods for push configurations. */
+/**
+ * Handles the methods for push configurations: creates or replaces, reads, lists or deletes one. Throws an A2aError if push is
+ * disabled, or the task or configuration does not exist, and `webhook_refused`.
+ */
 export async function handlePushMethod({
   context,
   request,

@@ -52,6 +52,10 @@ const ERROR_KINDS: Readonly<Record<string, "params" | "internal">> = {
   conflict: "internal",
 };
 
+/**
+ * Returns the JSON-RPC response to an error. Logs an unknown one and hides its text. Rethrows errors that have no JSON-RPC form,
+ * such as a refused authentication.
+ */
 function toFailureResponse(
   { service, request_id }: RequestContext,
   header: A2aRequestHeader,
@@ -83,6 +87,7 @@ async function requireMessageInput({ resources }: RequestContext, { assistant_id
 /** The methods that change nothing. */
 const READ_METHODS: ReadonlySet<string> = new Set(["GetTask", "ListTasks"]);
 
+/** Handles a JSON-RPC request. Errors of the method become JSON-RPC responses; an unknown assistant is thrown. */
 async function post(context: RequestContext): Promise<Response> {
   const { headers } = context.request;
   const assistant = await context.resources.assistants.get(readAssistantId(context));
@@ -107,6 +112,7 @@ async function post(context: RequestContext): Promise<Response> {
   }
 }
 
+/** Returns the agent card of an assistant. Throws `bad_request` for an unsupported version, `invalid` or `not_found`. */
 async function getCard(context: RequestContext): Promise<Response> {
   try {
     const version = readVersion(context.request.headers);

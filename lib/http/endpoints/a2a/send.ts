@@ -44,6 +44,10 @@ const contextNotFoundError = (id: string): A2aError => new A2aError("params", `T
 /** Members of the metadata that the server sets itself. */
 const RESERVED_METADATA = ["created_by", "task_id", "task_cancelled", "graph_id", "assistant_id"];
 
+/**
+ * Plans the first run of a task, on the thread of its context or a new one. Throws an A2aError if the context belongs to another
+ * assistant.
+ */
 async function planNewTask({ context, assistant_id }: SendContext, message: A2aUserMessage): Promise<PlannedRun> {
   const { contextId } = message;
   const thread = contextId === null ? null : await context.resources.threads.get(contextId).catch(nullIfNotFound);
@@ -123,7 +127,10 @@ function toRunRequest({ run }: PlannedRun, isStreamed: boolean): RunCreate {
 
 type SendContext = A2aRequestContext<"SendMessage" | "SendStreamingMessage">;
 
-/** Handles `SendMessage` and `SendStreamingMessage`. */
+/**
+ * Handles `SendMessage` and `SendStreamingMessage`: creates the run of a task, or resumes one, and responds at once, with the
+ * result, or with a stream. Throws an A2aError.
+ */
 export async function sendMessage(requestContext: SendContext): Promise<Response> {
   const { context, request } = requestContext;
   const { resources } = context;
@@ -180,7 +187,7 @@ export async function sendMessage(requestContext: SendContext): Promise<Response
   return createWaitResponse(context, { run: wait.run, result, leave: wait.leave }, extraHeaders);
 }
 
-/** Waits for the run and creates the response. Never rejects: errors become JSON-RPC errors, unknown ones are logged. */
+/** Waits for the run and returns the response message. Never rejects: errors become JSON-RPC errors, unknown ones are logged. */
 async function createResultMessage(
   { context, request }: SendContext,
   runEnd: Promise<Json>,

@@ -36,7 +36,7 @@ class AnswerText {
   #pendingText = "";
   readonly #replacedIds = new Set<string>();
 
-  /** Appends text of a message. Ignores a message that another has replaced. */
+  /** Appends text of a message. The first text of another message replaces the earlier one, whose later text is ignored. */
   append(message_id: string, delta: string): void {
     if (this.#replacedIds.has(message_id)) return;
     if (this.#message_id !== message_id) {
@@ -124,6 +124,10 @@ class TaskStream {
     this.#push({ task: initialTask });
   }
 
+  /**
+   * Returns the next frames, with the text of a batch in one update; empty after the end. Ends without a last frame if the
+   * service stops.
+   */
   async next(): Promise<readonly Frame[]> {
     while (this.#ready.length === 0 && !this.#isDone) {
       const batch = await this.#frames.next();
@@ -156,6 +160,7 @@ class TaskStream {
     return undefined;
   }
 
+  /** Emits the status WORKING, at the start time of the run. A later attempt starts the text over. */
   async #start(attempt: number): Promise<void> {
     // A later attempt emits all messages again.
     if (attempt > 1) this.#answer.reset();
@@ -165,6 +170,7 @@ class TaskStream {
     this.#pushState("WORKING", run?.started_at ?? undefined);
   }
 
+  /** Emits the rest of the text and the final status, read from the storage, as the last frame. A deleted task is CANCELED. */
   async #end(): Promise<void> {
     this.#pushPiece(this.#answer.drain());
     const { taskId, contextId } = this.#ids;
@@ -196,7 +202,7 @@ class TaskStream {
   }
 }
 
-/** Streams a task that waits for input as a single event. */
+/** Streams a task that waits for input as a single, last event; no event if the task is in progress. */
 export function createSingleTaskFrame(header: A2aRequestHeader, task: A2aTask): Reader<Frame> {
   const ready: Frame[] = isInProgress(task.status) ? [] : [{ ...createEventFrame(header, { task }), last: true }];
   return createReader(

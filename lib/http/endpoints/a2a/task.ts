@@ -68,6 +68,9 @@ function toPart({ type, text, data, url, mime_type }: JsonObject, filename: Json
   return isNonEmptyString(url) ? { url, ...fileMembers } : null;
 }
 
+/**
+ * Converts the content of a message to parts. File names are taken from the content if it has as many files as there are blocks.
+ */
 function toParts(message: JsonObject): A2aPart[] {
   const blocks = toContentBlocks(message);
   // Content blocks have no file names. These are in the message's content, in the same order.
@@ -104,6 +107,10 @@ function readConversation(firstRun: Run, values: Json): Conversation {
   return { messages: [...messages, inputMessage], from: messages.length };
 }
 
+/**
+ * Returns the newest messages of the task or of its context, at most `length`, in their order. Messages of other tasks have no
+ * task id.
+ */
 function createHistory(
   firstRun: Run,
   { messages, from }: Conversation,
@@ -135,7 +142,7 @@ function toMessage(
   return { messageId: isNonEmptyString(message.id) ? message.id : fallbackId, ...ids, role, parts };
 }
 
-/** Returns the parts of the last reply after the message that started the task. */
+/** Returns the parts of the last reply after the message that started the task; an empty list without one. */
 function findReply({ messages, from }: Conversation): A2aPart[] {
   for (let index = messages.length - 1; index >= from; index--) {
     const message = messages[index] as JsonObject;
@@ -152,6 +159,9 @@ interface TaskStatusSummary {
   readonly messageParts?: readonly A2aPart[];
 }
 
+/**
+ * Returns the state of the task and its status message, and the values of the thread or, once completed, the result of the run.
+ */
 async function summarizeTaskStatus(
   resources: TaskResources,
   protocolRequest: ProtocolRequestState,
@@ -181,7 +191,10 @@ const contentChars = (messages: readonly JsonObject[]): number =>
     0,
   );
 
-/** Reads a task. Calls `onRead` with the length of the conversation, in characters. */
+/**
+ * Reads a task with its status, history and, once completed, the reply as its artifact. Calls `onRead` with the length of the
+ * conversation, in characters.
+ */
 export async function readTask(
   resources: TaskResources,
   protocolRequest: ProtocolRequestState,

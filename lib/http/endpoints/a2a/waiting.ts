@@ -41,6 +41,7 @@ export function createInputRequiredFrames(
     timestamp: formatIsoTime(service.environment.now()),
   });
 
+  /** Joins the run that resumes the task, and stops watching the thread. */
   async function startRunFrames({ newestRun }: ProtocolRequestState): Promise<Reader<Frame>> {
     const stream = await resources.runs.joinStream(newestRun.thread_id, newestRun.run_id);
     runFrames = createTaskFrames(context, header, stream, { initialTask, run_id: newestRun.run_id });
@@ -51,7 +52,10 @@ export function createInputRequiredFrames(
     return runFrames;
   }
 
-  /** Waits for the next change of the thread. Returns the resulting frames; null if the task still waits. */
+  /**
+   * Waits for the next change of the thread. Returns the frames of a new run, or the final status, after which it leaves; null if
+   * the task still waits.
+   */
   async function waitForChange(): Promise<readonly Frame[] | null> {
     await watch.next();
     const protocolRequest = await readCurrent();

@@ -92,7 +92,10 @@ export class AguiMapper {
     };
   }
 
-  /** Maps one event. `values` is the thread's state, for the end of a run for which `needsState` is true. */
+  /**
+   * Maps one event, also to no events: interrupts, errors and messages are kept for the end. `values` is the thread's state, for
+   * the end of a run for which `needsState` is true.
+   */
   map(event: RunEvent, values?: Json): AguiEvent[] {
     switch (event.type) {
       case "message-open":
@@ -121,7 +124,7 @@ export class AguiMapper {
     }
   }
 
-  /** Maps an event of a message, and adds the subagent that it comes from. */
+  /** Maps an event of a message, and adds the subagent that it comes from. The first event of a subagent also starts it. */
   #mapWithSubagent(event: MessageEvent): AguiEvent[] {
     const { namespace } = event;
     // The last level is the tool node itself.
@@ -140,6 +143,10 @@ export class AguiMapper {
     return [...started, ...events.map((aguiEvent) => ({ ...aguiEvent, subagentRunId }))];
   }
 
+  /**
+   * Maps an event of a message, its reasoning or tool calls. Keeps open texts, tool calls and usage for the end. Empty deltas
+   * give no event.
+   */
   #mapMessageEvent(event: MessageEvent): AguiEvent[] {
     const { message_id: messageId } = event;
     switch (event.type) {
@@ -195,7 +202,10 @@ export class AguiMapper {
     }
   }
 
-  /** Maps the start or end of a task of the root graph. Parallel tasks of one node are one step. */
+  /**
+   * Maps the start or end of a task of the root graph. Parallel tasks of one node are one step. A task that executes a tool call
+   * may be a subagent, which ends with it.
+   */
   #mapTask(data: Json): AguiEvent[] {
     if (!isObject(data) || typeof data.name !== "string") return [];
     const { id = null, name: stepName } = data;
@@ -213,7 +223,7 @@ export class AguiMapper {
     return count === 1 ? [...subagentEvents, { type: "STEP_FINISHED", stepName }] : subagentEvents;
   }
 
-  /** Stores the name and tool call of a subagent under the id of the task that executes the call. */
+  /** Stores the name and tool call of a subagent under the id of the task that executes the call. Ignores other tasks. */
   #registerSubagent(id: string, node: string, input: Json): void {
     const call = isObject(input) ? (input.lg_tool_call ?? input.toolCall ?? input) : null;
     if (!isObject(call ?? null) || typeof (call as JsonObject).name !== "string") return;
@@ -222,6 +232,7 @@ export class AguiMapper {
     this.#subagents.set(id, { name: typeof name === "string" ? name : node, tool_call_id, isOpen: false });
   }
 
+  /** Returns the end of a subagent, none if it is not open. */
   #endSubagent(subagentRunId: string, error: string | null): AguiEvent[] {
     const subagent = this.#subagents.get(subagentRunId);
     if (!subagent?.isOpen) return [];
@@ -230,6 +241,10 @@ export class AguiMapper {
     return [{ type: "SUBAGENT_FINISHED", subagentRunId, outcome: { type: "success" } }];
   }
 
+  /**
+   * Keeps the values and returns a snapshot of the state without messages, or a patch if it is large; none if nothing has
+   * changed.
+   */
   #mapState(values: JsonObject): AguiEvent[] {
     this.#values = values;
     const { messages: _, ...state } = values;
@@ -251,6 +266,7 @@ export class AguiMapper {
     return [...this.#closeAll(), { type: "RUN_ERROR", message, code: "stopped" }];
   }
 
+  /** Returns the ends of open texts, subagents and steps, which are closed then. */
   #closeAll(): AguiEvent[] {
     const texts = [...this.#openTexts].map((messageId): AguiEvent => ({ type: "TEXT_MESSAGE_END", messageId }));
     this.#openTexts.clear();
@@ -260,6 +276,7 @@ export class AguiMapper {
     return [...texts, ...subagents, ...openSteps.map(([stepName]): AguiEvent => ({ type: "STEP_FINISHED", stepName }))];
   }
 
+  /** Returns the last events: ends of what is open, state, messages and `RUN_FINISHED` with its outcome, or `RUN_ERROR`. */
   #end(status: string, values: Json | undefined): AguiEvent[] {
     const { threadId, runId } = this.#options;
     const closingEvents = this.#closeAll();
@@ -286,6 +303,7 @@ export class AguiMapper {
     ];
   }
 
+  /** Returns the outcome: pending interrupts, or success, with the tool calls of the last message that have no result. */
   #createOutcome(): JsonObject {
     if (this.#interrupts.length > 0) return { type: "interrupt", interrupts: this.#interrupts };
     const pending = [...this.#toolCalls].filter(
@@ -295,6 +313,7 @@ export class AguiMapper {
     return { type: "success", pendingToolCallIds: pending.map(([id]) => id) };
   }
 
+  /** Returns interrupts as custom events, for old clients and only if the option is set. */
   #createLegacyInterrupts(): AguiEvent[] {
     if (!this.#isLegacyClient || !this.#options.legacy_interrupts) return [];
     return this.#interrupts.map(({ metadata }): AguiEvent => {
@@ -314,6 +333,7 @@ export function createMessageSnapshots(messages: JsonObject[], clientIds: Readon
   return (isSorted ? [messages] : [[], messages]).map((list) => ({ type: "MESSAGES_SNAPSHOT", messages: list }));
 }
 
+/** Converts an interrupt. An approval of one action names its tool call, if exactly one open call matches. */
 function toInterruptJson(id: string, value: Json, toolCalls: ReadonlyMap<string, ToolCall>): JsonObject {
   const actions = parseApproval(value)?.actions;
   const members = isObject(value) ? value : {};
@@ -358,6 +378,7 @@ function createJsonPatch(before: JsonObject, after: JsonObject): JsonObject[] {
   ];
 }
 
+/** Returns the member `usage` with the known counts; no member without any. */
 function toUsageMember(usage: Json): JsonObject {
   if (!isObject(usage)) return {};
   const { input_tokens, output_tokens, total_tokens } = usage;

@@ -62,7 +62,7 @@ const toAnswerText = (content: Json): string =>
         (Array.isArray(content) ? content : []).filter((block) => isObject(block) && block.type === "text"),
       );
 
-/** Returns a text, or a list of parts if the message has files. */
+/** Returns a text, or a list of parts if the message has files. Leaves out files without data and URL. */
 function toUserContent(content: Json): Json {
   const blocks = Array.isArray(content) ? content.filter(isObject) : [];
   if (blocks.every(({ type }) => type === "text")) return toContentText(content);

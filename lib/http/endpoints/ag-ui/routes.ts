@@ -23,6 +23,7 @@ export const AG_UI_ROUTES: readonly Route[] = [
     body: runAgentInput,
     response: "stream",
     errors: [404, 406, 409, 503, 507],
+    /** Starts or joins the run of a request and streams its events. Responds 406 unless the client accepts event streams. */
     async handle(context) {
       if (!acceptsEvents(context.request.headers.get("accept"))) {
         const message = "Only text/event-stream can be sent: accept it";

@@ -101,7 +101,10 @@ export async function startRun(
 
 const cancelsOnDisconnect = ({ on_disconnect }: AguiSettings): boolean => on_disconnect !== "continue";
 
-/** Joins the run that an earlier request created. */
+/**
+ * Joins the run that an earlier request created. A disconnect cancels it if the option says so. Throws `conflict` for another
+ * assistant's run.
+ */
 async function joinRun(
   resources: AguiResources,
   run: Run,
@@ -120,7 +123,10 @@ interface RunRequestInput {
   readonly digest: string | null;
 }
 
-/** Creates the request of the run. */
+/**
+ * Creates the request of the run, with the ids of the client in its metadata. A run that resumes is rejected if the thread is
+ * busy; others are enqueued.
+ */
 function createRunRequest(
   aguiRequest: AguiRequest,
   options: AguiRunOptions,
@@ -149,7 +155,10 @@ function createRunRequest(
   };
 }
 
-/** Returns all messages of the thread before the run if the client lacks some, because its page or server was restarted; else null. */
+/**
+ * Returns all messages of the thread before the run and of its input if the client lacks some, because its page or server was
+ * restarted; else null.
+ */
 function findMissingMessages(
   { ids }: AguiRequest,
   values: JsonObject,
@@ -195,8 +204,8 @@ interface TurnInput {
 }
 
 /**
- * Decides what the run does: resumes interrupts, takes new messages, or returns to an earlier checkpoint. Throws `conflict` if there is
- * nothing to run.
+ * Decides what the run does: resumes interrupts, takes new messages or tool results, edits a message, or regenerates a reply; the
+ * last two start from an earlier checkpoint. Throws `conflict` if there is nothing to run.
  */
 async function planTurn({
   resources,
@@ -232,7 +241,7 @@ async function planTurn({
   throw conflictError("There is nothing to run: the thread has all of these messages");
 }
 
-/** Converts the results of tool calls that have none in the state. */
+/** Converts the results of tool calls that have none in the state. Ignores results of unknown calls. */
 function toToolMessages(messages: readonly Json[], { results }: AguiRequest): JsonObject[] {
   const list = messages.filter(isObject);
   const answeredIds = new Set(list.map(({ tool_call_id }) => tool_call_id));
@@ -264,6 +273,7 @@ function toResumeValues(interrupts: readonly Interrupt[], resumeEntries: readonl
   );
 }
 
+/** Returns the resume value of an entry: the payload, or for an approval its decisions, by default one for all actions. */
 function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Json {
   const approval = parseApproval(value);
   if (!approval) return cancelled ? { action: "cancel" } : payload;
@@ -278,7 +288,10 @@ function toResumeValue(value: Json, { cancelled, payload }: AguiResumeEntry): Js
   );
 }
 
-/** Returns the input and context that the client's state, tools and context add to the run. */
+/**
+ * Returns the input and context that the client's state, tools and context add to the run; null for none. Leaves out what the
+ * agent's input schema does not have.
+ */
 async function readClientMembers(
   { assistants }: AguiResources,
   { state, tools, context }: AguiRequest,
@@ -324,7 +337,7 @@ interface AguiEventInput {
   readonly missingMessages?: JsonObject[] | null;
 }
 
-/** Creates a reader of the events of a run from its first frame. */
+/** Creates a reader of the events of a run from its start, which comes before the first frame of the run. */
 function createAguiEvents(
   { threads }: AguiResources,
   { run, frames, request, settings, missingMessages }: AguiEventInput,

@@ -117,6 +117,10 @@ class TurnStarter {
     this.#head = thread.head;
   }
 
+  /**
+   * Runs a new or edited message, or resumes the pending interrupts with its text. A message that the thread has already is
+   * joined. Throws `conflict` if the message answers an interrupt that is no longer pending.
+   */
   async submit(user: UserMessage): Promise<ChatStream> {
     const { messages, interrupts } = this.#head;
     const index = findMessageIndex(messages, user.id);
@@ -155,6 +159,7 @@ class TurnStarter {
     return found ?? (runs.newestRuns.some(isActive) ? {} : null);
   }
 
+  /** Runs again from the checkpoint of the message. Throws `conflict` for an empty chat. */
   async regenerate(user_id: string): Promise<ChatStream> {
     if (!this.#head.state) throw conflictError("There is nothing to regenerate: the chat is empty");
     const checkpoint_id = await requireRegenerationCheckpoint(this.#resources, this.#thread_id, user_id);
@@ -162,6 +167,10 @@ class TurnStarter {
     return await this.#run(request, `regenerate ${user_id} ${this.#checkpoint}`);
   }
 
+  /**
+   * Resumes interrupts with values and approvals. Throws `conflict` if none of them is pending or only some actions of an
+   * approval have a decision.
+   */
   async answer(resume: JsonObject, approvals: ReadonlyMap<string, ApprovalResponse>): Promise<ChatStream> {
     const answeredInterrupts = this.#head.interrupts.flatMap(({ id, value }): AnsweredInterrupt[] => {
       if (Object.hasOwn(resume, id)) return [{ id, value, answer: resume[id] as Json }];
@@ -192,6 +201,7 @@ class TurnStarter {
     return isLater ? last.message_id : createReplyId(human ?? "start");
   }
 
+  /** Returns true if the message `after` does not come before the last human message. */
   #isAfterHuman(after: string | null): boolean {
     const { messages } = this.#head;
     const indexes = [(id: Json) => id === after, (_id: Json, type: Json) => type === "human"].map((matches) =>
@@ -200,6 +210,10 @@ class TurnStarter {
     return (indexes[0] as number) >= (indexes[1] as number);
   }
 
+  /**
+   * Creates a run that resumes the interrupts and keeps their values and answers in its metadata for the chat. Throws `conflict`
+   * if they are no longer pending.
+   */
   async #resume(
     answeredInterrupts: readonly AnsweredInterrupt[],
     key: string,
@@ -232,6 +246,9 @@ class TurnStarter {
     return this.#head.state?.checkpoint?.checkpoint_id ?? "";
   }
 
+  /**
+   * Creates the run, or finds that of a repeated request, and streams its message. Throws `not_found` or the errors of a new run.
+   */
   async #run(request: Partial<RunCreate>, key: string): Promise<ChatStream> {
     const { members = {}, origin, assistant_id, subagents } = this.#options;
     const create: RunCreate = {
@@ -254,6 +271,7 @@ class TurnStarter {
     return { run, frames: prelude };
   }
 
+  /** Creates the frames of a run's message. Leaves the run and throws `conflict` if the run came from another client. */
   async #openStream(run: Run, frames: Reader<Frame>, messagesAnswered?: readonly Json[]): Promise<Reader<Frame>> {
     try {
       const prelude = await createPrelude(this.#resources, run, this.#chat.ai_sdk, messagesAnswered);
@@ -265,7 +283,7 @@ class TurnStarter {
     }
   }
 
-  /** Streams the message of an existing turn: from its run, or whole from the state. */
+  /** Streams the message of an existing turn: from its run, or whole from the state. Throws `conflict` without such a turn. */
   async #attachToRun(message_id: string): Promise<ChatStream> {
     const resources = this.#resources;
     const thread_id = this.#thread_id;
