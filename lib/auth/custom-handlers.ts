@@ -45,9 +45,7 @@ export function createCustomHandlers(
     return new ServiceError("internal", "Internal server error", { cause: error });
   }
 
-  /**
-   * Converts what a handler has thrown: a status from 400 to 599 is the refusal, anything else is logged and becomes `internal`.
-   */
+  /** Converts what a handler threw: status 400 to 599 is the refusal, anything else is logged as `internal`. */
   function toRefusal(handler: string, thrown: unknown): ServiceError {
     const { status, message, headers } = (typeof thrown === "object" && thrown !== null ? thrown : {}) as {
       readonly status?: unknown;

@@ -22,8 +22,8 @@ export const anyList: InputSchema<Json[]> = v.pipe(
 );
 
 /**
- * Parses an object of a request. Throws the error that `toError` creates from the first finding. `name` is the location of a value that
- * is no object.
+ * Parses an object of a request; unknown members are dropped as the schema says. Throws the error that `toError` creates from the
+ * first finding. `name` is the location of a value that is no object.
  */
 export function parseInput<Output>(
   schema: InputSchema<Output>,

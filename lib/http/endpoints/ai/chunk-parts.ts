@@ -77,7 +77,10 @@ export const createOutputErrorChunk = (toolCallId: string, call: NamedCall, erro
   ...createOutputMembers(call),
 });
 
-/** Converts data that a graph or function sends to the page. */
+/**
+ * Converts data that a graph or function sends to the page: `data-…` objects and `{name, payload}` keep their type, other data
+ * becomes a transient `data-custom`.
+ */
 export function toCustomChunk(data: Json): UIMessageChunk {
   if (isObject(data)) {
     const { type, id, transient, name, payload } = data;
@@ -109,7 +112,7 @@ export function toFileChunk({ type, mime_type, data, url }: JsonObject): UIMessa
   return typeof source === "string" ? { type: "file", url: source, mediaType } : null;
 }
 
-/** Converts the citations of a text. */
+/** Converts the citations of a text; those without a URL are left out. */
 export function toSourceChunks(part: string, { annotations }: JsonObject): UIMessageChunk[] {
   const list = (Array.isArray(annotations) ? annotations : []).filter(isObject);
   return list.flatMap(({ url, title }, index) =>

@@ -67,6 +67,10 @@ export class UIMessageMapper {
     return this.#usage;
   }
 
+  /**
+   * Maps one event of a run. Returns no chunks for an event of a message that waits for the end of another one, which is then
+   * mapped later.
+   */
   map(event: RunEvent): UIMessageChunk[] {
     if (!("message_id" in event)) return this.#mapRunEvent(event);
     if (event.type === "tool-result") return this.#mapToolResult(event);
@@ -74,7 +78,10 @@ export class UIMessageMapper {
     return this.#mapMessageEvent(event);
   }
 
-  /** Maps the interrupts of earlier runs with the resume values that the next run gets. */
+  /**
+   * Maps the interrupts of earlier runs with the resume values that the next run gets. Closes the open step; interrupts without a
+   * value stay pending.
+   */
   mapAnswers(interrupts: readonly AnsweredInterrupt[]): UIMessageChunk[] {
     const chunks = this.#closeStep();
     // A response sets the state of its call, so all of them come before the outputs that follow from them.
@@ -103,6 +110,10 @@ export class UIMessageMapper {
     return [...calls, ...this.#closeStep()];
   }
 
+  /**
+   * Maps an event that belongs to no message. Starts, updates and tasks change the state of the mapper and give no chunk; after
+   * an error the end gives none either.
+   */
   #mapRunEvent(event: Exclude<RunEvent, { readonly message_id: string }>): UIMessageChunk[] {
     switch (event.type) {
       case "interrupt":
@@ -148,6 +159,7 @@ export class UIMessageMapper {
     return [...this.close(), createFinishChunk(isCall ? "tool-calls" : this.#reason, this.#usage)];
   }
 
+  /** Maps an event of a message. While another message is open, queues it for the end of that one and returns no chunks. */
   #mapMessageEvent(event: Exclude<MessageEvent, { readonly type: "tool-result" }>): UIMessageChunk[] {
     const { message_id } = event;
     if (event.type === "message-open") this.#unconfirmed.add(message_id);
@@ -160,6 +172,10 @@ export class UIMessageMapper {
     return event.type === "message-close" ? this.#closeMessage(event) : this.#mapPart(event);
   }
 
+  /**
+   * Opens an AI message as a new step. After a lost attempt the step is reset (version 7), or continued if the message has the
+   * same id. Ignores messages of other roles.
+   */
   #open({ message_id, role }: Extract<RunEvent, { type: "message-open" }>): UIMessageChunk[] {
     if (role !== "ai") {
       this.#ignoredIds.add(message_id);
@@ -193,6 +209,7 @@ export class UIMessageMapper {
     return queuedEvents.flatMap((event) => this.map(event));
   }
 
+  /** Maps a part of the open message. A complete tool call is kept for its result. */
   #mapPart(event: PartEvent): UIMessageChunk[] {
     switch (event.type) {
       case "text-open":
@@ -216,6 +233,10 @@ export class UIMessageMapper {
     }
   }
 
+  /**
+   * Maps the result of a known tool call. While a message is open, queues the result of an unknown one; else drops it. Results
+   * inside a subagent give no chunk.
+   */
   #mapToolResult(event: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
     if (!this.#calls.has(event.tool_call_id)) {
       // Its call can be incomplete, or part of a message that is queued behind the open one.
@@ -226,6 +247,9 @@ export class UIMessageMapper {
     return isSubagent(event.namespace.slice(0, -1)) ? [] : this.#calls.mapResult(event);
   }
 
+  /**
+   * Maps an interrupt to its chunk or to requests for approvals, and keeps it as pending. A repeated approval gives no chunks.
+   */
   #mapInterrupt({ id, value }: PendingInterrupt): UIMessageChunk[] {
     if (!this.#pendingIds.includes(id)) this.#pendingIds.push(id);
     const actions = this.#findActions(value);
@@ -240,6 +264,7 @@ export class UIMessageMapper {
     return this.#version === 5 ? undefined : parseApproval(value)?.actions;
   }
 
+  /** Approves the other calls of the message if one waits for approval; only in version 7. */
   #approveOthers(): UIMessageChunk[] {
     const approvalInterruptId = this.#pendingIds.find((id) => this.#calls.hasApprovalRequest(id));
     return approvalInterruptId === undefined || this.#version !== 7

@@ -21,6 +21,7 @@ class PartBuilder {
   readonly #calls = new Map<Json, JsonObject>();
   readonly #approvals = new Map<Json, ApprovalRequest>();
 
+  /** Applies a chunk to the parts, as the AI SDK does. Ignores transient data and other types. */
   add(chunk: UIMessageChunk): void {
     const { type } = chunk;
     const members = toCallMembers(chunk);
@@ -33,6 +34,7 @@ class PartBuilder {
     else if (type.startsWith("data-") && chunk.transient !== true) this.#setData(chunk);
   }
 
+  /** Starts, extends or ends a text or reasoning part. Ignores deltas of a part that is not open. */
   #addText({ type, id = null, delta = "" }: UIMessageChunk): void {
     const [kind = "", phase] = type.split("-");
     if (phase === "start") {
@@ -46,7 +48,7 @@ class PartBuilder {
     else if (part) part.state = "done";
   }
 
-  /** Changes the part of a tool call. Adds it if the chunk names the tool. */
+  /** Changes the part of a tool call, or adds it if the chunk names the tool; else does nothing. */
   #setCall({ toolCallId = null, toolName = null, dynamic }: UIMessageChunk, members: JsonObject): void {
     const existing = this.#calls.get(toolCallId);
     if (existing) Object.assign(existing, members);
@@ -57,6 +59,7 @@ class PartBuilder {
     this.parts.push(part);
   }
 
+  /** Sets the approval request of a call and keeps it for its response. */
   #requestApproval(chunk: UIMessageChunk): void {
     const { approvalId = null, reason, approvalDescriptor, isAutomatic, toolCallId = null } = chunk;
     const approval: JsonObject = {
@@ -69,6 +72,7 @@ class PartBuilder {
     this.#setCall(chunk, { state: "approval-requested", approval });
   }
 
+  /** Sets the response to an approval request. Ignores unknown ones. */
   #respondToApproval({ type, approvalId = null, approved = false, reason }: UIMessageChunk): void {
     const request = this.#approvals.get(approvalId);
     if (!request) return;

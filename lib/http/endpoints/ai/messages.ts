@@ -51,7 +51,10 @@ export const createReplyId = (user_id: string): string => `reply-${user_id}`;
 
 const isHumanMessage = (message: JsonObject): boolean => message.type === "human";
 
-/** Returns the turns of a list of messages; `interrupts` are pending after it. */
+/**
+ * Returns the turns of a list of messages, with the answers after each; `interrupts` are pending after it. Ignores messages
+ * without an id. The last turn stays open if a run is active.
+ */
 export function buildTurns(
   messages: readonly Json[],
   interrupts: readonly PendingInterrupt[],
@@ -79,6 +82,7 @@ class TurnBuilder {
     this.#version = version;
   }
 
+  /** Adds a message: one of the user starts a turn, AI and tool messages add chunks to the last turn. Ignores other types. */
   addMessage(message: JsonObject, id: string): void {
     if (isHumanMessage(message)) this.#startTurn(createReplyId(id), toUserMessage(message));
     if (message.type !== "ai" && message.type !== "tool") return;
@@ -88,7 +92,10 @@ class TurnBuilder {
     for (const event of this.#events.mapWholeMessage(originalMessage)) turn.chunks.push(...turn.mapper.map(event));
   }
 
-  /** Adds the answers that runs got after this message; null: before the first one. */
+  /**
+   * Adds the answers that runs got after this message; null: before the first one. An answer that was a text of the user starts a
+   * turn.
+   */
   addAnswers(after: string | null): void {
     for (const point of this.#answers.filter((answer) => answer.after === after)) {
       const turn = this.turns.at(-1) ?? this.#startTurn(point.message_id, null);
@@ -109,6 +116,7 @@ class TurnBuilder {
     if (!isActive) last.chunks.push(...last.mapper.close());
   }
 
+  /** Closes the last turn and starts one with a mapper of its own. */
   #startTurn(message_id: string, user: UIMessage | null): ChatTurnMessages {
     const last = this.turns.at(-1);
     last?.chunks.push(...last.mapper.close());
@@ -119,6 +127,7 @@ class TurnBuilder {
   }
 }
 
+/** Adds interrupts to a turn, and closes its message if there are any. */
 function addInterrupts(turn: ChatTurnMessages, interrupts: readonly PendingInterrupt[]): void {
   for (const { id, value } of interrupts) {
     turn.chunks.push(...turn.mapper.map({ type: "interrupt", namespace: [], id, value }));
@@ -163,7 +172,7 @@ export function toUIMessages(
   });
 }
 
-/** Converts a human message of the state to a message of the page. */
+/** Converts a human message of the state to a message of the page, with texts and files. Leaves out other blocks. */
 function toUserMessage({ id, content = "", additional_kwargs }: JsonObject): UIMessage {
   const text: Json[] = typeof content === "string" ? [{ type: "text", text: content }] : [];
   const blocks = Array.isArray(content) ? content : text;

@@ -69,6 +69,7 @@ export function toModelMessages(messages: readonly JsonObject[]): ModelMessage[]
   });
 }
 
+/** Converts tool calls. Leaves out those without an id. */
 function toToolCallParts(tool_calls: Json | undefined): ToolCallPart[] {
   const calls = (Array.isArray(tool_calls) ? tool_calls : []).filter(isObject);
   return calls.flatMap(({ id, name, args = {} }): ToolCallPart[] =>

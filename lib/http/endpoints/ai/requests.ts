@@ -144,7 +144,10 @@ export function parseChatRequest(body: unknown): ChatRequest {
   return { id, ai_sdk, context, metadata, configurable: config?.configurable, action: readAction(chat) };
 }
 
-/** Throws `invalid`. */
+/**
+ * Returns what a request asks for: to regenerate the last reply, to answer the interrupts of an assistant message, or to submit
+ * the last message. Throws `invalid`.
+ */
 function readAction({ messages, trigger, messageId, resume = null }: ChatBody): ChatAction {
   const last = messages.at(-1);
   if (!last) throw invalidFieldError("messages", "must hold a message");

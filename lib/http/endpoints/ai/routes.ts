@@ -32,6 +32,7 @@ export const AI_ROUTES: readonly Route[] = [
     response: "stream",
     response_headers: ["x-vercel-ai-ui-message-stream"],
     errors: [400, 404, 409, 413, 503, 507],
+    /** Starts or finds the turn of a request and streams its message. */
     async handle(context) {
       const bytes = await context.bytes();
       const chat = parseChatRequest(readJson(bytes));
@@ -54,6 +55,7 @@ export const AI_ROUTES: readonly Route[] = [
     response: "stream",
     response_headers: ["x-vercel-ai-ui-message-stream"],
     no_content: "No run to follow",
+    /** Streams the message of the newest run; responds 204 if there is nothing to follow. */
     async handle(context) {
       const last_event_id = context.request.headers.get("last-event-id");
       const ai_sdk = readVersion(getSearchParams(context).get("ai_sdk") ?? undefined);
@@ -78,6 +80,7 @@ export const AI_ROUTES: readonly Route[] = [
     events: ["threads:read"],
     response: "Chat",
     no_content: "No such chat",
+    /** Responds with the messages of a chat and the runs that wrote them; 204 if the thread does not exist. */
     async handle(context) {
       const { resources } = context;
       const id = readPathSegment(context, "chat_id");

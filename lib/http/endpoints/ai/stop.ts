@@ -7,7 +7,10 @@ import { type RunEvent, RunEventMapper } from "../run-events.ts";
 import { isSubagent } from "./chunks.ts";
 import { type ChatResources, findMessageId } from "./turn.ts";
 
-/** Cancels the active run, and dismisses pending interrupts. Throws `not_found`, and `forbidden` if the caller may not change the chat. */
+/**
+ * Cancels the running run, else the pending ones, and waits for their end. Stores their unfinished messages and dismisses pending
+ * interrupts. Throws `not_found`, and `forbidden` if the caller may not change the chat.
+ */
 export async function stopTurn(resources: ChatResources, chat_id: string): Promise<void> {
   const { runs } = resources;
   const thread_id = await resources.threads.idOf(chat_id);
@@ -34,7 +37,10 @@ interface StreamedMessage {
   text: string;
 }
 
-/** Adds the unfinished messages of a stopped run to the state, as if their nodes had returned them. */
+/**
+ * Adds the unfinished messages of a stopped run to the state, as if their nodes had returned them, and ends the graph. Does
+ * nothing for a state without messages, or if a queued message has started meanwhile.
+ */
 async function storeUnfinished(resources: ChatResources, run: Run): Promise<void> {
   if (findMessageId(run) === null) return;
   const streamedMessages = await readStreamedMessages(resources, run);
@@ -108,6 +114,7 @@ class StreamedMessages {
   /** The last message of an attempt, once the next attempt has started. It is lost unless that attempt continues it. */
   #lost: string | null = null;
 
+  /** Keeps the text of AI messages outside of subagents. A message that a later attempt emits again replaces the lost one. */
   add(event: RunEvent): void {
     if (event.type === "start") this.#lost = this.#last;
     if (!("message_id" in event) || isSubagent(event.namespace)) return;

@@ -27,6 +27,10 @@ export class SubagentOutputs {
     if (typeof id === "string" && isObject(call) && typeof call.id === "string") this.#calls.set(id, call.id);
   }
 
+  /**
+   * Adds an event of a subagent to the text of its tool call. Returns the whole text if enough was added or the message has
+   * ended; null otherwise and for events of other calls.
+   */
   findOutput(event: Extract<RunEvent, { message_id: string }>): PreliminaryOutput | null {
     const [registerTask = ""] = event.namespace.flatMap((part) => TASK_PATTERN.exec(part)?.[1] ?? []);
     const toolCallId = this.#calls.get(registerTask);

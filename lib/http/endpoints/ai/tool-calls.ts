@@ -51,7 +51,7 @@ export class ToolCalls {
     return this.#approvals.has(`${interrupt_id}:0`);
   }
 
-  /** Ends a call with its result. */
+  /** Ends a call with its result. Returns no chunk for a call that is unknown, has ended, or was denied. */
   mapResult({ tool_call_id, content, is_error }: Extract<RunEvent, { type: "tool-result" }>): UIMessageChunk[] {
     const call = this.#calls.get(tool_call_id);
     if (!call || call.isDone) return [];
@@ -120,7 +120,10 @@ export class ToolCalls {
     return { response, denied: [{ type: "tool-output-denied", toolCallId }] };
   }
 
-  /** Ends the calls that never ran. */
+  /**
+   * Ends the calls that never ran and returns their outputs: an error, or null for a call that an approval created. None for
+   * denied calls.
+   */
   endOpen(): UIMessageChunk[] {
     return [...this.#calls].flatMap(([toolCallId, call]): UIMessageChunk[] => {
       if (call.isDone) return [];

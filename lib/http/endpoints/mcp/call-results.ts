@@ -67,7 +67,7 @@ export const toResultMeta = ({ thread_id, run_id }: Run): JsonObject => ({
   "greenroom/run_id": run_id,
 });
 
-/** Creates the response once the newest run of a call has ended. */
+/** Creates the response once the newest run of a call has ended: its result, or pending interrupts. */
 export async function createEndedResult(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -80,7 +80,10 @@ export async function createEndedResult(
   return toResultMessage(request, toRunResult(result, newestRun, signature.output), toResultMeta(newestRun));
 }
 
-/** Elicits input on the open response until the call is done, and creates its result. */
+/**
+ * Elicits input on the open response until the call is done, and creates its result: also if it was cancelled, still waits, or
+ * the server stops.
+ */
 export async function createElicitedResult(
   toolCall: ToolCallContext,
   firstRun: Run,

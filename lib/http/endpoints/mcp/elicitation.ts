@@ -90,7 +90,10 @@ export async function elicitUntilDone(
   let elicitedRunId = "";
   let lastState: ProtocolRequestState | null = null;
 
-  /** Waits until no run of the call is active. Returns its state; null if the server stops. */
+  /**
+   * Waits until no run of the call is active, and sends each of its runs to the response. Returns its state; null if the server
+   * stops.
+   */
   async function waitUntilIdle(): Promise<ProtocolRequestState | null> {
     for (;;) {
       const protocolRequest = await readProtocolRequest(
@@ -112,8 +115,8 @@ export async function elicitUntilDone(
   }
 
   /**
-   * Sends pending interrupts as requests. Returns undefined while the client is elicited. A function of its own, so that what it reads is
-   * not retained while waiting.
+   * Sends pending interrupts as requests, each once, or resumes the call if all are answered. Returns undefined while the client
+   * is elicited; else the state with which elicitation ends.
    */
   async function elicitPending(): Promise<ProtocolRequestState | null | undefined> {
     const protocolRequest = await waitUntilIdle();
@@ -191,7 +194,7 @@ async function handleElicitResult(
 /** The number of runs of a thread that are searched for a request. */
 const MAX_SEARCHED_RUNS = 20;
 
-/** Cancels the tool call of a session's request. Does nothing if the call was answered. */
+/** Stops the runs of the tool call of a session's request. Does nothing if the call was answered. */
 async function cancelRequest({ resources, principal, request }: RequestContext, id: McpRequestId): Promise<void> {
   const session = readSession(request.headers);
   if (!session) return;

@@ -59,6 +59,7 @@ const getDecisionFields = (index: number, count: number): { decision: string; me
   return { decision: `decision${suffix}`, message: `message${suffix}`, args: `args${suffix}` };
 };
 
+/** Creates the schema of a form with a decision, a message and, where allowed, arguments for each action. */
 function createApprovalSchema(actions: readonly Action[]): JsonObject {
   const members = actions.flatMap(({ name, allowed }, index): [string, Json][] => {
     const { decision, message, args } = getDecisionFields(index, actions.length);
@@ -83,6 +84,7 @@ function findResponseSchema({ value, response_schema }: Interrupt): JsonObject |
   return toFlatSchema(requestedSchema) ?? toFlatSchema(schema) ?? toFlatSchema(response_schema);
 }
 
+/** Returns the schema of a form: that of an approval, the flat response schema of the interrupt, or a single field `answer`. */
 function createFormSchema(interrupt: Interrupt): JsonObject {
   const approval = parseApproval(interrupt.value);
   if (approval) return createApprovalSchema(approval.actions);
@@ -91,6 +93,9 @@ function createFormSchema(interrupt: Interrupt): JsonObject {
   return findResponseSchema(interrupt) ?? createSingleFieldSchema(isPrimitive ? schema : { type: "string" });
 }
 
+/**
+ * Converts an interrupt to a request of MCP: forwarded, a URL to visit, or a form. Returns null if the client cannot handle it.
+ */
 function toClientRequest(request: ClientCapabilities, interrupt: Interrupt): JsonObject | null {
   const { value } = interrupt;
   if (isObject(value) && typeof value.method === "string" && Object.hasOwn(FORWARDED_METHODS, value.method)) {
@@ -110,7 +115,10 @@ function toClientRequest(request: ClientCapabilities, interrupt: Interrupt): Jso
   };
 }
 
-/** Converts interrupts to requests, in their order. `suffix` is appended to all keys. */
+/**
+ * Converts interrupts to requests, in their order, with unique keys; requests are null that the client cannot handle. `suffix` is
+ * appended to all keys.
+ */
 export function toInputRequests(
   request: ClientCapabilities,
   interrupts: readonly Interrupt[],
@@ -175,6 +183,7 @@ function matchesForm(content: JsonObject, schema: JsonObject): boolean {
   );
 }
 
+/** Returns the decision on an action; null for one that is not allowed and for edited arguments that are not a JSON object. */
 function parseDecision(
   { allowed }: Action,
   fields: ReturnType<typeof getDecisionFields>,
@@ -194,7 +203,10 @@ function parseDecision(
   }
 }
 
-/** Parses the response to an interrupt. A declined approval rejects all of its actions. */
+/**
+ * Parses the response to an interrupt: a resume value, a cancellation, or invalid. A declined approval rejects all of its
+ * actions.
+ */
 export function parseInputResponse(interrupt: Interrupt, response: JsonObject): InputResponse {
   const { value } = interrupt;
   const approval = parseApproval(value);

@@ -46,7 +46,10 @@ export async function subscribeToTasks(
     ready.push(createMessageFrame({ jsonrpc: "2.0", method: `notifications/${method}`, params: { ...params, _meta } }));
   };
 
-  /** Reads a task and adds a notification if its state has changed. Returns false for an absent task. */
+  /**
+   * Reads a task and adds a notification if its state has changed. A task that has ended is watched no longer. Returns false for
+   * an absent task.
+   */
   async function checkTask(taskId: string): Promise<boolean> {
     await context.waitForNextTick();
     const task = await readTask(context, request, taskId).catch((error: unknown) => {
@@ -82,6 +85,10 @@ export async function subscribeToTasks(
     for (const [id, { thread_id }] of [...watched]) if (changed.includes(thread_id)) await checkTask(id);
   }
 
+  /**
+   * Returns the ready notifications; waits for changes until all tasks have ended or the server stops, and then returns the
+   * result.
+   */
   async function next(): Promise<readonly Frame[]> {
     try {
       while (ready.length === 0 && !isDone) {

@@ -86,6 +86,7 @@ class ToolCallMessages {
     });
   }
 
+  /** Returns the next message: the response, requests, or progress at most once in an interval. Empty after the response. */
   async next(): Promise<readonly Frame[]> {
     for (;;) {
       if (this.#last) {
@@ -127,6 +128,7 @@ class ToolCallMessages {
     if (this.#progressToken !== undefined) this.#readProgress(run).catch(() => {});
   }
 
+  /** Follows the frames of a run and keeps their progress, until the run or the call ends. */
   async #readProgress(run: Run): Promise<void> {
     const mapper = new RunEventMapper();
     const { frames } = await this.#resources.runs.joinStream(run.thread_id, run.run_id);
@@ -138,6 +140,7 @@ class ToolCallMessages {
     }
   }
 
+  /** Ends the messages: stops the timer and leaves the run. */
   #end(): void {
     this.#isDone = true;
     this.#cancelTimer();
@@ -163,6 +166,7 @@ class Progress {
     return note;
   }
 
+  /** Keeps the progress that an agent reports. Until it reports any, each node of the root graph counts as one. */
   handle(event: RunEvent): void {
     if (event.type === "custom") {
       const note = parseProgressNote(event.data);

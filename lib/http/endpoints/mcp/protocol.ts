@@ -177,6 +177,7 @@ interface CheckedMethod {
   readonly capabilities: JsonObject;
 }
 
+/** Returns the method and the capabilities of the session. Throws an McpError for an unsupported version or method. */
 function checkLegacy({ method: name }: RequestMessage, headers: Headers): CheckedMethod {
   const version = headers.get("mcp-protocol-version");
   if (name !== "initialize" && version !== null && !LEGACY_VERSIONS.includes(version)) {
@@ -189,6 +190,10 @@ function checkLegacy({ method: name }: RequestMessage, headers: Headers): Checke
   return { method, capabilities: readSession(headers)?.capabilities ?? {} };
 }
 
+/**
+ * Returns the method and the capabilities of the request. Throws an McpError for missing members, headers that differ from the
+ * body, and an unsupported version or method.
+ */
 function checkModern({ method: name, meta }: RequestMessage, headers: Headers): CheckedMethod {
   const version = meta?.protocolVersion ?? null;
   if (version === null) throw missingMetaError("protocolVersion");

@@ -35,7 +35,10 @@ export async function findFirstRun({ runs }: Pick<RequestResources, "runs">, run
   return isFirst ? run : null;
 }
 
-/** Returns the first run and the interrupted run that a state names. Throws the same McpError for every mismatch. */
+/**
+ * Returns the first run and the interrupted run that a state names. Throws one McpError for every mismatch: other arguments, a
+ * cancelled call, or a deleted run.
+ */
 export async function requireRunOfState(
   resources: Pick<RequestResources, "runs" | "threads">,
   state: string,

@@ -24,7 +24,7 @@ function toMcpContent(block: JsonObject): JsonObject | null {
   return { type: "resource_link", uri: url, name: url.split("/").at(-1) || url, mimeType };
 }
 
-/** Returns the content of the last AI message that has any after the last human message. */
+/** Returns the content of the last AI message that has any after the last human message; an empty list without one. */
 function findLastReply(messages: Json | undefined): JsonObject[] {
   const list = Array.isArray(messages) ? messages.filter(isObject) : [];
   const turn = list.slice(list.findLastIndex(({ type }) => type === "human") + 1);
@@ -37,7 +37,10 @@ function findLastReply(messages: Json | undefined): JsonObject[] {
   return [];
 }
 
-/** Converts the final values to a result. `members` are those of the output; null for all. */
+/**
+ * Converts the final values to a result: the last reply as content, else the values as JSON, and the other members as structured
+ * content. `members` are those of the output; null for all.
+ */
 function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonObject {
   const { __interrupt__: _, ...state } = isObject(values) ? values : {};
   const output = Object.fromEntries(Object.entries(state).filter(([name]) => members?.has(name) ?? true));
@@ -52,7 +55,7 @@ function toToolResult(values: Json, members: ReadonlySet<string> | null): JsonOb
 
 export const toToolError = (text: string): JsonObject => ({ content: [{ type: "text", text }], isError: true });
 
-/** Converts the result of a run without pending interrupts. */
+/** Converts the result of a run without pending interrupts. A failed or cancelled run gives a tool error. */
 export function toRunResult(
   result: Json,
   { status }: Pick<Run, "status">,
@@ -75,7 +78,10 @@ export interface WaitingToolCall {
   readonly answer_url: string | null;
 }
 
-/** Creates the result of an interrupted call whose client cannot elicit input: the interrupts, and how to continue. */
+/**
+ * Creates a tool error for an interrupted call whose client cannot elicit input: the interrupts, and how the model or a person
+ * can continue.
+ */
 export function createWaitingResult(toolCall: WaitingToolCall, interrupts: readonly Interrupt[]): JsonObject {
   const { tool, thread_id, names, answer_url } = toolCall;
   const questionLines = interrupts.map(({ id, value }) => {

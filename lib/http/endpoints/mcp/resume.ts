@@ -28,7 +28,10 @@ function findStoredValue({ newestRun, thread: { metadata } }: PendingRequest, { 
 export const listUnanswered = (protocolRequest: PendingRequest): readonly Interrupt[] =>
   protocolRequest.pending.filter((interrupt) => !findStoredValue(protocolRequest, interrupt));
 
-/** Starts the run that resumes all interrupts of a call. A repeated start gets the same run. */
+/**
+ * Starts the run that resumes all interrupts of a call, those without a value with null. A repeated start gets the same run; does
+ * nothing if another client has resumed meanwhile. Throws the errors of a new run.
+ */
 export async function resumeProtocolRequest(
   { resources, ...context }: RequestContext,
   protocolRequest: ProtocolRequestState,
@@ -57,7 +60,10 @@ export async function resumeProtocolRequest(
   }
 }
 
-/** Adds resume values. Stores them, or starts the run once all are known. Throws the errors of a new run. */
+/**
+ * Adds resume values: stores them in the thread's metadata, or starts the run once all are known. Does nothing without entries.
+ * Throws the errors of a new run.
+ */
 export async function addResumeEntries(
   context: RequestContext,
   protocolRequest: ProtocolRequestState,
