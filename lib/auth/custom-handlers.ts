@@ -39,13 +39,12 @@ export function createCustomHandlers(
 ): CustomHandlers {
   const { environment, merge_filter_on_create } = options;
 
-  /** Logs an error of the host's code. The response does not contain it. */
   function logHandlerError(handler: string, message: string, error?: unknown): ServiceError {
     environment.log({ level: "error", message, handler, ...(error === undefined ? {} : { error }) });
     return new ServiceError("internal", "Internal server error", { cause: error });
   }
 
-  /** Converts what a handler threw: status 400 to 599 is the refusal, anything else is logged as `internal`. */
+  /** Returns the refusal for a status from 400 to 599; logs anything else and returns `internal`. */
   function toRefusal(handler: string, thrown: unknown): ServiceError {
     const { status, message, headers } = (typeof thrown === "object" && thrown !== null ? thrown : {}) as {
       readonly status?: unknown;
@@ -70,10 +69,7 @@ export function createCustomHandlers(
     });
   }
 
-  /**
-   * Returns the filter of a handler's result; nothing and true are no filter. Throws `forbidden` for false, and `internal`,
-   * logged, for any other value.
-   */
+  /** Returns the filter of a result. Throws `forbidden` for false, and `internal`, logged, for other values. */
   function readHandlerFilter(handler: string, result: unknown): Filter {
     if (result === undefined || result === null || result === true) return [];
     if (result === false) throw new ServiceError("forbidden", "Forbidden");

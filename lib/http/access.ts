@@ -115,7 +115,10 @@ export class CorsPolicy {
     this.#maxAgeS = cors.max_age ?? DEFAULT_MAX_AGE_S;
   }
 
-  /** Throws `wrong_host`, and `origin_refused` if a page of an origin that is not allowed would change state. */
+  /**
+   * Throws `wrong_host`, and `origin_refused` if a page of an origin that is not allowed would change state. Checks nothing
+   * without configured host names.
+   */
   checkRequest(request: Request, { isPublic, isChange }: PolicyTarget): void {
     const hostNames = this.#hostNames;
     if (!hostNames) return;
@@ -153,6 +156,10 @@ export class CorsPolicy {
     if (isChange() && !isPublic()) throw credentialsRefusedError(origin);
   }
 
+  /**
+   * Responds to a preflight with the allowed methods and headers, by default those that it requests. The origin is added
+   * elsewhere.
+   */
   createPreflightResponse({ headers: requestHeaders }: Request): Response {
     const isStudio = this.#allowsStudio && requestHeaders.get("origin") === LANGSMITH_STUDIO_ORIGIN;
     const headers = (isStudio ? null : this.#allowedHeaders) ?? requestHeaders.get("access-control-request-headers");
@@ -170,7 +177,9 @@ export class CorsPolicy {
     });
   }
 
-  /** Adds the CORS headers that let an allowed web page read the response. */
+  /**
+   * Adds the CORS headers that let an allowed web page read the response, unless it has them. Adds only `vary` for other pages.
+   */
   addResponseHeaders(request: Request, headers: Headers): void {
     // Public routes set the header themselves, and the host's own routes may.
     if (headers.has("access-control-allow-origin")) return;
@@ -184,6 +193,7 @@ export class CorsPolicy {
     headers.set("access-control-expose-headers", this.#exposedHeaders);
   }
 
+  /** Returns true for a configured origin, and, with host names, for pages of these hosts and of this machine. */
   #allowsOrigin(origin: string): boolean {
     if (
       this.#allowedOrigins.includes("*") ||
@@ -221,7 +231,10 @@ const isLocalRequest = (request: Request): boolean =>
 export const getDefaultAccessLevel = (method: string): AccessLevel =>
   method === "GET" || method === "HEAD" ? "read" : "change";
 
-/** Returns true if the request may change state. `routes` are the routes of its path. */
+/**
+ * Returns true if the request may change state: by its method, or by a GET route whose access level says so. `routes` are those
+ * of its path.
+ */
 export function mayChangeState(request: Request, routes: readonly Route[]): boolean {
   if (!SAFE_METHODS.has(request.method)) return true;
   return routes.some(({ method, access }) => {
@@ -261,7 +274,10 @@ export interface UnauthenticatedRequest extends Pick<Authentication, "route" | "
   readonly user: AuthUser | null;
 }
 
-/** Returns the authentication of a request. It checks the credential later, on the first call of one of its functions. */
+/**
+ * Returns the authentication of a request. It checks the credential later, on the first call of one of its functions, and caches
+ * the result; open routes check none.
+ */
 export function authenticate(
   accounts: Accounts,
   { request, route, access, user }: UnauthenticatedRequest,

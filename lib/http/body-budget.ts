@@ -36,6 +36,7 @@ class ResponseSizes {
     return this.get(name) > LARGE_BYTES;
   }
 
+  /** Records the size of a read, and drops the oldest record above the maximum. Long names are not recorded. */
   set(name: string, size: number): void {
     if (name.length > MAX_NAME_CHARS || this.#sizes.get(name) === size) return;
     this.#sizes.delete(name);
@@ -51,7 +52,10 @@ export type SharedReservation = Pick<ByteReservation, "release">;
 class SharedReservations {
   readonly #entries = new WeakMap<object, { readonly bytes: ByteReservation; userCount: number }>();
 
-  /** Adds a response to those that share the text. Returns null if there are none, so that the bytes must be reserved first. */
+  /**
+   * Adds a response to those that share the text. The bytes are released with the last of them. Returns null if there are none,
+   * so that the bytes must be reserved first.
+   */
   join(text: object): SharedReservation | null {
     const entry = this.#entries.get(text);
     if (!entry) return null;
@@ -112,6 +116,7 @@ export function createBodyBudget(
   const smallReads = createByteBudget(environment, { total: MAX_SMALL, share: MAX_SMALL / 4 });
   let busy_ms = 0;
   // An embedded database responds in the same tick: without yielding, many reads would block all other work.
+  /** Adds the time of a read, and waits for a tick after each `MAX_BUSY_MS`. */
   async function yieldAfterRead(startedAt: number): Promise<void> {
     busy_ms += Math.max(0, now() - startedAt);
     if (busy_ms < MAX_BUSY_MS) return;

@@ -81,6 +81,7 @@ class FairBudget implements ByteBudget {
     this.#options = options;
   }
 
+  /** Reserves bytes, at most a caller's share, if they fit now and no caller with priority waits. Returns null otherwise. */
   tryReserve(caller: string, requestedBytes: number): ByteReservation | null {
     const { total, share } = this.#options;
     const bytes = Math.min(requestedBytes, share);
@@ -89,6 +90,10 @@ class FairBudget implements ByteBudget {
     return this.#usedBytes + bytes > total || this.#hasPriorityWaiter() ? null : this.forceReserve(caller, bytes);
   }
 
+  /**
+   * Reserves bytes even if they do not fit. Releasing or shrinking them lets waiting callers continue; growing fails if it does
+   * not fit.
+   */
   forceReserve(caller: string, initialBytes: number): ByteReservation {
     const { total, share, onRelease } = this.#options;
     const usage = this.#getUsage(caller);
@@ -123,6 +128,10 @@ class FairBudget implements ByteBudget {
     };
   }
 
+  /**
+   * Reserves bytes, and waits until they fit. Throws `server_busy` after `wait_ms` and `ClientDisconnectedError` if the client is
+   * gone.
+   */
   async reserve(caller: string, requestedBytes: number, options: ReserveOptions): Promise<ByteReservation> {
     if (options.lifetime.isEnded) throw new ClientDisconnectedError();
     return (
@@ -131,6 +140,7 @@ class FairBudget implements ByteBudget {
     );
   }
 
+  /** Waits in the queue of the caller. Rejects as `reserve` and lets others continue then. */
   #wait(caller: string, bytes: number, { lifetime, wait_ms }: ReserveOptions): Promise<ByteReservation> {
     return new Promise((resolve, reject) => {
       const usage = this.#getUsage(caller);

@@ -31,7 +31,10 @@ export function getDisconnectSignal(host: HandlerHost | object, request: Request
   return disconnected.signal;
 }
 
-/** Returns the network of an address: a client of IPv6 has all addresses of a /64. */
+/**
+ * Returns the network of an address: a client of IPv6 has all addresses of a /64. An address of IPv4 stays, also in its IPv6
+ * form.
+ */
 function toNetwork(address: string): string {
   const [, ipv4Address] = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address) ?? [];
   if (ipv4Address !== undefined) return ipv4Address;

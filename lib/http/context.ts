@@ -21,6 +21,7 @@ interface AuthenticatedRequest extends Pick<RequestContext, "request" | "request
 
 export type CreateContext = (call: AuthenticatedRequest, match: MatchedRoute) => RequestContext;
 
+/** Returns the function that creates the context of a request, with functions that parse query and body when they are called. */
 export function createContextFactory(service: ServiceInternals, read: ReadBody, handler: HandlerState): CreateContext {
   const { environment } = service;
   return ({ auth, ...call }, { route, params, rawQuery }) => {
@@ -32,6 +33,7 @@ export function createContextFactory(service: ServiceInternals, read: ReadBody, 
     );
     const canRepeat = isReadOnly(route, auth.access);
     let body: Promise<Uint8Array> | undefined;
+    /** Reads the body. A read may call it repeatedly; for a change, a second call fails, because the body is not retained. */
     const bytes = (): Promise<Uint8Array> => {
       const bodyBytes =
         body ??

@@ -84,7 +84,10 @@ export function readSingleParam(params: URLSearchParams, name: string, report: R
   return input[0] || undefined;
 }
 
-/** Reads a query parameter that must be one of `words`. Reports a finding for any other value, including an empty one. */
+/**
+ * Reads a query parameter that must be one of `words`; undefined without it. Reports a finding for any other value, including an
+ * empty one.
+ */
 export function readEnumParam<Word extends string>(
   params: URLSearchParams,
   name: string,

@@ -91,6 +91,10 @@ interface Mount {
   readonly middleware: ReturnType<typeof createAppMiddleware>;
 }
 
+/**
+ * Creates the parts of a handler: CORS policy, route table without disabled routes, body reader, and the middleware of the host's
+ * application.
+ */
 function createMount(service: ServiceInternals, options: HandlerOptions): Mount {
   const { environment } = service;
   const { http = {} } = service.options;
@@ -149,7 +153,10 @@ function createHandlerState(
   };
 }
 
-/** Responds by the route table, or at a path without a route by the application of the host. Rejects if the request is refused. */
+/**
+ * Responds by the route table, or at a path without a route by the application of the host. Checks host, origin and credentials
+ * first, and answers preflights. Rejects if the request is refused.
+ */
 async function handleRequest(mount: Mount, request: Request, request_id: string, host: HandlerHost): Promise<Response> {
   const { base, options, http, cors, table, middleware } = mount;
   const url = URL.parse(request.url);
@@ -174,7 +181,10 @@ async function handleRequest(mount: Mount, request: Request, request_id: string,
   return await respondInMiddleware(mount, middleware, incoming);
 }
 
-/** Returns the response of the host's application. Throws `route_not_found` if it has none. */
+/**
+ * Returns the response of the host's application, after authentication if the option is set. Throws `route_not_found` if it has
+ * none.
+ */
 async function respondFromApp(
   { service, http, callApp }: Mount,
   request: Request,
@@ -187,7 +197,7 @@ async function respondFromApp(
   return response;
 }
 
-/** Runs the middleware of the host's application around the routes. */
+/** Runs the middleware of the host's application around the routes. With `auth_first` authenticates before it. */
 async function respondInMiddleware(
   mount: Mount,
   middleware: NonNullable<Mount["middleware"]>,
@@ -209,7 +219,7 @@ async function respondInMiddleware(
   return toMutableResponse(await middleware(request, next));
 }
 
-/** Responds by the route table. Converts errors to responses. */
+/** Responds by the route table. Converts errors to responses. Authenticates again if middleware has changed the route. */
 async function respondFromRoutes(mount: Mount, incoming: IncomingRequest): Promise<Response> {
   const { base, service, table } = mount;
   const { request, url, origin } = incoming;
@@ -227,6 +237,10 @@ async function respondFromRoutes(mount: Mount, incoming: IncomingRequest): Promi
   return await toResponse(service.environment, { request, request_id }, response, { route, challenge });
 }
 
+/**
+ * Authenticates, and calls the handler of the route within the budget of bodies; 501 for a route that is not built. HEAD on a
+ * public route is answered without a call.
+ */
 async function callRoute(
   { createContext, respondNotBuilt }: Mount,
   { request, url, origin: { request_id, host } }: IncomingRequest,
@@ -259,7 +273,10 @@ function createAuthentication(
   return authenticate(service.access, { request, route, access, user });
 }
 
-/** Returns the response, or the response to its error, without a body for HEAD. Logs an error that is not a ServiceError. */
+/**
+ * Returns the response, or the response to its error, without a body for HEAD. Logs an error that is not a ServiceError. Never
+ * rejects; a disconnected client gets 503.
+ */
 async function toResponse(
   environment: Environment,
   { request, request_id }: Pick<RequestContext, "request" | "request_id">,
@@ -324,7 +341,10 @@ const createStudioRoutes = ({ studio, app }: HandlerOptions, base: string): Rout
         handle: ({ request }) => studio(request, stripPrefix(base, new URL(request.url).pathname) ?? ""),
       }));
 
-/** Responds to a request without a route: 404, or 405 if the path has `routes` for other methods. Authenticates the caller first. */
+/**
+ * Responds to a request without a route: throws `route_not_found`, or responds 405 if the path has `routes` for other methods.
+ * Authenticates the caller first, except for OPTIONS on public routes.
+ */
 async function respondToUnmatched(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
   const { public_headers } = routes[0] ?? {};
   if (public_headers && request.method === "OPTIONS") {

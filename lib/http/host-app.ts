@@ -9,7 +9,10 @@ export type App =
 /** The result of the host's application. */
 export type AppResponse = Response | null | undefined | Promise<Response | null | undefined>;
 
-/** Returns a function that calls the application. It rejects if the application fails or returns a value that is no Response. */
+/**
+ * Returns a function that calls the application; null if that has no response. It rejects if the application fails or returns a
+ * value that is no Response.
+ */
 export function createAppCaller(app: App): (request: Request) => Promise<Response | null> {
   let call: ((request: Request) => AppResponse) | undefined;
   return async (request) => {
@@ -151,6 +154,10 @@ const isHono = (app: object): app is Hono => {
   );
 };
 
+/**
+ * Creates an application with the middleware and the error handler of `app`; it ends in the `next` of the request. Calls
+ * `onRoute` for handlers that take no `next`.
+ */
 function createMiddlewareApp(app: Hono, onRoute: (path: string) => void): Hono {
   const middlewareApp = new app.constructor({ getPath: app.getPath });
   for (const { path, handler } of app.routes.filter(({ method }) => method === "ALL")) {

@@ -23,8 +23,9 @@ interface ListPart {
 }
 
 /**
- * Creates a response with a JSON list. Reads `headers` when it responds, which is after the first items. A later failure breaks off the
- * body, as does the loss of the permission. Large items reserve bytes of the budget until they are sent.
+ * Creates a response with a JSON list. Reads `headers` when it responds, which is after the first items. Rejects if reading fails
+ * before that; a later failure breaks off the body, as does the loss of the permission. Large items reserve bytes of the budget
+ * until they are sent.
  */
 export function createListResponse(
   context: ListContext,
@@ -59,7 +60,10 @@ class ListText {
     this.#respond = respond;
   }
 
-  /** Appends items, and sends the text once it is long. Throws `ClientDisconnectedError` if the client reads nothing more. */
+  /**
+   * Appends items, and sends the text once it is long, which starts the response. Throws `ClientDisconnectedError` if the client
+   * reads nothing more, and `server_busy`.
+   */
   async add(read: ReadItems): Promise<void> {
     if (this.#body?.isEnded || this.#context.bodyBudget.isRequestEnded()) throw new ClientDisconnectedError();
     const part = await this.#readPart(read);
@@ -76,6 +80,7 @@ class ListText {
     }
   }
 
+  /** Ends the list: responds with the whole text if nothing was sent, else sends the rest. Ignores a client that is gone. */
   async end(): Promise<void> {
     this.#text += "]";
     const body = this.#body;
@@ -83,7 +88,7 @@ class ListText {
     await body.send(this.#text).then(body.close, () => {});
   }
 
-  /** Breaks the body off. Returns false if no part was sent, so that the response can still be an error. */
+  /** Breaks the body off and logs the error. Returns false if no part was sent, so that the response can still be an error. */
   fail(error: unknown): boolean {
     if (!this.#body) return false;
     if (this.#body.isEnded) return true;
@@ -95,6 +100,7 @@ class ListText {
     return true;
   }
 
+  /** Starts the response with a body, whose guard ends it when the caller loses access. */
   #open(): TextBody {
     const { handler, guard, bodyBudget } = this.#context;
     let openGuard: StreamGuard | undefined;
@@ -112,6 +118,7 @@ class ListText {
     return body;
   }
 
+  /** Reads items as text. If the text is large and does not fit the budget, drops it and reads again once it fits. */
   async #readPart(read: ReadItems): Promise<ListPart> {
     const { bodyBudget } = this.#context;
     // The items of a list are alike: the next one is probably as large as the last.
@@ -160,7 +167,10 @@ interface PageCallbacks {
   check(): void;
 }
 
-/** Creates a response with one page of a search that produces its items one by one. */
+/**
+ * Creates a response with one page of a search that produces its items one by one. `begin` sets its headers; `check` throws if
+ * the client has disconnected.
+ */
 export function createPageResponse(
   context: ListContext,
   addItems: (steps: PageCallbacks) => Promise<void>,

@@ -10,7 +10,10 @@ const COLLECT_BYTES = 15 * 1024 * 1024;
 /** The minimum pause after a collection, in multiples of its duration, which depends on the size of the heap. */
 const MIN_COLLECT_PAUSE = 3;
 
-/** Returns a function that must be called with the size of each large body that has ended. */
+/**
+ * Returns a function that must be called with the size of each large body that has ended. It collects garbage in a later tick
+ * after enough bytes, with pauses; it does nothing where the runtime has no such function.
+ */
 export function createMemoryHint(
   { defer, collectGarbage }: Pick<Environment, "defer" | "collectGarbage">,
   now: () => number,

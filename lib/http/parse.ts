@@ -31,7 +31,10 @@ function reportUnknownKeys(body: JsonObject, { entries }: FieldSchema<unknown>, 
   if (unknown.length > 0) onUnknownKeys?.(unknown, Object.keys(entries));
 }
 
-/** Parses a body as JSON regardless of its content type, and validates it. No body counts as `{}`. Drops unknown fields. */
+/**
+ * Parses a body as JSON regardless of its content type, and validates it. No body counts as `{}`. Drops unknown fields, after a
+ * call of `onUnknownKeys`. Throws `bad_request` or `invalid`.
+ */
 export function readObject<Output>(
   bytes: Uint8Array,
   schema: FieldSchema<Output>,
@@ -74,7 +77,10 @@ export function readJson(bytes: Uint8Array): unknown {
 /** The unvalidated values of a query by name. */
 export type RawQuery = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** Validates a query. Accepts lists in each encoding that clients use and booleans in each spelling. Empty values count as absent. */
+/**
+ * Validates a query. Accepts lists in each encoding that clients use and booleans in each spelling. Empty values count as absent.
+ * Ignores unknown parameters. Throws `invalid`.
+ */
 export function readQuery<Output>(query: RawQuery, schema: FieldSchema<Output>): Output {
   const present: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
@@ -125,7 +131,10 @@ export function parsePathSegment(value: string | undefined, field: string): stri
 export const validateFields = <Output>(input: object, schema: FieldSchema<Output>): Output =>
   validate(schema, input as JsonObject);
 
-/** Validates an object. Null counts as absent except in `v.nullish` fields. Throws an InputError with the first finding. */
+/**
+ * Validates an object and drops unknown fields. Null counts as absent except in `v.nullish` fields. Throws an InputError with the
+ * first finding, also for a number that JSON cannot hold.
+ */
 function validate<Output>(
   schema: FieldSchema<Output>,
   input: JsonObject,
@@ -260,6 +269,7 @@ export function passthroughObject<Output extends object = JsonObject>(
   return schema as unknown as v.GenericSchema<Output>;
 }
 
+/** Returns the input without the null members that `entries` names; the input itself if it has none. */
 function omitNulls(input: JsonObject, entries: Readonly<Record<string, unknown>>): JsonObject {
   if (!Object.keys(entries).some((key) => input[key] === null)) return input;
   return Object.fromEntries(

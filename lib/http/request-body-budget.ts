@@ -32,6 +32,7 @@ class ClientLifetime implements RequestLifetime {
     return this.#isEnded || this.#getSignal().aborted;
   }
 
+  /** Calls the listener when the client disconnects or the request ends. Returns a function that removes it. */
   onEnd(listener: () => void): () => void {
     if (!this.#isWatching) this.#getSignal().addEventListener("abort", () => this.end(), { once: true });
     this.#isWatching = true;
@@ -172,6 +173,7 @@ export class RequestBodyBudget {
   }
 
   // A function of its own: while the caller waits, nothing refers to the text.
+  /** Calls `read` and measures its response. Returns a large one only if it fits the budget, else its size. */
   async #tryRead(read: RequestHandler): Promise<ReadResult> {
     const startedAt = this.#budget.now();
     const response = await read();
@@ -187,6 +189,7 @@ export class RequestBodyBudget {
     return bytes ? { response: this.#createResponse(response, text, bytes) } : { missingBytes: text.length };
   }
 
+  /** Waits for room and reads again, until the response fits. */
   async #readUntilFits(read: RequestHandler, firstResult: ReadResult): Promise<Response> {
     let result = firstResult;
     while ("missingBytes" in result) {
@@ -228,7 +231,7 @@ export class RequestBodyBudget {
     return this.#budget.byteBudget.tryReserve(this.#getCallerName(), size);
   }
 
-  /** Creates a response whose text is sent in pieces at the speed of its client. */
+  /** Creates a response whose text is sent in pieces at the speed of its client, and whose bytes are released at its end. */
   #createResponse({ status, headers }: Response, text: string, bytes: ByteReservation): Response {
     const { environment, stalled_ms } = this.#budget;
     const onEnd = (): void => {
@@ -250,6 +253,7 @@ export class RequestBodyBudget {
     this.#slot = null;
   }
 
+  /** Releases the slot and all bytes that no response has taken over. */
   #releaseAll(): void {
     this.#releaseSlot();
     this.#responseReservation?.release();

@@ -44,7 +44,10 @@ interface ReadBodyOptions {
 /** Reads the bytes of a body. Throws `too_large`, `too_slow`, and the errors of `reserveMemory`. */
 export type ReadBody = (request: Request, options: ReadBodyOptions) => Promise<Uint8Array>;
 
-/** Creates a reader of bodies and a parser of WebSocket messages with the same limits. */
+/**
+ * Creates a reader of bodies and a parser of WebSocket messages with the same limits. Both throw `too_large` and `bad_request` or
+ * `invalid`; the reader also `too_slow`.
+ */
 export function createBodyReader(
   environment: Pick<Environment, "timer" | "defer">,
   { body_timeout_ms = BODY_TIMEOUT_MS, max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyLimits,
@@ -68,6 +71,9 @@ export function createBodyReader(
   };
 }
 
+/**
+ * Reads a body; empty without one. A large one reserves memory first. Throws if it is larger than `limit` or comes too slowly.
+ */
 async function readBytes(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
@@ -109,7 +115,10 @@ interface ReadChunksOptions extends ReadBodyOptions {
   readonly deadline: Promise<never>;
 }
 
-/** Appends all chunks of a body to `bytes`. */
+/**
+ * Appends all chunks of a body to `bytes`, and reserves memory once they are large. Throws at the limit or the deadline, and
+ * cancels the body then.
+ */
 async function readChunks(
   body: ReadableStream<Uint8Array>,
   bytes: GrowingBytes,
@@ -139,7 +148,9 @@ async function readChunks(
 /** The number of bytes that are scanned between two ticks of the event loop. */
 const SCAN_SLICE_BYTES = 512 * 1024;
 
-/** Throws `too_large` if the body has too many values, before JSON.parse creates them. */
+/**
+ * Throws `too_large` if the body has too many values, before JSON.parse creates them. Marks the bytes as checked for their depth.
+ */
 async function checkValueCount(bytes: Uint8Array, maxValues: number, tick: () => Promise<void>): Promise<void> {
   const scan = new JsonScan();
   for (let from = 0; from < bytes.length; from += SCAN_SLICE_BYTES) {
@@ -215,7 +226,10 @@ const bodyTooSlowError = (timeout_ms: number): ServiceError =>
     `The body did not arrive within ${timeout_ms} ms. Send the request again, or raise http.body_timeout_ms`,
   );
 
-/** Reads the number of the last frame that the client received. Returns undefined for `-1`, `-` or no header: all frames are replayed. */
+/**
+ * Reads the number of the last frame that the client received. Returns undefined for `-1`, `-` or no header: all frames are
+ * replayed. Throws `invalid`.
+ */
 export function readLastEventId(headers: Headers): number | undefined {
   const headerValue = headers.get("last-event-id")?.trim();
   if (!headerValue || headerValue === "-1" || headerValue === "-") return undefined;
@@ -224,7 +238,10 @@ export function readLastEventId(headers: Headers): number | undefined {
   return id;
 }
 
-/** Reads the last position of a thread's stream that the client received. Returns undefined without a header: only new frames are sent. */
+/**
+ * Reads the last position of a thread's stream that the client received. Returns undefined without a header (only new frames are
+ * sent), and the start for `-1` and `-`. Throws `invalid`.
+ */
 export function readThreadEventId(headers: Headers): ThreadPosition | undefined {
   const headerValue = headers.get("last-event-id")?.trim();
   if (!headerValue) return undefined;
@@ -235,7 +252,7 @@ export function readThreadEventId(headers: Headers): ThreadPosition | undefined 
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
 }
 
-/** Reads the number of relative webhooks that led to this request. Throws `invalid`. */
+/** Reads the number of relative webhooks that led to this request; 0 without a header. Throws `invalid`. */
 export function readWebhookDepth(headers: Headers): number {
   const headerValue = headers.get("x-webhook-depth");
   if (headerValue === null) return 0;
@@ -244,7 +261,10 @@ export function readWebhookDepth(headers: Headers): number {
   return Number(headerValue);
 }
 
-/** Reads the idempotency key and hashes the body, so that a repeated request differs from another one. Returns undefined without a key. */
+/**
+ * Reads the idempotency key and hashes the body, so that a repeated request differs from another one. Returns undefined without a
+ * key. Throws `invalid`.
+ */
 export async function readIdempotencyKey(
   headers: Headers,
   route: string,

@@ -86,7 +86,10 @@ export interface ErrorFormat {
   readonly error_text?: boolean;
 }
 
-/** Creates the response to an error. It exposes only the text, issues and reason of a ServiceError. Default: the status of its code. */
+/**
+ * Creates the response to an error, as JSON or text by `format`. It exposes only the text, issues and reason of a ServiceError;
+ * others become `internal`. Default: the status of its code.
+ */
 export function errorResponse(
   error: unknown,
   headers: HeaderValues = {},

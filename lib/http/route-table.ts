@@ -33,7 +33,10 @@ type Router = IttyRouterType<RouterRequest, unknown[], Omit<MatchedRoute, "rawQu
 /** The pattern of `:name+`. It also matches an empty path: a link without its token must not reach the list of tokens. */
 const REMAINING_PATH_PATTERN = "(?<$1>[^]{0,})";
 
-/** Creates the table of the routes below `base`. Requests to hidden routes find no route. */
+/**
+ * Creates the table of the routes below `base`. Requests to hidden routes find no route. Some groups of routes are imported by
+ * `load` when a path needs them.
+ */
 export function createRouteTable(
   routes: readonly Route[],
   base: string,
@@ -88,7 +91,10 @@ export function createRouteTable(
 /** Returns the first segment of a path. The path of every route begins with one. */
 const getFirstSegment = (path: string): string => path.slice(1, `${path}/`.indexOf("/", 1));
 
-/** Reads the query, because itty-router would lose the first value of `?a=&a=1`. */
+/**
+ * Reads the query into an object without a prototype; repeated names give a list. itty-router would lose the first value of
+ * `?a=&a=1`.
+ */
 function toRawQuery(query: URLSearchParams): RawQuery {
   const values: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of query) {

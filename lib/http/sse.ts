@@ -66,7 +66,7 @@ class FrameSource implements BodySource {
     return this.#ready.length > 0;
   }
 
-  /** Returns frames for about one chunk. */
+  /** Removes and returns frames for about one chunk. Releases the source with the last frame. */
   takeText(): SourceText {
     const chunk = new ChunkBuilder();
     while (chunk.length < CHUNK_CHARS && !chunk.isLast) {
@@ -98,6 +98,7 @@ class ChunkBuilder {
   readonly #longFrames: Frame[] = [];
   #text = "";
 
+  /** Adds a frame. A long text stays a piece of its own, which is not copied. Notes whether the frame is the last. */
   add(frame: Frame): void {
     this.#text += formatFields(frame);
     if (frame.data.length < CHUNK_CHARS / 4) {

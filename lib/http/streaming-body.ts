@@ -99,6 +99,7 @@ class Chunker {
     return this.#cutChunk();
   }
 
+  /** Removes and returns at most `CHUNK_CHARS` characters of the unsent pieces. */
   #cutChunk(): string {
     let chunk = "";
     let count = 0;
@@ -157,6 +158,7 @@ class ChunkedBody implements StreamingBody {
     bodies.openCount++;
   }
 
+  /** Sends a chunk to `sink`, at once or when there is text. The first pull starts heartbeats and the guard. */
   pull(sink: Sink): void {
     this.#sink = sink;
     this.#isPulled = true;
@@ -170,6 +172,7 @@ class ChunkedBody implements StreamingBody {
     this.#source.release();
   }
 
+  /** Starts the heartbeats and the guard, which fails the body when the caller loses access. */
   #start(): void {
     this.#scheduleHeartbeat();
     this.#openGuard = this.#guard(() => {
@@ -178,6 +181,7 @@ class ChunkedBody implements StreamingBody {
     this.#cancelFirstHeartbeat = this.#bodies.environment.timer(FIRST_HEARTBEAT_MS, () => this.#sendHeartbeat());
   }
 
+  /** Sends a heartbeat at each interval, and fails the body of a reader that has not pulled for too many. */
   #scheduleHeartbeat(): void {
     this.#cancelHeartbeat = this.#bodies.environment.timer(HEARTBEAT_INTERVAL_MS, () => {
       if (!this.#isPulled && ++this.#missedHeartbeats >= this.#maxMissedHeartbeats()) {
@@ -235,6 +239,7 @@ class ChunkedBody implements StreamingBody {
     }
   }
 
+  /** Waits for text in the background and then sends it. Fails the body if the source has none any more or fails. */
   #waitForText(): void {
     this.#isWaitingForText = true;
     this.#source
@@ -258,7 +263,10 @@ class ChunkedBody implements StreamingBody {
     this.#fail();
   }
 
-  /** Ends the body with an error, so that the client sees it is incomplete. */
+  /**
+   * Ends the body with an error, so that the client sees it is incomplete; an endless one normally, unless its reader has
+   * stalled.
+   */
   #fail({ isStalled = false } = {}): void {
     this.cancel();
     // Closing would wait for a reader that has stalled.
@@ -266,6 +274,7 @@ class ChunkedBody implements StreamingBody {
     else this.#sink?.error(new Error("The body ended before it was complete"));
   }
 
+  /** Ends the body once: calls the source's `onEnd`, and stops timers and the guard. Drops unsent text. */
   #close(): void {
     if (!this.#isClosed) {
       this.#bodies.openCount--;

@@ -23,6 +23,10 @@ export interface TextBody {
   fail(error: unknown): void;
 }
 
+/**
+ * Creates a body whose text is sent in pieces at the speed of its reader. It fails if the reader does not pull for `stalled_ms`,
+ * and calls `onEnd` once at any end.
+ */
 export function createTextBody({ environment, stalled_ms, onEnd }: TextBodyOptions): TextBody {
   const encoder = new TextEncoder();
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined;

@@ -8,7 +8,10 @@ const IGNORED_CLIENT_KEYS: ReadonlySet<string> = new Set(["langsmith_tracer"]);
 /** The maximum number of different warnings. Each is logged once. */
 const MAX_WARNINGS = 1_000;
 
-/** Returns a function that logs unknown keys once per route, because a client sends them with each request. */
+/**
+ * Returns a function that logs unknown keys once per route, because a client sends them with each request. Logs nothing for known
+ * clients' keys and above `MAX_WARNINGS`.
+ */
 export function createUnknownKeyLog(
   environment: Pick<Environment, "log">,
 ): NonNullable<HandlerState["logUnknownKeys"]> {

@@ -54,6 +54,10 @@ class ResultSource implements BodySource {
     return { pieces: text ? [text.json] : [], isLast: text !== undefined };
   }
 
+  /**
+   * Waits until the text is loaded. Returns false if the thread was deleted or is no longer visible, or the client has
+   * disconnected: the body breaks off. Throws other errors.
+   */
   async waitForText(): Promise<boolean> {
     try {
       await this.#load();
@@ -92,7 +96,10 @@ class ResultSource implements BodySource {
     this.#text = await this.#readText((this.#rereadResult as () => Promise<Json>)());
   }
 
-  /** Returns the length of the result. A separate function, so that nothing refers to a dropped result while the body waits. */
+  /**
+   * Loads the result and returns its length. Keeps the text only if it is small, fits the budget, or cannot be read again. A
+   * separate function, so that nothing refers to a dropped result while the body waits.
+   */
   async #tryLoad(): Promise<number> {
     const result = this.#result as RunWait["result"];
     this.#result = undefined;

@@ -119,7 +119,10 @@ export async function dismissInterrupts(
 /** The error of a request whose interrupt was never answered. Clients see this value. */
 export const UNANSWERED_ERROR = "QuestionLapsed";
 
-/** Returns the result of the newest run as `join` does, also after later runs of the thread. */
+/**
+ * Returns the result of the newest run as `join` does, also after later runs of the thread; waits for a run that is active. An
+ * interrupt that the thread continued without is an error.
+ */
 export async function readProtocolResult(
   { runs, threads }: ProtocolResources,
   { newestRun, isSuperseded }: ProtocolRequestState,

@@ -147,7 +147,7 @@ export class RunEventMapper {
   readonly #interruptIds = new Set<Json>();
   readonly #toolMessageIds = new Set<Json>();
 
-  /** Maps one frame. Returns an empty list if it adds nothing. */
+  /** Maps one frame. Returns an empty list if it adds nothing. The end or an error of the run also closes open messages. */
   map(frame: Pick<Frame, "event" | "data">): RunEvent[] {
     const { event, namespace, data } = decodeFrame(frame);
     switch (event) {
@@ -180,6 +180,7 @@ export class RunEventMapper {
     return this.#mapMessage([message]);
   }
 
+  /** Maps the start of an attempt: closes open messages and starts over. None for other `metadata` frames. */
   #startAttempt({ run_id, attempt = 1 }: JsonObject): RunEvent[] {
     // Gaps of the stream and waiting notices are `metadata` frames too.
     if (typeof run_id !== "string" || typeof attempt !== "number") return [];
@@ -200,6 +201,7 @@ export class RunEventMapper {
       .flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
+  /** Maps a tool message to its result, once for each id; none without an id or a call. */
   #mapToolMessage(message: JsonObject, metadata: JsonObject): RunEvent[] {
     const { id, tool_call_id = null, name = null, content = "", status } = message;
     if (typeof id !== "string" || typeof tool_call_id !== "string" || this.#toolMessageIds.has(id)) return [];
@@ -219,6 +221,7 @@ export class RunEventMapper {
     ];
   }
 
+  /** Maps an update: its interrupts, the ends of its messages, and one event for each node. */
   #mapUpdate(namespace: readonly string[], { __interrupt__: interrupts, ...nodes }: JsonObject): RunEvent[] {
     const events = this.#mapInterrupts(namespace, interrupts);
     for (const [node, values] of Object.entries(nodes)) {
@@ -238,6 +241,7 @@ export class RunEventMapper {
     return events;
   }
 
+  /** Maps interrupts, each once. Ignores those without an id. */
   #mapInterrupts(namespace: readonly string[], interrupts: Json | undefined): RunEvent[] {
     const list = Array.isArray(interrupts) ? interrupts.filter(isObject) : [];
     return list.flatMap(({ id, value = null }): RunEvent[] => {
@@ -252,6 +256,10 @@ export class RunEventMapper {
     return this.#blocks.close([], error).flatMap((messageEvent) => this.#mapMessageEvent(messageEvent));
   }
 
+  /**
+   * Maps a part of a message to events. The end of a message also closes its open parts. Ignores parts of messages that are not
+   * open.
+   */
   #mapMessageEvent({ namespace, node, data, args = "" }: MessageEvent): RunEvent[] {
     const origin: PartOrigin = { namespace, ...(node === undefined ? {} : { node }) };
     const key = String(data.run_id);
@@ -288,6 +296,7 @@ export class RunEventMapper {
     }
   }
 
+  /** Opens a part of a message. Returns its event for text, reasoning and tool calls; others are complete at their end. */
   #openPart({ parts }: OpenMessage, index: Json, part: MessagePart, content: JsonObject): RunEvent[] {
     const type = toText(content.type);
     const openPart = { tool_call_id: "", name: "", emittedChars: 0, type };
@@ -309,6 +318,7 @@ export class RunEventMapper {
     return [{ ...part, type: "tool-call-open", tool_call_id: openPart.tool_call_id, name }];
   }
 
+  /** Maps a delta to the text that is new. Repeated arguments of a tool call give only their new end. */
   #mapDelta({ parts }: OpenMessage, index: Json, part: MessagePart, delta: JsonObject): RunEvent[] {
     const openPart = parts.get(index);
     if (!openPart) return [];
@@ -327,7 +337,10 @@ export class RunEventMapper {
     return events;
   }
 
-  /** `args` is the text of a tool call's arguments; empty if it was cut off. */
+  /**
+   * Closes a part and returns its last events. `args` is the text of a tool call's arguments; empty if it was cut off, which
+   * gives an error.
+   */
   #closePart(
     { parts }: OpenMessage,
     index: Json,

@@ -46,7 +46,10 @@ export function hasSameContent({ content = "" }: JsonObject, sentContent: Json):
   return toTextOnly(content) === toTextOnly(sentContent) && countFiles(content) === countFiles(sentContent);
 }
 
-/** Returns the checkpoint from which the response to a message runs again. Throws `conflict`. */
+/**
+ * Returns the newest checkpoint that ends with the message, from which its response runs again. Throws `conflict` if none of the
+ * newest states does.
+ */
 export async function requireRegenerationCheckpoint(
   resources: ThreadResources,
   thread_id: string,
@@ -60,7 +63,10 @@ export async function requireRegenerationCheckpoint(
   throw new ServiceError("conflict", "There is nothing to regenerate: no state of the chat ends with this message");
 }
 
-/** Returns the newest checkpoint before a message of the state. Throws `conflict`. */
+/**
+ * Returns the newest checkpoint that ends right before a message of the state. Throws `conflict` if none of the newest states
+ * does.
+ */
 export async function requireCheckpointBefore(
   resources: ThreadResources,
   thread_id: string,
@@ -78,7 +84,7 @@ export async function requireCheckpointBefore(
   throw new ServiceError("conflict", "The message cannot be edited: no state before it is kept");
 }
 
-/** Returns the id of the newest checkpoint that matches; null if none does. */
+/** Returns the id of the newest checkpoint that matches; null if none of the newest `MAX_SCANNED_STATES` does. */
 async function findCheckpointId(
   { threads }: ThreadResources,
   thread_id: string,

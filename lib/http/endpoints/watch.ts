@@ -14,7 +14,10 @@ export interface ThreadWatch {
   close(): void;
 }
 
-/** Watches threads. Without signals, one of them is polled per second, however many there are. */
+/**
+ * Watches threads until `close`. The first `next` returns all of them at once, later ones wait for changes. Without signals, one
+ * of them is polled per second, however many there are.
+ */
 export function watchThreads({ service, resources }: RequestContext, threads: readonly string[]): ThreadWatch {
   const { bus, environment } = service;
   const changedIds = new Set(threads);

@@ -63,6 +63,7 @@ async function readPage(context: RequestContext, tools: readonly Tool[]): Promis
   return toolsJson;
 }
 
+/** Returns a page of the tools. Pages are read once for a request, so that a batch with several lists shares them. */
 async function listToolsPage(context: RequestContext, request: McpRequest<"tools/list">): Promise<JsonObject> {
   const { cursor: from } = request.params;
   const tools = await listTools(context.resources, listGraphIds(context));
@@ -175,6 +176,10 @@ async function handleBatchMessage(
   }
 }
 
+/**
+ * Handles the messages of a batch one after another and responds with the list of their responses, once pending calls have ended;
+ * 202 without any. Throws errors that concern the HTTP request, after leaving the pending calls.
+ */
 async function handleBatch(context: RequestContext, batch: readonly unknown[]): Promise<Response> {
   const pendingCalls: PendingToolCall[] = [];
   const responses: Promise<JsonObject>[] = [];
@@ -202,6 +207,7 @@ async function handleBatch(context: RequestContext, batch: readonly unknown[]): 
   return createWaitResponse(context, { run: first.run, result, leave }, {});
 }
 
+/** Handles a message or a batch. Requests without a pending call are answered at once, notifications with 202. */
 async function post(context: RequestContext): Promise<Response> {
   const { headers } = context.request;
   let id: Json = null;

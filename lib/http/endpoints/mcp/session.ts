@@ -30,7 +30,10 @@ export function decodeUrlSafe(token: string): string {
   }
 }
 
-/** Returns a digest of the caller and the values. What is stored with it belongs to this caller. */
+/**
+ * Returns a digest of the caller and the values. What is stored with it belongs to this caller. The order of members does not
+ * matter.
+ */
 export async function createCallerDigest(
   { user, user_id, api_key }: Principal,
   ...values: readonly Json[]

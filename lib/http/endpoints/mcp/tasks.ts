@@ -51,7 +51,10 @@ function toTaskHeader(
   };
 }
 
-/** Reads the protocol request of a task. Throws the same McpError for tasks that are absent, expired or of another caller. */
+/**
+ * Reads the protocol request of a task. Throws one McpError for tasks that are absent, expired or of another caller, and another
+ * for a client that cannot poll.
+ */
 async function requireTask(
   { resources }: RequestContext,
   request: McpRequestHeader,
@@ -90,7 +93,10 @@ function listInputRequests(
   );
 }
 
-/** Reads the state of a task. Starts the run that resumes it if a crash prevented that. */
+/**
+ * Reads the state of a task as its status with requests, result or error. Starts the run that resumes it if a crash prevented
+ * that.
+ */
 async function readTaskState(
   context: RequestContext,
   request: McpRequestHeader,
@@ -149,6 +155,10 @@ export async function getTask(context: RequestContext, request: McpRequest<"task
   return toResultMessage(request, { ...header, ...state });
 }
 
+/**
+ * Handles `tasks/update`: adds the responses to pending interrupts and starts the run once all have one. Ignores responses to
+ * other interrupts and cancelled tasks.
+ */
 export async function updateTask(context: RequestContext, request: McpRequest<"tasks/update">): Promise<JsonObject> {
   const protocolRequest = await requireTask(context, request, request.params.taskId);
   const inputResponses = request.params.inputResponses;

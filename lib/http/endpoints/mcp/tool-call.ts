@@ -70,7 +70,10 @@ const MINUTE_MS = 60_000;
 /** Error codes that become a result of the tool, because the model can act on them. */
 const TOOL_ERROR_CODES: ReadonlySet<string> = new Set(["bad_request", "invalid", "not_found", "conflict"]);
 
-/** Starts a tool call, or continues an interrupted one. Returns a message at once if no run is needed. */
+/**
+ * Starts a tool call, or continues an interrupted one. Returns a message at once if no run is needed, also for errors that the
+ * model should see. Throws an McpError for an unknown tool, missing capabilities and a state of another call.
+ */
 export async function callTool(
   context: RequestContext,
   request: McpRequest<"tools/call">,
@@ -145,6 +148,10 @@ function getTaskDelay({ context, request, tool }: ToolCallContext): number | nul
 const cancelsOnDisconnect = (toolCall: ToolCallContext): boolean =>
   toolCall.request.isModern && getTaskDelay(toolCall) !== 0;
 
+/**
+ * Starts a run on a new thread or the named conversation, joins a call that this one repeats, or resumes interrupts for the
+ * model. Arguments that do not fit the schema give a tool error.
+ */
 async function startToolCall(toolCall: ToolCallContext, args: JsonObject): Promise<JsonObject | PendingToolCall> {
   const { context, tool, signature } = toolCall;
   const { input, thread_id, resume } = readArguments(signature, args);
@@ -276,6 +283,7 @@ function toResumeCommand(
   return { resume: answers, expected_answers: toExpectedAnswers(interrupts) };
 }
 
+/** Creates a run and waits for its result in the background. A disconnect cancels it unless the call can become a task. */
 async function startRun(
   toolCall: ToolCallContext,
   thread_id: string,
@@ -298,7 +306,7 @@ interface ResponsesToRun {
   readonly responses: InputResponses;
 }
 
-/** Continues an interrupted call: resumes it, joins its active run, or repeats the result. */
+/** Continues an interrupted call: resumes it, joins its active run, repeats the result, or requests missing responses again. */
 async function continueToolCall(
   toolCall: ToolCallContext,
   firstRun: Run,
@@ -365,7 +373,10 @@ async function waitForResult(
   return result;
 }
 
-/** Creates the pending tool call of a run. For a client that polls, it becomes a task after `task_after_ms`. */
+/**
+ * Creates the pending tool call of a run. For a client that polls, it becomes a task after `task_after_ms`. Its response never
+ * rejects: errors become messages, unknown ones are logged.
+ */
 function createPendingToolCall(toolCall: ToolCallContext, earlierRun: Run | null, wait: RunWait): PendingToolCall {
   const { context, request } = toolCall;
   const { environment } = context.service;

@@ -83,6 +83,7 @@ export function listTools(resources: AssistantResources, graphs: readonly string
   return tools;
 }
 
+/** Returns the tools of the assistants, sorted by unique names. A name that is taken gets a suffix; assistants may opt out. */
 async function readTools(resources: AssistantResources, graphs: readonly string[]): Promise<Tool[]> {
   const usedNames = new Set<string>();
   const tools: Tool[] = [];
@@ -130,7 +131,10 @@ export const readOutputMembers = async (
   assistant_id: string,
 ): Promise<ReadonlySet<string> | null> => readMemberNames((await assistants.schemas(assistant_id)).output_schema);
 
-/** Reads the arguments of a tool from the schemas of its graph. Throws `not_found`. */
+/**
+ * Reads the arguments of a tool from the schemas of its graph. A tool that only needs messages also takes a text `message`. The
+ * two arguments of every tool are renamed if the graph has members of these names. Throws `not_found`.
+ */
 export async function readToolSignature(
   { assistants }: AssistantResources,
   { assistant }: Tool,
@@ -182,7 +186,10 @@ export function toToolJson(
   };
 }
 
-/** Splits the arguments into the run's input, the conversation to continue and the resume value. */
+/**
+ * Splits the arguments into the run's input, the conversation to continue and the resume value. A `message` becomes a human
+ * message.
+ */
 export function readArguments(
   { thread_id: threadName, resume: resumeName, takesMessage }: ToolSignature,
   args: JsonObject,
