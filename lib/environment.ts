@@ -44,7 +44,7 @@ export function uuidV7(environment: Pick<Environment, "now" | "uuid">, now: numb
   return `${time.slice(0, 8)}-${time.slice(8)}-7${environment.uuid().slice(15)}`;
 }
 
-/** The UUID of version 5 of a name in the namespace of another UUID. The same arguments always give the same UUID. */
+/** Returns the UUID of version 5 of a name in the namespace of another UUID. Equal arguments always give the same UUID. */
 export async function uuidV5(namespace: string, name: string): Promise<string> {
   const space = namespace.replaceAll("-", "").match(/../g) ?? [];
   const prefix = space.map((pair) => Number.parseInt(pair, 16));
@@ -78,8 +78,8 @@ export const waitForNextTick = (environment: Pick<Environment, "defer">): Promis
   new Promise((resolve) => environment.defer(resolve));
 
 /**
- * Tells whether the event loop has not ticked for `ms` since an earlier call found its last known tick that long ago. All callers
- * share one tick, so that it may be asked for each token.
+ * Returns a function that is true once the event loop has not ticked for `ms`, measured from the first call that finds no recent
+ * tick. All callers share one measurement, so that it may be called for each token.
  */
 export function createLoopStallDetector(environment: Pick<Environment, "now" | "defer">, ms: number): () => boolean {
   let tickedAt = environment.now();
@@ -111,6 +111,10 @@ export interface TickBudget {
   waitForRoom(cost: number): Promise<void>;
 }
 
+/**
+ * Creates a budget that all callers share: `limit` units per tick of the event loop. Waiting work continues in later ticks, first
+ * come, first served.
+ */
 export function createTickBudget(environment: Pick<Environment, "defer">, limit: number): TickBudget {
   const waiting: { readonly cost: number; readonly resume: () => void }[] = [];
   let spentCost = 0;
@@ -150,8 +154,8 @@ export function createTickBudget(environment: Pick<Environment, "defer">, limit:
 }
 
 /**
- * Shares calls: callers with the same key share a call that has not begun. `begin`: resolves when there is room for the call.
- * `keep`: shares it for longer than that.
+ * Returns a function that shares calls: callers with the same key share a call that has not begun. `begin` resolves when there is
+ * room for the call; `keep` shares it for longer than that, also a rejected one.
  */
 export function coalesceCalls(
   begin: (cost: number) => Promise<void> = async () => {},
@@ -170,7 +174,10 @@ export function coalesceCalls(
   };
 }
 
-/** Calls whose code few deployments need: the first of them loads it, later calls add no promise. */
+/**
+ * Returns functions with these names whose code is loaded by the first call; later calls add no promise. After a failed load,
+ * which rejects the calls that waited, the next call loads again.
+ */
 export function createLazyModule<Calls extends object>(
   names: Readonly<Record<keyof Calls, boolean>>,
   load: () => Promise<Calls>,
@@ -178,6 +185,7 @@ export function createLazyModule<Calls extends object>(
   let loaded: Calls | undefined;
   let loading: Promise<Calls> | undefined;
 
+  /** Loads the module and keeps it. A failed load is not kept. */
   async function loadAndKeep(): Promise<Calls> {
     try {
       loaded = await load();
@@ -206,7 +214,9 @@ export interface WeightedSemaphore {
   acquire(size: number): Promise<() => void>;
 }
 
-/** Creates a semaphore with `limit` units. A request above the limit waits until nothing else is in use. */
+/**
+ * Creates a semaphore with `limit` units, first come, first served. A request above the limit waits until nothing else is in use.
+ */
 export function createSemaphore(limit: number): WeightedSemaphore {
   const waiting: { readonly size: number; readonly resume: () => void }[] = [];
   let usedSize = 0;
@@ -233,7 +243,10 @@ export function createSemaphore(limit: number): WeightedSemaphore {
   };
 }
 
-/** Resolves or rejects as `work` does, and with `late` after `ms`. */
+/**
+ * Resolves or rejects as `work` does. After `ms` rejects with `timeoutResult` if it is an Error, else resolves with it; `work`
+ * continues.
+ */
 export function withTimeout<Value>(
   environment: Pick<Environment, "timer">,
   ms: number,
@@ -248,7 +261,7 @@ export function withTimeout<Value>(
   });
 }
 
-/** A timer that never has to fire: its existence keeps the event loop alive. */
+/** Creates a counter whose timer keeps the event loop alive while it is above zero. */
 function createKeepAlive(): KeepAlive {
   let count = 0;
   let timer: unknown;
@@ -269,7 +282,10 @@ interface CollectingRuntime {
   readonly process?: { getBuiltinModule?(name: string): unknown };
 }
 
-/** Returns what frees memory at once. Node has no function for it, so V8 is asked for its own. Undefined elsewhere. */
+/**
+ * Returns a function that frees memory at once, on Bun and Node; undefined elsewhere. Node has no function for it, so V8 is set
+ * to expose its own for a moment.
+ */
 function findCollector(): (() => void) | undefined {
   const { Bun, process } = globalThis as CollectingRuntime;
   if (Bun) return () => Bun.gc(true);
@@ -287,7 +303,10 @@ function findCollector(): (() => void) | undefined {
   }
 }
 
-/** The real clock, timers and randomness; log records go to the console as one JSON line each. */
+/**
+ * Returns the real clock, timers and randomness. Timers do not keep the process alive. Log records go to the console as one JSON
+ * line each.
+ */
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
   const runtime = (globalThis as { navigator?: { readonly userAgent?: string } }).navigator?.userAgent;
@@ -318,7 +337,10 @@ export function systemEnvironment(): Environment {
   };
 }
 
-/** A log record as one line of JSON. Fields that JSON cannot represent are left out. */
+/**
+ * Returns a log record as one line of JSON, with errors as name, message and stack. A record that JSON cannot represent keeps
+ * only time, level and message.
+ */
 function formatLogLine(record: LogRecord, now: number): string {
   const { level, message } = record;
   const time = new Date(now).toISOString();
@@ -331,7 +353,7 @@ function formatLogLine(record: LogRecord, now: number): string {
   }
 }
 
-/** A log that never throws: a failing log must not fail anything else. */
+/** Returns a log that never throws: a failing log must not fail anything else. */
 export const createSafeLog =
   (log: Environment["log"]): Environment["log"] =>
   (record) => {

@@ -22,7 +22,7 @@ export interface SharedText {
 const sharedTexts = new WeakMap<object, WeakRef<SharedText>>();
 const registeredTexts = new WeakMap<object, string>();
 
-/** The text of a value that several readers get: they share it while one of them has it. The value must not change. */
+/** Returns the text of a value that several readers get: they share it while one of them has it. The value must not change. */
 export function stringifyShared(value: Json): SharedText {
   if (typeof value !== "object" || value === null) return { json: JSON.stringify(value) };
   const cached = sharedTexts.get(value)?.deref();
@@ -39,7 +39,10 @@ export function registerText(value: JsonObject, json: string): void {
 /** Values below this depth are not copied: one that contains itself would have no end. */
 const MAX_COPY_DEPTH = 32;
 
-/** A deep copy of plain JSON, which shares its texts. Undefined for anything else, and for null. */
+/**
+ * Returns a deep copy of plain JSON, which shares its texts; leaves out undefined members. Undefined for anything else, such as
+ * class instances, at any depth.
+ */
 export function copyPlainJson(value: unknown, depth = 0): Json | undefined {
   if (typeof value === "string" || typeof value === "boolean") return value;
   // JSON.stringify writes −0 as 0.
@@ -79,7 +82,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** True when two JSON values are equal; the order of object keys does not matter. */
+/** Returns true if two JSON values are equal; the order of object keys does not matter. */
 export function sameJson(a: Json, b: Json): boolean {
   if (a === b) return true;
   if (Array.isArray(a)) {
@@ -94,8 +97,8 @@ export function sameJson(a: Json, b: Json): boolean {
 }
 
 /**
- * The first item of a list whose JSON text may be cut off anywhere: what is cut off of the item is left out, and of its last text.
- * Undefined for an empty list, and for anything else.
+ * Returns the first item of a list whose JSON text may be cut off anywhere: what is cut off of the item is left out, and of its
+ * last text. Undefined for an empty list, and for anything else.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: a scanner of one text, whose states are read together
 export function parseFirstItem(text: string): Json | undefined {
@@ -138,8 +141,8 @@ export function pickScalars(values: Json | undefined): JsonObject {
 }
 
 /**
- * JSON containment, as Postgres `@>` has it: every key of `part` exists in `whole`, and objects match as subsets, recursively. Each
- * element of an array in `part` is contained in some element of the array in `whole`. Scalars match by equality.
+ * Returns true if `whole` contains `part` as Postgres `@>` has it: objects match as subsets, and each element of an array in
+ * `part` is contained in some element of the array in `whole`. Scalars match by equality.
  */
 export function contains(whole: Json, part: Json): boolean {
   if (Array.isArray(part)) {

@@ -300,8 +300,8 @@ export function listOptionKeys({ members }: Section = SETTINGS, path = ""): read
 }
 
 /**
- * Validates the options as `createService` does. Throws a ConfigError that lists every problem by its key.
- *
+ * Validates the options as `createService` does, and returns the settings of webhooks, with their variables filled in. Throws a
+ * ConfigError that lists every problem by its key.
  * @example
  * ```ts
  * import { ConfigError, validateOptions } from "greenroom";
@@ -324,6 +324,7 @@ export function validateOptions(options: ServiceOptions): WebhookSettings {
   return settings;
 }
 
+/** Returns the problems of all options but webhooks, each as one line. */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one check for each option
 function findOptionProblems(options: ServiceOptions): string[] {
   const { executor, worker } = options;

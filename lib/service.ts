@@ -132,9 +132,8 @@ export const VERSION = "0.1.0";
 const SHUTDOWN_CALLS_TIMEOUT_MS = 1_000;
 
 /**
- * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
- * options, or if the database cannot be used.
- *
+ * Migrates the storage, creates the service and starts its loops. Throws a ConfigError with every problem of the options, or if
+ * the database cannot be used; nothing runs then.
  * @example
  * ```ts
  * import { createService, fromFunctions } from "greenroom";
@@ -217,7 +216,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-/** The caller of the host's handlers; null without them. */
+/** Imports and creates the calls of the host's handlers; null without them. */
 async function loadCustomHandlers(
   { auth = {} }: ServiceOptions,
   environment: Environment,
@@ -261,7 +260,7 @@ interface ReportParts {
   readonly started: number;
 }
 
-/** Health, metrics and the server report. */
+/** Creates the functions for health, metrics and the server report. */
 function createReports(
   options: ServiceOptions,
   { opened: { storage, environment, health }, parts: { worker, webhooks, crons }, calls, started }: ReportParts,
@@ -323,6 +322,10 @@ function createReports(
   };
 }
 
+/**
+ * Returns `stop`, which works once: stops claiming, lets runs, webhooks and calls end within their times, ends streams, and
+ * closes the storage.
+ */
 function createStop(
   opened: OpenStorage,
   { worker, crons, webhooks, hub, events }: ServiceParts,

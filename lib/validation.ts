@@ -66,7 +66,10 @@ export const listOfStrings = (fits: (item: string) => boolean, what: string): Sc
 /** The type of findings about unknown members. */
 export const UNKNOWN_OPTION = "unknown_option";
 
-/** An object that has only these members. Undefined counts as absent, and as wrong for those that are `required`. */
+/**
+ * Returns the schema of an object that has only these members; it reports each unknown one with a hint. Undefined counts as
+ * absent, and as wrong for those that are `required`.
+ */
 export function strictSection(
   members: Section["members"],
   required: readonly string[] = [],
@@ -113,7 +116,7 @@ export const toInputIssue = (
   type: expected === UNKNOWN_MEMBER ? UNKNOWN_OPTION : type,
 });
 
-/** Every finding of a value, in the order of the value. */
+/** Returns every finding of a value, in the order of the value. */
 export const findIssues = (schema: Schema, value: unknown, loc: InputIssue["loc"] = []): InputIssue[] =>
   (v.safeParse(schema, value).issues ?? [])
     .map((issue) => toInputIssue(issue))
@@ -148,8 +151,8 @@ export const withDefaults = <Values extends object>(defaults: Values, overrides:
 const normalizeWord = (key: string): string => key.toLowerCase().replace(/[^a-z0-9]/g, "");
 
 /**
- * `; did you mean X?` for a misspelt known word, which differs only in case and punctuation, or in one or two adjacent letters.
- * Otherwise `otherwise`.
+ * Returns `; did you mean X?` for a misspelt known word, which differs only in case and punctuation, or in one or two adjacent
+ * letters. Otherwise `otherwise`.
  */
 export function suggestName(word: string, knownNames: Iterable<string>, otherwise = ""): string {
   const normalized = normalizeWord(word);

@@ -70,6 +70,7 @@ export const isInProgress = ({ state }: Pick<A2aTaskStatus, "state">): boolean =
 const formatState = (state: A2aTaskState, version: A2aVersion): string =>
   version === "1.0" ? `TASK_STATE_${state}` : state.toLowerCase().replaceAll("_", "-");
 
+/** Converts a part to version 0.3: text, data, or a file with its bytes or its URL. */
 const toLegacyPart = ({ text, data, raw, url, mediaType, filename }: A2aPart): JsonObject => {
   if (text !== undefined) return { kind: "text", text };
   if (data !== undefined) return { kind: "data", data };

@@ -47,6 +47,7 @@ export interface PushNotification {
 
 type EndedRun = DeliveryRow["run"];
 
+/** Returns the state of a task whose run has ended, with the parts of its message: pending interrupts, or the error. */
 function toTaskStatus(
   { status, error }: EndedRun,
   interrupts: readonly PendingInterrupt[],

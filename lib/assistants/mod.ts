@@ -160,6 +160,7 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   const defaults = new Map<string, string>();
   const cache = new Map<string, AssistantRow>();
 
+  /** Returns the id of the default assistant for a graph id, else the id in lower case. */
   async function resolveId(id: string): Promise<string> {
     if (graphs.has(id)) {
       const assistant_id = defaults.get(id) ?? (await toNameBasedId(id));
@@ -203,7 +204,10 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
     return suggestName(id, names, `; graphs: ${listed}`);
   }
 
-  /** Reads the row from the storage into the cache. Throws `not_found`. */
+  /**
+   * Reads the row from the storage into the cache. Throws `not_found`, with a hint for callers without a filter, and drops the
+   * row from the cache then.
+   */
   async function read(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await resolveId(id);
     const row = await storage.getAssistant(scope, assistant_id);
@@ -225,7 +229,9 @@ function createLookup({ storage, scope: deploymentScope, executor }: AssistantOp
   const getCached = (scope: Scope, id: string): AssistantRow | Promise<AssistantRow> =>
     (scope.filter ? undefined : cache.get(defaults.get(id) ?? id.toLowerCase())) ?? getCachedInScope(scope, id);
 
-  /** Returns the cached row if it is in the scope, else reads it. Throws `not_found`. */
+  /**
+   * Returns the cached row if it is in the scope, else reads it. The row can be older than the stored one. Throws `not_found`.
+   */
   async function getCachedInScope(scope: Scope, id: string): Promise<AssistantRow> {
     const assistant_id = await resolveId(id);
     const cached = cache.get(assistant_id);
@@ -270,6 +276,7 @@ function createWriteOperations(
   }
 
   return {
+    /** Creates the default assistant of each graph that has none, and updates the descriptions of the others. */
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await resolveId(graph_id);
@@ -282,6 +289,10 @@ function createWriteOperations(
       };
       await Promise.all([...graphs.keys()].map(ensure));
     },
+    /**
+     * Creates an assistant. Returns the existing one for `if_exists: "do_nothing"`; throws `already_exists` otherwise and if it
+     * is not visible to the caller, and `not_found` for an unknown graph.
+     */
     async create(scope, request) {
       const { graph_id } = request;
       requireConsistentConfig(request.config?.configurable, request.context);
@@ -307,6 +318,10 @@ function createWriteOperations(
       }
       return toAssistant(result.assistant);
     },
+    /**
+     * Stores a new version. Metadata is merged; config and context are replaced together if one of them is sent. Throws
+     * `not_found`, `forbidden` or `bad_request`.
+     */
     async update(scope, id, patch) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) throw notFoundError("graph", patch.graph_id);
       const { config, context } = patch;
@@ -332,6 +347,10 @@ function createWriteOperations(
       if (!row) throw notFoundError("assistant", id);
       return toAssistant(row);
     },
+    /**
+     * Deletes an assistant, optionally with its threads. Throws `default_assistant` for one of a graph, also of a removed one,
+     * and `not_found`.
+     */
     async delete(scope, id, { delete_threads = false, threads = {} } = {}) {
       const assistant_id = await resolveId(id);
       if (scope.filter) await read(scope, id);
@@ -344,6 +363,7 @@ function createWriteOperations(
       if (!(await storage.deleteAssistant(scope, assistant_id, { delete_threads, threads })))
         throw notFoundError("assistant", id);
     },
+    /** Makes an earlier version the active one. Throws `not_found`, or `forbidden` if the filter excludes that version. */
     async setLatest(scope, id, version) {
       const result = await storage.setLatest(scope, await resolveId(id), version, environment.now());
       switch (result.kind) {

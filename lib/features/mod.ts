@@ -144,6 +144,7 @@ const featuresWith = <Name extends keyof RunFeature>(
 
 const mergeMembers = <Members>(members: readonly (Members | undefined)[]): Members => Object.assign({}, ...members);
 
+/** Combines the features into one, which calls each in the order of the list and merges what they return. */
 export function combineFeatures(features: readonly RunFeature[]): CombinedFeatures {
   const [preparing, withTrailer, finishing] = [
     featuresWith(features, "prepare"),

@@ -29,7 +29,9 @@ const defineRoute = createRouteGroup({ tag: "Feedback", access: "account", issue
 /** The maximum size of a body of the token route, which needs no key. */
 const MAX_PUBLIC_BYTES: number = 256 * 1024;
 
-/** Reads the feedback in a query. Throws an InputError with all findings. */
+/**
+ * Reads the feedback in a query, where score and value may be numbers, booleans or text. Throws an InputError with all findings.
+ */
 function readTextSubmission(params: URLSearchParams): Submission {
   const input = validateWith((report) => {
     const readText = (name: string): string => readSingleParam(params, name, report) ?? "";
@@ -52,6 +54,7 @@ function parseTextValue(text: string): string | number | boolean | null {
   return /^(?:true|false)$/i.test(text) ? text.toLowerCase() === "true" : text;
 }
 
+/** Parses a text as JSON. Reports a finding and returns null for null and text that is not JSON. */
 function parseJsonText(text: string, report: ReportFinding): Json {
   let value: Json = null;
   try {
@@ -63,6 +66,7 @@ function parseJsonText(text: string, report: ReportFinding): Json {
   return value;
 }
 
+/** Returns the submission. Throws an InputError if it has neither score, value, comment nor correction. */
 function requireContent(input: Submission): Submission {
   const { score, value, comment, correction, from } = input;
   return validateWith((report) => {
@@ -73,7 +77,10 @@ function requireContent(input: Submission): Submission {
   });
 }
 
-/** Reads the idempotency key of a submission, and hashes its content. Throws an InputError for an invalid key. */
+/**
+ * Reads the idempotency key of a submission, and hashes its content. Returns undefined without a key. Throws an InputError for an
+ * invalid key.
+ */
 async function readSubmissionKey(
   headers: Headers,
   token_id: string,
@@ -130,6 +137,10 @@ const toTokenRequest = (input: LinkInput, loc: FindingLocation, now: number, rep
   config: toFeedbackConfig(input.feedback_config),
 });
 
+/**
+ * Returns the time at which a link expires, by default after `DEFAULT_LIFETIME_MS`. Reports a finding for two values and a time
+ * that is past or too late.
+ */
 function readExpiry(
   { expires_in, expires_at }: LinkInput,
   location: FindingLocation,
@@ -189,6 +200,10 @@ const THANK_YOU_HEADERS: HeaderValues = {
 };
 
 // Clients rely on the order of the checks: declared size, token, expiry, prefetch, then the content.
+/**
+ * Stores feedback with a token and responds with its id, or with a page for a browser. A prefetch gets 204 and stores nothing.
+ * Throws `too_large`, `not_found`, `gone` or an InputError, in this order.
+ */
 async function submitFeedback(context: RequestContext): Promise<Response> {
   const { request, service, params } = context;
   const { method, headers } = request;
@@ -235,6 +250,7 @@ export const FEEDBACK_LINK_ROUTES: readonly Route[] = [
     summary: "Create links that accept feedback on a run without a key; a list is created whole or not at all",
     response: "FeedbackTokens",
     errors: [404],
+    /** Creates tokens for feedback, and responds with a list for a list of requests. */
     async handle(context) {
       const caller = await context.accountCaller();
       const { requests, isList } = readTokenRequests(await context.bytes(), context.service.environment.now());

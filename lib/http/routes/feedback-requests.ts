@@ -149,6 +149,7 @@ export const readSubmission = (bytes: Uint8Array): Submission => ({
   from: "body",
 });
 
+/** Reads the body of new feedback; the source is `api` by default. Throws an InputError with all findings. */
 export function readFeedbackCreate(bytes: Uint8Array): FeedbackCreate {
   const { id, run_id, session_id, feedback_source, ...input } = parseWithSchema(feedbackCreate, readObjectBody(bytes), [
     "body",

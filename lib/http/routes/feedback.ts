@@ -28,6 +28,10 @@ function parseBoolean(value: string): boolean | null {
   return /^(?:false|0)$/i.test(value) ? false : null;
 }
 
+/**
+ * Reads the filter of a feedback query; absent and empty parameters are left out. Reports findings for malformed ids, words,
+ * booleans and times.
+ */
 function readFilter(params: URLSearchParams, report: ReportFinding): FeedbackFilter {
   const readList = <Name extends string>(
     field: Name,

@@ -109,6 +109,7 @@ const readRunId = ({ params }: RequestContext): string => parse.parseResourceId(
 const readDeliveryId = ({ params }: RequestContext): string => parse.parseResourceId(params.run_id, "Webhook delivery");
 const readCronId = ({ params }: RequestContext): string => parse.parseResourceId(params.cron_id, "Cron");
 
+/** Creates a run like another one and responds with it. A repeated idempotency key gets the earlier run. */
 async function rerunRun(context: RequestContext): Promise<Response> {
   const run_id = readRunId(context);
   const origin = await readRunOrigin(context, await context.bytes(), `/greenroom/runs/${run_id}/again`);

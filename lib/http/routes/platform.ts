@@ -34,6 +34,10 @@ export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
 export const readUsageQuery = (params: URLSearchParams): UsageRequest =>
   validateWith((report) => toUsageRequest(params, (location, msg, type) => report(["query", ...location], msg, type)));
 
+/**
+ * Reads the query of a usage report. Reports findings for missing, malformed or reversed times, a range that is too long, and
+ * unknown words.
+ */
 function toUsageRequest(params: URLSearchParams, report: ReportFinding): UsageRequest {
   const start_time = readTime(params, "start_time", report) ?? Number.NaN;
   const end_time = readTime(params, "end_time", report) ?? Number.NaN;
@@ -79,6 +83,10 @@ function readWorkspaceIds(params: URLSearchParams, report: ReportFinding): strin
   return [...ids];
 }
 
+/**
+ * Reads the grouping, by default `workspace`. Reports a finding for several or an unknown one, and returns the first known or the
+ * default.
+ */
 function readUsageGroup(params: URLSearchParams, report: ReportFinding): UsageGroup {
   const groups = params.getAll("group_by");
   const group_by = USAGE_GROUPS.find((group) => group === (groups[0] ?? "workspace"));
@@ -105,6 +113,10 @@ const readWorkspaceQuery = (params: URLSearchParams): Page =>
 const defineRoute = createRouteGroup({ tag: "Platform", access: "account", issues: "exact" });
 const defineUsageRoute = createRouteGroup({ tag: "Usage", access: "account", issues: "exact" });
 
+/**
+ * Reads the query and creates the report. Checks the caller's permission before the query. Throws `usage_disabled`, a missing
+ * permission, or an InputError.
+ */
 async function createUsageReport(context: RequestContext): Promise<UsageReport> {
   const caller = await context.accountCaller();
   const { usage }: Pick<Service, "usage"> = context.service;
@@ -248,6 +260,7 @@ export function formatCsvRow(cells: readonly (string | number | null)[], quotes:
   return `${cells.map((cell) => formatCsvCell(cell, quotes)).join(",")}\r\n`;
 }
 
+/** Formats a cell; null is empty. Text that a spreadsheet would run as a formula begins with a tab. */
 function formatCsvCell(value: string | number | null, quotes: CsvQuotes): string {
   if (value === null) return "";
   if (typeof value === "number") return String(value);

@@ -83,6 +83,10 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
     request_headers: { Upgrade: "`websocket`" },
     upgrades: "The connection is a WebSocket from now on",
     errors: [400, 426, 501],
+    /**
+     * Opens the WebSocket of a thread; responds 426 to other requests. Checks the origin, because browsers let every page open
+     * one.
+     */
     async handle(context) {
       const thread_id = readThreadId(context);
       if (context.request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
@@ -128,7 +132,10 @@ function switchingProtocolsResponse(): Response {
   return response;
 }
 
-/** Opens the WebSocket of a thread. Throws `not_built` if the host cannot open one, and `bad_request` for an invalid handshake. */
+/**
+ * Opens the WebSocket of a thread and its session, and counts it as an open stream. Throws `not_built` if the host cannot open
+ * one, and `bad_request` for an invalid handshake.
+ */
 function openSocket(context: RequestContext, thread_id: string, thread: AuthorizedThreadStream): Response {
   const { host, handler, service, request_id } = context;
   if (typeof host.upgradeWebSocket !== "function") {

@@ -121,7 +121,10 @@ const MAX_BATCH_RUNS = 100;
 const formatRunPath = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 
-/** Reads the run that a request creates. `pathSuffix` is the end of its path: each route has its own idempotency keys. */
+/**
+ * Reads the run that a request creates: its thread (null without one), the request and its origin. `pathSuffix` is the end of its
+ * path: each route has its own idempotency keys. Throws `invalid`.
+ */
 async function readNewRun(context: RequestContext, pathSuffix: string): Promise<[string | null, RunCreate, RunOrigin]> {
   const thread_id = readOptionalThreadId(context);
   const bytes = await context.bytes();
@@ -137,6 +140,7 @@ async function createRun(context: RequestContext): Promise<Response> {
   return jsonResponse(run, { "content-location": formatRunPath(thread_id, run.run_id) });
 }
 
+/** Creates a run and streams its frames. Headers name the run and where it can be joined. */
 async function streamRun(context: RequestContext): Promise<Response> {
   context.query();
   const { namespaces } = readNamespaces(context.request.url);
@@ -151,6 +155,10 @@ async function streamRun(context: RequestContext): Promise<Response> {
   });
 }
 
+/**
+ * Creates a run and responds with its result when it ends. Large results of runs on a thread are read again when the budget has
+ * room.
+ */
 async function waitForRun(context: RequestContext): Promise<Response> {
   const [thread_id, request, origin] = await readNewRun(context, "/wait");
   const wait = await context.resources.runs.wait(thread_id, request, origin);
@@ -172,6 +180,7 @@ const createResultReader =
   async (): Promise<Json> =>
     (await (await resources.runs.join(thread_id, run_id)).result) ?? {};
 
+/** Responds with the result of a run, at once if it has ended, else when it ends. */
 async function joinRun(
   context: RequestContext,
   options: { readonly cancel_on_disconnect?: boolean },
@@ -192,6 +201,7 @@ async function joinRun(
   }
 }
 
+/** Creates several stateless runs, all or none. Throws `invalid` for too many. */
 async function createBatch(context: RequestContext): Promise<Response> {
   const bytes = await context.bytes();
   const input = parse.readList(bytes, runCreate, context);
@@ -218,6 +228,7 @@ function resolveJoinAccess(request: Pick<Request, "method" | "url" | "headers">)
   return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
 }
 
+/** Streams the frames of a run after `Last-Event-ID`, or all. */
 async function joinStream(context: RequestContext<unknown, v.InferOutput<typeof joinStreamQuery>>): Promise<Response> {
   const [thread_id, run_id] = [readOptionalThreadId(context), readRunId(context)];
   // The whole run is replayed for every `checkpoint_id`.

@@ -101,6 +101,7 @@ type BodyContext = Pick<RequestContext, "onUnknownKeys" | "rawQuery">;
 
 const namespaceRequiredError = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
+/** Reads and validates an item; a `ttl` of null is kept, because it means that the item never expires. Throws `invalid`. */
 function readItemPut(bytes: Uint8Array, context: BodyContext): ItemPut {
   const { namespace, key, value, index, ttl } = parse.readObject(bytes, itemPut, context);
   if (namespace === undefined) throw namespaceRequiredError();
@@ -123,7 +124,10 @@ function hasNullTtl(bytes: Uint8Array): boolean {
   return /"ttl"\s*:\s*null/.test(text) && (JSON.parse(text) as JsonObject).ttl === null;
 }
 
-/** Reads an item address from a query. The namespace is labels joined by dots, several values, or a JSON array. */
+/**
+ * Reads an item address from a query. The namespace is labels joined by dots, several values, or a JSON array. Throws `invalid`
+ * without namespace or key.
+ */
 function readItemQuery(query: parse.RawQuery): ItemAddress & { readonly refresh_ttl?: boolean } {
   const labelTexts = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (labelTexts.length === 0) throw namespaceRequiredError();

@@ -246,6 +246,7 @@ const threadStreamQuery = v.object({
 
 const defineRoute = createRouteGroup({ tag: "Threads", group: "threads" });
 
+/** Responds with the states of a thread, newest first, as they are read. */
 async function respondWithHistory(
   context: RequestContext,
   { select, ...search }: HistoryQuery & { readonly select?: readonly string[] },
