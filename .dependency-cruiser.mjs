@@ -14,7 +14,7 @@ export const LAYERS = [
   ["store", "assistants", "engine", "usage", "feedback", "webhooks", "steps"],
   ["auth"],
   ["streams"],
-  ["features", "a2a"],
+  ["features", "a2a", "handles"],
   ["executor"],
   ["storage"],
   ["validation"],
@@ -114,6 +114,13 @@ const ALLOWED = [
   },
   // For browsers: it stands alone.
   { name: "ai-client", path: "^adapters/ai-client\\.ts$", may: ["^$"] },
+  // For browsers too: of lib it takes the calls of agents alone, and of the server its types.
+  {
+    name: "client",
+    path: "^adapters/client\\.ts$",
+    may: ["^lib/handles/", "^lib/executor/agent-types\\.ts$", inLib("json"), npm("@langchain/langgraph-sdk")],
+    types: ["^adapters/app\\.ts$"],
+  },
   { name: "docs-page", path: "^adapters/docs-page\\.ts$", may: ["^lib/http/handler\\.ts$"] },
   {
     name: "agents",

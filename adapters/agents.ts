@@ -17,7 +17,10 @@ import type { GraphDefinition, GraphLike, LangGraphOptions } from "./langgraph/m
  * An agent: a function, or a LangGraph.js graph. `{ agent: function }` and `{ graph }` add settings such as `max_attempts`.
  * A function that makes a graph for each run (a factory) is always given as `{ graph: function }`.
  */
-export type Agent = AgentFunction | AgentDefinition | GraphLike | GraphDefinition;
+export type AnyAgent = AgentFunction | AgentDefinition | GraphLike | GraphDefinition;
+
+/** Agents by name. */
+export type Agents = Readonly<Record<string, AnyAgent>>;
 
 type HostedDefinition = AgentDefinition | GraphDefinition;
 

@@ -6,9 +6,19 @@
 
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
 import { handlerOptionsSchema } from "../lib/http/options.ts";
-import { ConfigError, createService, type HttpOptions, type Service, type ServiceOptions } from "../lib/mod.ts";
+import {
+  type Check,
+  ConfigError,
+  createService,
+  type Graphs,
+  type GraphsOf,
+  type HttpOptions,
+  type Service,
+  type ServiceOptions,
+  type Untyped,
+} from "../lib/mod.ts";
 import { findProblems } from "../lib/validation.ts";
-import type { Agent } from "./agents.ts";
+import type { Agents } from "./agents.ts";
 import {
   createAgentsExecutor,
   DATABASE_NAMES,
@@ -20,25 +30,25 @@ import { type DatabaseOptions, openDatabase } from "./database.ts";
 
 export type { Handler, HandlerOptions } from "../lib/http/handler.ts";
 export type { Service, ServiceOptions } from "../lib/mod.ts";
-export type { Agent } from "./agents.ts";
+export type { Agents, AnyAgent, AnyAgent as Agent } from "./agents.ts";
 export type { DatabaseOptions } from "./database.ts";
 
 /** The options of `createService`, with a database and agents in place of `storage` and `executor`. */
-export interface AppOptions extends Omit<ServiceOptions, "storage" | "executor" | "http"> {
+export interface AppOptions<Hosted = Agents> extends Omit<ServiceOptions, "storage" | "executor" | "http"> {
   /** A SQLite file, `:memory:`, a libSQL URL or a `postgres:` URL. */
   readonly database: string | DatabaseOptions;
   /** Agents by name. Each name is an assistant that clients can run. */
-  readonly agents: Readonly<Record<string, Agent>>;
+  readonly agents: Hosted & { readonly [Name in keyof Hosted]: Check<Hosted[Name]> };
   /** The options of `createHandler` and of the HTTP side of the service. */
   readonly http?: HttpOptions & HandlerOptions;
 }
 
-/** A running service with its request handler. */
-export interface App {
+/** A running service with its request handler. `typeof app` is the type argument of the client. */
+export interface App<Types extends Graphs = Record<string, Untyped>> {
   /** Answers a request. It never rejects, and may be passed on without its object. */
   readonly fetch: Handler;
   /** The service, for calls in process. */
-  readonly service: Service;
+  readonly service: Service<Types>;
   /** Stops the service, as `service.stop` does, and closes the database. */
   stop(grace_ms?: number): Promise<void>;
 }
@@ -63,7 +73,7 @@ export interface App {
  * await serve(app.fetch, { port: 3000 });
  * ```
  */
-export async function createApp(options: AppOptions): Promise<App> {
+export async function createApp<Hosted extends Agents>(options: AppOptions<Hosted>): Promise<App<GraphsOf<Hosted>>> {
   const { database, agents, http, ...serviceOptions } = options;
   const [handler, service_http] = splitHttpOptions(http);
   const settings = { ...serviceOptions, ...(http === undefined ? {} : { http: service_http }) };
@@ -82,7 +92,8 @@ export async function createApp(options: AppOptions): Promise<App> {
   try {
     const service = await createService({ ...settings, storage, executor });
     started = service;
-    return { fetch: createHandler(service, handler), service, stop: (grace_ms) => service.stop(grace_ms) };
+    const app: App = { fetch: createHandler(service, handler), service, stop: (grace_ms) => service.stop(grace_ms) };
+    return app as App<GraphsOf<Hosted>>;
   } catch (error) {
     await (started ? started.stop(0) : storage.close()).catch(() => {});
     throw error;

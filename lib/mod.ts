@@ -103,11 +103,30 @@ export type {
   StepResult,
   WaitOptions,
 } from "./functions/operations.ts";
+export { RunFailed } from "./handles/run-failed.ts";
+export type {
+  AgentCalls,
+  AgentHandle,
+  AgentState,
+  CallOptions,
+  CallSettings,
+  FailedOutcome,
+  OpenInterrupt,
+  Outcome,
+  Rest,
+  RunFrames,
+  RunRef,
+  StartedRun,
+  StreamFrame,
+  StreamOptions,
+  TypedRuns,
+} from "./handles/types.ts";
 export type { Json, JsonObject } from "./json.ts";
 export type { CorsOptions, HttpOptions } from "./options/http.ts";
 export { validateOptions } from "./options.ts";
 export type { CommandResponse, ProtocolEvent } from "./protocol/mod.ts";
 export type { Frame, Run, RunCreate, RunStream, Runs, RunWait } from "./runs/mod.ts";
+export type { AgentResources } from "./service/agent-resources.ts";
 export {
   createService,
   type Metrics,

@@ -5,6 +5,7 @@ import type { Prices } from "./engine/event-mapper.ts";
 import type { FinishedRun } from "./engine/finished-runs.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
+import type { Graphs } from "./executor/agent-types.ts";
 import type { Executor } from "./executor/contract.ts";
 import { isObject } from "./json.ts";
 import { type HttpOptions, httpSchema } from "./options/http.ts";
@@ -34,9 +35,9 @@ import {
 import { validateWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
 /** Every option has the same name in the configuration file of the stand-alone server. */
-export interface ServiceOptions {
+export interface ServiceOptions<Types extends Graphs = Graphs> {
   readonly storage: Storage;
-  readonly executor: Executor;
+  readonly executor: Executor<Types>;
   readonly deployment?: {
     /** Default `default`. Services with the same name on one storage share its work. */
     readonly name?: string;

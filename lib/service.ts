@@ -6,8 +6,10 @@ import { type AuthUser, type CustomHandlers, requireUser } from "./auth/custom.t
 import { KEY_PREFIX } from "./auth/keys.ts";
 import { type Access, createAccess, type Principal } from "./auth/principal.ts";
 import { type Environment, keepAliveUntil, withTimeout } from "./environment.ts";
+import type { Graphs, NamedGraphs, Untyped } from "./executor/agent-types.ts";
 import type { Feedback, FeedbackTokens } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
+import { type AgentResources, withAgentCalls } from "./service/agent-resources.ts";
 import {
   createAuthorizedResources,
   createInFlightCalls,
@@ -22,7 +24,6 @@ import {
   createServiceParts,
   type InternalResources,
   type RequestResources,
-  type Resources,
   type ServiceParts,
 } from "./service/resources.ts";
 import {
@@ -50,7 +51,7 @@ export type { Metrics, ServerReport, ServiceInfo } from "./service/report.ts";
 export type { Readiness } from "./service/storage-lifecycle.ts";
 
 /** A running service: its resources, its state, and `stop`. */
-export interface Service extends Resources {
+export interface Service<Types extends Graphs = Record<string, Untyped>> extends AgentResources<Types> {
   readonly assistants: Assistants;
   readonly feedback: Feedback & FeedbackTokens;
   readonly usage: Usage;
@@ -67,7 +68,7 @@ export interface Service extends Resources {
    * rows that its filter permits. Without `auth.custom` the user has no effect: nothing is restricted. Throws a TypeError
    * if the user has no `identity` or no list of `permissions`.
    */
-  as(caller: { readonly user: AuthUser }): Resources;
+  as(caller: { readonly user: AuthUser }): AgentResources<Types>;
   /**
    * Authenticates a request and returns its caller, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the
    * owner.
@@ -148,7 +149,9 @@ const SHUTDOWN_CALLS_TIMEOUT_MS = 1_000;
  * await service.stop();
  * ```
  */
-export async function createService(options: ServiceOptions): Promise<Service> {
+export async function createService<Types extends Graphs>(
+  options: ServiceOptions<Types>,
+): Promise<Service<NamedGraphs<Types>>> {
   const cleanups: (() => void)[] = [];
   try {
     const webhooks = validateOptions(options);
@@ -184,7 +187,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     const { accounts, access } = createAuth(options, { identity, environment, deployment, calls, customHandlers });
     const reports = createReports(options, { opened, parts, calls, started });
     const internalResources = trackInternalResources(parts, calls);
-    const resources = createServiceResources(internalResources, parts.usage, scope, calls);
+    const resources = withAgentCalls(createServiceResources(internalResources, parts.usage, scope, calls));
     const { mode = "none", custom } = options.auth ?? {};
     // In mode `none` every caller may do everything.
     const auth = { access: custom || mode !== "none" ? access : null, scope, environment, guards: parts.guards };
@@ -196,7 +199,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         // Neither the host nor a handler changes later who the caller is.
         const caller = structuredClone(user);
         const authorizer = createAuthorizer(auth, () => access.user(structuredClone(caller)));
-        return createAuthorizedResources(internalResources, authorizer);
+        return withAgentCalls(createAuthorizedResources(internalResources, authorizer));
       },
       ...reports,
       accounts,
@@ -209,7 +212,9 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       const { guardResponse } = authorizer;
       return { guardResponse, resources: createRequestResources(internalResources, authorizer) };
     };
-    return withInternals(service, { access, internalResources, authorizeRequest, options, environment, bus });
+    const internals = { access, internalResources, authorizeRequest, options, environment, bus };
+    // Its calls are the same for all agents: only the type checker knows what each takes and gives.
+    return withInternals(service, internals) as Service as Service<NamedGraphs<Types>>;
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;

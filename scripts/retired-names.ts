@@ -130,7 +130,6 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "BoundProtocol", use: "AuthorizedProtocol" },
   { name: "ProtocolDirectory", use: "InternalProtocol" },
   { name: "AnswerMeta", use: "CommandResponseMeta" },
-  { name: "OpenInterrupt", use: "PendingInterrupt" },
   { name: "ChatNouns", use: "ChatResources" },
   { name: "AguiNouns", use: "AguiResources" },
   { name: "EVENT_RUN", use: "RUN_EVENT_OPTIONS" },

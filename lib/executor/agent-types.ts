@@ -31,6 +31,9 @@ export interface Untyped {
 /** The types of all agents of a service, by graph id. */
 export type Graphs = { readonly [graph_id: string]: Wire };
 
+/** The same types if the graph ids are known; else each id has the types of an agent that declares none. */
+export type NamedGraphs<Types extends Graphs> = string extends keyof Types ? Record<string, Untyped> : Types;
+
 /** Shows an intersection as one object type in editors. */
 export type Simplify<Type> = { [Name in keyof Type]: Type[Name] } & {};
 

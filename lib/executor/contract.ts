@@ -3,6 +3,7 @@ import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser } from "../storage/rows.ts";
 import type { AgentSettings } from "./agent-settings.ts";
+import type { Graphs } from "./agent-types.ts";
 import type { CheckpointHandle, CheckpointReader } from "./checkpoint-handle.ts";
 import type { Journal, OutputPosition } from "./journal.ts";
 import type { StoreHandle } from "./store-handle.ts";
@@ -260,7 +261,9 @@ export interface LibraryVersions {
 }
 
 /** Hosts graphs and runs their attempts. */
-export interface Executor {
+export interface Executor<Types extends Graphs = Graphs> {
+  /** The types of the graphs. Only the type checker uses it: no executor has this member. */
+  readonly "~graphs"?: Types;
   graphs(): readonly GraphInfo[];
   /**
    * Executes one attempt. Stops soon after `signal` aborts. Throws to fail the run, and returns to finish it. An executor that

@@ -73,6 +73,7 @@ describe("exports", () => {
       "ConfigError",
       "InputError",
       "LeaseLost",
+      "RunFailed",
       "ServiceError",
       "VERSION",
       "agent",
@@ -86,6 +87,7 @@ describe("exports", () => {
     ]);
     assert.ok((await names("lib/http/handler.ts")).includes("createHandler"));
     assert.deepEqual(await names("adapters/app.ts"), ["createApp"]);
+    assert.deepEqual((await names("adapters/client.ts")).sort(), ["RunFailed", "client"]);
     assert.deepEqual((await names("adapters/node/mod.ts")).sort(), [
       "PortTaken",
       "serve",

@@ -1,0 +1,22 @@
+/** Stops waiting when a signal aborts. */
+
+/** Waits for a promise. When the signal aborts, calls `leave` and rejects with the reason of the signal. */
+export async function waitUnlessAborted<Value>(
+  promise: Promise<Value>,
+  signal: AbortSignal | undefined,
+  leave?: () => void,
+): Promise<Value> {
+  if (!signal) return await promise;
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => {
+    leave?.();
+    reject(signal.reason);
+  };
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

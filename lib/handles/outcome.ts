@@ -1,0 +1,78 @@
+/** Determines how a run ended, from its result, its row and the states that it has stored. */
+import type { Wire } from "../executor/agent-types.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { ReceivedState, RunEnd, RunTransport } from "./transport.ts";
+import type { OpenInterrupt, Outcome, RunRef } from "./types.ts";
+
+/** The values and the open interrupts of a run. */
+interface StateParts {
+  readonly values: Json;
+  readonly interrupts: readonly Json[];
+  /** True if the run stopped at an interrupt or a breakpoint. */
+  readonly waits: boolean;
+}
+
+type RunError = JsonObject & { readonly error: string; readonly message: string };
+
+/** The errors of runs that were deleted before their end. */
+const DELETED = ["RunDeleted", "RunRolledBack"];
+
+export const toOpenInterrupts = (interrupts: readonly Json[]): readonly OpenInterrupt<Json>[] =>
+  interrupts.filter(isObject).map(({ id, value }) => ({ id: String(id), value: value ?? null }));
+
+const parseState = ({ values, next, interrupts }: ReceivedState): StateParts => ({
+  values,
+  interrupts,
+  waits: next.length > 0,
+});
+
+/** Returns the values of a result without the members that the server adds. */
+function parseResult(result: Json): StateParts {
+  if (!isObject(result)) return { values: result, interrupts: [], waits: false };
+  const { __interrupt__: interrupts, __feedback__: _, ...values } = result;
+  return { values, interrupts: Array.isArray(interrupts) ? interrupts : [], waits: interrupts !== undefined };
+}
+
+const findError = (result: Json): RunError | null =>
+  isObject(result) && isObject(result["__error__"]) ? (result["__error__"] as RunError) : null;
+
+/** Returns the status of a run whose row is gone: stateless, rolled back or deleted. */
+function inferStatus(error: RunError | null): string {
+  if (error === null) return "success";
+  if (DELETED.includes(error.error)) return "interrupted";
+  return error.error === "RunTimeout" ? "timeout" : "error";
+}
+
+/**
+ * Returns the outcome of a run that has ended. `isOwn` means that the result is that of this run for sure: a run that had ended before
+ * it was joined has the state of its thread as result, which later runs change. Its values are then read from its own states.
+ */
+export async function readOutcome(
+  transport: RunTransport,
+  run: RunRef,
+  { result, isOwn, isStateless }: { readonly result: Json; readonly isOwn: boolean; readonly isStateless: boolean },
+  signal?: AbortSignal,
+): Promise<Outcome<Wire>> {
+  const end = await transport.findEnd(run, signal);
+  const error = findError(result);
+  const hasStates = end !== null && !isStateless;
+  const state = hasStates && (!isOwn || error) ? await transport.findState(run, signal) : null;
+  // A run that was cancelled before it started has stored no state: the result is that of its thread.
+  const hasNoValues = error !== null || (hasStates && !isOwn && end.status === "interrupted");
+  const ownResult = hasNoValues ? null : parseResult(result);
+  const parts = state ? parseState(state) : ownResult;
+  return toOutcome(run, end, error, parts);
+}
+
+function toOutcome(run: RunRef, end: RunEnd | null, error: RunError | null, parts: StateParts | null): Outcome<Wire> {
+  const { run_id, thread_id } = run;
+  const status = end?.status ?? inferStatus(error);
+  const values = parts?.values ?? null;
+  if (status === "interrupted") {
+    const reason = end?.cancel_reason ?? (end === null && error ? error.message : null);
+    return { run_id, thread_id, status: "cancelled", values, reason };
+  }
+  if (error) return { run_id, thread_id, status: status === "timeout" ? "timeout" : "error", values, error };
+  if (!parts?.waits) return { run_id, thread_id, status: "success", values };
+  return { run_id, thread_id, status: "waiting", values, interrupts: toOpenInterrupts(parts.interrupts) };
+}

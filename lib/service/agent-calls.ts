@@ -1,0 +1,87 @@
+/** The calls of agents in process, over the resources of a service or of one of its callers. */
+
+import { nullIfNotFound, ServiceError, STATUS } from "../errors.ts";
+import type { ThreadState } from "../executor/contract.ts";
+import { waitUnlessAborted } from "../handles/abort.ts";
+import { createAgentHandle } from "../handles/handle.ts";
+import type { ReceivedFrame, ReceivedState, RunRequest, RunTransport } from "../handles/transport.ts";
+import type { AgentHandles, RunRef } from "../handles/types.ts";
+import type { Json } from "../json.ts";
+import type { RunCreate, RunWait } from "../runs/mod.ts";
+import type { Frame } from "../streams/frames.ts";
+import type { Reader } from "../streams/log.ts";
+import type { Resources } from "./resources.ts";
+
+/** The HTTP statuses of errors that refuse a run before it is created. */
+const REFUSALS: readonly number[] = [400, 403, 404, 422];
+
+const toRunCreate = (request: RunRequest): RunCreate => request as RunCreate;
+
+const waitForResult = async ({ result, leave }: RunWait, signal: AbortSignal | undefined): Promise<Json> =>
+  await waitUnlessAborted(result, signal, leave);
+
+/** Reads the frames of a run until its end. Rejects with the reason of the signal when that aborts. */
+async function* readFrames(
+  reader: Reader<Frame>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ReceivedFrame, void, undefined> {
+  try {
+    for (;;) {
+      const frames = await waitUnlessAborted(reader.next(), signal, () => reader.leave());
+      if (frames.length === 0) return;
+      for (const { id, event, data } of frames) {
+        yield { id: typeof id === "number" ? id : null, event, data: JSON.parse(data) as Json };
+      }
+    }
+  } finally {
+    reader.leave();
+  }
+}
+
+const toReceivedState = ({ values, next, interrupts }: ThreadState): ReceivedState => ({ values, next, interrupts });
+
+const toRef = ({ run_id, thread_id }: RunRef): RunRef => ({ run_id, thread_id });
+
+function createServiceTransport({ runs, threads }: Pick<Resources, "runs" | "threads">): RunTransport {
+  return {
+    async createThread(graph_id, signal) {
+      signal?.throwIfAborted();
+      return (await threads.create({ metadata: { graph_id } })).thread_id;
+    },
+    deleteThread: (thread_id) => threads.delete(thread_id),
+    isRefusal: (error) => error instanceof ServiceError && REFUSALS.includes(STATUS[error.code]),
+    async create(thread_id, request, signal) {
+      signal?.throwIfAborted();
+      return toRef(await runs.create(thread_id, toRunCreate(request)));
+    },
+    async wait(thread_id, request, signal) {
+      signal?.throwIfAborted();
+      const pending = await runs.wait(thread_id, toRunCreate(request));
+      return { run: toRef(pending.run), result: await waitForResult(pending, signal) };
+    },
+    async stream(thread_id, request, signal) {
+      signal?.throwIfAborted();
+      const { run, frames } = await runs.stream(thread_id, toRunCreate(request));
+      return { run: toRef(run), frames: readFrames(frames, signal) };
+    },
+    async join({ thread_id, run_id }, signal) {
+      const pending = await runs.join(thread_id, run_id).catch(nullIfNotFound);
+      return pending && (await waitForResult(pending, signal));
+    },
+    async findEnd({ thread_id, run_id }) {
+      const run = await runs.get(thread_id, run_id).catch(nullIfNotFound);
+      return run && { status: run.status, cancel_reason: run.cancel_reason };
+    },
+    async findState({ thread_id, run_id }) {
+      const [state] = await threads.history(thread_id, { limit: 1, metadata: { run_id } });
+      return state ? toReceivedState(state) : null;
+    },
+    readState: async (thread_id) => toReceivedState(await threads.state(thread_id)),
+  };
+}
+
+/** Creates the handles of agents over the resources of a service or of a caller. */
+export function createAgentHandles(resources: Pick<Resources, "runs" | "threads">): AgentHandles {
+  const transport = createServiceTransport(resources);
+  return { getHandle: (name) => createAgentHandle(transport, name) };
+}
