@@ -266,7 +266,7 @@ describe(`createApp on ${runtime}`, () => {
   });
 });
 
-/** The request at another origin. */
+/** Sends the request to another origin. */
 function fetchAt(origin: string, request: Request): Promise<Response> {
   const { pathname } = new URL(request.url);
   return fetch(new Request(`${origin}${pathname}`, request));

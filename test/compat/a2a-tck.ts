@@ -56,11 +56,11 @@ interface Requirement {
 }
 type Explained = Readonly<Record<string, JsonObject | string>>;
 
-/** A name that ends with a star stands for all that begin so. */
+/** Finds the listed name of a test. A listed name that ends with a star stands for all names with this beginning. */
 const findListedName = (id: string, listed: Explained): string | undefined =>
   Object.keys(listed).find((name) => (name.endsWith("*") ? id.startsWith(name.slice(0, -1)) : id === name));
 
-/** What the report and the list do not agree on. */
+/** Returns the differences between the report and the lists. */
 function differences(
   report: Readonly<Record<string, Requirement>>,
   failures: Explained,

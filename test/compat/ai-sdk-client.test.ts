@@ -70,7 +70,7 @@ describe("the AI SDK's chat", () => {
 
 const executor = () => combine(fromFunctions(agents), langchainAgents());
 
-/** The same message, streamed to another page, and as the first render has it. */
+/** Checks that the message is equal when it is streamed to another page, and in the first render. */
 async function assertSame(test: Test, chat: AnyChat, id: string, agent: string): Promise<void> {
   const again = openChat({ id, agent, fetch: test.fetch, messages: plain(chat.messages.slice(0, -1)) });
   await again.resumeStream();
@@ -78,14 +78,14 @@ async function assertSame(test: Test, chat: AnyChat, id: string, agent: string):
   assert.deepEqual((await stored(test, id, agent)).at(-1), plain(chat.messages.at(-1)), "first render");
 }
 
-/** The approvals that a message waits for. */
+/** Returns the approvals that a message waits for. */
 const listQuestions = ({ messages }: AnyChat): string[] =>
   (messages.at(-1)?.parts ?? []).flatMap((part) => {
     const { state, approval } = part as { readonly state?: string; readonly approval?: { readonly id: string } };
     return state === "approval-requested" && approval ? [approval.id] : [];
   });
 
-/** The states of the tools of the last message, by their names. */
+/** Returns the states of the tools of the last message, by their names. */
 const tools = ({ messages }: AnyChat): Record<string, unknown> =>
   Object.fromEntries(
     (messages.at(-1)?.parts ?? []).flatMap((part) => {

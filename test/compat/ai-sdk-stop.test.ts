@@ -17,7 +17,7 @@ import { openChat, plain } from "./ai/chat.ts";
 
 const HALF = "The first half. ";
 
-/** What the model or function was given in each turn: the texts of the messages. */
+/** The texts of the messages that the model or function received in each turn. */
 type Prompts = string[][];
 
 /** Waits for the end of a turn's signal. */

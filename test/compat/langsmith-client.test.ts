@@ -30,7 +30,7 @@ function createClient({ fetch }: TestService): Client {
   });
 }
 
-/** A run that has ended. */
+/** Creates a run that has ended, and returns its id. */
 async function aRun({ service }: TestService): Promise<string> {
   const { run, result } = await service.runs.wait(null, { assistant_id: "echo", input: { a: 1 } });
   await result;

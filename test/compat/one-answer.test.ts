@@ -34,7 +34,7 @@ describe("an interrupt consumes one answer, and no answer to an earlier interrup
     await test.service.stop();
   });
 
-  /** The interrupt that a thread waits for. */
+  /** Returns the interrupt that a thread waits for. */
   const pending = async (thread_id: string): Promise<Partial<Interrupt>> => {
     const { interrupts } = await test.service.threads.get(thread_id);
     return (Object.values(interrupts).flat()[0] ?? {}) as Partial<Interrupt>;
@@ -45,7 +45,7 @@ describe("an interrupt consumes one answer, and no answer to an earlier interrup
     const options = { capabilities: { ...FORMS, ...TASKS } };
     await test.service.assistants.update("beside", { metadata: { mcp: { task: "always" } } });
     const { taskId = "" } = (await ask("tools/call", { name: "beside", arguments: {} }, options)).result;
-    /** The keys of the interrupts that wait, by their text. */
+    /** Waits until interrupts with these texts are pending, and returns their keys. */
     const waiting = async (...texts: string[]): Promise<string[]> => {
       let inputsByKey: Record<string, { readonly params: { readonly message: string } }> = {};
       await until(

@@ -1,4 +1,4 @@
-/** What clients rely on, below a prefix that ends with a slash: at the end of the mount, and of the client's URL, it makes no difference. */
+/** Runs the SDK suite below a prefix that ends with a slash: at the end of the mount and of the client's URL it makes no difference. */
 import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { sdkSuite } from "./sdk/mod.ts";

@@ -1,4 +1,4 @@
-/** What clients rely on, on libSQL: one SDK with a file, the other with a server. */
+/** Runs the SDK suite on libSQL: one SDK with a file, the other with a server. */
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { arch, platform, tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** What clients rely on, on Postgres, PGlite and a host's Kysely: each driver with one SDK. */
+/** Runs the SDK suite on Postgres, PGlite and a host's Kysely: each driver with one SDK. */
 import { DatabaseSync } from "node:sqlite";
 import { after, before, describe, it } from "node:test";
 import { PGlite } from "@electric-sql/pglite";

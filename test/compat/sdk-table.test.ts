@@ -9,7 +9,7 @@ import { createGates, type Gates, testExecutor } from "../support/graphs.ts";
 import { collect } from "./sdk/bench.ts";
 import { inProcess, SDKS } from "./sdk/reach.ts";
 
-/** What the calls are made with. */
+/** The arguments of the calls. */
 interface World {
   readonly client: Client;
   readonly fetch: typeof fetch;
@@ -24,7 +24,7 @@ type Call = (world: World) => Promise<unknown>;
 
 const input = { messages: [{ role: "user", content: "hi" }] };
 const space = ["users", "ann"];
-/** What only one of the families declares. */
+/** Gives access to methods that only one of the families declares. */
 const beyond = (group: unknown): Record<string, (...args: unknown[]) => Promise<unknown>> =>
   group as Record<string, (...args: unknown[]) => Promise<unknown>>;
 
@@ -152,7 +152,7 @@ function listMethods(Sdk: typeof Client): string[] {
     .sort();
 }
 
-/** The table of the docs: which families have a method, by its name. */
+/** Reads the table of the docs: the families that have a method, by its name. */
 async function readTable(): Promise<Map<string, readonly boolean[]>> {
   const page = await readFile(new URL("../../docs/reference/sdk.md", import.meta.url), "utf8");
   const rows = page.matchAll(/^\| `(\w+\.\w+)` \| (yes|no) \| (yes|no) \| (yes|no) \|/gm);
@@ -183,7 +183,7 @@ async function callMethod(Sdk: typeof Client, call: Call): Promise<readonly numb
   }
 }
 
-/** Whether a method of runs passes feedbackKeys on in the body of its request. */
+/** Returns true if a method of runs passes feedbackKeys on in the body of its request. */
 async function sendsFeedbackKeys(Sdk: typeof Client, method: "create" | "stream" | "wait"): Promise<boolean> {
   const bodies: unknown[] = [];
   const record = (async (_url: unknown, init?: RequestInit) => {

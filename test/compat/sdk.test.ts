@@ -1,4 +1,4 @@
-/** What clients rely on: the SDKs, in process and over the sockets of every runtime. */
+/** Runs the suite with each SDK, in process and over the sockets of every runtime. */
 import process from "node:process";
 import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";

@@ -1,4 +1,4 @@
-/** `client.threads.stream()`: each release of the SDK, over SSE and WebSockets, in process and over sockets. */
+/** Runs the suite of `client.threads.stream()` with each release of the SDK, over SSE and WebSockets, in process and over sockets. */
 import process from "node:process";
 import { describe, it } from "node:test";
 import { SDKS, type Subject } from "./thread-streams/bench.ts";

@@ -92,7 +92,7 @@ describe("the figures of the tree", () => {
 
 describe("the rules on imports", () => {
   const PACKAGES = ["valibot", "itty-router", "@swc/core"];
-  /** The names of the rules that these files break, with the files. */
+  /** Returns the names of the rules that these files break, with the files. */
   function brokenRules(files: Readonly<Record<string, string>>): Promise<string[]> {
     return withTree(files, (root) => {
       cpSync(".dependency-cruiser.mjs", join(root, ".dependency-cruiser.mjs"));

@@ -1,6 +1,7 @@
 /**
- * What a run and a token cost, counted: calls of the store, timers, ids and bytes. No figure depends on the machine. Promises and JSON
- * passes are counted and printed where they changed, but do not fail: a library may take some. costs.json has the figures; `GREENROOM_RECORD=1 node --test test/repo/costs.node.test.ts` stores new ones.
+ * Counts the cost of a run and of a token: calls of the store, timers, ids and bytes. No figure depends on the machine. Promises and JSON
+ * passes are counted and printed where they changed, but do not fail: a library may take some. costs.json has the figures;
+ * `GREENROOM_RECORD=1 node --test test/repo/costs.node.test.ts` stores new ones.
  */
 import assert from "node:assert/strict";
 import { createHook } from "node:async_hooks";
@@ -107,7 +108,7 @@ function graphs(pause: Pause): Executor {
   });
 }
 
-/** A service that counts what it uses. Only the agents advance the time, so that nothing happens by itself. */
+/** Creates a service that counts what it uses. Only the agents advance the time, so that nothing happens by itself. */
 async function countingService(
   agents: (pause: Pause) => Executor,
 ): Promise<{ readonly kit: TestService; readonly costs: Costs }> {

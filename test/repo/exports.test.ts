@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 const root = resolve(import.meta.dirname, "../..");
 const json = (file: string): Record<string, unknown> => JSON.parse(readFileSync(join(root, file), "utf8"));
 
-/** True for a source whose first comment is the documentation of its module: JSR shows it, as do editors. */
+/** Returns true for a source whose first comment is the documentation of its module: JSR shows it, as do editors. */
 const isDocumented = (source: string): boolean => /^\/\*\*(?:(?!\*\/)[\s\S])*\* @module\n \*\//.test(source);
 
 describe("exports", () => {

@@ -69,7 +69,7 @@ const SERVING = [...WITH_BUN, "@oven/bun", "bun"].sort();
 interface Ran {
   readonly code: number | null;
   readonly output: string;
-  /** Of npm and bun, each with the folder it ran in. */
+  /** The calls of npm and bun, each with its working directory. */
   readonly calls: readonly string[];
 }
 
@@ -116,7 +116,7 @@ class Checkout {
     return { code: status, output: stdout + stderr, calls };
   }
 
-  /** What node_modules holds. */
+  /** Lists the packages in node_modules. */
   installed(): string[] {
     return globSync("node_modules/**/package.json", { cwd: this.path })
       .map((file) => file.replaceAll("\\", "/").slice("node_modules/".length, -"/package.json".length))

@@ -22,7 +22,7 @@ const manifest = { name: "greenroom", version: "1.2.3", scripts: { "test:all": "
 interface Ran {
   readonly code: number | null;
   readonly output: string;
-  /** Of npm and deno, in their order. */
+  /** The calls of npm and deno, in their order. */
   readonly calls: readonly string[];
 }
 
@@ -69,7 +69,7 @@ class Repository {
     this.git("commit", "--quiet", "--message", "All of it");
   }
 
-  /** What the program says from now on. */
+  /** Sets the answer that the program gives from now on. */
   answer(program: string, code: number, text = ""): void {
     this.write(`answers/${program}`, `${code}\n${text}`);
   }

@@ -1,4 +1,4 @@
-/** What code may use (docs/architecture.md, Import rules), beside what it may import: .dependency-cruiser.mjs has that. */
+/** Rules for the use of globals, SQL and scopes (docs/architecture.md, Import rules). .dependency-cruiser.mjs has those for imports. */
 import ts from "typescript-5";
 import { parseSource, walk } from "../../scripts/sources.ts";
 
@@ -12,10 +12,10 @@ const RANDOM = new Set(["randomUUID", "getRandomValues"]);
 /** Operations without authorization, and what makes them. */
 const UNBOUND =
   /^(?:internalResources|Internal[A-Z]\w*|withFixedScope|create\w*Authorizer|Scope|Visibility|withVisibility|NO_FILTER|createStreamGuards|createRevocationCheck)$/;
-/** What answers callers: it has operations that are bound to the caller, and names no scope. */
+/** Files that respond to callers: they use operations that are bound to the caller, and name no scope. */
 const BOUND_FILES = /^(?:lib\/http\/|adapters\/studio\/|lib\/protocol\/(?!(?:authorization|commands|mod)\.ts$))/;
 
-/** Whether the identifier names a value, rather than a member of an object, a declaration or a type. */
+/** Returns true if the identifier names a value, rather than a member of an object, a declaration or a type. */
 function isReference(node: ts.Identifier): boolean {
   const { parent } = node;
   if (ts.isPropertyAccessExpression(parent)) return parent.expression === node;
@@ -35,7 +35,7 @@ function usesOutside(node: ts.Node): string | undefined {
   return GLOBALS.has(node.text) && isReference(node) ? node.text : undefined;
 }
 
-/** SQL text that is neither a bound value nor a literal. */
+/** Returns SQL text that is neither a bound value nor a literal; undefined if there is none. */
 function usesUncheckedSql(node: ts.Node): string | undefined {
   if (!ts.isPropertyAccessExpression(node) || node.expression.getText() !== "sql") return undefined;
   if (node.name.text === "raw") return "sql.raw";

@@ -19,7 +19,7 @@ async function prepared(handler: Handler): Promise<() => Promise<string>> {
   return async () => (await post(`/threads/${thread_id}/runs/stream`, request)).text();
 }
 
-/** The functions that were called, by the file of lib/ that has them. */
+/** Returns the functions that were called, by the file of lib/ that has them. */
 async function functionsCalled(work: () => Promise<unknown>): Promise<Map<string, ReadonlySet<string>>> {
   const session = new Session();
   session.connect();

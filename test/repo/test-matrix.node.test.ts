@@ -1,4 +1,4 @@
-/** What `npm test` leaves to `npm run test:all`, so that nothing is left out by mistake. */
+/** Checks the tests that `npm test` leaves to `npm run test:all`, so that nothing is left out by mistake. */
 import assert from "node:assert/strict";
 import { globSync } from "node:fs";
 import { describe, it } from "node:test";

@@ -1,4 +1,4 @@
-/** What scripts/test.ts makes of the reports of its lanes: no lane that failed or crashed may pass. */
+/** Checks how scripts/test.ts reads the reports of its lanes: no lane that failed or crashed may pass. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -50,7 +50,7 @@ describe("the outcome of a lane", () => {
 
 describe("a lane of Node", () => {
   const root = resolve(import.meta.dirname, "../..");
-  /** How the process ended, and what it says of these tests. */
+  /** Runs these tests. Returns the exit code, the report and the output of the process. */
   function run(tests: string): { readonly exit: number | null; readonly xml: string; readonly output: string } {
     const folder = mkdtempSync(join(tmpdir(), "greenroom-lane-"));
     try {

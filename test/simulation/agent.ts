@@ -9,7 +9,7 @@ import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";
 
-/** What a run is told to do. It is the run's input, or the answer to a question of an earlier run. */
+/** The steps of a run. They are the run's input, or the answer to a question of an earlier run. */
 export interface Script {
   /** Names the run in every message it leaves. */
   readonly tag: string;
@@ -19,17 +19,17 @@ export interface Script {
 }
 
 export interface Step {
-  /** How long it works before the step is done; null: for ever. */
+  /** The milliseconds that it works before the step is done; null: for ever. */
   readonly ms: number | null;
-  /** How many events it shows meanwhile. */
+  /** The number of events that it emits meanwhile. */
   readonly events: number;
-  /** How the step ends, if not with a message in the state. `ask` leaves its message, and stops the run at a question. */
+  /** The end of the step, if it is not a message in the state. `ask` leaves its message, and stops the run at a question. */
   readonly end?: "throw" | "ask";
   /** Characters added to the message. */
   readonly padding: number;
 }
 
-/** Both kinds of executors that there are: `recordStates` records the states of `plain`; `saver` writes its own checkpoints. */
+/** The two kinds of executors: `recordStates` records the states of `plain`; `saver` writes its own checkpoints. */
 export const GRAPHS: readonly string[] = ["plain", "saver"];
 
 export const MAX_ATTEMPTS = 3;
@@ -45,7 +45,7 @@ export function createMessages(script: Script): string[] {
   return messages;
 }
 
-/** A message without its padding. */
+/** Returns a message without its padding. */
 export function bare(message: Json): string {
   return String(message).split(" ")[0] as string;
 }
@@ -180,7 +180,7 @@ function pause(world: World, process: Process, ms: number | null, signal: AbortS
   });
 }
 
-/** The ids of the interrupts that are pending in a state. */
+/** Returns the ids of the interrupts that are pending in a state. */
 const pendingIn = (stored: StoredCheckpoint | null): readonly string[] =>
   ((stored && parseRecordedState(stored)?.tasks) ?? []).flatMap(({ interrupts }) => interrupts.map(({ id }) => id));
 

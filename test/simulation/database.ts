@@ -6,7 +6,7 @@ import type { SqliteConnection } from "../../adapters/sqlite/file.ts";
 import { createStatementCache } from "../../adapters/sqlite/statement-cache.ts";
 import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
 
-/** What a simulation hears of the database. */
+/** The events of the database that a simulation receives. */
 export interface Listener {
   /** A statement is about to run. May throw: then it fails, and with `ends` its transaction is undone too. */
   onStatement(statement: SqlStatement): void;
@@ -73,7 +73,7 @@ export class Database {
     this.#inTransaction = false;
   }
 
-  /** What a driver of one process runs its statements on. */
+  /** Returns the connection on which the driver of one process runs its statements. */
   connection(listener: Listener): SqliteConnection {
     return {
       run: (statement) => {

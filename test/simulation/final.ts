@@ -1,4 +1,4 @@
-/** What must hold when everything has ended. */
+/** The checks after everything has ended. */
 import type { Json } from "../../lib/json.ts";
 import type { Service } from "../../lib/service.ts";
 import { bare, createMessages } from "./agent.ts";
@@ -60,10 +60,10 @@ export async function finalChecks(world: World): Promise<void> {
   if (await pass(SWEPT_MS + 2 * SWEEP_MS)) checkSwept(world);
 }
 
-/** More than the sweeper's pace. */
+/** A time that is longer than the interval of the retention, in milliseconds. */
 const SWEEP_MS = 6_000;
 
-/** What is kept for a while only. */
+/** Checks that the rows with a limited lifetime are deleted. */
 function checkSwept(world: World): void {
   for (const source of [
     "run_frames",
@@ -76,7 +76,7 @@ function checkSwept(world: World): void {
   }
 }
 
-/** Rows that nothing leads to, and slots that nobody gives back. */
+/** Checks that no row is orphaned, and that no thread lock is held for ever. */
 function checkRows(world: World): void {
   const { database, oracle } = world;
   const none = (what: string, sql: string): void => {
@@ -123,7 +123,7 @@ function checkRows(world: World): void {
   }
 }
 
-/** What clients were told holds. */
+/** Checks the responses that clients have received. */
 function checkClients(world: World): void {
   const countByTag = new Map<string, number>();
   for (const run of world.oracle.runs.byId.values()) countByTag.set(run.tag, (countByTag.get(run.tag) ?? 0) + 1);
@@ -137,7 +137,7 @@ function checkClients(world: World): void {
   }
 }
 
-/** I4: the state is what the runs left that were not rolled back, in the order of their ends. */
+/** Checks I4: the state consists of what the runs that were not rolled back have left, in the order of their ends. */
 function checkContent(world: World, thread: ThreadNote, values: Json): void {
   const messages = ((values as { messages?: Json[] } | null)?.messages ?? []).map(bare);
   let at = 0;
@@ -156,7 +156,7 @@ function checkContent(world: World, thread: ThreadNote, values: Json): void {
     world.violation("I4", `${thread.name} has ${messages.join()}: from ${messages[at]} on nothing explains them`);
 }
 
-/** I5. */
+/** Checks I5, the status of a thread. */
 function checkStatus(world: World, thread: ThreadNote, status: string): void {
   const last = thread.ended.findLast((run) => run.claims.length > 0);
   const expected = new Set<string>();
@@ -173,7 +173,7 @@ function checkStatus(world: World, thread: ThreadNote, status: string): void {
   }
 }
 
-/** I6: a run whose frames are stored can be read again whole, by everybody, from anywhere. */
+/** Checks I6: a run whose frames are stored can be read again whole, by every reader and from every position. */
 async function checkReplay(world: World, run: RunNote, dice: Dice): Promise<void> {
   const seenFrames = world.frames.byRun.get(run.run_id) ?? new Map<number, string>();
   const last = run.state.end_frame as number;
@@ -205,7 +205,7 @@ async function checkReplay(world: World, run: RunNote, dice: Dice): Promise<void
   if (after === 0 && run.framed) checkEvents(world, run, texts);
 }
 
-/** I6: a thread's stream from its beginning tells of every run, and shows all stored frames, over any number of connections. */
+/** Checks I6: a thread's stream from its beginning has every run and all stored frames, over any number of connections. */
 async function checkThreadStream(world: World, thread: ThreadNote, dice: Dice): Promise<void> {
   const { scheduler } = world;
   const node = world.reachable(dice);

@@ -75,7 +75,7 @@ async function run(from: number, count: number, step: number): Promise<number> {
   return failed;
 }
 
-/** The same in several processes, each with every so many'th seed. */
+/** Runs the seeds in several processes, each with every nth seed. */
 async function runInParts(from: number, count: number): Promise<number> {
   const ownArgs = process.argv.slice(2).filter((arg, i, all) => arg !== "--jobs" && all[i - 1] !== "--jobs");
   const flags = process.versions["deno"] ? ["run", "-A", "--no-check"] : [];

@@ -1,4 +1,4 @@
-/** What must hold of the messages in the events of threads when everything has ended. */
+/** The checks of the messages in the events of threads, after everything has ended. */
 import { EVENT_METHODS } from "../../lib/storage/rows.ts";
 import { bare } from "./agent.ts";
 import type { ThreadNote } from "./oracle/notes.ts";
@@ -8,7 +8,7 @@ type Entry = [offset: number, method: number, namespace: readonly string[], time
 
 const MESSAGES = EVENT_METHODS.indexOf("messages");
 
-/** The events of each message of a run, in their order. */
+/** Returns the events of each message of a run, in their order. */
 function readWords(world: World, run_id: string): Map<string, string[]> {
   const rows = world.database.query("select events from thread_events where run_id = ? order by first_seq", [run_id]);
   const words = new Map<string, string[]>();
@@ -21,8 +21,8 @@ function readWords(world: World, run_id: string): Map<string, string[]> {
 }
 
 /**
- * I16: every message that has started ends, before its run or with it, and again when it starts again. One that its thread's state has
- * does not end with an error, and is not missing, unless its executor went on after it was told to stop.
+ * Checks I16: every message that has started ends, before its run or with it, and again when it starts again. One that its thread's state
+ * has does not end with an error, and is not missing, unless its executor went on after it was told to stop.
  */
 export function checkMessages(world: World, thread: ThreadNote, messages: readonly string[]): void {
   if (world.plan.lag_ms === 0) return;

@@ -24,16 +24,16 @@ export class ConnectionLost extends Error {
   }
 }
 
-/** What an injected fault of the storage looks like to the code above it. */
+/** The error of an injected fault of the storage, as the code above it sees it. */
 export class InjectedFault extends Error {}
 
-/** What feedback links start with. */
+/** The base URL of feedback links. */
 export const BASE_URL = "https://agents.example";
 
-/** How long after the grace time a process that stops waits for its store: as lib/engine/worker.ts says. */
+/** The time after the grace time for which a process that stops waits for its store, as in lib/engine/worker.ts. */
 const LAST_MS = 20_000;
 
-/** One life of a machine. */
+/** A process: the time between the start and the end of a machine. */
 export class Process implements Owner {
   readonly name: string;
   readonly node: SimulatedNode;
@@ -46,9 +46,9 @@ export class Process implements Owner {
   /** Calls of the store whose answer has not come: what was done may not be known yet. */
   unanswered = 0;
   service: Service | null = null;
-  /** That of the service. */
+  /** The storage of the service. */
   storage: Storage | null = null;
-  /** What clients wait for: told when the process dies. */
+  /** The connections of clients. Each is called when the process ends. */
   readonly connections: Set<() => void> = new Set();
 
   constructor(node: SimulatedNode, name: string) {
@@ -57,7 +57,7 @@ export class Process implements Owner {
   }
 }
 
-/** Who waits for it waits for ever. A new one each time: a promise holds on to all who wait for it. */
+/** Returns a promise that never settles. It is a new one each time, because a promise retains all who wait for it. */
 export const never = (): Promise<never> => new Promise(() => {});
 
 export class SimulatedNode {
@@ -280,7 +280,7 @@ export class SimulatedNode {
     };
   }
 
-  /** The writer's thread of a process: it ends with it, but commits also while the event loop stands still. */
+  /** Creates the writer's thread of a process: it ends with it, but commits also while the event loop stands still. */
   #thread(process: Process, connection: SqliteConnection): WriterThread {
     const { scheduler, plan } = this.#world;
     const dice = new Dice(plan.seed, `${process.name} thread`);

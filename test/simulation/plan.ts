@@ -1,4 +1,4 @@
-/** What a seed decides before anything runs: the machines, the load and which faults can occur (swarm: each seed has its own). */
+/** The decisions of a seed before its simulation starts: the machines, the load and the possible faults (swarm: each seed has its own). */
 import { Dice } from "./random.ts";
 
 export type Fault =
@@ -63,41 +63,41 @@ export interface Plan {
   readonly signals: boolean;
   /** Executors with checkpoints of their own put them up to so long before they show them, as LangGraph does; they show messages too. */
   readonly lag_ms: number;
-  /** How many readers poll threads whose runs execute. */
+  /** The number of readers that poll threads whose runs execute. */
   readonly pollers: number;
   readonly nodes: number;
   readonly threads: number;
   readonly clients: number;
-  /** How many requests each client makes. */
+  /** The number of requests of each client. */
   readonly requests: number;
-  /** How long a client thinks between requests, at most. */
+  /** The maximum time between two requests of a client. */
   readonly think_ms: number;
   readonly lease_ms: number;
   readonly run_timeout_ms: number;
   readonly concurrency: number;
-  /** How many pending runs a thread may have. */
+  /** The maximum number of pending runs of a thread. */
   readonly pending_per_thread: number;
   /** The longest message, in characters: long lists are stored as tails. */
   readonly padding: number;
-  /** How long what has ended is kept: for ever, as far as a seed is concerned, unless it looks at what is swept. */
+  /** The lifetime of rows that have ended: for ever in most seeds, unless the seed checks the retention. */
   readonly retention: { readonly frames_ms: number; readonly stateless_ms: number; readonly idempotency_ms: number };
   readonly faults: ReadonlySet<Fault>;
-  /** How likely a storage call is hit by each of its faults. */
+  /** The probability of each fault for a storage call. */
   readonly call_fault: number;
   /** Faults of processes come at most this far apart. */
   readonly process_fault_ms: number;
-  /** How far a machine's clock is off, at most. */
+  /** The maximum clock skew of a machine. */
   readonly skew_ms: number;
-  /** Which share of requests stops other runs. */
+  /** The share of requests that stop other runs. */
   readonly conflict: number;
-  /** Which share of runs has a webhook, and how those are delivered. */
+  /** The share of runs with a webhook, and the options of its delivery. */
   readonly hooks: {
     readonly share: number;
     readonly schedule_ms: readonly number[];
     readonly timeout_ms: number;
     readonly concurrency: number;
   };
-  /** Which share of runs has feedback keys, and how long their links live after the end. */
+  /** The share of runs with feedback keys, and the lifetime of their links after the end. */
   readonly feedback: number;
   readonly token_ttl_ms: number;
   /** The machines sleep for hours: usage is summed by the hour. */
@@ -109,7 +109,7 @@ export interface Plan {
 /** Longer than a seed's work and the wait after it. */
 export const SWEPT_MS = 300_000;
 
-/** The plan of a seed. `without` leaves faults out and `halve` halves the load so often: to find what a failure needs. */
+/** Creates the plan of a seed. `without` leaves faults out and `halve` halves the load this often: to find what a failure needs. */
 export function createPlan(seed: number, without: readonly string[] = [], halve = 0, skew_ms = 0): Plan {
   const dice = new Dice(seed, "plan");
   const faults = new Set<Fault>();

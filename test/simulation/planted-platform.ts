@@ -7,7 +7,7 @@ export interface PlantedFault {
   /** Stands in the file exactly once. */
   readonly find: string;
   readonly replace: string;
-  /** What else is to be replaced in the file. */
+  /** Further replacements in the file. */
   readonly also?: readonly { readonly find: string; readonly replace: string }[];
   /** `--durable` finds it. */
   readonly durable?: boolean;

@@ -342,7 +342,7 @@ export const PLANTED: readonly PlantedFault[] = [
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 
-/** The code with the fault in it. Throws when the text to replace is not there exactly once. */
+/** Returns the code with the fault in it. Throws when the text to replace is not there exactly once. */
 export function plant({ name, file, also = [], ...first }: PlantedFault): string {
   let source = readFileSync(join(root, file), "utf8");
   for (const { find, replace } of [first, ...also]) {
@@ -353,7 +353,7 @@ export function plant({ name, file, also = [], ...first }: PlantedFault): string
   return source;
 }
 
-/** The seed that finds the fault, and how; null when none of the first `seeds` does. */
+/** Returns the seed that finds the fault, and how; null when none of the first `seeds` does. */
 function search(fault: PlantedFault, seeds: number): Promise<string | null> {
   const folder = mkdtempSync(join(tmpdir(), "greenroom-planted-"));
   for (const name of ["lib", "adapters", "package.json", "test/simulation"]) {

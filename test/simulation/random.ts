@@ -14,7 +14,7 @@ export class Dice {
     for (let i = 0; i < 12; i++) this.bits();
   }
 
-  /** 32 random bits. */
+  /** Returns 32 random bits. */
   bits(): number {
     const sum = (((this.#a + this.#b) | 0) + this.#count) | 0;
     this.#count = (this.#count + 1) | 0;
@@ -24,7 +24,7 @@ export class Dice {
     return sum >>> 0;
   }
 
-  /** A number in [0, 1). */
+  /** Returns a number in [0, 1). */
   float(): number {
     return this.bits() / 2 ** 32;
   }
@@ -34,7 +34,7 @@ export class Dice {
     return Math.floor(this.float() * count);
   }
 
-  /** An integer in [low, high]. */
+  /** Returns an integer in [low, high]. */
   between(low: number, high: number): number {
     return low + this.below(high - low + 1);
   }
@@ -47,7 +47,7 @@ export class Dice {
     return items[this.below(items.length)] as Item;
   }
 
-  /** A UUID of version 4. */
+  /** Returns a UUID of version 4. */
   uuid(): string {
     const hex = (): string => this.bits().toString(16).padStart(8, "0");
     const [a, b, c, d] = [hex(), hex(), hex(), hex()];
@@ -56,7 +56,7 @@ export class Dice {
   }
 }
 
-/** A 32-bit hash of a text, continued from `start`. */
+/** Returns a 32-bit hash of a text, continued from `start`. */
 export function hashText(text: string, start = 0): number {
   let hash = start ^ text.length;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

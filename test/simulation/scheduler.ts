@@ -6,7 +6,7 @@ export interface Owner {
   readonly name: string;
   alive: boolean;
   paused: boolean;
-  /** How long it has stood still, without a pause that is under way. */
+  /** The time of its stalls in milliseconds, without a pause that is active. */
   still_ms: number;
 }
 
@@ -50,7 +50,7 @@ export class Scheduler {
     };
   }
 
-  /** As `at`, but never before what the same owner queued earlier for the same time or a later one. */
+  /** Queues `fn` as `at` does, but never before what the same owner queued earlier for the same time or a later one. */
   queue(ms: number, owner: Owner, fn: () => void): void {
     const last = this.#queued.get(owner);
     let time = this.now + ms;

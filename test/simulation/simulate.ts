@@ -16,11 +16,11 @@ import { type Outcome, World } from "./world.ts";
 export interface SimulateOptions {
   /** Faults to leave out. */
   readonly without?: readonly string[];
-  /** How often to halve the load. */
+  /** The number of times that the load is halved. */
   readonly halve?: number;
-  /** How far the machines' clocks are off, at most. Leases are counted by each process's own clock: what is found then is no fault. */
+  /** The maximum clock skew of the machines. Leases are counted by each process's own clock: what is found then is no fault. */
   readonly skew_ms?: number;
-  /** How many of the last things that happened are told. */
+  /** The number of the last events that are printed. */
   readonly trace?: number;
   /** Violations that count for nothing, by their text. */
   readonly ignore?: RegExp;

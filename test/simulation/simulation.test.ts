@@ -16,7 +16,7 @@ const RUNTIMES: Readonly<Record<string, readonly string[]>> = {
 };
 const runtime: "bun" | "deno" | "node" = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
 const folder = fileURLToPath(new URL(".", import.meta.url));
-/** How many seeds a test has: few, so that none takes long on a machine with other work. */
+/** The number of seeds of a test: few, so that none takes long on a machine with other work. */
 const PART = 2;
 const all = process.env.GREENROOM_TEST_ALL === "1";
 /** Each runtime has its own seeds in `npm run test:all`, which runs 2,000. `npm test` runs them on Bun, the fastest. */

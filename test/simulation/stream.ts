@@ -1,4 +1,4 @@
-/** What one reader has seen of a run's frames, over all its connections; and what all readers of a run must agree on. */
+/** Records what one reader has received of a run's frames, over all its connections, and checks that all readers of a run agree. */
 import type { JsonObject } from "../../lib/json.ts";
 import type { Frame } from "../../lib/streams/frames.ts";
 import type { Reader as FrameReader } from "../../lib/streams/log.ts";
@@ -15,7 +15,7 @@ export class Frames {
     this.#world = world;
   }
 
-  /** I6: two readers never differ on what an id names. */
+  /** Checks I6: two readers never receive different frames with one id. */
   see(run_id: string, id: number, text: string): void {
     const knownFrames = this.byRun.get(run_id) ?? new Map<number, string>();
     this.byRun.set(run_id, knownFrames);
@@ -28,7 +28,7 @@ export class Frames {
   }
 }
 
-/** One reader of a run, which reconnects. */
+/** A reader of a run, which reconnects. */
 export class Reader {
   readonly run_id: string;
   /** Id of the last frame: where a resumed stream goes on. */
@@ -54,7 +54,7 @@ export class Reader {
     this.#contiguous = true;
   }
 
-  /** A new connection. What a run without stored frames has shown meanwhile is not seen again. */
+  /** Begins a new connection. It does not receive again what a run without stored frames has emitted meanwhile. */
   connect(): void {
     this.#contiguous = this.#world.oracle.runs.byId.get(this.run_id)?.framed ?? false;
     this.#lastShown = 0;
@@ -118,7 +118,7 @@ export class Reader {
     if (present && !this.#isEnding(frame)) world.frames.see(this.run_id, frame.id, `${frame.event} ${frame.data}`);
   }
 
-  /** I10: the links of a run come right before its error and its end, and not at all before that of a rollback. */
+  /** Checks I10: the links of a run come right before its error and its end, and not at all before that of a rollback. */
   #checkFeedback(frame: Frame, run: RunNote, refuse: (text: string) => void): void {
     const { tokens, fate, state } = run;
     if (frame.event === "feedback") {
@@ -145,7 +145,7 @@ export class Reader {
     return /RunRolledBack|RunDeleted|"rollback"/.test(frame.data);
   }
 
-  /** The server closed the stream. */
+  /** Records that the server closed the stream. */
   closed(process: Process): void {
     if (this.ended || process.stopping) return;
     const tag = this.#world.oracle.runs.byId.get(this.run_id)?.tag;

@@ -1,18 +1,18 @@
-/** What must hold of the events of threads when everything has ended. */
+/** The checks of the events of threads, after everything has ended. */
 import { FIRST_EVENT_NUMBER } from "../../lib/storage/rows.ts";
 import type { World } from "./world.ts";
 
 /** The size of an event that says nothing of a run but that it is over. */
 const END_SIZE = 30;
 
-/** The rows that attempts have stored. Others say that a run was stopped or deleted. */
+/** Returns a condition for the rows that attempts have stored. Other rows say that a run was stopped or deleted. */
 export const ofAttempts = (row = ""): string =>
   `${row}first_seq % ${2 ** 32} >= ${FIRST_EVENT_NUMBER} and ${row}size <> ${END_SIZE}`;
 
 type Entry = [offset: number, method: number, namespace: readonly string[], timestamp: number, data: string];
 
 /**
- * I15: events rise along their thread; a run that has ended has one end, behind all of its others, and begins at most once. One that
+ * Checks I15: events rise along their thread; a run that has ended has one end, behind all of its others, and begins at most once. One that
  * was removed from its thread has its end alone.
  */
 export function checkThreadEvents(world: World): void {

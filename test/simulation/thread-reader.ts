@@ -1,4 +1,4 @@
-/** What one reader has seen of a thread's stream, over all its connections. */
+/** Records what one reader has received of a thread's stream, over all its connections. */
 import type { JsonObject } from "../../lib/json.ts";
 import type { Frame } from "../../lib/streams/frames.ts";
 import type { ThreadPosition } from "../../lib/streams/thread-subscription.ts";

@@ -18,7 +18,7 @@ import { Frames } from "./stream.ts";
 const STACK = /,"stack":"(?:[^"\\]|\\.)*"/;
 
 export interface Violation {
-  /** Which rule: the number of an invariant, or a name. */
+  /** The rule: the number of an invariant, or a name. */
   readonly rule: string;
   readonly text: string;
 }
@@ -52,7 +52,7 @@ export class World {
   readonly counts: Record<string, number> = {};
   /** Of a database that one process at a time executes on: that process. */
   lockHolder: Process | null = null;
-  /** Who listens to the others' signals. */
+  /** The process of each listener for the signals of others. */
   readonly listeners: Map<SignalListener, Process> = new Map();
   /** No fault occurs any more. */
   quiet = false;
@@ -80,13 +80,13 @@ export class World {
     this.clients = createClients(this);
   }
 
-  /** Part of the trace and of its hash: nothing that differs between runtimes, such as an engine's error texts. */
+  /** Adds a line to the trace and to its hash. It has nothing that differs between runtimes, such as an engine's error texts. */
   note(text: string): void {
     this.digest.add(text);
     this.show(text);
   }
 
-  /** Part of the trace alone. */
+  /** Adds a line to the trace, not to its hash. */
   show(text: string): void {
     this.#trace.push(`${String(this.scheduler.now - START).padStart(7)} ${text}`);
     if (this.#trace.length > 2 * this.#keep) this.#trace.splice(0, this.#keep);

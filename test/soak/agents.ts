@@ -22,7 +22,7 @@ export interface Plan {
   readonly block_ms?: number;
 }
 
-/** Of a custom frame: the plan's key, the attempt, and a number that counts from 0 in each attempt. */
+/** The content of a custom frame: the plan's key, the attempt, and a number that counts from 0 in each attempt. */
 export interface Token extends JsonObject {
   readonly key: string;
   readonly attempt: number;
@@ -52,7 +52,7 @@ export function mark(what: Mark, token: string, job: JobIds, step = 0): void {
   writeSync(log, `${JSON.stringify(line)}\n`);
 }
 
-/** What names an execution in the log. */
+/** The ids of an execution in the log. */
 export interface JobIds {
   readonly run_id: string;
   readonly thread_id: string;
@@ -81,7 +81,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** How long an agent waits to be stopped. */
+/** The maximum time for which an agent waits to be stopped. */
 export const HELD_MS = 120_000;
 
 export async function* agent(job: FunctionJob): AsyncGenerator<unknown> {
@@ -131,7 +131,7 @@ export async function* agent(job: FunctionJob): AsyncGenerator<unknown> {
   }
 }
 
-/** What `flood` is to do. */
+/** The parameters of `flood`. */
 export interface Flood {
   readonly chunks: number;
   readonly bytes: number;
@@ -151,7 +151,7 @@ export async function* flood(job: FunctionJob): AsyncGenerator<unknown> {
   yield { messages: [{ type: "ai", content: `${chunks} chunks` }] };
 }
 
-/** The shortest run. */
+/** Returns the last message. It is the shortest run. */
 export function echo({ messages }: FunctionJob): unknown {
   return { messages: [{ type: "ai", content: String(messages.at(-1)?.content) }] };
 }

@@ -9,7 +9,7 @@ import type { Report } from "./report.ts";
 import { createSite, freePort, type Runtime, type Server, type Site, sleep, startServer } from "./servers.ts";
 
 export interface AnswersOptions {
-  /** On Bun and Node by turns, and as many with the lowest LangGraph on Node. */
+  /** The number of tries on Bun and Node by turns, and of those with the lowest LangGraph on Node. */
   readonly tries: number;
   /** The times between two kills. */
   readonly between_ms: readonly [least: number, most: number];
@@ -39,7 +39,7 @@ export const LONG: AnswersOptions = {
 /** A kill needs this many tries since the one before: a server that is killed at once again and again answers nothing. */
 const TRIES_PER_KILL = 4;
 
-/** How long a question may take to open after the answer to the one before. */
+/** The maximum time from one answer to the next question. */
 const OPEN_MS = 180_000;
 const ROOT = resolve(import.meta.dirname, "../..");
 const LOWEST = join(ROOT, "node_modules/.lowest");
@@ -52,7 +52,7 @@ export async function answers(report: Report, options: AnswersOptions): Promise<
   ]);
 }
 
-/** A folder with a project of the agents that ask, and packages for it. */
+/** Creates a folder with a project of the agents that ask, and packages for it. */
 function createAskingSite(packages: string): Site {
   const site = createSite();
   const project = join(site.path, "project");

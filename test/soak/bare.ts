@@ -4,7 +4,7 @@
  */
 import { serve } from "../../adapters/node/mod.ts";
 
-/** As large as those of `lib/http/streaming-body.ts`. */
+/** The chunk size of `lib/http/streaming-body.ts` in bytes. */
 const CHUNK = 4 * 1024;
 
 function endless(): ReadableStream<Uint8Array> {

@@ -15,7 +15,7 @@ export interface ClaimsOptions {
   readonly processes: number;
   /** Half of the runs share this many threads; the others have one of their own. */
   readonly threads: number;
-  /** How many runs may be executed a second time, after a lease that was over. */
+  /** The maximum number of runs that are executed a second time, after their lease has expired. */
   readonly most_again: number;
   readonly most_ms: number;
 }

@@ -49,7 +49,7 @@ export interface Client {
 }
 
 const TIMEOUT_MS = 60_000;
-/** What a server says that has lost its database in the middle of a call. */
+/** The response of a server that has lost its database in the middle of a call. */
 const UNKNOWN = /whether it took effect is not known/;
 
 export function connect(url: string): Client {
@@ -145,7 +145,7 @@ export function connect(url: string): Client {
   return client;
 }
 
-/** A client of several servers: each request goes to one of them, whichever that is. */
+/** Creates a client of several servers. It sends each request to a random one. */
 export function createBalancedClient(clients: readonly Client[]): Client {
   const pickClient = (): Client => clients[Math.floor(Math.random() * clients.length)] as Client;
   return {

@@ -6,7 +6,7 @@ export interface Disturbance {
   to: number;
 }
 
-/** How much of a time was disturbed, once or more than once at the same time. */
+/** Returns how much of a time was disturbed, once or more than once at the same time. */
 export function disturbedBetween(from: number, to: number, disturbances: readonly Disturbance[]): number {
   let sum = 0;
   let counted = from;

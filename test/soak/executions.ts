@@ -21,7 +21,7 @@ export interface Line {
   /** The request's key, as the client chose it. */
   readonly key: string;
   readonly attempt: number;
-  /** One execution: no two calls share it. */
+  /** The id of the execution: no two calls share it. */
   readonly token: string;
   readonly step: number;
   readonly version: number;
@@ -29,7 +29,7 @@ export interface Line {
 
 /** Reads the log as it grows. */
 export interface Executions {
-  /** All lines so far. */
+  /** Returns all lines so far. */
   lines(): readonly Line[];
   /** Resolves once an execution for this key has got to the mark; rejects after the time. */
   reached(key: string, mark: Mark, ms?: number): Promise<Line>;
@@ -121,12 +121,12 @@ export function followExecutions(file: string): Executions {
   };
 }
 
-/** How soon a process that stood still has asked whether its leases are still its own. */
+/** The time in milliseconds after a stall until a process has checked its leases. */
 const LEARNED_MS = 1_500;
 
 /**
- * Executions of one thread that ran at the same time: each text names two. `abandoned`: executions that ignore being stopped
- * for longer than the service waits; they may overlap, but have to be told from the others by the caller.
+ * Returns the executions of one thread that ran at the same time: each text names two. `abandoned`: executions that ignore being stopped
+ * for longer than the service waits; they may overlap, but the caller has to distinguish them from the others.
  */
 export function overlaps(lines: readonly Line[], abandoned: (line: Line) => boolean = () => false): string[] {
   const open = new Map<string, Map<string, Line>>();
@@ -167,7 +167,7 @@ export function overlaps(lines: readonly Line[], abandoned: (line: Line) => bool
   return overlapping;
 }
 
-/** The last execution of each run that began. */
+/** Returns the last execution of each run that began. */
 export function lastBegins(lines: readonly Line[]): Map<string, Line> {
   return new Map(lines.filter(({ mark }) => mark === "begin").map((line) => [line.run, line]));
 }

@@ -37,7 +37,7 @@ function readContext({ metadata = {}, configurable = {}, context, signal }: Lang
   };
 }
 
-/** One node as an execution of its own: between two nodes nothing of the run can write. */
+/** Runs one node as a separate execution: between two nodes nothing of the run can write. */
 async function executed<Result>(
   config: LangGraphRunnableConfig,
   work: (context: JobContext, token: string) => Promise<Result>,

@@ -31,7 +31,7 @@ export interface KillOptions {
   readonly most_restart_ms: number;
   /** Goal for the wait of a run that could start, some time after the last fault. */
   readonly most_wait_ms: number;
-  /** What a dead process was about to send is due again at once, not a minute later. */
+  /** True: deliveries that a dead process had claimed are due again at once, not a minute later. */
   readonly hurried: boolean;
 }
 
@@ -157,8 +157,8 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
 }
 
 /**
- * For every run that executed when its server was killed: how long after the next server listened it executed again, without
- * the time in which that server was made to stand still.
+ * Returns, for every run that executed when its server was killed, the time from the start of the next server until the run executed again,
+ * without the stalls of that server.
  */
 function restartTimes(lines: readonly Line[], { restarts, pauses }: Pick<Faults, "restarts" | "pauses">): number[] {
   const times: number[] = [];

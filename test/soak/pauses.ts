@@ -7,7 +7,7 @@ import { quantile, type Report } from "./report.ts";
 import { createSite, type Runtime, type Server, signal, sleep, startServer, until } from "./servers.ts";
 
 export interface PauseOptions {
-  /** One after the other on a server of each runtime. */
+  /** The runtimes of the servers, one after the other. */
   readonly runtimes: readonly Runtime[];
   readonly pauses: number;
   readonly blocks: number;

@@ -45,7 +45,7 @@ export async function awaitDeliveries(unsent: () => number | Promise<number>): P
   return Date.now() - from;
 }
 
-/** I7: each run that ended is told once, by one id and one body; none that was rolled back. */
+/** Checks I7: the webhook of each run that ended is delivered by one id and one body; none of a rolled-back run is. */
 export function checkWebhooks(
   report: Report,
   {
@@ -92,7 +92,7 @@ export function checkWebhooks(
   report.atMost("I7 webhooks that failed in every attempt", failed, Math.ceil(rows.size / 1_000));
 }
 
-/** I8: each run that was started is counted once, whatever became of it; the sums are those of the traces. */
+/** Checks I8: each run that was started is counted once, also if it was removed; the sums are those of the traces. */
 export function checkTraces(
   report: Report,
   { database, lines }: { readonly database: Inspection; readonly lines: readonly Line[] },
@@ -128,7 +128,7 @@ export interface Submitted {
   readonly comment: string;
 }
 
-/** I10: links live from the end of their run on, those of a run that is gone are gone, and what was taken is there once. */
+/** Checks I10: links live from the end of their run on, those of a run that is gone are gone, and accepted feedback is stored once. */
 export function checkFeedback(
   report: Report,
   {

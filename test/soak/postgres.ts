@@ -27,14 +27,14 @@ export interface PostgresOptions {
   readonly creators: number;
   readonly followers: number;
   readonly think_ms: number;
-  /** How often every session is ended that brings signals. */
+  /** The interval at which every session that brings signals is ended. */
   readonly cut_ms: number;
-  /** How often the database server is restarted as after a crash. */
+  /** The interval at which the database server is restarted as after a crash. */
   readonly restart_ms: number;
   /** Goal for the time from the end of a dead process's lease to the next start of its run. */
   readonly most_takeover_ms: number;
   readonly most_wait_ms: number;
-  /** What a dead process was about to send is due again at once, not a minute later. */
+  /** True: deliveries that a dead process had claimed are due again at once, not a minute later. */
   readonly hurried: boolean;
 }
 
@@ -194,7 +194,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
 
 interface Gate {
   together<Result>(work: () => Promise<Result>): Promise<Result>;
-  /** While nothing else goes on. */
+  /** Runs `work` while nothing else goes on. */
   alone(work: () => Promise<void>): Promise<void>;
 }
 
@@ -218,8 +218,8 @@ function createGate(): Gate {
 }
 
 /**
- * For every run that executed in a process that was killed: how long after that process's lease it executed again, without the times in
- * which something else stood in the way.
+ * Returns, for every run that executed in a process that was killed, the time from the end of that process's lease until the run executed
+ * again, without the times of other disturbances.
  */
 function takeoverTimes(
   lines: readonly Line[],

@@ -11,13 +11,13 @@ export interface ReaderOptions {
   readonly runtimes: readonly Runtime[];
   readonly readers: number;
   readonly megabytes: number;
-  /** Whether the runs' frames are stored. */
+  /** The values for the storage of the runs' frames. */
   readonly resumable: readonly boolean[];
   /** Stateless runs before the first measurement, and all of them. */
   readonly first_runs: number;
   readonly runs: number;
   readonly most_left_mib: number;
-  /** Where the runtime's own HTTP server is over the goal with nothing behind it: what counts is the growth beside that. */
+  /** The runtimes whose own HTTP server exceeds the goal with nothing behind it: there the growth beside that counts. */
   readonly beside: readonly Runtime[];
 }
 
@@ -77,7 +77,7 @@ async function peak(server: Server, work: () => Promise<void>): Promise<number> 
   return Math.max(most, server.rss());
 }
 
-/** What the runtime's own server holds for as many readers that never read. */
+/** Returns the memory that the runtime's own server uses for this many readers that never read. */
 async function withoutGreenroom(runtime: Runtime, readers: number): Promise<number> {
   const server = await startServer({ runtime, site: createSite(), script: "test/soak/bare.ts" });
   const sockets: Socket[] = [];

@@ -19,15 +19,15 @@ export interface Post {
 }
 
 export interface Receivers {
-  /** What came in, by run. */
+  /** The received requests, by run. */
   readonly posts: ReadonlyMap<string, readonly Post[]>;
   /** Requests that are no deliveries. */
   readonly problems: readonly string[];
   /** The configuration's `webhooks` section that lets a server send here. */
   readonly settings: object;
-  /** How many attempts there are at the most. */
+  /** The maximum number of attempts. */
   readonly attempts: number;
-  /** A URL of one of the receivers. */
+  /** Returns a URL of one of the receivers. */
   url(key: string): string;
   close(): void;
 }
@@ -44,7 +44,7 @@ const SCHEDULE_MS: readonly number[] = [50, 100, 200, 400, 800, 1_600, 1_600, 1_
 /** A line of the file. */
 type Noted = { readonly ports: readonly number[] } | { readonly post: Post } | { readonly problem: string };
 
-/** `file`: what they receive is noted there before it is answered. If it exists already, they continue it, on the same ports. */
+/** Starts the receivers. `file`: requests are written to it before they are answered. If it exists, they continue it, on its ports. */
 export async function startReceivers(file?: string): Promise<Receivers> {
   const posts = new Map<string, Post[]>();
   const problems: string[] = [];

@@ -1,4 +1,4 @@
-/** What a soak program found: figures for the table, and violations, each of which fails it. */
+/** The results of a soak program: figures for the table, and violations, each of which fails it. */
 
 interface Row {
   readonly figure: string;
@@ -7,7 +7,7 @@ interface Row {
   readonly met: boolean;
 }
 
-/** How many violations of one figure are printed. */
+/** The maximum number of printed violations of one figure. */
 const SHOWN = 5;
 
 /** Figures and violations of one program. */
@@ -20,19 +20,19 @@ export class Report {
     this.name = name;
   }
 
-  /** A figure that has no goal. */
+  /** Adds a figure that has no goal. */
   note(figure: string, value: string | number): void {
     this.#rows.push({ figure, value: String(value), goal: "", met: true });
   }
 
-  /** A figure that has to stay at or below `most`. */
+  /** Adds a figure that has to stay at or below `most`. */
   atMost(figure: string, value: number, most: number, unit = ""): void {
     // Not a number: nothing was measured, which must not pass for a good figure.
     const met = value <= most;
     this.#rows.push({ figure, value: formatFigure(value, unit), goal: `<= ${formatFigure(most, unit)}`, met });
   }
 
-  /** A figure that has to reach `least`: that the program has put enough to the test. */
+  /** Adds a figure that has to reach `least`, which proves that the program has tested enough. */
   atLeast(figure: string, value: number, least: number, unit = ""): void {
     this.#rows.push({
       figure,
@@ -42,7 +42,7 @@ export class Report {
     });
   }
 
-  /** A figure that has to be 0, counted by the texts of what was found. */
+  /** Adds a figure that has to be 0: the number of texts, each of which describes a violation. */
   none(figure: string, texts: readonly string[]): void {
     this.atMost(figure, texts.length, 0);
     if (texts.length > 0) this.#violations.set(figure, texts);

@@ -17,13 +17,13 @@ export const SHORT: RollbackOptions = { rollbacks: 80, per_kill: 40, at_once: 12
 export const LONG: RollbackOptions = { rollbacks: 10_000, per_kill: 400, at_once: 16 };
 
 /**
- * Where the run is when it is rolled back. `asking`: it is about to ask, and may have ended with its question first; `finishing`: it is about to end,
- * and may have ended. `answering`: it executes after an answer to an earlier run's question.
+ * The stages of a run at its rollback. `asking`: it is about to ask, and may have ended with its question first; `finishing`: it is about
+ * to end, and may have ended. `answering`: it executes after an answer to an earlier run's question.
  */
 const STAGES = ["pending", "starting", "streaming", "asking", "answering", "finishing", "careless"] as const;
 type Stage = (typeof STAGES)[number];
 
-/** How it is rolled back. `replace`: by the create of the next run. */
+/** The ways of a rollback. `replace`: by the create of the next run. */
 const WAYS = ["cancel", "cancel and wait", "replace"] as const;
 type Way = (typeof WAYS)[number];
 
@@ -32,13 +32,13 @@ interface Case {
   readonly way: Way;
   readonly graph: "agent" | "graph";
   readonly thread_id: string;
-  /** What is gone if the rollback came in time. */
+  /** The runs that are gone if the rollback came in time. */
   readonly victims: readonly { readonly run_id: string; readonly key: string }[];
   /** The thread before the victims: its messages and its open questions. */
   readonly before: ThreadNow;
   /** The key of the run that replaced the victims. */
   readonly next: string | null;
-  /** When the rollback was acknowledged. */
+  /** The time at which the rollback was acknowledged. */
   readonly stopped_at: number;
   /** Some stages race with the run's own end. */
   readonly outcome: "rolled back" | "ended before";
@@ -273,7 +273,7 @@ class Rollbacks {
   }
 }
 
-/** A message without the token of its execution. */
+/** Returns a message without the token of its execution. */
 const short = (content: string): string => content.split(" ").slice(0, 2).join(" ");
 
 interface Findings {

@@ -32,7 +32,7 @@ export function cleanUp(keep: boolean): void {
   folders.clear();
 }
 
-/** False when the process is gone. */
+/** Sends a signal. Returns false when the process is gone. */
 export function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
     process.kill(pid, name);
@@ -46,7 +46,7 @@ export interface Site {
   readonly path: string;
   readonly config: string;
   readonly database: string;
-  /** What the agents append to. */
+  /** The file that the agents append to. */
   readonly executions: string;
   /** Sections of the configuration beside `graphs` and `worker`. */
   settings: object;
@@ -62,7 +62,7 @@ const siteAt = (path: string, settings: object): Site => ({
   settings,
 });
 
-/** A folder with a configuration that hosts the soak's agents. */
+/** Creates a folder with a configuration that hosts the soak's agents. */
 export function createSite(worker: Worker = {}, settings: object = {}): Site {
   const path = mkdtempSync(join(tmpdir(), "greenroom-soak-"));
   folders.add(path);
@@ -71,7 +71,7 @@ export function createSite(worker: Worker = {}, settings: object = {}): Site {
   return site;
 }
 
-/** A copy of the folder of an earlier soak, with its configuration. */
+/** Copies the folder of an earlier soak, with its configuration. */
 export function copySite(from: string): Site {
   const path = mkdtempSync(join(tmpdir(), "greenroom-soak-"));
   folders.add(path);
@@ -95,17 +95,17 @@ export interface Server {
   readonly pid: number;
   readonly runtime: Runtime;
   readonly url: string;
-  /** When it said that it listens. */
+  /** The time at which it reported that it listens. */
   readonly listening_at: number;
   /** Resolves with the exit code or the signal's name. */
   readonly ended: Promise<number | string>;
-  /** True once the process has ended. */
+  /** Returns true once the process has ended. */
   hasEnded(): boolean;
   /** Resolves when the process is gone. Harmless when it is gone already. */
   end(name?: NodeJS.Signals): Promise<number | string>;
-  /** Memory in MiB. */
+  /** Returns the memory of the process in MiB. */
   rss(): number;
-  /** Both outputs so far. */
+  /** Returns both outputs so far. */
   output(): string;
 }
 
@@ -115,9 +115,9 @@ export interface ServerOptions {
   readonly port?: number;
   /** Put before the command: a tracer. */
   readonly under?: readonly string[];
-  /** What is started, from the repository's root; default `server.ts`. */
+  /** The program, as a path from the repository's root; default `server.ts`. */
   readonly script?: string;
-  /** On Node: a folder whose packages replace those of the checkout, as test/versions/use.mjs does. */
+  /** A folder whose packages replace those of the checkout on Node, as test/versions/use.mjs does. */
   readonly versions?: string;
 }
 
@@ -191,7 +191,7 @@ export async function startServer({
   }
 }
 
-/** A free port that no outgoing connection takes while the server is down. */
+/** Returns a free port that no outgoing connection takes while the server is down. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 12_000);

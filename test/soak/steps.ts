@@ -11,7 +11,7 @@ import { type Call, createCallScript, take } from "./steps/calls.ts";
 import { checkCall, checkDeeds, type Faults } from "./steps/checks.ts";
 
 export interface StepsOptions {
-  /** On each of the two databases. */
+  /** The number of kills on each of the two databases. */
   readonly kills: number;
   /** The longest time between two kills of one server. */
   readonly most_between_ms: number;
@@ -23,7 +23,7 @@ export const SHORT: StepsOptions = { kills: 3, most_between_ms: 2_500, calls: 3 
 export const LONG: StepsOptions = { kills: 150, most_between_ms: 2_500, calls: 6 };
 
 const LEASE_MS = 2_000;
-/** How long a call may take after the last kill. */
+/** The maximum time of a call after the last kill. */
 const LAST_MS = 120_000;
 
 interface ServerSlot {
@@ -49,7 +49,7 @@ export async function steps(report: Report, options: StepsOptions, seed: number)
   }
 }
 
-/** A folder with a configuration that hosts the durable function. */
+/** Creates a folder with a configuration that hosts the durable function. */
 function prepareSite(database: string | undefined, executions: string | undefined): Site {
   const site = createSite();
   const path = `${join(import.meta.dirname, "steps/agent.ts")}:agent`;

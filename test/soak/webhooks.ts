@@ -11,7 +11,7 @@ export interface WebhookOptions {
   readonly runs: number;
   readonly kills: number;
   readonly at_once: number;
-  /** What a dead process was about to send is due again at once, not a minute later. */
+  /** True: deliveries that a dead process had claimed are due again at once, not a minute later. */
   readonly hurried: boolean;
 }
 
@@ -20,7 +20,7 @@ export const LONG: WebhookOptions = { runs: 10_000, kills: 60, at_once: 16, hurr
 
 /** Runs of one thread follow each other. */
 const THREADS = 32;
-/** How long runs may take that nothing disturbs. */
+/** The maximum time of runs that nothing disturbs. */
 const END_MS = 60_000;
 
 const random = (below: number): number => Math.floor(Math.random() * below);

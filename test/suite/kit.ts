@@ -58,7 +58,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   let order = 0;
   const timers = new Map<number, { at: number; fn: () => void }>();
   const tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
-  /** What a function does takes ticks of the event loop and short timers. */
+  /** Waits some ticks of the event loop and some short timers, which a durable function needs to get on. */
   async function settleTimers(): Promise<void> {
     for (let round = 0; round < REST_ROUNDS; round++) await clock.advance(REST_MS);
   }
@@ -161,7 +161,7 @@ export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Part
 export interface TestServiceOptions extends Omit<Partial<ServiceOptions>, "http"> {
   /** Functions and LangGraph.js graphs by name, instead of an `executor`. */
   readonly agents?: AppOptions["agents"];
-  /** As in `createApp`, instead of a `storage`. Default: a database in memory. */
+  /** The database, as in `createApp`, instead of a `storage`. Default: a database in memory. */
   readonly database?: AppOptions["database"];
   /** The options of `createHandler` and of the HTTP side of the service. */
   readonly http?: AppOptions["http"];
@@ -170,7 +170,7 @@ export interface TestServiceOptions extends Omit<Partial<ServiceOptions>, "http"
 /** A service in memory, and helpers that add rows to it. */
 export interface TestService extends AsyncDisposable {
   readonly service: Service;
-  /** The service's handler as `fetch`: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
+  /** Calls the handler of the service: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
   /** The log records so far. Nothing is written to the console. */
   readonly log: readonly Parameters<Environment["log"]>[0][];
@@ -180,7 +180,7 @@ export interface TestService extends AsyncDisposable {
   addTokens(tokens: readonly TestToken[]): Promise<readonly string[]>;
 }
 
-/** The problem of an option that stands beside the one that makes it. */
+/** Returns the problem of an option that excludes another one, as a list. */
 const conflict = (
   options: Partial<ServiceOptions>,
   name: "executor" | "storage",

@@ -5,7 +5,7 @@ import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { SendError } from "../../lib/webhooks/http-client.ts";
 import { decodeSecret, type WebhookOptions, type WebhookTransport } from "../../lib/webhooks/options.ts";
 
-/** One received attempt of a delivery. */
+/** A received attempt of a delivery. */
 export interface CaughtWebhook {
   /** The `webhook-id` header, the same at each attempt of a delivery; empty without the header. */
   readonly id: string;
@@ -17,13 +17,16 @@ export interface CaughtWebhook {
   readonly text: string;
   /** The path and query of the request. */
   readonly path: string;
-  /** Whether a secret of the catcher has signed it; null without a secret. The signature's age is not checked, for manual clocks. */
+  /**
+   * True if a secret of the catcher has signed the attempt; null without a secret. The age of a signature is not checked, for manual
+   * clocks.
+   */
   readonly verified: boolean | null;
   /** The status of the response; null: the catcher does not respond. */
   readonly status: number | null;
 }
 
-/** How the receiver answers deliveries. */
+/** The responses of the receiver to deliveries. */
 export interface CatcherOptions {
   /** `whsec_` and base64 of 24 to 64 bytes. With a list, a signature by one of the secrets is enough. */
   readonly secret?: string | readonly string[];
@@ -41,7 +44,7 @@ export interface WebhookCatcher extends AsyncDisposable {
   readonly webhooks: WebhookOptions;
   /** A `webhooks.transport` that delivers every URL to the catcher, without a socket. */
   readonly transport: WebhookTransport;
-  /** All received attempts in order, including failed and repeated ones. */
+  /** The received attempts in order, including failed and repeated ones. */
   readonly received: readonly CaughtWebhook[];
   /** A `webhooks.loopback`: receives webhooks with a relative URL, without a socket. */
   fetch(request: Request): Promise<Response>;
@@ -253,7 +256,7 @@ function importKeys(secrets: readonly string[]): Promise<CryptoKey[]> {
   );
 }
 
-/** True if one of the keys has made one of the signatures. Standard Webhooks: `v1,` and base64, separated by spaces. */
+/** Returns true if one of the keys has made one of the signatures. Standard Webhooks: `v1,` and base64, separated by spaces. */
 async function isSigned(
   keys: readonly CryptoKey[],
   headers: Readonly<Record<string, string>>,

@@ -12,7 +12,7 @@ const STEPS = 600;
 const THREADS = 10;
 const LEASE_MS = 100;
 
-/** A seeded random number generator. */
+/** Creates a seeded random number generator. */
 export function dice(seed: number): {
   /** An integer in [0, count). */
   readonly below: (count: number) => number;

@@ -1,6 +1,6 @@
 import { after, before } from "node:test";
 
-/** For a group of tests that wait for nothing but timers of a service: these keep no process alive, and Deno would end it. */
+/** Keeps the process alive for a group of tests that wait only for timers of a service. Deno would end it otherwise. */
 export function keepAlive(): void {
   let alive: ReturnType<typeof setInterval> | undefined;
   before(() => {

@@ -1,4 +1,4 @@
-/** What tests of thread events share: readers that collect, replays, and short forms of events. */
+/** Helpers for tests of thread events: readers that collect, replays, and short forms of events. */
 import assert from "node:assert/strict";
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { Json, Service } from "../../lib/mod.ts";
@@ -65,7 +65,7 @@ export function reading(
   };
 }
 
-/** What is kept of a thread now. */
+/** Returns the events that are stored for a thread now. */
 export async function readStoredEvents(
   service: Service,
   thread_id: string,
@@ -89,7 +89,7 @@ export const getLifecycleWord = ({ params }: ProtocolEvent): string => (params.d
 
 export const isRootEnd = (event: ProtocolEvent): boolean => isRoot(event) && getLifecycleWord(event) !== "running";
 
-/** Lifecycle and inputs, each as one word: `running`, `a:1 started`, `input.requested q1`. */
+/** Formats lifecycle and input events, each as one word: `running`, `a:1 started`, `input.requested q1`. */
 export function outline(events: readonly ProtocolEvent[]): string[] {
   return events.flatMap((event) => {
     const { method, params } = event;
@@ -132,7 +132,7 @@ export const token = (n: number, padding = 0): ExecutorEvent => ({
   data: { payload: { n, padding: "x".repeat(padding) } },
 });
 
-/** The numbers of `token`s. */
+/** Returns the numbers of `token` events. */
 export const getTokenNumbers = (events: readonly ProtocolEvent[]): number[] =>
   events
     .filter(({ method }) => method === "custom")

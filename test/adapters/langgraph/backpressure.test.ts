@@ -1,4 +1,6 @@
-/** What a crash leaves of a LangGraph run: no save has the writes of a node without the events and frames that show them. */
+/**
+ * Checks the state that a crash leaves of a LangGraph run: no save has the writes of a node without the events and frames that show them.
+ */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { AIMessageChunk } from "@langchain/core/messages";
@@ -35,7 +37,7 @@ const graph = new StateGraph(MessagesAnnotation)
   .addEdge("three", END)
   .compile();
 
-/** Which messages end in the events of a save, and which its writes bring into the state. */
+/** Returns the ids of the messages that end in the events of a save, and of those that its writes bring into the state. */
 function readMessages({ writes, events = [], frames }: Progress) {
   const ended = events
     .filter(({ method, data }) => method === "messages" && data?.includes('"message-finish"'))

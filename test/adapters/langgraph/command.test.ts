@@ -40,7 +40,7 @@ const Log = Annotation.Root({
   told: Annotation<unknown>,
 });
 
-/** Two that ask at once, one of them twice. */
+/** Builds a graph of two nodes that ask at once, one of them twice. */
 const asking = () =>
   new StateGraph(Log)
     .addNode("once", () => ({ log: [`once ${JSON.stringify(interrupt("once?"))}`] }))

@@ -7,7 +7,7 @@ import { type AgentFunction, combine, fromFunctions, type JsonObject, type Servi
 import { testService } from "../../suite/kit.ts";
 import { until } from "../../support/until.ts";
 
-/** How many times at once, for each agent. */
+/** The number of concurrent repetitions for each agent. */
 const RACES = Number(process.env["GREENROOM_RACES"] ?? 30);
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });

@@ -24,7 +24,7 @@ const Log = Annotation.Root({
 });
 type Graph = Parameters<typeof langgraph>[0][string];
 
-/** What a graph under test is given: it stops itself, and its deaf nodes end when they are let go. */
+/** The context of a graph under test. It stops itself, and its deaf nodes end when they are released. */
 interface Scene {
   readonly calls: string[];
   /** Stops the run, and resolves some time later. */

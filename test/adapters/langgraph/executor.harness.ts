@@ -23,7 +23,7 @@ export type Step =
       readonly writes: readonly PendingWrite[];
     };
 
-/** One thread's checkpoints, with every write as it came. */
+/** The checkpoints of one thread, with every write in the order of its call. */
 export class MemoryCheckpoints implements CheckpointHandle {
   readonly puts: NewCheckpoint[] = [];
   readonly steps: Step[] = [];
@@ -108,7 +108,7 @@ export function aThread(): Thread {
   return { thread_id: crypto.randomUUID(), checkpoints: new MemoryCheckpoints() };
 }
 
-/** A thread that holds what another one held when it had been written so often. */
+/** Creates a thread with the first `steps` that were written to another thread. */
 export async function threadAfter({ thread_id }: Thread, steps: readonly Step[]): Promise<Thread> {
   const checkpoints = new MemoryCheckpoints();
   for (const step of steps) {
@@ -149,7 +149,7 @@ export function aJob(thread: Thread, graph_id: string, changes: JobChanges = {})
 export type StreamEvent = Extract<ExecutorEvent, { type: "stream" }>;
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
-/** What a job yielded: its stream events, and the one state it must end with. */
+/** Runs a job. Returns its stream events and the one state that it must end with. */
 export async function run(
   executor: Executor,
   job: Job,

@@ -1,4 +1,7 @@
-/** What a LangGraph graph shows beyond its values: its subgraphs' lives, messages that are whole, and which run an event is part of. */
+/**
+ * Checks the frames of a LangGraph graph beyond its values: the lifecycle of its subgraphs, whole messages, and the run that an event is
+ * part of.
+ */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { dispatchCustomEvent } from "@langchain/core/callbacks/dispatch";
@@ -24,14 +27,14 @@ const Log = Annotation.Root({
 });
 type Body = (state: typeof Log.State, config: LangGraphRunnableConfig) => unknown;
 
-/** A graph of one node. */
+/** Creates a graph of one node. */
 const child = (body: Body, options = {}) =>
   new StateGraph(Log)
     .addNode("inner", body as never)
     .addEdge(START, "inner")
     .compile(options);
 
-/** A graph whose nodes run side by side. */
+/** Creates a graph whose nodes run in parallel. */
 function beside(...nodes: readonly (Body | ReturnType<typeof child>)[]) {
   const graph = new StateGraph(Log) as unknown as {
     addNode(name: string, body: unknown): void;
@@ -86,7 +89,7 @@ function namer(): (namespace: readonly string[] | undefined) => string {
       );
 }
 
-/** The frames of mode `lifecycle` as text, after checking what holds of all of them. */
+/** Returns the frames of mode `lifecycle` as text, after checking the rules that apply to all of them. */
 function lives(events: readonly StreamEvent[]): string[] {
   const name = namer();
   const frames = events.filter(({ mode }) => mode === "lifecycle");
@@ -286,7 +289,7 @@ describe("langgraph: messages that are whole", () => {
     return async ({ messages }) => ({ messages: [await saidModel.invoke(messages)] });
   };
 
-  /** What a service shows of mode `messages`: the kind and the namespace of each frame, with the text of those that are whole. */
+  /** Returns the frames of mode `messages` as a service emits them: kind and namespace, with the text of whole messages. */
   async function readFrames(graph: Graph, subgraphs = false): Promise<string[]> {
     await using at = await testService({ executor: langgraph({ graph }) });
     const { frames } = await at.service.runs.stream(null, {

@@ -34,7 +34,7 @@ const sleeper = new StateGraph(Log)
   .addEdge(START, "nap")
   .addEdge("nap", END);
 
-/** A node that asks a client, beside one that waits. */
+/** Creates a graph with a node that asks a client, beside a node that waits. */
 const both = (waits: () => Promise<Json>) =>
   new StateGraph(Log)
     .addNode("asks", () => ({ log: [`answer ${interrupt("Really?")}`] }))

@@ -1,4 +1,4 @@
-/** What the adapter uses of LangGraph and LangGraph does not document: the installed version has it, and another version need not. */
+/** Checks the undocumented members of LangGraph that the adapter uses: the installed version has them, and another version need not. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -43,7 +43,7 @@ interface Saver {
   put(config: Config, checkpoint: object, metadata: object, versions: object): Promise<Config>;
 }
 
-/** Another version of LangGraph: it has documented members alone. Its graph runs one node after the other. */
+/** Creates a graph as of another version of LangGraph, which has documented members only. It runs one node after the other. */
 function otherVersion(nodes: Readonly<Record<string, Work>>): never {
   const otherGraph = {
     lg_is_pregel: true,

@@ -68,7 +68,7 @@ const ask =
   (model: Fake) =>
   async ({ messages }: { messages: BaseMessage[] }) => ({ messages: [await model.invoke(messages)] });
 
-/** A graph of one subgraph with one node, and a second node. */
+/** Creates a graph of a subgraph with one node, and a second node. */
 const nested = () => {
   const inner = new StateGraph(MessagesAnnotation).addNode("asks", ask(model(100, 10))).addEdge(START, "asks");
   return new StateGraph(MessagesAnnotation)

@@ -61,7 +61,7 @@ export function namer(): (namespace: readonly string[]) => string {
       );
 }
 
-/** One line for each event: its method, its namespace, and what tells it from others. Series of deltas are one line. */
+/** Formats each event as one line: its method, its namespace, and the members that distinguish it. A series of deltas is one line. */
 export function lines(events: readonly ProtocolEvent[], methods?: readonly string[]): string[] {
   const name = namer();
   const all = events.map(({ method, namespace, node, data }) => {
@@ -149,14 +149,14 @@ export const Log = Annotation.Root({
 
 export type State = typeof MessagesAnnotation.State;
 
-/** A node that calls a model. */
+/** Creates a node that calls a model. */
 export const calls =
   (...pieces: readonly (AIMessageChunk | string)[]) =>
   async (_state: State, config: LangGraphRunnableConfig): Promise<{ messages: BaseMessage[] }> => ({
     messages: [await new Streams(pieces).invoke("x", config)],
   });
 
-/** A graph of one node, or of several side by side. */
+/** Creates a graph of one node, or of several in parallel. */
 export function beside(nodes: Readonly<Record<string, unknown>>, schema: unknown = MessagesAnnotation, options = {}) {
   const graph = new StateGraph(schema as typeof MessagesAnnotation) as unknown as {
     addNode(name: string, body: unknown): void;

@@ -9,7 +9,7 @@ const TRIES = 20;
 const State = Annotation.Root({ paid: Annotation<number[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
 const AMOUNTS = [10, 9_999] as const;
 
-/** Agents that ask before each payment, and what they were answered. After an answer they wait for `gate`. */
+/** Creates agents that ask before each payment, with a record of the answers. After an answer they wait for `gate`. */
 function payers() {
   const consumed: (readonly [amount: number, answer: unknown])[] = [];
   let gate = Promise.withResolvers<void>();
@@ -89,7 +89,7 @@ async function world(options: Pick<TestServiceOptions, "worker"> = {}) {
     const text = await response.text();
     return { status: response.status, body: text === "" ? {} : (JSON.parse(text) as JsonObject) };
   };
-  /** A thread that waits for the answer to the first payment. */
+  /** Creates a thread that waits for the answer to the first payment. */
   const waiting = async (assistant_id: string): Promise<string> => {
     const { body } = await send("POST", "/threads", {});
     const thread_id = body.thread_id as string;

@@ -17,7 +17,7 @@ const ACTIONS = {
   reviewConfigs: [],
 };
 
-/** Agents whose next call after an answer fails while `fails` has their name. */
+/** Creates agents whose next call after an answer fails while `fails` has their name. */
 function agents() {
   const fails = new Set<string>();
   const calls: string[] = [];

@@ -23,7 +23,7 @@ import { type TestService, testService } from "../../suite/kit.ts";
 const Out = Annotation.Root({ out: Annotation<Json> });
 type Use = (store: BaseStore, config: LangGraphRunnableConfig) => Promise<Json>;
 
-/** A graph of one node that uses its store. */
+/** Creates a graph of one node that uses its store. */
 const createGraph = (use: Use, store?: BaseStore) =>
   new StateGraph(Out)
     .addNode("node", async (_state, config: LangGraphRunnableConfig) => ({

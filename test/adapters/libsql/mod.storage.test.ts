@@ -13,7 +13,7 @@ import { type Sqld, sqldProgram, startSqld } from "../../support/sqld.ts";
 import { all, brief, least } from "../sql/efforts.ts";
 import { Emptied } from "../sql/emptied-database.ts";
 
-/** The storage suite on the database of this URL. */
+/** Runs the storage suite on the database of this URL. */
 function storageTests(api: SuiteApi, url: () => string): void {
   let database: Emptied;
   before(() => {

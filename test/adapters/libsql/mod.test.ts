@@ -409,7 +409,7 @@ function remoteTests(program: string): void {
   });
 }
 
-/** A key for the server, and a token that it signs. */
+/** Creates a key for the server, and a token that it signs. */
 async function signedToken(): Promise<{ readonly key: string; readonly token: string }> {
   const { publicKey, privateKey } = (await crypto.subtle.generateKey("Ed25519", true, [
     "sign",

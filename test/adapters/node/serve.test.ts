@@ -16,7 +16,7 @@ async function serving(
   return { ...listener, url: `http://127.0.0.1:${listener.port}`, [Symbol.asyncDispose]: () => listener.close() };
 }
 
-/** What the server sends in answer to `text`: all of it, or up to the first match of `until`. */
+/** Sends `text` to the server. Returns its whole response, or the response up to the first match of `until`. */
 const raw = (port: number, text: string, until?: RegExp): Promise<string> =>
   new Promise((resolve) => {
     let answer = "";

@@ -61,7 +61,7 @@ async function world(options: FakeOptions = {}): Promise<World> {
   };
 }
 
-/** What the server answers to a request that is written as it is. */
+/** Sends a request without changes. Returns the response of the server. */
 const raw = (port: number, lines: readonly string[], body = ""): Promise<string> =>
   new Promise((resolve) => {
     let answer = "";

@@ -29,7 +29,7 @@ const fresh = async (): Promise<{ readonly url: string }> => {
   return { url };
 };
 
-/** A clock on which everything is over sooner. */
+/** Returns a clock that runs faster by this factor. */
 const hurried = (times: number): Pick<PostgresOptions, "now" | "timer"> => ({
   now: () => Date.now() * times,
   timer(ms, fn) {

@@ -59,7 +59,7 @@ function suite(withOptions: (url: string, work: (options: PostgresOptions) => Pr
   });
 }
 
-/** Another client of the database. */
+/** Runs the test with another client of the database. */
 async function withRival(url: string, test: (rival: pg.Client) => Promise<void>): Promise<void> {
   const rival = new pg.Client({ connectionString: url });
   rival.on("error", () => {});

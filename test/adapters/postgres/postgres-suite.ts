@@ -1,4 +1,4 @@
-/** What a driver for Postgres must do, over whatever client. */
+/** The tests that each driver for Postgres must pass, with any client. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { type PostgresOptions, postgresDriver } from "../../../adapters/postgres/mod.ts";
@@ -51,7 +51,7 @@ export function failing(state: string, tries: number): SqlStatement {
   );
 }
 
-/** How often a batch with `failing` or `counted` was run, at the end of a test. */
+/** Returns the number of times that a batch with `failing` or `counted` was run. Call it at the end of a test. */
 export async function readTryCount(driver: SqlDriver): Promise<SqlValue | undefined> {
   const [row] = await driver.read(
     statement("select case when is_called then last_value else 0 end as total from tries"),

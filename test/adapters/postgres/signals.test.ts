@@ -35,9 +35,9 @@ interface Ear {
   readonly driver: SqlDriver;
   readonly heard: string[];
   readonly missed: number;
-  /** Until `missed` was called so often. */
+  /** Resolves once `missed` was called this many times. */
   ready(times: number): Promise<void>;
-  /** Until this was heard. */
+  /** Resolves once this signal was received. */
   hears(signal: string): Promise<void>;
 }
 

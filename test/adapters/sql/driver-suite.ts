@@ -1,4 +1,4 @@
-/** What every SqlDriver with the SQLite dialect must do. */
+/** The tests that each `SqlDriver` with the SQLite dialect must pass. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../../adapters/sql/driver.ts";
@@ -244,7 +244,7 @@ function getTypeName(value: SqlValue): string {
   return typeof value === "number" ? (Number.isSafeInteger(value) ? "integer" : "real") : "blob";
 }
 
-/** Timers that are due at once, after `first`. Those of checkpoints, which take longer, never are. */
+/** Returns timers that are due at once, after `first`. The timers of checkpoints, which take longer, are never due. */
 function quick(first: (ms: number) => Promise<void>): NonNullable<SqliteOptions["timer"]> {
   return (ms, fn) => {
     if (ms > 100) return () => {};

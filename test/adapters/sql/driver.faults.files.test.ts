@@ -15,7 +15,7 @@ import { all } from "./efforts.ts";
 /** The commit's, as in the simulation. */
 const seed = Number(process.env.GREENROOM_TEST_SEED ?? 1);
 
-/** Everything that a client could read. */
+/** Reads everything that a client can read. */
 async function everything(storage: Storage): Promise<{ readonly threads: number; readonly text: string }> {
   const page = { limit: 100, offset: 0, sort_order: "asc" } as const;
   const threads = await storage.searchThreads(scope, { ...page, sort_by: "thread_id" });

@@ -35,7 +35,7 @@ export const scope: Scope = { deployment: "d" };
 
 export const THREADS = 12;
 
-/** Threads with runs, checkpoints and frames: the same bytes every time. */
+/** Writes threads with runs, checkpoints and frames. It writes the same bytes every time. */
 export async function fill(storage: Storage): Promise<void> {
   await storage.migrate();
   const content = { graph_id: "g", name: "n", description: null, config: {}, context: {}, metadata: {} };

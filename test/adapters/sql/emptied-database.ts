@@ -8,7 +8,7 @@ import type { Storage } from "../../../lib/storage/mod.ts";
 
 const plain = (sql: string): SqlStatement => ({ sql, args: [] });
 
-/** What deletes all rows of these tables, in whatever order: nothing that refers to a row is left. */
+/** The statements that delete all rows of these tables in any order. They leave no row that refers to another one. */
 const DELETING: Readonly<Record<SqlDriver["dialect"], (tables: readonly string[]) => string[]>> = {
   postgres: (tables) => [
     "set local session_replication_role = replica",

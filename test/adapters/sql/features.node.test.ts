@@ -1,4 +1,4 @@
-/** What features cost: a run that uses none sends none of their statements. */
+/** Checks the cost of features: a run without features sends none of their statements. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { RETENTION_TABLES } from "../../../adapters/sql/features.ts";
@@ -8,14 +8,14 @@ import type { RunCreate } from "../../../lib/mod.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
 import { testClock, testService } from "../../suite/kit.ts";
 
-/** `insert runs`, `update threads` and so on. */
+/** Returns the name of a statement, such as `insert runs` or `update threads`. */
 function getStatementName({ sql }: SqlStatement): string {
   const [, verb, table] =
     /^\s*(?:with\b[\s\S]*?)?\b(insert|update|delete)\s+(?:into\s+|from\s+)?"?(\w+)/.exec(sql) ?? [];
   return `${verb} ${table}`;
 }
 
-/** The statements of the two batches of a run: its creation and its end. */
+/** Returns the names of the statements in the two batches of a run: its creation and its end. */
 async function recordStatements(
   on: "thread" | "stateless",
   runOptions: Partial<RunCreate> = {},

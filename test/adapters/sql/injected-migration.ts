@@ -25,7 +25,7 @@ const tags: TableDefinition = {
 const BY_PRIORITY =
   "index runs_immediate on runs (deployment, priority, due_at, seq) where status = 'pending' and due_at <= updated_at";
 
-/** A column more, an index that changes, a new table with rows made from others, and a table that is built anew. */
+/** Returns the statements of a step that adds a column, changes an index, fills a new table from other rows, and rebuilds a table. */
 function secondStep(dialect: SchemaDialect): readonly string[] {
   const rebuilt = createTable("labels", tables.labels, dialect);
   return [
@@ -80,8 +80,8 @@ if (process.env.GREENROOM_RECORD === "1" && !RELEASED && schema.steps.length ===
 }
 
 /**
- * The statements that make version 1 and take every step, the planted one too. Until the first release version 1 may change without a
- * step: `GREENROOM_RECORD=1 node --test test/adapters/sql/migrate.test.ts` records its tables anew.
+ * Returns the statements that make version 1 and take every step, with the injected one. Until the first release version 1 may change
+ * without a step: `GREENROOM_RECORD=1 node --test test/adapters/sql/migrate.test.ts` records its tables anew.
  */
 export function stepByStep(dialect: SchemaDialect): readonly string[] {
   const first = readFileSync(FIRST, "utf8")
@@ -94,7 +94,7 @@ export function stepByStep(dialect: SchemaDialect): readonly string[] {
   ];
 }
 
-/** The statements that make the newest version at once, with the planted step. */
+/** Returns the statements that make the newest version at once, with the injected step. */
 export const atOnce = (dialect: SchemaDialect): readonly string[] =>
   Object.entries(planted.tables).flatMap(([name, table]) => createTable(name, table, dialect));
 

@@ -1,7 +1,7 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { SqliteDatabase } from "kysely";
 
-/** What kysely's SqliteDialect asks of a database, on `node:sqlite`. */
+/** Adapts `node:sqlite` to the interface that kysely's SqliteDialect requires of a database. */
 export function nodeSqliteShim(database: DatabaseSync): SqliteDatabase {
   // To prepare one takes longer than most take to run.
   const statements = new Map<string, StatementSync>();

@@ -21,7 +21,7 @@ const here = { deployment: "default" };
 const NEWEST = schema.steps.length + 1;
 const VERSIONS = Array.from({ length: NEWEST }, (_, i) => i + 1);
 
-/** An assistant, a thread with a state and one without, a run that has ended and one that waits. */
+/** Creates an assistant, a thread with a state and one without, a run that has ended and a pending one. */
 async function fill(storage: Storage): Promise<void> {
   const content = { graph_id: "g", name: "A", description: null, config: {}, context: {}, metadata: { team: "blue" } };
   const { assistant } = await storage.createAssistant(here, { assistant_id: "a", ...content }, 1);

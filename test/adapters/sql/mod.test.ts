@@ -1,4 +1,4 @@
-/** What `sqlStorage` makes of its driver's rights and errors. */
+/** Checks how `sqlStorage` uses the worker lock and the errors of its driver. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type SqlDriver, type SqlStatement, sqlStorage } from "../../../adapters/sql/mod.ts";
@@ -41,7 +41,7 @@ async function claimed(
   return outcome;
 }
 
-/** A storage that may work when `may` says so, on a database that holds what `left` leaves there. */
+/** Creates a storage that may work while `right.isHeld` is true, on a database in the state that `abandonLock` leaves. */
 async function takingOver(
   abandonLock: (storage: Storage) => Promise<unknown>,
   batches: (statements: readonly SqlStatement[], driver: SqlDriver) => ReturnType<SqlDriver["batch"]> = (

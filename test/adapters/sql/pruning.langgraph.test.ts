@@ -41,7 +41,7 @@ function asking(): Graph {
     .compile();
 }
 
-/** A subgraph that remembers what it did in earlier runs. */
+/** Creates a graph with a subgraph that keeps its state over several runs. */
 function remembering(): Graph {
   const child = new StateGraph(Log)
     .addNode("inner", ({ log }) => ({ log: [`${log.length}`] }))
@@ -55,7 +55,7 @@ function remembering(): Graph {
     .compile();
 }
 
-/** A channel that is stored whole now and then. */
+/** Creates a graph with a channel that is stored whole at intervals. */
 async function delta(): Promise<Graph> {
   const { z } = await import("zod");
   const log = new DeltaValue(z.array(z.string()).default([]), {
@@ -77,7 +77,7 @@ type Step = { readonly input?: Json; readonly command?: { readonly resume: Json 
 
 const say = (...log: string[]): Step => ({ input: { log } });
 const answer = (resume: string): Step => ({ command: { resume } });
-/** A state update. */
+/** Returns a step that updates the state. */
 const put = (...log: string[]): Step => ({ values: { log } });
 
 interface Story {

@@ -38,7 +38,7 @@ interface Asker extends AsyncDisposable {
   readonly ended: Promise<void>;
 }
 
-/** A process that keeps asking for the right to work on `path`. */
+/** Starts a process that asks repeatedly for the worker lock of `path`. */
 function asker(runtime: string, path: string, kind: string): Asker {
   const [command = "", ...flags] = runtimes[runtime] as readonly string[];
   const inherited = Object.fromEntries(Object.entries(env).filter(([name]) => name !== "NODE_TEST_CONTEXT"));

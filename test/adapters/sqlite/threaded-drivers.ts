@@ -10,7 +10,7 @@ export type OpenSqlite = (path: string, options?: SqliteOptions) => SqlDriver;
 export const openThread = (name: string, path: string): Promise<WriterThread> =>
   name === "bun:sqlite" ? startThread(name, openBun, path) : startThread(name, openNode, path);
 
-/** The same driver, but batches wait for the thread. */
+/** Wraps a driver so that its batches wait for the writer thread. */
 export function threaded(name: string, open: OpenSqlite): OpenSqlite {
   return (path, options) => {
     const started = Promise.withResolvers<void>();
@@ -46,7 +46,7 @@ export function threaded(name: string, open: OpenSqlite): OpenSqlite {
   };
 }
 
-/** The drivers of this runtime, each with commits on the event loop and in a thread. */
+/** Returns the drivers of this runtime, each with commits on the event loop and in a thread. */
 export async function sqliteOpeners(): Promise<Record<string, OpenSqlite>> {
   const { nodeSqliteDriver } = await import("../../../adapters/sqlite/node.ts");
   const openers: Record<string, OpenSqlite> = { "node:sqlite": nodeSqliteDriver };

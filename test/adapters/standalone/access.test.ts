@@ -1,4 +1,4 @@
-/** What the stand-alone server asks for before it serves, and under which addresses others find it. */
+/** Checks the conditions under which the stand-alone server serves, and the addresses at which others find it. */
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -41,7 +41,7 @@ const post = async <Value>(url: string, body: unknown): Promise<Value> => {
   return (await response.json()) as Value;
 };
 
-/** The data of the stream's `feedback` event. */
+/** Returns the data of the stream's `feedback` event. */
 async function readLinks(url: string): Promise<Record<string, string>> {
   const body = JSON.stringify({ assistant_id: "echo", feedback_keys: "thumbs" });
   const text = await (await fetch(`${url}/runs/stream`, { method: "POST", body })).text();

@@ -9,7 +9,7 @@ import { temporaryFolder } from "../../support/programs.ts";
 import { type Ask, checkCopy, checkRestored, type Row, readRunIds } from "./backup/invariants.ts";
 import { copyUnderLoad, type Known, serve, type Told } from "./backup/load.ts";
 
-/** A session of its own. */
+/** Opens a separate session. */
 async function session(url: string): Promise<pg.Client & AsyncDisposable> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();

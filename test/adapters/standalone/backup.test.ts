@@ -30,7 +30,7 @@ async function backedUp(cwd: string, ...args: readonly string[]): Promise<string
   return program.output();
 }
 
-/** The same in this process: what it says, and its exit code. */
+/** Runs the command in this process. Returns its exit code and its output. */
 async function runCommand(...args: readonly string[]): Promise<readonly [code: number, text: string]> {
   const lines: string[] = [];
   const line = (text: string): void => void lines.push(text);

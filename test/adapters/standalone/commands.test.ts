@@ -36,7 +36,7 @@ class Desk {
     return { code, out: out.join("\n"), err: err.join("\n") };
   }
 
-  /** What a command that must succeed says in JSON. */
+  /** Runs a command that must succeed, and returns its JSON output. */
   async json<Value>(...args: readonly string[]): Promise<Value> {
     const { code, out, err } = await this.run(...args, "--json");
     assert.equal(code, 0, `${args.join(" ")}: ${err}`);

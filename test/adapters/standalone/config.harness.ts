@@ -83,7 +83,7 @@ app.get("/count", async (c) => c.text(String(await new Client().assistants.count
   "broken.ts": "throw new Error('no such luck');\n",
 };
 
-/** A folder with a configuration and the files that it may name. */
+/** Creates a folder with a configuration and the files that it may name. */
 export function project(config: unknown, name = "greenroom.json"): ReturnType<typeof temporaryFolder> {
   const folder = temporaryFolder();
   mkdirSync(join(folder.path, "src"));

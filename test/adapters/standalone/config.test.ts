@@ -1,4 +1,4 @@
-/** What the stand-alone server reads from its configuration file, and from the files that this names. */
+/** Checks the settings that the stand-alone server reads from its configuration file, and from the files that this names. */
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** What `greenroom dev` says about mistakes of its user. */
+/** Checks the hints that `greenroom dev` prints about mistakes of its user. */
 import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -48,7 +48,7 @@ async function post(url: string, body: unknown): Promise<Record<string, unknown>
 
 const input = { messages: [{ role: "user", content: "Hi" }] };
 
-/** What the agent says last. */
+/** Returns the last answer of the agent. */
 async function answer(url: string, thread?: string): Promise<string | undefined> {
   const path = thread === undefined ? "/runs/wait" : `/threads/${thread}/runs/wait`;
   const { messages } = (await post(`${url}${path}`, { assistant_id: "agent", input })) as {

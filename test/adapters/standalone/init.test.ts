@@ -1,4 +1,4 @@
-/** `greenroom init`: what it writes and what it refuses. scripts/check-package.ts installs and runs each template. */
+/** Checks the files that `greenroom init` writes, and its refusals. scripts/check-package.ts installs and runs each template. */
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

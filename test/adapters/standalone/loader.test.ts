@@ -15,7 +15,7 @@ const PROJECTS: Readonly<Record<string, readonly string[]>> = {
   aliases: ["agent"],
 };
 
-/** A folder of these files that has the packages of this checkout. */
+/** Creates a folder with these files and the packages of this checkout. */
 function project(files: Readonly<Record<string, string>>): ReturnType<typeof temporaryFolder> {
   const folder = temporaryFolder();
   for (const [name, text] of Object.entries(files)) {

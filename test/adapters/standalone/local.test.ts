@@ -16,11 +16,11 @@ type Agents = Parameters<typeof fromFunctions>[0];
 interface World extends AsyncDisposable {
   readonly kit: TestService;
   readonly local: LocalApi;
-  /** As a client from outside; `as` null: without a credential. */
+  /** Sends a request from outside. `as` null: without a credential. */
   send(as: string | null, method: string, path: string, body?: unknown, headers?: HeadersInit): Promise<Response>;
 }
 
-/** What somebody makes is theirs. */
+/** Stores the user as owner, and filters by owner. */
 const owning = ({ value, user }: AuthContext): { owner: string } => {
   if ("metadata" in value) value.metadata = { ...(value.metadata as object | null), owner: user.identity };
   return { owner: user.identity };

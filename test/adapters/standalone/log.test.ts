@@ -1,4 +1,4 @@
-/** What the stand-alone server logs, how, and what it never does. */
+/** Checks the log records of the stand-alone server, their formats, and the values that it never logs. */
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { start, temporaryFolder, waitForUrl } from "../../support/programs.ts";
 
 const TOKEN = "9f0f0f0f-1111-4222-8333-444444444444";
 
-/** A log, and the lines it wrote. */
+/** Returns a log, and the list of lines that it writes. */
 function logging(level: LogLevel, color = false, format: LogFormat = "text") {
   const lines: string[] = [];
   const to = (name: string): Output => ({ color, write: (line) => void lines.push(`${name} ${line}`) });

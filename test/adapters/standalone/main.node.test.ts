@@ -1,4 +1,4 @@
-/** What a start loads. Only Node says which of its modules are loaded. */
+/** Checks the modules that a start loads. Only Node reports which of its modules are loaded. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { root, temporaryFolder } from "../../support/programs.ts";
 
 const at = (path: string): string => JSON.stringify(pathToFileURL(join(root, path)).href);
 
-/** Which of these modules of Node are loaded after a program. */
+/** Returns those of these modules of Node that are loaded after a program. */
 function loadedBy(program: string, modules: readonly string[]): unknown {
   using folder = temporaryFolder();
   const file = join(folder.path, "program.mjs");

@@ -28,7 +28,7 @@ export const builder = saying("Nowhere");
 export const make = (config) => saying(config.configurable.place).compile();
 `;
 
-/** A folder with a configuration and its agents. */
+/** Creates a folder with a configuration and its agents. */
 function project(config: unknown, name = "greenroom.json"): ReturnType<typeof temporaryFolder> {
   const folder = temporaryFolder();
   mkdirSync(join(folder.path, "src"));

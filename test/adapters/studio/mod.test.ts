@@ -6,7 +6,7 @@ const page = studio();
 const get = async (path: string, headers: Record<string, string> = {}): Promise<Response> =>
   await page(new Request(`http://x${path}`, { headers }), path);
 
-/** The files that a page names, from its address. */
+/** Returns the files that a page at this address names. */
 async function listFiles(path: string): Promise<string[]> {
   const html = await (await get(path)).text();
   const names = [...html.matchAll(/(?:src|href)="([^":]+)"/g)].map(([, name]) => name as string);

@@ -24,7 +24,7 @@ const CLIENTS: Readonly<Record<Kind, readonly [Agent: typeof HttpAgent, schemas:
 
 export interface Client {
   readonly agent: HttpAgent;
-  /** Of the last run. */
+  /** The events of the last run. */
   readonly events: Event[];
   readonly errors: unknown[];
   run(parameters?: object): Promise<void>;
@@ -33,7 +33,7 @@ export interface Client {
 
 let count = 0;
 
-/** A client whose events are checked by its own schemas. */
+/** Creates a client whose events are checked by its own schemas. */
 export function createClient(
   { fetch }: { readonly fetch: Fetch },
   graph: string,

@@ -25,7 +25,7 @@ class PlainState implements ChatState<UIMessage> {
 
 export type Fetch = (url: string, init?: RequestInit) => Promise<Response>;
 
-/** What all three versions of a chat have. */
+/** The members that all three versions of a chat have. */
 export interface AnyChat {
   readonly messages: UIMessage[];
   readonly status: string;
@@ -61,7 +61,7 @@ const VERSIONS = {
   7: [AbstractChat, DefaultChatTransport],
 } as const;
 
-/** A chat of one version of `ai`. */
+/** Creates a chat of one version of `ai`. */
 export function openChat({ agent = "agent", messages = [], ...options }: ChatOptions, version: 5 | 6 | 7 = 7): AnyChat {
   // The classes differ in their types only.
   const [Abstract, Transport] = VERSIONS[version] as unknown as (typeof VERSIONS)[7];
@@ -78,7 +78,7 @@ export function openChat({ agent = "agent", messages = [], ...options }: ChatOpt
 /** As JSON shows it: members that are undefined are absent. */
 export const plain = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value)) as Value;
 
-/** The chunks of a response. */
+/** Reads the chunks of a response. */
 export async function readChunks(
   response: Response,
 ): Promise<{ readonly type: string; readonly [member: string]: unknown }[]> {

@@ -161,7 +161,7 @@ const functions: Record<string, AgentFunction> = {
   test_custom_header: ({ state }) => `Region ${state.region}`,
 };
 
-/** A graph whose nodes ask at the same time. */
+/** Creates a graph whose nodes ask at the same time. */
 export function together(questions: readonly JsonObject[]): GraphLike {
   const State = Annotation.Root({
     answers: Annotation<JsonObject[]>({ reducer: (current, update) => [...current, ...update], default: () => [] }),
@@ -234,7 +234,7 @@ export function conformanceExecutor(): Executor {
   };
 }
 
-/** What the suite expects of some of its tools. */
+/** The settings that the suite expects for some of its tools. */
 const SETTINGS: Readonly<Record<string, JsonObject>> = {
   confirm_delete: { task: "always" },
   multi_input: { task: "always" },

@@ -14,12 +14,12 @@ export const FIRST = "Pay 10 euros?";
 export const SECOND = "Pay 9999 euros?";
 export const AGENTS = ["graph", "plain", "durable"] as const;
 
-/** What the agents have consumed, by thread, and where they wait. */
+/** The answers that the agents have consumed, by thread, and the gates at which they wait. */
 export class Payments {
   readonly #consumed = new Map<string, Set<string>>();
   readonly #gates = new Map<string, PromiseWithResolvers<void>>();
 
-  /** An agent got an answer. Agents start again from their beginning: the same answer counts once. */
+  /** Records that an agent got an answer. Agents start again from their beginning: the same answer counts once. */
   consume(thread_id: string, question: string, answer: Json): void {
     this.consumed(thread_id, question).add(JSON.stringify(answer));
   }

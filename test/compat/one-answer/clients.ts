@@ -19,9 +19,9 @@ export interface Server {
 
 /** What became of an answer, as its client sees it. */
 export interface Reply {
-  /** How the client was refused, such as `409 interrupt_already_answered`; null if it was not. */
+  /** The refusal of the client, such as `409 interrupt_already_answered`; null if it was not refused. */
   readonly refusal: string | null;
-  /** What it got. */
+  /** The response text. */
   readonly text: string;
 }
 
@@ -34,11 +34,13 @@ export interface Waiting {
 
 export interface Protocol {
   readonly name: string;
-  /** How another answer is refused; null: it gets the outcome of the first one. */
+  /** The expected refusal of another answer; null: it gets the outcome of the first one. */
   readonly refuses: RegExp | null;
-  /** What each of the answers gets. */
+  /** The expected outcome of each answer. */
   readonly outcome?: RegExp;
-  /** What an answer names: the run that asks, the id of the interrupt, or nothing. A late one cannot reach the next interrupt. */
+  /**
+   * The target that an answer names: the run that asks, the id of the interrupt, or nothing. A late one cannot reach the next interrupt.
+   */
   readonly names: "run" | "id" | "nothing";
   ask(server: Server, agent: string): Promise<Waiting>;
 }

@@ -20,7 +20,7 @@ export interface TestApi {
 
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
-/** Where a client finds the service. */
+/** The address at which a client finds the service. */
 export interface Opened {
   readonly apiUrl: string;
   readonly fetch: Fetch;
@@ -103,7 +103,7 @@ export async function collect(stream: AsyncIterable<unknown>, each?: (frame: Fra
   return frames;
 }
 
-/** The SDK's HTTPError: its status, and the detail in its text. */
+/** Checks that the call rejects with the SDK's HTTPError: its status, and the detail in its text. */
 export async function refused(call: Promise<unknown>, status: number, detail: RegExp): Promise<void> {
   await assert.rejects(call, (error: Error & { status?: number; text?: string }) => {
     assert.equal(error.status, status, error.message);
@@ -120,20 +120,20 @@ export const messagesOrNone = (values: unknown): Message[] =>
   (values as { messages?: Message[] } | null)?.messages ?? [];
 export const contentsOrNone = (values: unknown): string[] => messagesOrNone(values).map((message) => message.content);
 
-/** What a suite is given: the runner, what its tests are called, and a fresh service for each. */
+/** The runner of the tests, the prefix of their titles, and a new service for each. */
 export interface Suite extends TestApi {
   readonly name: string;
   bench(): Promise<Bench>;
 }
 
-/** What the tests are about. */
+/** The subject of the tests. */
 export interface Subject {
   readonly Sdk: typeof Client;
-  /** How the client reaches the service. */
+  /** Opens the connection of the client to the service. */
   readonly open: (fetch: Fetch) => Promise<Opened>;
-  /** A storage, and a deployment that has nothing in it yet. The service before it has been stopped. */
+  /** Returns a storage, and a deployment that has nothing in it yet. The service before it has been stopped. */
   readonly createStorageOptions: () => Pick<ServiceOptions, "storage" | "deployment">;
-  /** Where the handler is mounted; default: at the root. */
+  /** The path at which the handler is mounted; default: the root. */
   readonly prefix?: string;
 }
 

@@ -18,14 +18,14 @@ import {
   until,
 } from "./bench.ts";
 
-/** Where the earlier runs of the thread are when the new one comes. */
+/** The state of the earlier runs of the thread when the new one comes. */
 interface Stage {
   readonly name: string;
   /** Gives the runs, oldest first; their texts begin with `text`. */
   make(at: Bench, thread_id: string, family: (typeof FAMILIES)[number], text: string): Promise<string[]>;
-  /** The contents of the messages that a thread keeps of them when they are interrupted. */
+  /** Returns the contents of the messages that a thread keeps of them when they are interrupted. */
   readonly interruptedContents: (text: string) => string[];
-  /** The contents when they may end by themselves. */
+  /** Returns the contents when they may end by themselves. */
   readonly done: (text: string) => string[];
 }
 
@@ -116,7 +116,7 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
     const base = ["zero", "You said: zero"];
     const fresh = ["new", "You said: new"];
 
-    /** All ways at once, each on threads of its own. */
+    /** Tests all ways concurrently, each on its own threads. */
     async function all(
       at: Bench,
       stage: Stage,

@@ -1,4 +1,4 @@
-/** What a stock client may rely on, written once for every release of the SDK, every way to reach the service and every storage. */
+/** The guarantees for a stock client, written once for every release of the SDK, every way to reach the service and every storage. */
 import { assistants } from "./assistants.ts";
 import { openBench, type Subject, type Suite, type TestApi } from "./bench.ts";
 import { crons } from "./crons.ts";
@@ -38,7 +38,7 @@ const PARTS: ReadonlyMap<(suite: Suite) => void, readonly string[]> = new Map([
   [reconnects, [...FAMILY, ...WAITING, ...HALF]],
 ]);
 
-/** The tests, for one SDK that reaches a service in one way, on one kind of storage. */
+/** Registers the tests for one SDK that reaches a service in one way, on one kind of storage. */
 export function sdkSuite(api: TestApi, name: string, subject: Subject): void {
   for (const [part, agents] of PARTS) part({ ...api, name, bench: () => openBench(subject, agents) });
 }

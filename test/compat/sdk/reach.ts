@@ -45,10 +45,10 @@ export async function inProcess(handler: Fetch): Promise<Opened> {
   };
 }
 
-/** Bun hands its server on as a second argument. */
+/** Listens on a socket of the runtime. Bun passes its server as a second argument. */
 export const overSocket = (handler: Fetch): Promise<Opened> => listen((request) => handler(request));
 
-/** A listener, and a proxy before it that breaks connections. */
+/** Starts a listener, and a proxy in front of it that breaks connections. */
 export async function listen(handler: Parameters<typeof serve>[0]): Promise<Opened> {
   const listener = await serve(handler, { hostname: "127.0.0.1", port: 0 });
   const proxy = await openProxy(listener.port);

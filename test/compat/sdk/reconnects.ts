@@ -128,7 +128,7 @@ export function reconnects({ describe, it, name, bench }: Suite): void {
           const payload = { input: human(text), streamMode: "values", streamResumable: true } as const;
           return (await client.runs.create(id, wait, payload)).run_id;
         };
-        /** The thread's frames after an id, up to and with the end of so many runs. */
+        /** Reads the thread's frames after an id, up to and with the end of this many runs. */
         const read = async (lastEventId: string, runs: number, each?: (frame: Frame) => void): Promise<Frame[]> => {
           const frames: Frame[] = [];
           for await (const frame of client.threads.joinStream(id, { lastEventId })) {

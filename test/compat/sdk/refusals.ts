@@ -1,4 +1,4 @@
-/** What is refused. */
+/** The requests that are refused. */
 import assert from "node:assert/strict";
 import { aThread, type Suite } from "./bench.ts";
 

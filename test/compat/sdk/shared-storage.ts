@@ -1,9 +1,9 @@
-/** Where tests find their storage. */
+/** The storage that the tests of a group share. */
 import type { Storage } from "../../../lib/storage/mod.ts";
 import type { Subject } from "./bench.ts";
 
 /**
- * One storage for all tests of a group, opened for the first, and a deployment of its own for each: to log in, to migrate and to
+ * Returns one storage for all tests of a group, opened for the first, and a separate deployment for each: to log in, to migrate and to
  * prepare statements again costs more than most tests. Call `close` after the last.
  */
 export function sharedStorage(open: () => Storage): Pick<Subject, "createStorageOptions"> & { close(): Promise<void> } {

@@ -23,7 +23,7 @@ const getCheckpointId = (state: ThreadState): string => String(state.checkpoint.
 const getSource = (state: ThreadState): unknown => (state.metadata as JsonObject).source;
 const findParentId = (state: ThreadState): string | undefined => state.parent_checkpoint?.checkpoint_id ?? undefined;
 
-/** Without the SDK: what not every release of it sends. */
+/** Sends a request without the SDK, for calls that not every release of it sends. */
 async function request(
   { send }: Bench,
   method: string,
@@ -45,7 +45,7 @@ async function detail(answer: ReturnType<typeof request>, status: number, text: 
   assert.match(String((body as JsonObject).detail), text);
 }
 
-/** A thread whose first message has the id `m1`, with its answer. */
+/** Creates a thread whose first message has the id `m1`, with its answer. */
 async function aTalk(client: Client, graph: string): Promise<string> {
   const id = await aThread(client);
   await client.runs.wait(id, graph, { input: { messages: [message("hi", "m1")] } });

@@ -22,7 +22,7 @@ export const SDKS: Readonly<Record<"1.9.15" | "1.11.0" | "1.12.4" | "1.15.0", ty
   "1.15.0": Client,
 };
 
-/** What the tests are about. */
+/** The subject of the tests. */
 export interface Subject {
   readonly sdk: keyof typeof SDKS;
   readonly transport: "SSE in process" | "SSE over a socket" | "WebSocket";
@@ -33,15 +33,15 @@ export type ThreadStream = ReturnType<Client["threads"]["stream"]>;
 export interface Bench extends AsyncDisposable {
   readonly client: Client;
   readonly gates: Gates;
-  /** A stream of a thread; of a new one without an id. Closed with the bench. */
+  /** Opens a stream of a thread; of a new one without an id. It is closed with the bench. */
   stream(assistantId: string, threadId?: string, reconnect_ms?: number): ThreadStream;
   /** Breaks every connection that is open. */
   cut(): void;
-  /** A request without the SDK. */
+  /** Sends a request without the SDK. */
   send(method: string, path: string): Promise<Response>;
 }
 
-/** What each part is given: the runner, the subject, and a fresh service for each test. */
+/** The runner, the subject, and a new service for each test. */
 export interface Suite extends TestApi {
   readonly subject: Subject;
   bench(): Promise<Bench>;

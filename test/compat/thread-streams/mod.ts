@@ -1,4 +1,4 @@
-/** What a client may rely on that streams a thread, written once for every release of the SDK and every transport. */
+/** The guarantees for a client that streams a thread, written once for every release of the SDK and every transport. */
 import type { TestApi } from "../sdk/bench.ts";
 import { openBench, type Subject, type Suite } from "./bench.ts";
 import { connections } from "./connections.ts";

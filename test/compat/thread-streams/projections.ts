@@ -1,4 +1,4 @@
-/** What a stream of a thread assembles: values, messages, tool calls, subgraphs and named channels. */
+/** The projections of a thread stream: values, messages, tool calls, subgraphs and named channels. */
 import assert from "node:assert/strict";
 import { all, contents, filterData, follow, human, ids, rootEvents, type Suite } from "./bench.ts";
 

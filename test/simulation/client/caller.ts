@@ -1,4 +1,4 @@
-/** What every simulated client can do: wait, ask a machine until it answers, and remember what it asked for. */
+/** The base of every simulated client: it waits, repeats a request until a machine answers it, and records its requests. */
 import { ServiceError } from "../../../lib/errors.ts";
 import type { RunCreate, RunOrigin } from "../../../lib/runs/mod.ts";
 import type { Service } from "../../../lib/service.ts";
@@ -8,7 +8,7 @@ import type { RunNote } from "../oracle/notes.ts";
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
 
-/** What a client knows of a run that it asked for. */
+/** The knowledge of a client about a run that it requested. */
 export interface RequestedRun {
   readonly tag: string;
   readonly script: Script;
@@ -143,7 +143,7 @@ export class Caller {
     return answer;
   }
 
-  /** A run that some client was told of; more often a late one. */
+  /** Returns a run whose id some client has received, more often a late one; null if there is none. */
   pickKnownRun(): (RequestedRun & { readonly run: RunNote }) | null {
     const knownRuns = this.world.clients.flatMap(({ requestedRuns }) =>
       requestedRuns.filter(({ run_id }) => run_id !== null),
@@ -155,7 +155,7 @@ export class Caller {
     return { ...requestedRun, run: this.world.oracle.runs.byId.get(requestedRun.run_id as string) as RunNote };
   }
 
-  /** Whether something it asked for may have removed this run while it was active. */
+  /** Returns true if one of its requests may have removed this run while it was active. */
   mayRemove(run: RunNote): boolean {
     for (const removal of this.removals) if (removal.covers(run)) return true;
     return false;

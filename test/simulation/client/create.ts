@@ -86,7 +86,7 @@ export async function create(caller: Caller): Promise<void> {
   await submit(caller, requestedRun, kind);
 }
 
-/** Whether a create may have removed a run of its thread. */
+/** Returns a function that is true for runs that the create may have removed; null if it removes none. */
 function removesOthers({ thread_id, request }: RequestedRun): ((run: RunNote) => boolean) | null {
   if (request.multitask_strategy !== "rollback" || thread_id === null) return null;
   return (run) => run.thread.thread_id === thread_id;
@@ -163,7 +163,7 @@ async function createBatch(caller: Caller): Promise<void> {
   for (const [i, run] of runs.entries()) acknowledged(caller, batch[i] as RequestedRun, run.run_id);
 }
 
-/** A 2xx: the run is stored, and it is the one that was asked for. */
+/** Records a 2xx, and checks that the run is stored and is the requested one. */
 export function acknowledged(caller: Caller, requestedRun: RequestedRun, run_id: string): void {
   const { world } = caller;
   requestedRun.run_id = run_id;

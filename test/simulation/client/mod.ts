@@ -11,7 +11,7 @@ import { cancel, cancelMany, deleteRun } from "./stop.ts";
 import { talk } from "./talk.ts";
 import { deleteThread, look, touchThread, watchThread } from "./thread.ts";
 
-/** What a client does, with how often it does so among the requests that stop or look at something. */
+/** The actions of a client, with their weights among the requests that stop or look at something. */
 const ACTS: readonly (readonly [weight: number, act: (caller: Caller) => Promise<void>])[] = [
   [30, create],
   [10, answer],

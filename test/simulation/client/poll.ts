@@ -2,7 +2,7 @@
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
 
-/** How often one of them reads in a seed. */
+/** The number of reads of one reader in a seed. */
 const READS = 150;
 
 /** I6 and I16 hold however often a thread is read. */

@@ -5,7 +5,7 @@ import type { Script } from "../agent.ts";
 import type { Caller, RequestedRun } from "./caller.ts";
 import { acknowledged, planRun } from "./create.ts";
 
-/** Two messages to a thread, or a message and an answer where it waits for one: every run that succeeds has left its messages. */
+/** Sends two messages to a thread, or a message and an answer where it waits for one: every run that succeeds has left its messages. */
 export async function talk(caller: Caller): Promise<void> {
   const thread_id = caller.dice.pick(caller.threads);
   const state = await caller.ask("state", (service) => service.threads.state(thread_id), true);

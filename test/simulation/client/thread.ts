@@ -92,7 +92,7 @@ export async function touchThread(caller: Caller): Promise<void> {
   await caller.ask("update thread", (service) => service.threads.update(thread_id, { metadata: { n } }), true);
 }
 
-/** I3: what is gone when a question is asked is not in its answer. */
+/** Checks I3: a read does not return a run that was removed before the read began. */
 export async function look(caller: Caller): Promise<void> {
   const { world } = caller;
   const thread_id = caller.dice.pick(caller.threads);

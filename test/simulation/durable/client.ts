@@ -5,12 +5,12 @@ import type { Script } from "./scripts.ts";
 import type { Trouble } from "./trouble.ts";
 import type { World } from "./world.ts";
 
-/** What a client does with its thread. */
+/** The state of a client and its thread. */
 export interface Talk {
   readonly thread_id: string;
   readonly script: Script;
   readonly trouble: Trouble | null;
-  /** When the trouble was made; null: not yet. */
+  /** The virtual time of the trouble; null before it. */
   acted: number | null;
   /** The run of the second script. */
   second: string | null;
@@ -62,7 +62,7 @@ export async function client(world: World, talk: Talk, done: () => void): Promis
     }
   }
 
-  /** What the second run waits for: an event that comes earlier may go to the first one's call. */
+  /** Returns the events that the second run waits for: an event that comes earlier may go to the first one's call. */
   async function awaited(): Promise<string[]> {
     const run = talk.second && (await call((service) => service.runs.get(thread_id, talk.second as string)));
     if (!run || run instanceof Error) return [];

@@ -1,4 +1,4 @@
-/** What durable functions of the simulation do: scripts of verbs, drawn from the seed. */
+/** The scripts of the simulation's durable functions: durable operations, drawn from the seed. */
 import type { AgentFunction, Json } from "../../../lib/mod.ts";
 import type { Dice } from "../random.ts";
 
@@ -43,7 +43,7 @@ export function createScript(dice: Dice, tag: string): Script {
   return { tag, chains: Array.from({ length: dice.chance(0.3) ? 2 : 1 }, (_, at) => chain(at)) };
 }
 
-/** The texts of the messages of an undisturbed run; null where the order of chains decides. */
+/** Returns the texts of the messages of an undisturbed run; null where the order of chains decides. */
 export function createMessages({ chains }: Script): string[] | null {
   if (
     chains.length > 1 &&
@@ -83,7 +83,7 @@ export interface Outside {
   /** A try of a step begins, or has ended; another verb begins. */
   began(name: string, at: number, op: number): void;
   ended(name: string): void;
-  /** How often a step has failed as its script says. */
+  /** Returns how often a step has failed as its script says. */
   failures(name: string): number;
   /** Resolves after a virtual time; never when the process is dead. */
   work(ms: number): Promise<void>;

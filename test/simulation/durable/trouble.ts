@@ -1,4 +1,4 @@
-/** What else happens to a thread whose durable function is under way: another run, a cancel, its deletion. */
+/** The trouble that befalls a thread whose durable function is active: another run, a cancel, its deletion. */
 import type { Json } from "../../../lib/mod.ts";
 import type { RunOrigin } from "../../../lib/runs/mod.ts";
 import type { Storage } from "../../../lib/storage/mod.ts";
@@ -17,7 +17,7 @@ export interface Trouble {
   make(talk: Talk, call: Call, once: RunOrigin): Promise<void>;
 }
 
-/** Null: the thread is left in peace. */
+/** Draws the trouble of a thread; null if it has none. */
 export function pickTrouble(dice: Dice, tag: string): Trouble | null {
   if (!dice.chance(0.3)) return null;
   const kind = dice.pick(KINDS);
@@ -92,7 +92,7 @@ export async function checkTrouble(world: World, { thread_id, script, trouble, s
   }
 }
 
-/** How long a process may go on that does not know yet that its run is gone. */
+/** The time in milliseconds for which a process may continue before it learns that its run is gone. */
 const UNAWARE_MS = 2 * LEASE_MS;
 
 /**

@@ -37,7 +37,7 @@ export class World {
   readonly database: Database;
   readonly shared: boolean;
   readonly lives: Life[] = [];
-  /** What steps did outside: how far each chain of a thread has come, and how often each step has begun and ended. */
+  /** The effects of steps outside: how far each chain of a thread has come, and how often each step has begun and ended. */
   readonly reached: Map<string, number> = new Map();
   readonly begins: Map<string, number> = new Map();
   readonly ends: Map<string, number> = new Map();
@@ -181,7 +181,7 @@ export class World {
     };
   }
 
-  /** A service that answers now. */
+  /** Returns a service that responds now; null if there is none. */
   up(): Service | null {
     const up = this.lives.filter(({ alive, service }) => alive && service);
     return up.length > 0 ? (this.dice.pick(up).service as Service) : null;

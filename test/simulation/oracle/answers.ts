@@ -1,4 +1,4 @@
-/** Which interrupts runs answer: each is answered once, by the run that was bound to it. */
+/** Checks which interrupts runs answer: each is answered once, by the run that was bound to it. */
 import type { Job } from "../../../lib/executor/contract.ts";
 import type { World } from "../world.ts";
 import { isActiveStatus, type RunNote } from "./notes.ts";
@@ -6,7 +6,7 @@ import { isActiveStatus, type RunNote } from "./notes.ts";
 export class Answers {
   readonly #world: World;
   readonly #runs: ReadonlyMap<string, RunNote>;
-  /** By interrupt id, the last run that has consumed an answer to it. */
+  /** The last run that has consumed an answer to an interrupt, by interrupt id. */
   readonly #consumers = new Map<string, RunNote>();
 
   constructor(world: World, runs: ReadonlyMap<string, RunNote>) {

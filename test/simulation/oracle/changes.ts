@@ -1,4 +1,4 @@
-/** What each batch has changed, in order, also where several share a commit: temporary triggers note it. */
+/** Records the changes of each batch in order, also where several share a commit. Temporary triggers write them. */
 import type { Database } from "../database.ts";
 import { ofAttempts } from "../thread-events.ts";
 import { LEFT_BY_RUN, RUN_COLUMNS, THREAD_COLUMNS } from "./notes.ts";
@@ -9,7 +9,7 @@ export interface Change {
   readonly kind: "runs" | "threads" | "writes";
   readonly id: string;
   readonly image: string | null;
-  /** Of a run that is made: what it is made of. */
+  /** The columns of a run that was created. */
   readonly extra: string | null;
 }
 
@@ -55,7 +55,7 @@ export class Changes {
     this.#boundaries = [];
   }
 
-  /** What the committed batches have changed, each by itself. */
+  /** Returns the changes of the committed batches, each in its own list, and forgets them. */
   take(): readonly (readonly Change[])[] {
     const changes = this.#database.query("select * from temp.changes order by number") as unknown as Change[];
     const boundaries = this.#boundaries;

@@ -1,4 +1,4 @@
-/** What executes where: no two executors work on one thread, except where one was held up or does not listen. */
+/** Checks the executions: no two executors work on one thread, except where one was held up or does not listen. */
 import type { ExecutorEvent, Job } from "../../../lib/executor/contract.ts";
 import type { Process } from "../node.ts";
 import type { World } from "../world.ts";
@@ -10,7 +10,7 @@ export class Executions {
   readonly #all = new Set<Execution>();
   /** Until when the store failed a process, or was slow to answer it: it may have lost its leases. */
   readonly #failedUntil = new Map<Process, number>();
-  /** Until when a process stood still: others may have taken its runs, but not itself. */
+  /** The end of a stall for each process: others may have claimed its runs, but not the process itself. */
   readonly #stillUntil = new Map<Process, number>();
 
   constructor(world: World, runs: ReadonlyMap<string, RunNote>) {
@@ -23,12 +23,12 @@ export class Executions {
     this.#failedUntil.set(process, Math.max(until, this.#failedUntil.get(process) ?? 0));
   }
 
-  /** The process does nothing until a time. */
+  /** Records that the process does nothing until a time. */
   standsStill(process: Process, until: number): void {
     this.#stillUntil.set(process, Math.max(until, this.#stillUntil.get(process) ?? 0));
   }
 
-  /** Whether the process may have lost what it held since that time. To itself it loses nothing by standing still. */
+  /** Returns true if the process may have lost its leases since that time. A stall does not make it lose them to itself. */
   mayHaveLost(process: Process, since: number, to: Process): boolean {
     const until = Math.max(
       this.#failedUntil.get(process) ?? 0,
@@ -120,7 +120,7 @@ export class Executions {
     }
   }
 
-  /** Those that nobody has given up. */
+  /** Returns the executions that are not abandoned. */
   active(): Execution[] {
     return [...this.#all].filter((execution) => !this.#abandoned(execution));
   }
@@ -129,7 +129,7 @@ export class Executions {
     return stoppedAt !== null && stoppedAt + ABANDON_MS[this.#world.plan.mode] <= at;
   }
 
-  /** Whether it is no fault that another one starts by this claim. */
+  /** Returns true if another execution may start by this claim. */
   #mayOverlap(execution: Execution, { at, process }: Claim): boolean {
     if (this.#abandoned(execution, at)) return true;
     // A process knows what it executes, whatever happens to it.

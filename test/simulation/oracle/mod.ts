@@ -1,4 +1,4 @@
-/** What must hold after every transaction: each change of a run or a thread is compared with what was there before it. */
+/** Checks the rules after every transaction: each change of a run or a thread is compared with the state before it. */
 import type { Process } from "../node.ts";
 import type { World } from "../world.ts";
 import type { Answers } from "./answers.ts";
@@ -9,7 +9,7 @@ import { RunRules } from "./runs.ts";
 
 /** Within that time after the last fault a free worker must have taken every run that is due. */
 const IDLE_MS = 1_000;
-/** How often a worker looks for what others have left. */
+/** The interval at which a worker looks for orphaned runs, in milliseconds. */
 const POLL_MS = 2_000;
 
 export class Oracle {
@@ -24,9 +24,9 @@ export class Oracle {
   readonly #turns = new Map<string, number>();
   #named = 0;
   #calmSince = Number.POSITIVE_INFINITY;
-  /** When each process last sent a claim of its own. */
+  /** The time at which each process last sent a claim of its own. */
   readonly #claimsSent = new WeakMap<Process, number>();
-  /** When every place was last found taken: the end of a run and the claim of the next are not always one batch. */
+  /** The time at which every worker slot was last found taken: the end of a run and the next claim are not always one batch. */
   #fullAt = 0;
 
   constructor(world: World) {
@@ -135,7 +135,7 @@ export class Oracle {
     return true;
   }
 
-  /** A claim that looks for expired leases first. */
+  /** Records a claim that looks for expired leases first. */
   claimSent(process: Process, now: number): void {
     this.#claimsSent.set(process, now);
   }
@@ -164,7 +164,7 @@ export class Oracle {
     ].join("; ");
   }
 
-  /** I13: no run waits while a worker is free. */
+  /** Checks I13: no run waits while a worker is free. */
   checkLiveness(): void {
     const world = this.#world;
     const { plan, nodes } = world;

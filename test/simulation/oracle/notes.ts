@@ -98,7 +98,7 @@ export interface Execution {
   stoppedAt: number | null;
   /** It waits for its event to be taken: it does nothing by itself. */
   yielding: boolean;
-  /** How many events of mode `custom` it has shown. */
+  /** The number of events of mode `custom` that it has emitted. */
   emittedCount: number;
 }
 
@@ -114,7 +114,7 @@ export interface RunNote {
   /** Its frames have what its executor shows. */
   readonly shows: boolean;
   readonly temporary: boolean;
-  /** Where its end is to be told. */
+  /** The URL that is notified of its end. */
   readonly webhook: string | null;
   /** Its feedback tokens: key and id. */
   readonly tokens: readonly (readonly [key: string, id: string])[];
@@ -122,23 +122,23 @@ export interface RunNote {
   state: RunState;
   /** `rolled_back`: gone while it was active. `deleted`: gone after its end. */
   fate: "present" | "rolled_back" | "deleted" | "swept" | "thread_deleted";
-  /** Who has created it. */
+  /** The process that has created it. */
   readonly createdBy: Process;
-  /** Who has made it pending again, the last time. */
+  /** The process that has made it pending again, the last time. */
   requeuedBy: Process | null;
-  /** That of its last claim. */
+  /** The execution of its last claim. */
   lastExecution: Execution | null;
   /** The ids of the interrupts that it answers; null for a stop without one. */
   readonly targets: readonly (string | null)[];
   /** Its executor writes its checkpoints itself. */
   readonly savesItself: boolean;
-  /** How many root checkpoints it had stored at its last claim. */
+  /** The number of root checkpoints that it had stored at its last claim. */
   rooted: number;
-  /** How many root checkpoints it had stored when it ended. */
+  /** The number of root checkpoints that it had stored when it ended. */
   saved: number;
 }
 
-/** One life of a thread: a thread that was deleted and made again is another one. */
+/** A thread between its creation and its deletion: a thread that was deleted and created again is another one. */
 export interface ThreadNote {
   readonly thread_id: string;
   readonly name: string;
@@ -147,7 +147,7 @@ export interface ThreadNote {
   /** Runs in the order in which they ended. */
   readonly ended: RunNote[];
   readonly runs: RunNote[];
-  /** Since when its slot is free. */
+  /** The time since which its thread lock is free. */
   freeSince: number;
 }
 

@@ -1,4 +1,4 @@
-/** How a run may change: every transition of its row is held against the rules. */
+/** Checks how a run changes: every transition of its row is compared with the rules. */
 import type { JsonObject } from "../../../lib/json.ts";
 import { MAX_ATTEMPTS, readScript } from "../agent.ts";
 import type { Process } from "../node.ts";
@@ -33,9 +33,9 @@ export class RunRules {
   /** Run ids that nothing may name any more. */
   readonly removedIds: Set<string> = new Set();
   readonly claims: Map<string, Claim> = new Map();
-  /** When a run was last claimed, ended or removed. */
+  /** The time at which a run was last claimed, ended or removed. */
   progressAt = 0;
-  /** When a run was last claimed. */
+  /** The time at which a run was last claimed. */
   claimedAt = 0;
   /** The database is as the batch in hand has left it. */
   exact = true;
@@ -152,7 +152,7 @@ export class RunRules {
     if (this.exact) this.checkNothingLeft(run);
   }
 
-  /** I10: they are there as soon as the run is, and their life begins with its end. */
+  /** Checks I10: tokens exist as soon as the run does, and their lifetime begins with its end. */
   #checkTokens(run: RunNote, expires_at: number | null): void {
     if (run.tokens.length === 0) return;
     const rows = this.#world.database.query("select expires_at from feedback_tokens where run_id = ?", [run.run_id]);
@@ -164,7 +164,7 @@ export class RunRules {
     );
   }
 
-  /** I7: the end of a run and that it is to be told are one. */
+  /** Checks I7: the end of a run and its delivery are stored in one batch. */
   #checkOutbox(run: RunNote): void {
     if (run.webhook === null) return;
     const deliveries = this.#world.database.query("select status from webhook_deliveries where delivery_id = ?", [
@@ -177,7 +177,7 @@ export class RunRules {
     );
   }
 
-  /** I3: what a removed run has left. An ended run's deletion leaves the state as it is. */
+  /** Checks I3: a removed run has left no rows. The deletion of an ended run leaves the state as it is. */
   checkNothingLeft(run: RunNote): void {
     const { database } = this.#world;
     for (const table of run.fate === "deleted" ? (["run_frames"] as const) : LEFT_BY_RUN) {
@@ -251,7 +251,7 @@ export class RunRules {
     }
   }
 
-  /** Frames that nobody asked to be kept go with their stateless run, all others later. */
+  /** Checks that the frames of a stateless run that is not resumable are deleted with it, and all others later. */
   #unframed(run: RunNote, refuse: (rule: string, text: string) => void): void {
     if (!run.framed) return;
     run.framed = false;
@@ -323,7 +323,7 @@ export class RunRules {
       refuse("I12", `attempt ${is.attempt} made progress without a root checkpoint`);
   }
 
-  /** How many root checkpoints the run has stored. */
+  /** Counts the root checkpoints that the run has stored. */
   #countRoots({ run_id, state: { thread_id } }: RunNote): number {
     const [row] = this.#world.database.query(
       "select count(*) as count from checkpoints where run_id = ?1 and thread_id = ?2 and ns = ''",
@@ -373,7 +373,7 @@ export class RunRules {
     }
   }
 
-  /** I2: checkpoints, writes and frames are accepted only of the one that holds the run. */
+  /** Checks I2: checkpoints, writes and frames are accepted only from the holder of the lease. */
   checkWriter(run_id: string, was: RunState | undefined, process: Process): void {
     const run = this.byId.get(run_id);
     const present = run?.fate === "present" ? run.state : undefined;
@@ -387,7 +387,7 @@ export class RunRules {
     }
   }
 
-  /** R3: a process that has stopped by itself has put its runs back. */
+  /** Checks R3: a process that has stopped by itself has requeued its runs. */
   processStopped(process: Process): void {
     for (const run of this.byId.values()) {
       if (run.fate !== "present" || run.state.status !== "running") continue;

@@ -3,12 +3,12 @@ import type { SqlRow } from "../database.ts";
 import { isActiveStatus, type RunNote } from "../oracle/notes.ts";
 import type { World } from "../world.ts";
 
-/** How long after their end a claim of a dead process lasts, and how long nobody may look. */
+/** The duration of a claim after the end of its process, in which no other process may look. */
 const CLAIMED_MS = 60_000;
 const POLL_MS = 15_000;
 const MARGIN_MS = 10_000;
 
-/** Whether the run has ended, whatever became of it afterwards. */
+/** Returns true if the run has ended, even if it was removed afterwards. */
 const hasEnded = (run: RunNote): boolean => !isActiveStatus(run.state.status);
 
 /** Lets the deliveries come to their end: all of them do, by themselves. */
@@ -32,7 +32,7 @@ export async function awaitDeliveries(world: World): Promise<void> {
   }
 }
 
-/** I7: each run that ended is told once, by one delivery that was taken or failed after all its attempts. */
+/** Checks I7: each run that ended has one delivery that was accepted, or failed after all its attempts. */
 export function checkDeliveries(world: World): void {
   const { database, oracle, receivers, plan } = world;
   const rows = new Map(
@@ -71,7 +71,7 @@ export function checkDeliveries(world: World): void {
   }
 }
 
-/** I8: each run that was started has one trace, and no other has; what is summed is what there is. */
+/** Checks I8: each run that was started has one trace, and no other run has one. The sums are those of the traces. */
 export function checkTraces(world: World): void {
   const { database, oracle } = world;
   const traces = new Map(database.query("select * from traces").map((row) => [String(row.trace_id), row]));
@@ -114,7 +114,7 @@ export function checkSums(world: World): void {
   world.violation("I8", `before ${sealed} there are ${raw.join(" ")}, and the sums say ${summed.join(" ")}`);
 }
 
-/** I10: tokens live while their run does and for a while after it; those of runs that were rolled back or deleted are gone. */
+/** Checks I10: tokens live while their run does and for a while after it; those of runs that were rolled back or deleted are gone. */
 export function checkTokens(world: World): void {
   const { database, oracle, plan } = world;
   const tokens = new Map<string, SqlRow[]>();
@@ -144,7 +144,7 @@ export function checkTokens(world: World): void {
   checkFeedback(world);
 }
 
-/** I10: what was taken is there once, under the key of its token. */
+/** Checks I10: feedback that was accepted is stored once, under the key of its token. */
 function checkFeedback(world: World): void {
   const rows = new Map<string, SqlRow[]>();
   for (const row of world.database.query("select * from feedback")) {

@@ -5,7 +5,7 @@ import type { World } from "../world.ts";
 import { checkTraces } from "./final.ts";
 
 const HOUR = 3_600_000;
-/** More than the pace at which the service sums. */
+/** A time that is longer than the interval at which the service sums, in milliseconds. */
 const SUMMED_MS = 6_000;
 
 /** Lets the machines sleep for hours, a few times: whichever wakes first sums what has closed, and reports stay exact. */
@@ -38,7 +38,7 @@ const COLUMNS: Readonly<Record<UsageGroup, string>> = {
   api_key: "api_key",
 };
 
-/** I8: what is counted in any range is what a look at every trace gives. */
+/** Checks I8: the sums of any range are those of the traces. */
 async function checkReports(world: World, dice: Dice): Promise<void> {
   const { scheduler, database } = world;
   const node = world.reachable(dice);

@@ -16,7 +16,7 @@ const ADDRESSES: Readonly<Record<string, string>> = {
 };
 const PER_HOST = 2;
 
-/** Where a run's end is to be told. The query makes each run's URL its own. */
+/** Returns the URL that is notified of a run's end. The query makes each run's URL different. */
 export function webhookFor(dice: Dice, tag: string): string {
   return `https://${dice.pick(Object.keys(ADDRESSES))}/take?run=${tag}`;
 }
@@ -28,7 +28,7 @@ export class Receivers {
   readonly bodies: Map<string, string> = new Map();
   /** Runs whose delivery a process was told to be taken. */
   readonly acceptedRunIds: Set<string> = new Set();
-  /** When something was sent or answered last. */
+  /** The time of the last request or response. */
   progressAt = 0;
   readonly #world: World;
   readonly #dice: Dice;
@@ -39,7 +39,7 @@ export class Receivers {
     this.#dice = new Dice(world.plan.seed, "receivers");
   }
 
-  /** How one process reaches them. */
+  /** Returns the transport by which one process reaches the receivers. */
   transport(process: Process): WebhookTransport {
     return {
       resolve: (host) => this.#resolve(process, host),
@@ -136,7 +136,7 @@ export class Receivers {
     if (same > PER_HOST) this.#world.violation("I7", `${same} webhooks are sent to ${host} at once`);
   }
 
-  /** I7: the run has ended and was not rolled back, the id is its own, and every attempt says the same. */
+  /** Checks I7: the run has ended and was not rolled back, the id is its own, and every attempt has the same body. */
   #receive(request: OutboundRequest, process: Process): void {
     const world = this.#world;
     const payload = JSON.parse(request.body) as JsonObject;

@@ -29,7 +29,7 @@ async function ask(question: number, { configurable, signal }: LangGraphRunnable
   await consume(String(configurable?.thread_id), question, interrupt({ question }), signal);
 }
 
-/** All questions in one node: with the lowest LangGraph their interrupts share an id. */
+/** A graph with all questions in one node: with the lowest LangGraph their interrupts share an id. */
 const all = new StateGraph(State)
   .addNode("all", async (_state, config: LangGraphRunnableConfig) => {
     for (const question of NUMBERS) await ask(question, config);

@@ -1,4 +1,4 @@
-/** What must hold after the tries of the answers soak. */
+/** The checks after the tries of the answers soak. */
 import type { Client } from "../client.ts";
 import type { Report } from "../report.ts";
 import type { Consumed } from "./questions.ts";

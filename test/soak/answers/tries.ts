@@ -3,7 +3,7 @@ import { Broken, type Client } from "../client.ts";
 import { sleep } from "../servers.ts";
 import type { AGENTS } from "./questions.ts";
 
-/** How a client answers. `stream`: it reads the run's stream. `command`: the event protocol v2. */
+/** The ways in which a client answers. `stream`: it reads the run's stream. `command`: the event protocol v2. */
 const WAYS = ["create", "stream", "command", "ag-ui"] as const;
 type Way = (typeof WAYS)[number];
 

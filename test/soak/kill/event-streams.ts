@@ -8,7 +8,7 @@ const CHANNELS = ["lifecycle", "values", "checkpoints", "input", "updates", "mes
 const TURN = 2 ** 32;
 const random = (below: number): number => Math.floor(Math.random() * below);
 
-/** What came over one connection, or over several of a reader that goes on with `since`. */
+/** The events of one connection, or of several of a reader that resumes with `since`. */
 interface EventHistory {
   readonly thread_id: string;
   readonly events: Frame[];
@@ -93,7 +93,7 @@ export interface EventFaults {
   readonly size: string;
 }
 
-/** `runs`: those that exist. */
+/** Checks the event histories. `runs`: the runs that exist. */
 export async function checkEvents(
   { histories }: EventWatch,
   client: Client,
@@ -124,7 +124,7 @@ export async function checkEvents(
 
 const read = ({ data }: Frame): Event => JSON.parse(data) as Event;
 
-/** Everything that is kept, to the `newest` event. The stream goes on, so where that is not shown a pause is taken for the end. */
+/** Reads all stored events up to `newest`. The stream stays open, so a pause counts as its end if `newest` does not come. */
 async function readReplay(client: Client, thread_id: string, newest: number): Promise<readonly Frame[]> {
   const events: Frame[] = [];
   let last = Date.now();

@@ -1,5 +1,5 @@
 /**
- * What clients know: everything before it is sent, and everything that was acknowledged before it is used, on the disk. So a soak that
+ * The knowledge of the clients: each request is written to the disk before it is sent, and each response before it is used. So a soak that
  * was cut off can be judged from the file.
  */
 import { closeSync, existsSync, fsync, openSync, readFileSync, write } from "node:fs";
@@ -20,12 +20,12 @@ export interface Create {
   /** The newest version of that assistant that was acknowledged before this was sent. */
   readonly version_from: number;
   readonly framed: boolean;
-  /** Where its end is to be told. */
+  /** The URL that is notified of its end. */
   readonly webhook?: string;
   /** It asks for a feedback link. */
   readonly keyed: boolean;
   readonly sent_at: number;
-  /** When the 2xx came; undefined while it is not known whether there is a run. */
+  /** The time of the 2xx; undefined while it is not known whether there is a run. */
   acknowledged_at?: number;
   run_id?: string;
   /** The newest version that was sent before the acknowledgement. */
@@ -48,7 +48,7 @@ export interface Stop {
   status?: number;
 }
 
-/** What one client saw of a run's stream, over all its connections. */
+/** The frames that one client received of a run's stream, over all its connections. */
 export interface History {
   readonly run_id: string;
   readonly key: string;
@@ -75,7 +75,7 @@ export class Facts {
   readonly histories: History[] = [];
   /** Feedback that was acknowledged. */
   readonly submitted: Submitted[] = [];
-  /** When a server process died for whatever reason but SIGTERM. */
+  /** The times at which a server process ended for any reason but SIGTERM. */
   readonly deaths: number[] = [];
   /** The port of the servers, which links of runs name. */
   port: number | undefined;
@@ -121,7 +121,7 @@ export class Facts {
     await this.#keep({ thread, graph });
   }
 
-  /** A create that is about to be sent. Resolves once it is on the disk. */
+  /** Records a create that is about to be sent. Resolves once it is on the disk. */
   async addCreate(create: Create): Promise<void> {
     this.creates.push(create);
     await this.#keep({ create });
@@ -132,7 +132,7 @@ export class Facts {
     await this.#keep({ create });
   }
 
-  /** A cancel that is about to be sent. Resolves once it is on the disk. */
+  /** Records a cancel that is about to be sent. Resolves once it is on the disk. */
   async addStop(stop: Stop): Promise<void> {
     this.stops.push(stop);
     await this.#keep({ stop });

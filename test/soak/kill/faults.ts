@@ -1,4 +1,4 @@
-/** What happens to the server process: killed, told to stop, or paused for longer than its lease, over and over. */
+/** The faults of the server process: it is killed, terminated, or paused for longer than its lease, over and over. */
 import { stripVTControlCharacters } from "node:util";
 import type { Disturbance } from "../disturbances.ts";
 import type { Executions } from "../executions.ts";
@@ -12,7 +12,7 @@ export interface FaultOptions {
   readonly most_between_ms: number;
   /** The old process is dead, and the new one has not started. */
   between?(): void;
-  /** A process dies for whatever reason but SIGTERM. Called before a kill. */
+  /** Called before a kill, and when a process has ended for any other reason but SIGTERM. */
   onDeath(at: number): Promise<void>;
 }
 
@@ -32,10 +32,10 @@ const LONG_LEASE_MS = 10_000;
 const GRACE_MS = 10_000;
 
 export class Faults {
-  /** When a process was killed. */
+  /** The times at which a process was killed. */
   readonly kills: number[] = [];
   readonly restarts: Restart[] = [];
-  /** From when to when a process stood still. */
+  /** The times for which a process was paused. */
   readonly pauses: Disturbance[] = [];
   terms = 0;
   /** Ends of a process that nobody asked for, and stops that took too long. */
@@ -79,7 +79,7 @@ export class Faults {
     }
   }
 
-  /** No faults any more, but what nobody asked for still counts. */
+  /** Injects no more faults. An end of the process that nobody requested still counts. */
   async calm(ms: number): Promise<void> {
     await sleep(ms);
     await this.#crashed();

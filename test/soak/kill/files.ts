@@ -2,7 +2,7 @@
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What the soak writes into its folder beside the database and the executions. `judge` reads the first two. */
+/** The files of the soak in its folder, beside the database and the executions. `judge` reads the first two. */
 export interface KillFiles {
   readonly facts: string;
   readonly posts: string;
@@ -15,7 +15,7 @@ export const getKillFiles = ({ path }: { readonly path: string }): KillFiles => 
   progress: join(path, "progress.log"),
 });
 
-/** How often progress is written. */
+/** The interval at which progress is written. */
 const PROGRESS_MS = 5_000;
 
 /** Writes at once, and then every few seconds, how far a soak is. `count`: what it has done so far, by name. */

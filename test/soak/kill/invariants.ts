@@ -16,7 +16,7 @@ export interface Evidence {
   readonly client: Client;
   readonly database: Inspection;
   readonly receivers: Receivers;
-  /** When a process died for whatever reason but SIGTERM. */
+  /** The times at which a process ended for any reason but SIGTERM. */
   readonly deaths: readonly number[];
   /** How long after it was stopped a run may still end in another process, which has to hear of it; pauses do not count. Default 0. */
   readonly heard_ms?: number;
@@ -111,7 +111,7 @@ async function readThread(client: Client, thread_id: string): Promise<ThreadSeen
   };
 }
 
-/** Runs that are gone although nothing rolled them back. */
+/** Returns the runs that are gone although nothing rolled them back. */
 function lost({ facts }: Evidence, removed: readonly Create[], runsById: ReadonlyMap<string, RunSeen>): string[] {
   return removed
     .filter((create) => !mayBeRolledBack(facts, create, runsById))
@@ -169,7 +169,7 @@ function parseMessage({ content }: { readonly content: string }): MessageParts {
   return { step, key, token };
 }
 
-/** Steps in the state of a run that succeeded which an execution before its last one wrote. */
+/** Returns the steps in the state of a successful run that an execution before its last one wrote. */
 function late(
   { lines }: Evidence,
   acknowledged: readonly Create[],
@@ -224,7 +224,7 @@ async function leftovers(
   return [...problems, ...database.mentions(removed.map(({ key }) => key))];
 }
 
-/** Runs that existed when all runs of their thread were stopped, and went on all the same. */
+/** Returns the runs that existed when all runs of their thread were stopped, and that went on all the same. */
 function outlived({ facts, lines, heard_ms = 0 }: Evidence, runsById: ReadonlyMap<string, RunSeen>): string[] {
   const problems: string[] = [];
   const pauses = pausesByRun(lines);
@@ -282,7 +282,7 @@ function pausesByRun(lines: readonly Line[]): Map<string, Disturbance[]> {
   return problems;
 }
 
-/** What a run that is not stopped leaves in its thread. */
+/** Returns the steps that a run leaves in its thread if it is not stopped. */
 function listSteps({ plan }: Create): string[] {
   const steps = Array.from({ length: plan.steps ?? 1 }, (_, step) => `s${step}`);
   return ["in", ...steps, ...(plan.ask ? [] : ["out"])];

@@ -11,10 +11,10 @@ import { Facts } from "./facts.ts";
 import { getKillFiles } from "./files.ts";
 import { checkInvariants } from "./invariants.ts";
 
-/** How long the runs that the cut left behind may take to their end. */
+/** The maximum time that the runs of the cut soak take to end. */
 const QUIET_MS = 60_000;
 
-/** The processes whose command line names the folder. */
+/** Returns the processes whose command line names the folder. */
 function findProcesses(folder: string): string[] {
   return readdirSync("/proc").filter((pid) => {
     if (!/^\d+$/.test(pid) || pid === String(process.pid)) return false;
@@ -27,7 +27,7 @@ function findProcesses(folder: string): string[] {
   });
 }
 
-/** The processes that executed last and of which no line says that they died. */
+/** Returns the processes that executed last and whose end is in no line. */
 function survivors(lines: readonly Line[]): number[] {
   const alive = new Set<number>();
   for (const { mark, pid } of lines) {

@@ -13,7 +13,7 @@ const EVERY_MS = 50;
 const LATE_MS = 250;
 
 export interface Liveness {
-  /** How long the run waited that waited longest, in milliseconds. */
+  /** Ends the watch. Returns the longest time that a run waited, in milliseconds. */
   stop(): number;
 }
 
@@ -22,7 +22,7 @@ export function watchLiveness(database: Inspection, from_ms: number): Liveness {
   return watchWaits((now) => database.rows(COULD_START, now).map(({ run_id }) => String(run_id)), from_ms);
 }
 
-/** The same, where looking takes its time: `look` gives the runs that could start. */
+/** Watches as `watchLiveness` does, with a `look` that may be asynchronous. `look` returns the runs that could start. */
 export function watchWaits(look: (now: number) => string[] | Promise<string[]>, from_ms: number): Liveness {
   const since = new Map<string, number>();
   const from = Date.now() + from_ms;

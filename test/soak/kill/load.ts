@@ -8,12 +8,12 @@ import type { Create, Facts, History, Stop } from "./facts.ts";
 export interface LoadOptions {
   readonly client: Client;
   readonly facts: Facts;
-  /** Where the end of a run is to be told. */
+  /** Returns the URL that is notified of the end of a run. */
   webhook(key: string): string;
   /** Clients that create runs, and clients that also follow their streams. */
   readonly creators: number;
   readonly followers: number;
-  /** How long a client waits between two requests. */
+  /** The time that a client waits between two requests. */
   readonly think_ms: number;
 }
 
@@ -27,7 +27,7 @@ export interface Load {
 const THREADS = 48;
 const RUNS_PER_THREAD = 24;
 const RETRY_MS = 50;
-/** How long a run's stream may take to its end, over all its connections. */
+/** The maximum time of a run's stream to its end, over all its connections. */
 const FOLLOW_MS = 180_000;
 const random = (below: number): number => Math.floor(Math.random() * below);
 const pick = <Item>(list: readonly Item[]): Item => list[random(list.length)] as Item;

@@ -29,7 +29,7 @@ export interface StreamFaults {
   readonly size: string;
 }
 
-/** Every history of a stream that can be resumed, and what the server shows of it now. */
+/** Compares every history of a resumable stream with its replay by the server. */
 export async function checkStreams(
   { facts, client }: { readonly facts: Facts; readonly client: Client },
   acknowledged: readonly Create[],
@@ -120,7 +120,7 @@ function gaps(name: string, frames: readonly Frame[], create: Create | undefined
   return problems;
 }
 
-/** I10: the links of a run that asks for some come once, right before its error and its end. */
+/** Checks I10: the links of a run with feedback keys come once, right before its error and its end. */
 function wrongLinks(name: string, frames: readonly Frame[], create: Create | undefined): string[] {
   const events = frames.map(({ event }) => event);
   const before = events.at(-2) === "error" ? events.at(-3) : events.at(-2);

@@ -5,7 +5,7 @@ import pg from "pg";
 type Value = string | number | null | Uint8Array;
 export type Row = Readonly<Record<string, Value>>;
 
-/** What is used of `pg`. */
+/** The members of `pg` that are used. */
 interface Pool {
   query(text: string, values?: readonly unknown[]): Promise<{ readonly rows: Row[] }>;
   on(event: "error", listener: () => void): unknown;
@@ -86,7 +86,7 @@ export async function cutSignals(database: DatabaseClient): Promise<number> {
   return cut.length;
 }
 
-/** What processes that are dead were about to send is due again: a living one has sent it within `sent_ms`, or asks anew. */
+/** Makes deliveries due again that dead processes had claimed. A living process has sent them within `sent_ms`, or claims them anew. */
 export async function forgetClaims(database: DatabaseClient, claim_ms: number, sent_ms: number): Promise<void> {
   await database.rows(
     "update webhook_deliveries set claimed_until = 1 where claim_token is not null and claimed_until < $1",

@@ -40,7 +40,7 @@ export interface Killed {
 const SHORT_LEASE_MS = 3_000;
 const LONG_LEASE_MS = 8_000;
 const GRACE_MS = 10_000;
-/** How long what has happened to one process is felt by the others: it may have held locks. */
+/** The time for which a fault of one process affects the others: it may have held locks. */
 const FELT_MS = 3_000;
 const HIT_EVERY_MS = 250;
 const STARTS = 3;
@@ -55,7 +55,7 @@ interface ServerSlot {
 
 export class Fleet {
   readonly killed: Killed[] = [];
-  /** When a run may have lost the process that executed it, or that process its right. */
+  /** The times at which a run may have lost the process that executed it, or that process its lease. */
   readonly hits: number[] = [];
   readonly disturbances: Disturbance[] = [];
   terms = 0;
@@ -103,7 +103,7 @@ export class Fleet {
     );
   }
 
-  /** What nobody asked for counts also when no fault is left. */
+  /** Checks that no process ended by itself after the last fault. */
   async check(): Promise<void> {
     for (const slot of this.#slots) await this.#crashed(slot);
   }

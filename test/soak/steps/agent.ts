@@ -4,7 +4,7 @@ import process from "node:process";
 import type { AgentFunction } from "../../../lib/mod.ts";
 import { createFunction } from "../../simulation/durable/scripts.ts";
 
-/** What a step did outside. `killed`: written by the soak once a process is gone. */
+/** An effect of a step outside. `killed`: written by the soak once a process is gone. */
 export interface Deed {
   readonly mark: "began" | "ended" | "killed";
   readonly pid: number;

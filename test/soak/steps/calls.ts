@@ -42,13 +42,13 @@ export function createCallScript(dice: Dice, tag: string): Script {
   return { tag, chains };
 }
 
-/** What one reader saw of one stream, over all its connections. */
+/** The frames that one reader received of one stream, over all its connections. */
 export interface History {
   readonly thread_id: string;
   readonly run_id: string;
   readonly frames: Frame[];
   connections: number;
-  /** Since when a connection has shown nothing new; null without one. */
+  /** The time since which a connection has received nothing new; null without one. */
   quiet_from: number | null;
 }
 
@@ -58,7 +58,7 @@ export interface Call {
   readonly runs: string[];
   readonly v1: History[];
   readonly v2: History;
-  /** Of the thread when everything has ended. */
+  /** The status of the thread when everything has ended. */
   status: string;
 }
 
@@ -67,7 +67,7 @@ interface Interrupt {
   readonly value: string;
 }
 
-/** What is asked of a server that may be dead: the same, until one answers. */
+/** Repeats a request to a server that may be dead, until a server responds. */
 async function insist<Answer>(work: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     try {

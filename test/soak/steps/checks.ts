@@ -1,4 +1,4 @@
-/** What must hold of durable functions when their calls have ended. */
+/** The checks of durable functions after their calls have ended. */
 import { createMessages } from "../../simulation/durable/scripts.ts";
 import type { Client, Frame } from "../client.ts";
 import type { Deed } from "./agent.ts";
@@ -12,7 +12,7 @@ export interface Faults {
   readonly events: string[];
 }
 
-/** The outside file: no step begins again once its successor has begun, nor without a kill. Gives how often one began again. */
+/** Checks the outside file: no step begins again once its successor has begun, nor without a kill. Returns how often one began again. */
 export function checkDeeds(deeds: readonly Deed[], calls: readonly Call[], faults: Faults): number {
   const reached = new Map<string, number>();
   const last = new Map<string, Deed>();
@@ -121,7 +121,7 @@ export async function checkCall(
   faults.events.push(...checkShown(`${tag}, v2`, messages, readDeltas(call.v2.frames)));
 }
 
-/** What came over many connections is what is stored, frame by frame. */
+/** Checks that the frames of many connections are the stored ones, frame by frame. */
 function compare(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
   for (const [at, frame] of frames.entries()) {
     const replayed = replay[at];
@@ -152,7 +152,7 @@ function readDeltas(frames: readonly Frame[]): Chunk[] {
   });
 }
 
-/** Each message of the state came once, whole, and after the one of its chain before it: chains show theirs at the same time. */
+/** Checks that each message of the state came once, whole, and after the one of its chain before it: chains run at the same time. */
 function checkShown(name: string, messages: readonly Message[], chunks: readonly Chunk[]): string[] {
   const whole = new Map<string, string>();
   for (const [id, part] of chunks) whole.set(id, (whole.get(id) ?? "") + part);
@@ -194,7 +194,7 @@ async function stored(client: Client, thread_id: string): Promise<Frame[]> {
   return frames;
 }
 
-/** What a reader saw over many connections is what is stored, event by event. */
+/** Checks that the events of many connections are the stored ones, event by event. */
 function missed(name: string, frames: readonly Frame[], replay: readonly Frame[]): string[] {
   const receivedBySeq = new Map(frames.map(({ data }) => [Number(JSON.parse(data).seq), data]));
   const storedBySeq = new Map(replay.map(({ data }) => [Number(JSON.parse(data).seq), data]));

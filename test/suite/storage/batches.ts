@@ -20,7 +20,7 @@ const key = (name: string, body_hash = "h"): NonNullable<CreateRun["idempotency"
   body_hash,
 });
 
-/** A run on a new thread. */
+/** Returns the request of a run on a new thread. */
 function alone(
   assistant: AssistantRow,
   run_id: string,

@@ -27,7 +27,7 @@ const added = (call: Partial<DurableCallProgress>): Progress => ({
 
 const entry = (idx: number): { idx: number; entry: string } => ({ idx, entry: JSON.stringify({ idx }) });
 
-/** A run on thread `t` with an open call. */
+/** Claims a run on thread `t` and opens a durable call for it. */
 async function opened(storage: Storage): Promise<ClaimedRun> {
   const assistant = await anAssistant(storage);
   await aThread(storage, "t");

@@ -49,7 +49,7 @@ const SCALARS: readonly Scalar[] = [
   ...[true, false, null],
 ];
 
-/** Containment, computed independently of `contains`. */
+/** Returns true if `whole` contains `part`. Computed independently of `contains`. */
 function includes(part: Json, whole: Json | undefined): boolean {
   switch (getKind(part)) {
     case "object": {
@@ -76,7 +76,7 @@ function getKind(value: Json | undefined): string {
   return typeof value;
 }
 
-/** The visibility filter, computed independently of `permits`. */
+/** Returns true if the visibility filter permits the metadata. Computed independently of `permits`. */
 function isVisible(filter: Filter, metadata: JsonObject): boolean {
   const members = new Map(Object.entries(metadata));
   for (const condition of filter) {
@@ -182,7 +182,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     const keptMembers = Object.entries(whole).filter(() => below(3) > 0);
     return Object.fromEntries(keptMembers.map(([key, item]) => [key, takePart(item)]));
   };
-  /** The same with a random change; the value may not contain it any more. */
+  /** Returns the part with a random change; the value may not contain it any more. */
   const mutated = (part: Json): Json => {
     if (below(4) === 0) return value(2);
     if (Array.isArray(part)) return below(3) === 0 ? [...part, value(1)] : part.map((item) => mutated(item));
@@ -293,7 +293,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   return matchCount;
 }
 
-/** A thread `states` with a checkpoint for each of these metadata; newest first. */
+/** Creates a thread `states` with a checkpoint for each of these metadata; newest first. */
 async function someCheckpoints(
   storage: Storage,
   metadata: readonly JsonObject[],

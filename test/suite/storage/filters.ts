@@ -25,7 +25,7 @@ import {
   statuses,
 } from "./material.ts";
 
-/** A seeded random number below `n`. */
+/** Returns a generator of seeded random numbers below `n`. */
 function dice(seed: number): (n: number) => number {
   let state = seed;
   return (n) => {

@@ -45,7 +45,7 @@ export function identityTests(api: SuiteApi, test: StorageTest): void {
   identityCases(api, (name, body) => test(name, (storage) => body(storage.identity)));
 }
 
-/** The tests that need no rows of their own: a read-only store passes them too. */
+/** Runs the tests that need no rows of their own: a read-only store passes them too. */
 export function placementCases(api: SuiteApi, test: IdentityTest): void {
   api.describe("defaults and deployments by name", () => {
     test("have one organization, workspace and project, also when several ask at once", async (store) => {

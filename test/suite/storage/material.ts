@@ -28,12 +28,12 @@ export interface SuiteApi {
   readonly effort?: number;
 }
 
-/** `most` scaled by the effort; at least one. */
+/** Returns `most` scaled by the effort; at least one. */
 export function inShort({ effort = 1 }: SuiteApi, most: number): number {
   return Math.max(1, Math.round(most * effort));
 }
 
-/** The seeds of a random test: 1, 2, … up to `most`, scaled by the effort. */
+/** Returns the seeds of a random test: 1, 2, … up to `most`, scaled by the effort. */
 export function seeds(api: SuiteApi, most: number): number[] {
   return Array.from({ length: inShort(api, most) }, (_, i) => i + 1);
 }
@@ -115,7 +115,7 @@ export async function aRun(
   return await storage.createRun(here, await request(storage, assistant, thread, id));
 }
 
-/** A run that was claimed at its creation, until 5000. */
+/** Creates a run and claims it at its creation, until 5000. */
 export async function claimed(
   storage: Storage,
   assistant: AssistantRow,
@@ -128,7 +128,7 @@ export async function claimed(
   return outcome.claimed;
 }
 
-/** An ended run on the thread. */
+/** Creates and ends a run on the thread. */
 export async function finished(
   storage: Storage,
   assistant: AssistantRow,
@@ -230,7 +230,7 @@ export async function create(
   });
 }
 
-/** The same, but fails the test unless the run is created. */
+/** Creates a run, and fails the test unless it is created. */
 export async function created(
   ...args: Parameters<typeof create>
 ): Promise<Extract<CreateRunResult, { kind: "created" }>> {
@@ -259,7 +259,7 @@ export async function stateless(
   return outcome.claimed;
 }
 
-/** The outcome of each run, sorted by id. */
+/** Formats the outcome of each run, sorted by id. */
 export function fates(stopped: readonly StoppedRun[]): string {
   return stopped
     .map(({ run_id, kind }) => `${run_id} ${kind}`)

@@ -17,7 +17,7 @@ import {
   there,
 } from "./material.ts";
 
-/** The ids that a search finds, in order. */
+/** Returns the ids that a search finds, in order. */
 async function findRunIds(storage: Storage, query: Partial<RunSearch> = {}, scope: Scope = here): Promise<string> {
   const { rows } = await storage.searchRuns(scope, { limit: 100, ...query });
   return rows.map(({ run }) => run.run_id).join();
@@ -49,7 +49,7 @@ function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
   return { id, ...owner, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
 }
 
-/** Of runs created at a time or later. */
+/** Reads the figures of runs created at a time or later. */
 const figures = (storage: Storage, scope: Scope, since: number, limit = 9) =>
   storage.readRunTimes(scope, { counted_since: since, timed_since: since, limit });
 

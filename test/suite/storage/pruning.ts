@@ -30,7 +30,7 @@ import { findThreadIds, ids, listAllCheckpoints, only } from "./states.ts";
 const keep = (storage: Storage, ...thread_ids: string[]): Promise<readonly string[]> =>
   storage.pruneThreads(here, { thread_ids: thread_ids, strategy: "keep_latest" }, 9000);
 
-/** A checkpoint of a subgraph that ran under a root checkpoint. */
+/** Returns a checkpoint of a subgraph that ran under a root checkpoint. */
 const under = (root: string, ns: string, checkpoint_id: string, metadata: JsonObject = {}): SavedCheckpoint => ({
   ...checkpoint(checkpoint_id, { inner: checkpoint_id }),
   ns,

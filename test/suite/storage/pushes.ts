@@ -30,7 +30,7 @@ async function startRun(storage: Storage, run_id: string, run: object = {}): Pro
   return creation.claimed as ClaimedRun;
 }
 
-/** What stands in the outbox, oldest first: whose end, to whom, how it stands. */
+/** Formats the rows of the outbox, oldest first: run, receiver and state. */
 async function outbox(storage: Storage): Promise<string[]> {
   const rows = await storage.listDeliveries(here, { thread_id: "t", limit: 100 });
   const format = ({ run, push: of, url }: DeliveryRow): string =>

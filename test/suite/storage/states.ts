@@ -28,10 +28,10 @@ import {
   write,
 } from "./material.ts";
 
-/** The scope of a caller who sees only threads of this owner. */
+/** Returns the scope of a caller who sees only threads of this owner. */
 export const only = (owner: string): Scope => ({ ...here, filter: [{ key: "owner", equals: owner }] });
 
-/** A state with one checkpoint. */
+/** Returns a state with one checkpoint. */
 export function aState(id: string, values: JsonObject, options: Partial<NewThreadState> = {}): NewThreadState {
   return { graph_id: "g", progress: progress([checkpoint(id, values)]), head: id, scalars: values, ...options };
 }
@@ -51,7 +51,7 @@ export const findThreadIds = async (storage: Storage, metadata: JsonObject, valu
   return rows.map((row) => row.thread_id).join();
 };
 
-/** The data of the writes on a checkpoint, in order. */
+/** Returns the data of the writes on a checkpoint, in order. */
 export const readState = async (storage: Storage, thread_id: string, checkpoint_id: string): Promise<string> => {
   const stored = await storage.getCheckpoint(here, thread_id, { ns: "", checkpoint_id });
   return (stored?.writes ?? []).map(({ task_id, idx, data }) => `${task_id}${idx}=${data}`).join(" ");

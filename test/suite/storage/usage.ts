@@ -41,7 +41,7 @@ function aQuery(changes: Partial<UsageQuery> = {}): UsageQuery {
   return { workspace_ids: ["w1"], group_by: "workspace", ...all, ...changes };
 }
 
-/** The expected answer, computed row by row. */
+/** Returns the expected result, computed row by row. */
 function counted(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
   const column = { workspace: "workspace_id", project: "project_id", user: "user_id", api_key: "api_key" } as const;
   const rows = new Map<string, { bucket: number; dimension: string | null; traces: number }>();
@@ -71,7 +71,7 @@ async function sealAll(storage: Storage, before: number): Promise<void> {
 }
 
 export function usageTests(api: SuiteApi, test: StorageTest): void {
-  /** The total number of traces, counted hour by hour. */
+  /** Returns the total number of traces, counted hour by hour. */
   const total = async (storage: Storage, workspace_ids: readonly string[] = ["w1"]): Promise<number> => {
     const rows = await storage.countUsage(aQuery({ workspace_ids, end: 1000 * DAY, stride_ms: HOUR }));
     return rows.reduce((sum, row) => sum + row.traces, 0);

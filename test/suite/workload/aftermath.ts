@@ -4,7 +4,7 @@ import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storag
 import { countThreads } from "../counts.ts";
 import { allFrames, type History } from "./history.ts";
 
-/** A checkpoint with a version for channel `n`, but without the value: it shows a value that is left in the storage. */
+/** Returns a checkpoint with a version for channel `n`, but without the value: it shows a value that is left in the storage. */
 export function bare(checkpoint_id: string, created_at: number): SavedCheckpoint {
   return {
     ns: "",

@@ -11,11 +11,11 @@ export interface Attempt {
   readonly now: number;
   readonly sentAt: number;
   readonly answered: number;
-  /** When the last accepted write was sent. */
+  /** The time at which the last accepted write was sent. */
   accepted: number;
   /** The clock time when its slot expires, unless it is released before. */
   slot_until: number;
-  /** When it first sent a request that releases its slot: an end, a requeue or a release. */
+  /** The time at which it first sent a request that releases its slot: an end, a requeue or a release. */
   release_sent: number;
   requeued: boolean;
   /** Its worker has received the signal that the run was rolled back. */
@@ -31,15 +31,15 @@ interface Created {
   readonly sentAt: number;
   readonly key: string | undefined;
   readonly body_hash: string;
-  /** When the request was sent that ended or deleted it. */
+  /** The time at which the request that ended or deleted it was sent. */
   ended: number;
-  /** When its deletion was answered, and when it was sent. */
+  /** The times at which its deletion was answered and sent. */
   deleted: number;
   deletion_sent: number;
   rolled_back: boolean;
   /** False: it was deleted before its end was answered. If the answer still arrives, it was not rolled back. */
   seen_ended?: boolean;
-  /** When the request that set its cancel flag was answered. */
+  /** The time at which the request that set its cancel flag was answered. */
   flagged: number;
   /** The id of its last frame, from the request that ended it. */
   end_frame: number | null;
@@ -75,12 +75,12 @@ export class History {
     readonly answered: number;
   }[] = [];
   readonly #threadsMade: Set<string> = new Set();
-  /** When deletions of a thread were sent and answered. */
+  /** The times at which deletions of a thread were sent and answered. */
   readonly #threadsDeleted: Map<string, { readonly sentAt: number; readonly answered: number }[]> = new Map();
   refusals = 0;
   #order = 0;
 
-  /** The next time in the order of requests and responses. */
+  /** Returns the next time in the order of requests and responses. */
   tick(): number {
     return ++this.#order;
   }
@@ -145,7 +145,7 @@ export class History {
     return (this.#threadsDeleted.get(thread_id) ?? []).some(({ sentAt, answered }) => answered > from && sentAt < to);
   }
 
-  /** Attempts on one thread never overlap: each starts after the slot of the one before is free. */
+  /** Checks that attempts on one thread never overlap: each starts after the slot of the one before is free. */
   checkExclusion(): void {
     for (const inOrder of grouped(this.attempts, ({ lease }) => lease.thread_id).values()) {
       for (const [i, attempt] of inOrder.entries()) {
@@ -163,7 +163,7 @@ export class History {
     }
   }
 
-  /** The problem if `attempt` was claimed before `next`; null if both are consistent. */
+  /** Returns the problem if `attempt` was claimed before `next`; null if both are consistent. */
   #overlap(attempt: Attempt, next: Attempt, all: readonly Attempt[]): string | null {
     const { run_id, thread_id } = attempt.lease;
     if (attempt.accepted >= next.answered) return `${run_id} wrote after`;
@@ -341,7 +341,7 @@ export class History {
     return had.filter((run_id) => this.#isGone(this.run(run_id))).slice(0, 30);
   }
 
-  /** Checkpoints of which no value or write may be left on the thread. */
+  /** Returns the checkpoints of which no value or write may be left on the thread. */
   goneFrom(thread_id: string): string[] {
     const goneCheckpoints = [...this.saved].filter(
       ([, { attempt, sentAt }]) =>
@@ -354,7 +354,7 @@ export class History {
   }
 }
 
-/** All stored frames of a run, page by page. */
+/** Reads all stored frames of a run, page by page. */
 export async function allFrames(storage: Storage, scope: Scope, run_id: string): Promise<StoredFrame[]> {
   const frames: StoredFrame[] = [];
   for (;;) {

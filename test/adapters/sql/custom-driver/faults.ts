@@ -24,13 +24,13 @@ export function openClient(): Client {
 
 const opened = (): SqlDriver => clientDriver(openClient());
 
-/** A driver over a client that gives or takes something else. */
+/** Creates a driver over a client with a changed `execute`. */
 const changed = (change: (client: Client) => Client["execute"]): SqlDriver => {
   const client = openClient();
   return clientDriver({ execute: change(client), close: () => client.close() });
 };
 
-/** As `changed`, of each value in a row. */
+/** Creates a driver over a client that changes each value of a row. */
 const read = (change: (value: SqlValue) => unknown): SqlDriver =>
   changed((client) => async (sql, args) => {
     const rows = await client.execute(sql, args);
@@ -41,7 +41,7 @@ const read = (change: (value: SqlValue) => unknown): SqlDriver =>
 
 const isEnd = (sql: string): boolean => /^(?:begin|commit|rollback)\b/.test(sql);
 
-/** By what they do wrong. */
+/** The broken drivers, by the name of their fault. */
 export const faults: Readonly<Record<string, () => SqlDriver>> = {
   "Each statement is committed by itself": () =>
     changed((client) => async (sql, args) => (isEnd(sql) ? [] : await client.execute(sql, args))),

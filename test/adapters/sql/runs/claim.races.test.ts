@@ -1,4 +1,4 @@
-/** What becomes of a claim when the world changes between what it has read and what it writes. */
+/** Checks the result of a claim if rows change between its read and its write. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../../../adapters/sql/mod.ts";

@@ -53,7 +53,7 @@ describe("searches over many runs", () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** How SQLite reads the tables of the statements that a call sends. */
+  /** Returns the query plans of the statements that a call sends. */
   async function readPlan(call: () => Promise<unknown>): Promise<string> {
     reads.length = 0;
     await call();

@@ -1,4 +1,4 @@
-/** What must hold of a copy of a database: as it is, and after a service has taken it up. */
+/** The invariants of a copy of a database, before and after a service has continued it. */
 import assert from "node:assert/strict";
 import { type Acknowledged, type Known, type Site, STEPS, type Told } from "./load.ts";
 
@@ -8,7 +8,7 @@ export type Ask = (sql: string) => Promise<readonly Row[]>;
 
 const ACTIVE = "('pending', 'running')";
 
-/** What must hold at every moment, so also at the one of the copy. */
+/** Checks the invariants of every moment, which therefore hold at the moment of the copy. */
 async function checkMoment(
   ask: Ask,
   acknowledged: readonly Acknowledged[],
@@ -67,7 +67,7 @@ async function checkMoment(
   );
 }
 
-/** How many there are of each status, beside what else a copy has to hold to be worth a test. */
+/** Counts the runs of each status, and the other rows that a copy needs to be worth a test. */
 async function readCounts(ask: Ask): Promise<Readonly<Record<string, number>>> {
   const rows = [
     ...(await ask("select status as name, count(*) as n from runs group by status")),
@@ -105,7 +105,7 @@ async function comesToRest(ask: Ask): Promise<void> {
   }
 }
 
-/** What must hold once the service has executed what was under way. */
+/** Checks the invariants after the service has executed all runs that were active. */
 async function checkRest(site: Site, ask: Ask, notifications: Told): Promise<void> {
   const threads = await ask("select thread_id from threads where hidden = 0");
   for (const { thread_id } of threads) {
@@ -191,7 +191,7 @@ export async function checkCopy(
   await checkMoment(ask, acknowledged, remainingRunIds);
 }
 
-/** What a service on the copy makes of it is right too, but for the run that is to start much later. */
+/** Checks the rows after a service has continued the copy, except for the run that starts much later. */
 export async function checkRestored(
   site: Site,
   ask: Ask,
@@ -206,7 +206,7 @@ export async function checkRestored(
   assert.equal(Number(scheduled?.n), 1, "the run that is to start later");
 }
 
-/** The ids of all runs. */
+/** Returns the ids of all runs. */
 export async function readRunIds(ask: Ask): Promise<ReadonlySet<string>> {
   return new Set((await ask("select run_id from runs")).map(({ run_id }) => String(run_id)));
 }

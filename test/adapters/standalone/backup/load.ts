@@ -15,7 +15,7 @@ export interface Site extends AsyncDisposable {
   call<Body>(method: string, path: string, body?: unknown): Promise<{ readonly status: number; readonly body: Body }>;
 }
 
-/** What a run that succeeds leaves, after what it was asked. */
+/** The number of messages that a successful run adds after its input. */
 export const STEPS = 2;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -95,7 +95,7 @@ export interface Load {
   end(): Promise<void>;
 }
 
-/** Clients that create runs of all kinds on threads of their own, without a pause. */
+/** Starts clients that create runs of all kinds on their own threads, without a pause. */
 export function startLoad(site: Site, clients: number): Load {
   const acknowledged: Acknowledged[] = [];
   let ending = false;
@@ -132,7 +132,7 @@ export function startLoad(site: Site, clients: number): Load {
   };
 }
 
-/** What was known when a copy was begun. */
+/** The acknowledged runs and the notifications at the start of a copy. */
 export interface Known {
   readonly acknowledged: readonly Acknowledged[];
   readonly notifications: Told;
