@@ -36,6 +36,7 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     readOne(driver, selectAssistant({ deployment, assistant_id }, filter), toAssistant);
   return {
     /**
+     * Inserts the assistant with its version 1 and index entries, or returns the existing row as `exists`.
      * @statements insertAssistant · insertFirstVersion · insertIndexEntries · selectAssistant
      * @guards insert, `on conflict do nothing` · insert version 1 · labels · select the row. Outcome: rows of the
      *   insert.
@@ -69,6 +70,8 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     },
 
     /**
+     * Stores the result of `next` as a new, active version. Calls `next` again if the row changed meanwhile. Returns null if
+     * there is none.
      * @statements selectAssistant · insertNextVersion · activateVersion · replaceIndexEntries
      * @guards read · insert version max + 1 where `revision` is as expected · update the row where `revision` is as expected, version =
      *   max · labels. Retries.
@@ -90,6 +93,7 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     },
 
     /**
+     * Copies an earlier version to the row of the assistant, without a new version.
      * @statements selectAssistant · selectVersion · activateVersion · replaceIndexEntries
      * @guards read assistant and version; the filter must permit the version's metadata · update where `revision` is as expected
      *   · labels. Retries.
@@ -119,6 +123,7 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
     },
 
     /**
+     * Deletes the assistant with its versions and crons, and with `delete_threads` its threads. Returns false if there was none.
      * @statements deleteAssistant · deleteIndexEntries · deleteAssistantThreads
      * @guards delete (versions, crons by foreign key) · delete its labels if it is gone · with `delete_threads`: tokens,
      *   claim counts, threads and labels of threads whose `metadata.assistant_id` names it, only if the assistant is gone.
@@ -132,7 +137,10 @@ export function createAssistantStorage(driver: Database): AssistantStorage {
       return deleted?.length === 1;
     },
 
-    /** @statements selectAssistant · selectVersions */
+    /**
+     * Returns versions, newest first; null if there is no such assistant.
+     * @statements selectAssistant · selectVersions
+     */
     async listAssistantVersions(scope, assistant_id, query) {
       if (scope.filter && !(await get(scope, assistant_id))) return null;
       const { limit, offset, metadata } = query;

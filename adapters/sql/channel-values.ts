@@ -46,6 +46,7 @@ export class ChannelValueCache {
     return this.#values.get(toKey(deployment, thread_id, ns, channel));
   }
 
+  /** Adds or replaces a value, and drops the values that were used for longest above the limit. */
   add({ deployment, thread_id }: ThreadKey, value: CachedChannelValue): void {
     const key = toKey(deployment, thread_id, value.address[0], value.address[1]);
     this.#drop(key);
@@ -64,7 +65,10 @@ export class ChannelValueCache {
   }
 }
 
-/** The values at these places. Undefined: there is none. */
+/**
+ * Reads the values at these addresses and returns a function that finds one; undefined if there is none. Long JSON values are
+ * cached. Throws if a value is missing a part that it extends.
+ */
 export async function readValues(
   driver: Database,
   key: ThreadKey,
@@ -137,8 +141,8 @@ const getVersionText = ({ data, versions, address }: CachedChannelValue, { lengt
   length === versions.get(address[2])?.length ? data : `${data.slice(0, length)}]`;
 
 /**
- * Puts values together with the older ones that they extend: lists that begin alike, as those of a history do, once. Null for a value
- * that is no JSON text.
+ * Returns a function that puts a value together with the older ones that it extends; lists that begin alike, as those of a
+ * history do, share their text. It returns null for a value that is no JSON text, and throws if a part is gone.
  */
 function createValueAssembler(
   parts: ReadonlyMap<string, ValueRow>,

@@ -58,7 +58,7 @@ interface ProgressStatements<Args> {
   writes(args: Args, rows: readonly WriteArgs[]): readonly Statement<never>[];
 }
 
-/** Returns the statements that store progress. */
+/** Returns the statements that store progress. Of several rows with one key the last is stored. */
 export const createProgressStatements = <Args>(
   { values, checkpoints, writes }: ProgressStatements<Args>,
   args: Args,
@@ -123,6 +123,7 @@ const toColumns = ({ type, data }: Payload): PayloadColumns =>
 
 // ------------------------------------------------------------------ reading
 
+/** Returns the numbers and bytes of a thread's checkpoints, values (also by channel) and writes; zeros without any. */
 async function readThreadSize(driver: Database, key: ThreadKey): Promise<ThreadSize> {
   const rows = await driver.read(selectSizes(key));
   const sumSection = (section: SectionRow["section"]): { count: number; bytes: number } => {
@@ -165,7 +166,10 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
     /** @statements selectSizes */
     getThreadSize: ({ deployment }, thread_id) => readThreadSize(driver, { deployment, thread_id }),
 
-    /** @statements selectCheckpoint · selectNewestOfRun · selectNewestCheckpoint · readValues · selectWrites */
+    /**
+     * Returns a checkpoint by id, or the newest of a run or a namespace, with values and writes. Null without one.
+     * @statements selectCheckpoint · selectNewestOfRun · selectNewestCheckpoint · readValues · selectWrites
+     */
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
       let select: Statement<CheckpointRow>;
@@ -175,7 +179,10 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
       return (await loadValuesAndWrites(driver, key, await driver.read(select), cache))[0] ?? null;
     },
 
-    /** @statements selectCheckpoints · readValues · selectWrites */
+    /**
+     * Returns checkpoints with values and writes, newest first.
+     * @statements selectCheckpoints · readValues · selectWrites
+     */
     async listCheckpoints(scope, thread_id, query) {
       const { metadata, limit } = query;
       const key = { deployment: scope.deployment, thread_id };
@@ -187,9 +194,9 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
       while (matching.length < limit) {
         const page = await read(below, FILTER_PAGE_ROWS);
         matching.push(...page.filter((row) => matches(row, metadata)));
-        const lastPerKey = page.at(-1);
-        if (!lastPerKey || page.length < FILTER_PAGE_ROWS) break;
-        below = lastPerKey.seq;
+        const lastRow = page.at(-1);
+        if (!lastRow || page.length < FILTER_PAGE_ROWS) break;
+        below = lastRow.seq;
       }
       return loadValuesAndWrites(driver, key, matching.slice(0, limit), cache);
     },
@@ -199,7 +206,10 @@ export function createCheckpointStorage(driver: Database): Omit<CheckpointStorag
 type CheckpointRow = Tables["checkpoints"];
 type WriteRow = Tables["checkpoint_writes"];
 
-/** Returns the checkpoints with their values and writes, in the order of the rows. */
+/**
+ * Returns the checkpoints with their values and writes, in the order of the rows. Of writes with one index those of the later run
+ * count. Values that are gone are left out.
+ */
 async function loadValuesAndWrites(
   driver: Database,
   key: ThreadKey,

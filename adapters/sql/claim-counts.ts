@@ -8,7 +8,10 @@ import type { Operand, Operands } from "./parameters.ts";
 /** The end of a thread's id by which its claim count is kept. */
 const idSuffix = (thread_id: Operand<string>): RawBuilder<string> => sql<string>`substr(${thread_id}, 33)`;
 
-/** Keeps the claim counts of threads that will be deleted. `threads` is the table with the condition that selects them. */
+/**
+ * Returns the statement that keeps the claim counts of threads that will be deleted, the highest for each suffix of their ids.
+ * `threads` is the table with the condition that selects them.
+ */
 export const keepClaimCounts = (threads: Expression<unknown>): RawBuilder<never> =>
   sql<never>`insert into deleted_thread_claims (deployment, id_suffix, claim_count)
     select threads.deployment, ${idSuffix(sql.ref("threads.thread_id"))}, max(threads.claim_count) from ${threads}

@@ -46,7 +46,7 @@ type Content = Pick<Row, keyof CronContent>;
 
 type OldFirings = ArgumentsFor<typeof deleteOldFirings.types>;
 
-/** Returns the statements that delete old firings, and the index entries of deleted crons. */
+/** Reads which deleted crons have index entries left, and returns the statements that delete these and old firings. */
 export async function sweepCrons(driver: Database, old: OldFirings): Promise<Statement<unknown>[]> {
   const orphans = await driver.read(selectOrphanedCrons(old));
   const cron_ids = JSON.stringify(orphans.map(({ row_id }) => row_id));
@@ -56,9 +56,12 @@ export async function sweepCrons(driver: Database, old: OldFirings): Promise<Sta
 
 type Firing = ArgumentsFor<typeof insertFiring.types>;
 
-/** Fires one tick of a cron: creates its run, or records why it did not, in one batch. */
+/**
+ * Returns `fireCron`, which handles one tick of a cron: creates its run, or records why it did not, and schedules the next one,
+ * in one batch.
+ */
 function createFireCron(driver: Database): CronStorage["fireCron"] {
-  /** Records a tick as skipped and schedules the next one. False when the cron has changed since it was read. */
+  /** Records ticks as skipped and schedules the next one. Returns false if the cron has changed since it was read. */
   async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
     const { next_run_date } = fire;
     const results = await driver.batch([
@@ -68,7 +71,7 @@ function createFireCron(driver: Database): CronStorage["fireCron"] {
     return results.at(-1)?.length === 1;
   }
 
-  /** Why a tick created no run. */
+  /** Finds out why a tick created no run. If the run was refused, records that as a skip and schedules the next tick. */
   async function explainRefusedFiring(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireCronResult> {
     const [open] = await driver.read(isFiringOpen(firing));
     if (!open) return { kind: "lost" };
@@ -143,6 +146,7 @@ export function createCronStorage(driver: Database): CronStorage {
     },
 
     /**
+     * Stores the result of `next`. Calls it again if the cron changed meanwhile. Returns null if there is none.
      * @statements selectCron · updateCron · replaceIndexEntries
      * @guards read · update where `revision` and `next_run_date` are as seen · labels; retries.
      */

@@ -78,12 +78,16 @@ function toSelect({ deployment, filter }: Scope, query: DeliveryQuery): Statemen
   });
 }
 
-/** Creates the storage operations on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
+/**
+ * Creates the storage operations on webhook deliveries. `hasWorkerLock` returns true if this process holds the worker lock, if
+ * the database has one; claims of an earlier holder are then free.
+ */
 function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): DeliveryStorage & PushStorage {
   return {
     ...createPushStorage(driver),
 
     /**
+     * Claims due deliveries for `token` and returns them, earliest first; counts their attempts.
      * @statements claimDeliveries
      * @guards one update of due rows, at most `per_host` per host including those being sent; sets token and
      *   `claimed_until`, `attempts + 1`.
@@ -99,6 +103,7 @@ function createDeliveryStorage(driver: Database, hasWorkerLock: () => boolean): 
     },
 
     /**
+     * Stores an attempt and releases the claim. Returns false, and stores nothing, if the claim is lost.
      * @statements insertAttempt · releaseDelivery
      * @guards insert the attempt where claimed · set state and `due_at`, release the claim where claimed.
      */

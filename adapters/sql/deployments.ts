@@ -27,6 +27,7 @@ type Placement = Parameters<IdentityStore["registerDeployment"]>[0];
 export function createDeploymentStorage(driver: Database): DeploymentStorage {
   return {
     /**
+     * Returns the default organization, workspace and project, and creates those that are missing.
      * @statements selectDefaults · insertMissing
      * @guards read · insert organization, workspace and project where there is none · select.
      */
@@ -41,6 +42,8 @@ export function createDeploymentStorage(driver: Database): DeploymentStorage {
     },
 
     /**
+     * Creates the deployment, or moves it to the requested project; creates a workspace and project that are named and missing.
+     * Owner and sharing of an existing one stay.
      * @statements insertMissing · upsertDeployment · selectPlacedDeployment
      * @guards insert missing workspace and project by name · upsert the deployment where project and owner exist ·
      *   select. Without a row of the last statement, nothing was written.
@@ -59,6 +62,7 @@ export function createDeploymentStorage(driver: Database): DeploymentStorage {
     getDeployment: (name) => readOne(driver, selectDeployment({ name }), toDeployment),
 
     /**
+     * Changes owner or sharing. Returns null if the deployment or the owner does not exist.
      * @statements updateDeployment · selectDeployment
      * @guards update where the owner exists · select.
      */
@@ -98,7 +102,10 @@ function toPlacement({ name, workspace, project, owner_user_id }: RequestedPlace
 
 const isId = (text: string | undefined): boolean => text !== undefined && UUID.test(text);
 
-/** Returns statements that create a missing organization, workspace and project, unless the caller names a workspace or project by id. */
+/**
+ * Returns statements that create a missing organization, workspace and project; none for what the caller names by id, which must
+ * exist.
+ */
 function insertMissing(placement: RequestedPlacement, now: number): Statement<never>[] {
   const { shape, args } = toPlacement(placement);
   const creation = () => ({ ...args, id: crypto.randomUUID(), now });

@@ -71,7 +71,10 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** Approximate bytes of a statement and its arguments. Throws for a value that SQLite packages would bind as another value. */
+/**
+ * Returns the approximate bytes of a statement and its arguments. Throws a TypeError for a value that SQLite packages would bind
+ * as another value.
+ */
 export function measureStatement(statement: SqlStatement): number {
   let bytes = statement.sql.length;
   for (const value of statement.args) {

@@ -42,7 +42,10 @@ import {
 
 type Rows = RowsOf<typeof callTables>;
 
-/** Returns the statements that store what a run adds to its call while the lease is held. */
+/**
+ * Returns the statements that store what a run adds to its call while the lease is held: its start, entries, tokens, position and
+ * release. None without a call.
+ */
 function onProgressSaved(
   fence: LeaseFence,
   { call }: { readonly call?: DurableCallProgress },
@@ -101,6 +104,8 @@ function createDurableCallStorage(driver: Database): DurableCallStorage {
         answer: payload === null ? undefined : (JSON.parse(payload) as Json),
       })),
     /**
+     * Stores an event and makes its suspended run or its call due. Returns null, and changes nothing, if the call has ended or an
+     * event came for this wait before.
      * @statements insertEvent · wakeRun · wakeCall
      * @guards add the event where the call has not ended, and none came for the same wait · make its suspended run due ·
      *   make the call due, if it has no active run. Null without rows of the first statement.
@@ -119,6 +124,7 @@ function createDurableCallStorage(driver: Database): DurableCallStorage {
     /** @statements selectDueCalls */
     listDueCalls: ({ deployment }, now, limit) => readAll(driver, selectDueCalls({ deployment, now, limit }), toCall),
     /**
+     * Changes when a call is due, and ends it if `ended_at` is set, unless `due_at` has changed meanwhile or is null.
      * @statements setCallDue
      * @guards update where `due_at` is as seen and the call has not ended.
      */

@@ -1,6 +1,6 @@
 /** Classifies the errors of drivers and databases. */
 
-/** True for the error of a file that is damaged or no database. */
+/** Returns true for the error of a file that is damaged or no database. */
 export function isDamageError(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
   return (
@@ -11,7 +11,7 @@ export function isDamageError(error: unknown): boolean {
   );
 }
 
-/** True for the error of a write to files that are damaged, unreadable or read-only. */
+/** Returns true for the error of a write to files that are damaged, unreadable or read-only. */
 export function isUnwritableError(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
   const primary = typeof errcode === "number" ? errcode & 0xff : 0;
@@ -23,7 +23,7 @@ export function isUnwritableError(error: unknown): boolean {
   );
 }
 
-/** True for the error of a write to a full disk: the batch had no effect. */
+/** Returns true for the error of a write to a full disk: the batch had no effect. */
 export function isDiskFullError(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
   return (

@@ -62,6 +62,7 @@ interface FeatureColumns<Source, Row, Name extends keyof Row & string> {
   values(source: Source): Pick<Row, Name>;
 }
 
+/** Returns the names and types of columns that features add to a table, and a function that reads their values. */
 function featureColumns<Source, Table extends TableDefinition, Name extends keyof Table["columns"] & string>(
   table: Table,
   lists: readonly (Columns<Source> | undefined)[],

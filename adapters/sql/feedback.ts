@@ -63,6 +63,7 @@ type TokenOperation = Extract<keyof FeedbackStorage, `${string}Token${string}` |
 function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperation> {
   return {
     /**
+     * Stores all tokens or none. Returns false if the run of one is not visible.
      * @statements insertTokens
      * @guards one insert of all tokens, where all their runs are visible.
      */
@@ -97,6 +98,8 @@ function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperat
     },
 
     /**
+     * Stores feedback and counts it for its token. Returns the reason if it cannot, and the earlier id for a repeated idempotency
+     * key.
      * @statements insertSubmission · countSubmission · insertSubmissionKey · selectObstacles
      * @guards insert the record where the token is valid, below its limit and the idempotency key is unknown · count the
      *   submission where the record exists · insert the key where the record exists.
@@ -147,6 +150,7 @@ function createTokenStorage(driver: Database): Pick<FeedbackStorage, TokenOperat
 function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOperation> {
   return {
     /**
+     * Stores a record. Returns the existing one as `exists` if its id is taken, and null if its run is not visible.
      * @statements insertRecord · selectRecord · isRunVisible
      * @guards insert where the run is visible · select by id · select whether the run is visible.
      */
@@ -165,6 +169,7 @@ function createRecordStorage(driver: Database): Omit<FeedbackStorage, TokenOpera
     },
 
     /**
+     * Changes the members of the patch and the time. Returns null if the record is not visible.
      * @statements updateRecord
      * @guards one statement, where the record is in a workspace of the caller and its run is visible.
      */
@@ -277,7 +282,7 @@ function toToken(row: Rows["feedback_tokens"]): FeedbackTokenRow {
   return { ...token, config: decodeJson<FeedbackConfig>(token.config) };
 }
 
-/** Takes one row for each key and text value, and one row for the other values of each key. */
+/** Summarizes each key from one row for each text value, and one for the other values. Scores are null for a key without any. */
 function toStats(rows: readonly RecordSummary[]): FeedbackStats[] {
   const byKey = Map.groupBy(rows, ({ key }) => key);
   return [...byKey].map(([key, parts]) => {

@@ -20,7 +20,7 @@ function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknow
  */
 export const rowByRow: RawBuilder<unknown> = byDialect(sql``, sql`offset 0`);
 
-/** A subquery: the strings of a JSON array in one parameter, as column `value`. */
+/** Returns a subquery: the strings of a JSON array in one parameter, as column `value`. */
 export function jsonStrings(list: Operand<string>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${list}))`,
@@ -45,7 +45,7 @@ const LIST_INDEXES = [
   { sqlite: sql`'$[7]'`, postgres: sql`7` },
 ] as const;
 
-/** A subquery: the lists of a JSON array in one parameter, as rows with these columns (at most eight). */
+/** Returns a subquery: the lists of a JSON array in one parameter, as rows with these columns (at most eight). */
 export function jsonRows(
   list: Operand<string>,
   columns: Readonly<Record<string, "text" | "bigint">>,
@@ -69,7 +69,7 @@ export function jsonRows(
   );
 }
 
-/** A table: the members of a JSON object of strings without U+0000, as `key` and `value`. */
+/** Returns a table: the members of a JSON object of strings without U+0000, as `key` and `value`. */
 export function jsonMembers(object: RawBuilder<unknown>): RawBuilder<unknown> {
   return byDialect(
     sql`json_each(${object})`,
@@ -77,7 +77,7 @@ export function jsonMembers(object: RawBuilder<unknown>): RawBuilder<unknown> {
   );
 }
 
-/** The number at a key of a JSON object in one parameter; null without one. */
+/** Returns the number at a key of a JSON object in one parameter; null without one. */
 export function jsonNumber(object: Operand<string>, key: RawBuilder<string>): RawBuilder<number> {
   return byDialect(
     sql<number>`(select value from json_each(${object}) where key = ${key})`,
@@ -85,7 +85,7 @@ export function jsonNumber(object: Operand<string>, key: RawBuilder<string>): Ra
   );
 }
 
-/** A subquery: the strings of `parents` in the metadata of a checkpoint. */
+/** Returns a subquery: the strings of `parents` in the metadata of a checkpoint. */
 export function jsonParents(metadata: RawBuilder<unknown>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${metadata}, '$.parents'))`,
@@ -101,8 +101,8 @@ const escapeForPostgresJson = (json: unknown): RawBuilder<unknown> =>
   sql`replace(replace(replace(${json}, '\\\\', chr(1)), '\\u', '\\u0001u'), chr(1), '\\\\')::json`;
 
 /**
- * True where a JSON object passes every test of a list: [key, "is", scalar], [key, "list"] or [key, "has", scalar]. The same JSON
- * parser reads both sides, so equal texts are equal values, and nothing is converted.
+ * Returns the condition that a JSON object passes every test of a list: [key, "is", scalar], [key, "list"] or [key, "has",
+ * scalar]. One JSON parser reads both sides, so equal texts are equal values, and nothing is converted.
  */
 export function passesFilterTests(object: Expression<unknown>, tests: Operand<string>): RawBuilder<boolean> {
   const sqlite = (element: RawBuilder<unknown>): RawBuilder<unknown> =>
@@ -132,8 +132,9 @@ export function containsText(column: Expression<unknown>, text: Operand<string>)
 }
 
 /**
- * Never false where the member, as a number, is at least (or `below`: at most) `bound`: other values than numbers pass. `null_passes`:
- * null passes too. An absent member does not. The name of the member needs no escapes.
+ * Returns a condition that is never false where the member, as a number, is at least (or `below`: at most) `bound`. It is true
+ * for other values than numbers, with `null_passes` also for null, and false for an absent member. The name of the member needs
+ * no escapes.
  */
 export function mayReachBound(
   object: Expression<string>,
@@ -154,7 +155,7 @@ export function mayReachBound(
   );
 }
 
-/** True where `column` contains `text`, regardless of the case of ASCII letters. */
+/** Returns the condition that `column` contains `text`, regardless of the case of ASCII letters. */
 export function containsTextIgnoreCase(column: Expression<string>, text: Operand<string>): RawBuilder<boolean> {
   return byDialect(
     sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,

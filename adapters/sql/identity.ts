@@ -54,6 +54,7 @@ function createKeyStorage(driver: Database) {
     },
 
     /**
+     * Stores a key with its memberships, or returns why not: its short form is taken, or a parent does not exist.
      * @statements isShortKeyTaken · insertKey · insertKeyGrant
      * @guards select whether the short form is taken · insert where organization, user and scopes exist · memberships
      *   where the key is this one.
@@ -81,6 +82,7 @@ function createKeyStorage(driver: Database) {
       readAll(driver, selectKeys({ organization_id, limit }), toKey),
 
     /**
+     * Stores the permissions of a membership, or deletes it if there are none.
      * @statements upsertMembership · deleteMembership
      * @guards upsert or delete.
      */
@@ -101,6 +103,7 @@ function createKeyStorage(driver: Database) {
 function createUnitStorage(driver: Database) {
   return {
     /**
+     * Stores a workspace or project, or returns why not: its name is taken, or its parent does not exist.
      * @statements insertUnit · hasUnitParent
      * @guards Where the parent exists; without a row, a read of the parent finds the reason.
      */
@@ -123,6 +126,7 @@ function createUnitStorage(driver: Database) {
       return { kind: existing?.length ? "name_taken" : "not_found" };
     },
     /**
+     * Marks a workspace, with its projects, or a project as deleted. Returns null if there is none.
      * @statements deleteUnit · deleteProjectsOfWorkspace
      * @guards soft delete · the projects of a workspace.
      */
@@ -137,7 +141,7 @@ function createUnitStorage(driver: Database) {
   } satisfies Pick<IdentityStore, "createUnit" | "renameUnit" | "deleteUnit" | "listUnits">;
 }
 
-/** The IdentityStore on `driver`. */
+/** Creates the IdentityStore on `driver`. */
 export function createIdentityStorage(driver: Database): IdentityStore {
   return {
     ...createDeploymentStorage(driver),
@@ -149,6 +153,7 @@ export function createIdentityStorage(driver: Database): IdentityStore {
 
 // ----------------------------------------------------------------------- rows
 
+/** Returns a key with its memberships, workspaces and projects, from one row for each; null without a key. */
 function toGrants(rows: readonly KeyPart[]): KeyGrants | null {
   const selectPart = (number: KeyPart["part"]): readonly KeyPart[] => rows.filter(({ part }) => part === number);
   const [keyPart] = selectPart(1);
@@ -175,7 +180,7 @@ const toColumns = (membership: MembershipRow): Tables["memberships"] => ({
   permissions: JSON.stringify(membership.permissions),
 });
 
-/** Ignores permissions that only a later release knows. */
+/** Converts a row. Leaves out permissions that only a later release knows. */
 function toMembership({ subject_id, scope_id, permissions }: Tables["memberships"]): MembershipRow {
   const knownPermissions = (JSON.parse(permissions) as readonly string[]).filter(
     (permission): permission is Permission => (PERMISSIONS as readonly string[]).includes(permission),

@@ -58,7 +58,7 @@ async function findPage(
   return readAll(driver, selectNewestCandidates(shape, { ...args, start, limit, offset }, conditions), toStored);
 }
 
-/** Finds the same where this file decides. Null: the page may continue behind the newest rows. */
+/** Returns the page of matching items from the newest rows, filtered here. Null if the page may continue behind these rows. */
 async function findNewest(
   driver: Database,
   scope: Scope,
@@ -72,7 +72,10 @@ async function findNewest(
   return newest.length < PAGE_ROWS || matching.length >= pageEnd ? matching.slice(query.offset, pageEnd) : null;
 }
 
-/** Ranks all matching rows here, because SQL cannot. Keeps only the places of the best rows in memory. */
+/**
+ * Ranks all matching rows here, because SQL cannot, and returns the ranks of the page. Keeps only the addresses of the best rows
+ * in memory.
+ */
 async function rankAll(driver: Database, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Rank[]> {
   const { shape, args, start, conditions } = toCandidates(scope, query, now);
   const topRanks = new TopRanks(query.offset + query.limit);
@@ -89,7 +92,10 @@ async function rankAll(driver: Database, scope: Scope, query: ItemQuery & Page, 
   }
 }
 
-/** Finds the best rows. */
+/**
+ * Returns the page of the best items, with scores for a query vector. Items that have changed meanwhile and do not match any more
+ * are left out.
+ */
 async function findRanked(
   driver: Database,
   scope: Scope,
@@ -112,7 +118,7 @@ async function findRanked(
   });
 }
 
-/** Returns statements that fail the batch unless the items are as they are now; null if one is not visible. */
+/** Reads the items, and returns statements that fail the batch unless they are as read; null if one is not visible. */
 async function assertUnchanged(
   driver: Database,
   scope: Scope,
@@ -131,6 +137,7 @@ async function assertUnchanged(
 
 /** Creates the storage operations on the store's items. */
 export function createItemStorage(driver: Database): ItemStorage {
+  /** Restarts the time to live of items that have one. */
   async function refresh({ deployment }: Scope, items: readonly StoredItem[], now: number): Promise<void> {
     const stale = items.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
     if (stale.length === 0) return;
@@ -143,6 +150,8 @@ export function createItemStorage(driver: Database): ItemStorage {
 
   return {
     /**
+     * Stores and deletes all items or none. Returns `hidden` if the filter excludes one that exists; tries again if an item
+     * changes meanwhile.
      * @statements assertUnchanged · deleteItem · upsertItem
      * @guards upserts and deletes. With a filter: read each item · fail the batch unless each item is as seen · write. Retries.
      */
@@ -166,6 +175,7 @@ export function createItemStorage(driver: Database): ItemStorage {
     },
 
     /**
+     * Returns an item; null if it does not exist, has expired or is excluded.
      * @statements selectItem · refreshItems
      * @guards Restarts the time to live of the returned item.
      */
@@ -179,6 +189,7 @@ export function createItemStorage(driver: Database): ItemStorage {
     },
 
     /**
+     * Returns the items that match, newest or most similar first.
      * @statements findNewest · findPage · findRanked · refreshItems
      * @guards Restarts the time to live of the returned items.
      */
@@ -216,7 +227,10 @@ function toCandidates({ deployment }: Scope, query: ItemQuery, now: number) {
   };
 }
 
-/** A condition that SQL evaluates alike on all databases, and its arguments: true for every value that meets the condition. */
+/**
+ * Returns a condition that SQL evaluates alike on all databases, and its arguments: true for every value that meets the
+ * condition, and perhaps for others. An empty list if there is none.
+ */
 function toNarrowing([member, operator, operand]: ItemCondition): [Narrowing, Condition][] {
   if (operator === "eq") {
     if (typeof operand === "object" && operand !== null) return [];
@@ -275,7 +289,7 @@ interface Rank extends ItemKey {
   readonly updated_at: number;
 }
 
-/** Null for a row that does not match the query. */
+/** Returns the rank of an item; null if it is not visible, does not match, or has no vector. */
 function rankItem({ path, row, vectors }: StoredItem, scope: Scope, query: ItemQuery): Rank | null {
   const { key, updated_at } = row;
   if (!isVisible(row, scope) || !matchesConditions(row.value, query.conditions)) return null;
@@ -284,7 +298,7 @@ function rankItem({ path, row, vectors }: StoredItem, scope: Scope, query: ItemQ
   return score === null ? null : { path, key, updated_at, score };
 }
 
-/** By similarity, then the newest first, then by place. */
+/** Compares by similarity, then the newest first, then by address. */
 function compareRanks(a: Rank, b: Rank): number {
   if (a.score !== b.score) return b.score - a.score;
   if (a.updated_at !== b.updated_at) return b.updated_at - a.updated_at;

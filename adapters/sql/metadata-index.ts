@@ -30,7 +30,10 @@ const MAX_STATE_TEXT_CHARS = 512;
 /** The index entry of a state with too many or too long scalars. */
 const WILDCARD_ENTRY: IndexEntry = [0, 0, null];
 
-/** The distinct index entries of a metadata object, or of a filter on one; at most `most`. */
+/**
+ * Returns the distinct index entries of a metadata object, or of a filter on one; at most `limit`. Of two texts with one hash no
+ * exact text is kept.
+ */
 export function createIndexEntries(
   metadata: JsonObject,
   limit: number = Number.POSITIVE_INFINITY,
@@ -80,7 +83,7 @@ function extendHash([high, low]: HashState, text: string): HashState {
   return [high, low];
 }
 
-/** A 53-bit hash of a string. Collisions cost time, but never give a wrong result. */
+/** Returns a 53-bit hash of a string. Collisions cost time, but never give a wrong result. */
 function toHash([first, second]: HashState): number {
   let [high, low] = [first ^ (second >>> 16), second];
   high = Math.imul(high, 0x85ebca6b);
@@ -90,7 +93,9 @@ function toHash([first, second]: HashState): number {
 
 type EntryArguments = { deployment: string; id: string; indexed: string; entries: string };
 
-/** Returns the arguments for a row with its index entries. Errors: invalid. */
+/**
+ * Returns the arguments for a row with its index entries. Throws `invalid` for metadata that is too long or has too many values.
+ */
 function toEntryArguments(deployment: string, id: string, metadata: JsonObject): EntryArguments {
   const indexed = JSON.stringify(metadata);
   if (indexed.length > MAX_METADATA_CHARS) {
@@ -130,8 +135,9 @@ export function replaceIndexEntries(
 const STATE_SOURCE = { source: "values" } as const;
 
 /**
- * Returns the statements that store the index entries of a thread's state, in a batch that has made `head` the thread's head. `scalars` are the scalars at the top of its
- * values; null if they are unknown. Index entries of older states may remain: they cost time, but never give a wrong result.
+ * Returns the statements that store the index entries of a thread's state, in a batch that has made `head` the thread's head;
+ * none for a state without scalars. `scalars` is null if they are unknown. Entries of older states may remain: they never give a
+ * wrong result.
  */
 export function replaceStateEntries(
   deployment: string,
@@ -145,6 +151,7 @@ export function replaceStateEntries(
   return [deleteOtherEntries(STATE_SOURCE, args), insertEntries(STATE_SOURCE, args)];
 }
 
+/** Returns the index entries of a state's scalars; one that matches every search if these are unknown, too many or too long. */
 function createStateEntries(scalars: JsonObject | null): readonly IndexEntry[] {
   if (!scalars) return [WILDCARD_ENTRY];
   const scalarEntries = Object.entries(scalars);

@@ -42,7 +42,10 @@ export async function migrate(driver: Database, schema: Schema = currentSchema):
 
 const newestVersion = ({ steps }: Schema): number => 1 + steps.length;
 
-/** The schema version of the database; 0 when it has no tables of Greenroom. */
+/**
+ * Returns the schema version of the database; 0 if it has no tables of Greenroom. Throws a ConfigError for tables of another
+ * program, missing tables, and a newer version.
+ */
 async function currentVersion(driver: Database, schema: Schema): Promise<number> {
   const newest = newestVersion(schema);
   const tableNames = new Set((await inspect(driver, selectTableNames({}))).map(({ name }) => name));
@@ -71,6 +74,7 @@ async function currentVersion(driver: Database, schema: Schema): Promise<number>
   return version;
 }
 
+/** Reads rows. Throws a ConfigError if the database is damaged or no database. */
 async function inspect<Row>(driver: Database, read: Statement<Row>): Promise<Row[]> {
   try {
     return await driver.read(read);

@@ -35,8 +35,7 @@ export { DatabaseUnavailable } from "./driver.ts";
 export type { Tables } from "./schema/mod.ts";
 
 /**
- * The Storage that keeps its rows behind `driver`. Closing it closes the driver.
- *
+ * Creates the Storage that keeps its rows behind `driver`. Closing it closes the driver.
  * @example
  * ```ts
  * import { type SqlDriver, sqlStorage } from "greenroom/sql";
@@ -60,6 +59,8 @@ export function sqlStorage(driver: SqlDriver): Storage {
     becomeWorker,
     failure: () => health.failure,
     /**
+     * Writes a row. After a failed write it writes as many bytes as that had, and clears the failure if that succeeds. Throws
+     * while the file is damaged.
      * @statements upsertProbe · insertSpaceProbes · deleteSpaceProbes
      * @guards writes one row of `write_probes`. After a failed write it also inserts and deletes as many bytes as that write
      *   had.
@@ -92,13 +93,17 @@ export function sqlStorage(driver: SqlDriver): Storage {
 /** The padding of a row that tests whether there is room. */
 const PROBE_PADDING = "x".repeat(1024);
 
-/** See `Storage.becomeWorker`. `executes`: this process holds the worker lock, if the database has one. */
+/**
+ * Creates `becomeWorker`, and `hasWorkerLock`, which returns true once this process has the worker lock and has taken over from
+ * dead workers.
+ */
 function createWorkerAdoption(
   driver: Database,
 ): Pick<Storage, "becomeWorker"> & { readonly hasWorkerLock: () => boolean } {
   let adoption: Promise<void> | undefined;
   let isAdopted = false;
 
+  /** Requeues the runs of dead workers, and frees their thread locks and delivery claims. */
   async function adopt(now: number): Promise<void> {
     await driver.batch([
       ...STALE_LOCK_SOURCES.map((source) => releaseThreadLocks({ source }, {})),
@@ -111,6 +116,8 @@ function createWorkerAdoption(
   return {
     hasWorkerLock: () => isAdopted,
     /**
+     * Returns true if this process has the worker lock. The first call with the lock takes over from dead workers; if that fails,
+     * the next call tries again.
      * @statements releaseThreadLocks · requeueRunning · endWorkerClaims
      * @guards Acquires the worker lock of the driver. A driver without this lock always returns true. After acquiring
      *   it, once: free the slots of threads with running, due or deleted runs · requeue all running runs · end the
@@ -134,9 +141,13 @@ function createWorkerAdoption(
   };
 }
 
-/** The driver for statements of every database. Maps errors to those that callers can handle. */
+/**
+ * Wraps the driver for statements of every dialect. Records failed writes in `health` and maps errors to those that callers can
+ * handle: `storage_full`, `invalid` (text with U+0000) and outages.
+ */
 function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
   const { dialect } = driver;
+  /** Throws the error as a ServiceError if it is a full disk, a text that cannot be stored, or an outage; else unchanged. */
   const throwServiceError = (error: unknown): never => {
     if (isDiskFullError(error))
       throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
@@ -151,6 +162,7 @@ function createDatabase(driver: SqlDriver, health: WriteHealth): Database {
   };
   return {
     dialect,
+    /** Compiles the statements and runs them as one transaction of the driver. Returns the rows of each statement. */
     batch(statements, lock_keys) {
       const texts = statements.map((statement) => statement.compileFor(dialect));
       // The declared row types meet what the driver returns here and in `read`, and nowhere else.

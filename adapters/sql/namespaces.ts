@@ -28,7 +28,7 @@ interface ItemPosition extends Position {
   readonly item?: Row;
 }
 
-/** Returns a function that reads places from a position on. Without a filter, only the paths of items are read. */
+/** Returns a function that reads a page of addresses from a position on. Without a filter, only the paths of items are read. */
 function createPositionReader(
   driver: Database,
   { deployment, filter }: Scope,
@@ -51,7 +51,10 @@ function createPositionReader(
     }));
 }
 
-/** Returns the storage operation that lists namespaces. `isVisible` checks items if the scope has a filter. */
+/**
+ * Returns the storage operation that lists namespaces, each once. With a filter a namespace is listed only if it has an item for
+ * which `isVisible` is true.
+ */
 export function createNamespaceLister(
   driver: Database,
   isVisible: (scope: Scope, item: Row) => boolean,

@@ -26,6 +26,7 @@ interface Pruning {
   readonly pruned: Statement<{ thread_id: string }>;
 }
 
+/** Returns the statements that delete threads with the rows of features and index entries, and keep their claim counts. */
 function toDeletion(shape: PruningShape, args: Args): Pruning {
   const pruned = deleteThreads(shape, args);
   const ofFeatures = Object.keys(RUNS_DELETED).map((statement) => deleteOfFeatures({ ...shape, statement }, args));
@@ -51,10 +52,11 @@ const PRUNING_BY_STRATEGY: Readonly<Record<PruneStrategy, (shape: PruningShape, 
 const toLockKeys = (deployment: string, thread_ids: readonly string[]): string[] =>
   thread_ids.map((thread_id) => threadLockKey(deployment, thread_id));
 
-/** Creates the storage operations that prunes threads. */
+/** Creates the storage operation that prunes threads. */
 export function createPruningStorage(driver: Database): Pick<StateStorage, "pruneThreads"> {
   return {
     /**
+     * Deletes or reduces threads that are not busy, and returns their ids.
      * @statements selectExpiredThreads · toDeletion · toReduction
      * @guards each statement repeats the condition "named, visible, not busy" (and "time to live is over"). `delete`:
      *   rows of features · claim counts · threads · labels. `keep_latest`: delete checkpoints that the newest state does not need · their

@@ -29,6 +29,7 @@ export function createPushStorage(driver: Database): PushStorage {
   const toLockKeys = (deployment: string, thread_id: string): string[] => [threadLockKey(deployment, thread_id)];
   return {
     /**
+     * Inserts or replaces a push configuration. Returns false if the task or its newest run does not exist, or it has too many.
      * @statements upsertPush
      * @guards insert or replace where the task's run and its newest run exist, the thread is visible, and the task has
      *   fewer than 10 others. Outcome: its row.

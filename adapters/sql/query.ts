@@ -298,6 +298,7 @@ class CompiledShapes<Shape> {
     this.#compile = compile;
   }
 
+  /** Returns the texts of a shape, compiled at its first use; drops the oldest shape above `MAX_SHAPES`. */
   getTexts(shape: Shape): CompiledTexts {
     const key = JSON.stringify(shape);
     let texts = this.#texts.get(key);
@@ -329,6 +330,7 @@ class BoundStatement implements Statement<never> {
     this.#rows = rows;
   }
 
+  /** Returns the text for a dialect, compiled once, with the arguments in the order of that text. */
   compileFor(dialect: Dialect): SqlStatement {
     const { sql, parameters } = this.#compiled.compileFor(dialect);
     const args = new Array<SqlValue>(parameters.length);

@@ -51,7 +51,7 @@ interface FoundRows<Row> {
   readonly total: number;
 }
 
-/** Finds one page of rows in order, and the total number. */
+/** Returns one page of rows in order, and the total number. Rows that index entries cannot decide are compared here. */
 export async function searchRows<Row extends { readonly metadata: string }>(
   driver: Database,
   select: SelectRows<Row>,
@@ -97,7 +97,10 @@ async function readFromEnd<Row>(
   return (await readPage(driver, select, plan, { ...page, sort_order, limit, offset })).toReversed();
 }
 
-/** Compares the metadata of all candidates with the filter. */
+/**
+ * Compares the metadata of all candidates with the filter, and returns a page of those that match. Rows that change meanwhile are
+ * left out.
+ */
 async function compareRows<Row extends { readonly metadata: string }>(
   driver: Database,
   select: SelectRows<Row>,
@@ -135,6 +138,10 @@ interface Plan {
   readonly total: number | null;
 }
 
+/**
+ * Reads how frequent the index entries of a search are, and returns how to search: by the rarest one, with or without a
+ * comparison here.
+ */
 async function createPlan(driver: Database, search: MetadataSearch): Promise<Plan> {
   const { metadata = {}, filter = [] } = search;
   const requirements = [metadata, ...filter.map(toRequiredMetadata)];
@@ -201,6 +208,7 @@ function toPlan(
   };
 }
 
+/** Returns the number of matching rows, from a counter where the database keeps one. */
 async function countMatches(driver: Database, { search, shape, args, entries, total }: Plan): Promise<number> {
   if (total !== null) return total;
   const { kind, deployment } = search;
@@ -221,8 +229,8 @@ const matches = ({ metadata = {}, filter }: MetadataSearch, row: { readonly meta
 };
 
 /**
- * True for a filter that a row contains if it has all index entries: no empty objects or lists, and no list item with more than one
- * scalar, which index entries could not tell from two items with one scalar each.
+ * Returns true for a filter that a row contains if it has all index entries: no empty objects or lists, and no list item with
+ * more than one scalar, which index entries could not tell from two items with one scalar each.
  */
 function consistsOfEntries(filter: JsonObject): boolean {
   /**

@@ -26,6 +26,7 @@ import { toThread } from "./threads.ts";
 const readState = (driver: Database, { deployment, filter }: Scope, thread_id: string) =>
   readOne(driver, selectState({ deployment, thread_id }, filter), (row) => row);
 
+/** Stores a state as the head of a thread. Returns `busy`, `stale` (the head has changed) or `not_found` if it cannot. */
 const writeState =
   (driver: Database): StateStorage["writeState"] =>
   // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: one batch and its outcomes, in their order
@@ -50,6 +51,7 @@ const writeState =
     }
   };
 
+/** Merges metadata into that of a checkpoint. Returns false if it does not exist. */
 const annotateCheckpoint =
   (driver: Database): StateStorage["annotateCheckpoint"] =>
   async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
@@ -69,6 +71,10 @@ const annotateCheckpoint =
 /** Returns the member that names a thread in the metadata of its checkpoints. */
 const formatThreadMember = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
 
+/**
+ * Copies a thread with its states, but not those of active runs. Returns `stale` if it has changed, `exists` if the id is taken,
+ * or `not_found`.
+ */
 const copyThread =
   (driver: Database): StateStorage["copyThread"] =>
   async (scope, { from, expected_revision, thread_id, metadata }, now) => {

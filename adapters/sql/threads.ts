@@ -39,7 +39,10 @@ import {
   updateThread,
 } from "./statements/threads.ts";
 
-/** After the batch has deleted an assistant: deletes its threads that the filter permits, found by `metadata.assistant_id`. */
+/**
+ * Returns the statements that delete the threads of an assistant which the batch has deleted, as far as the filter permits. They
+ * are found by `metadata.assistant_id`.
+ */
 export function deleteAssistantThreads(
   deployment: string,
   assistant_id: string,
@@ -67,6 +70,8 @@ export function createThreadStorage(driver: Database): ThreadStorage {
     readOne(driver, selectThread({ deployment, thread_id }, filter), toThread);
   return {
     /**
+     * Inserts a thread, with its first state if it has one. Returns the existing thread as `exists`, also one that a filter
+     * excludes.
      * @statements insertThread · createStateStatements · insertIndexEntries
      * @guards insert, `on conflict do nothing`, marked (negative `run_count`) if it has a state · state rows while
      *   marked · remove the mark · labels.
@@ -115,6 +120,7 @@ export function createThreadStorage(driver: Database): ThreadStorage {
     },
 
     /**
+     * Stores the result of `next`. Calls it again if the thread changed meanwhile. Returns null if there is none.
      * @statements selectThread · updateThread · replaceIndexEntries
      * @guards read · update where `revision = seen` · labels. Retries.
      */
@@ -138,6 +144,7 @@ export function createThreadStorage(driver: Database): ThreadStorage {
     },
 
     /**
+     * Deletes a thread with everything on it. Returns false if there was none.
      * @statements deleteOfThread · keepClaimCountsOfThread · deleteThread · deleteIndexEntries
      * @guards rows of features of its runs · keep its claim count (`claim-counts.ts`) · delete (runs, checkpoints, frames by foreign
      *   key) · labels if it is gone. Workers of its runs lose their lease.
@@ -178,6 +185,7 @@ function toSearch(
   return { kind: "thread", deployment, metadata, filter, where, values: values ? createNarrowingEntries(values) : [] };
 }
 
+/** Converts a row. A thread with a running or due run is `busy`. */
 export function toThread(stored: ThreadWithRuns): ThreadRow {
   return {
     thread_id: stored.thread_id,

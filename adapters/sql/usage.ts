@@ -29,7 +29,10 @@ const MIN_TIME_MS = -8_640_000_000_000_000;
 
 export const usage: SqlFeatureFor<"usage", typeof usageTables> = {
   tables: usageTables,
-  /** The trace of a first attempt. No effect if the run has one already. */
+  /**
+   * Returns the statements for the trace of a first attempt; they have no effect if the run has one already. A trace of a sealed
+   * hour is added to its sum.
+   */
   onRunClaimed(deployment, { token, trace }, created) {
     if (!trace) return [];
     const { workspace_id, project_id, counted } = trace;
@@ -44,7 +47,7 @@ export const usage: SqlFeatureFor<"usage", typeof usageTables> = {
 
 const floorTo = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
-/** The full hours between two times; none if the buckets would split an hour. */
+/** Returns the full hours between two times; an empty range if the buckets would split an hour. */
 function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from: number; hours_to: number } {
   const hours_from = floorTo(start + HOUR_MS - 1, HOUR_MS);
   const hours_to = floorTo(end, HOUR_MS);
@@ -68,6 +71,7 @@ function createUsageStorage(driver: Database): UsageStorage {
       await driver.batch([addTraceUsage({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
     /**
+     * Counts traces by bucket and group, with tokens if requested.
      * @statements sumTraceUsage · countTraces
      * @guards With `tokens` it sums only traces: an hour is sealed before its last run has ended.
      */
@@ -99,6 +103,7 @@ function createUsageStorage(driver: Database): UsageStorage {
       return rows.map((row) => ({ ...toCount(row), ...toUsage(row) }));
     },
     /**
+     * Sums at most a day of hours before `before`. Returns true if more hours are left.
      * @statements selectUnsealed · sumHours · moveSeal
      * @guards read the seal · sum at most a day of hours where the seal is as seen · move the seal where it is as seen.
      */

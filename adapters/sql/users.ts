@@ -32,6 +32,7 @@ export function createUserStorage(driver: Database): UserStorage {
     },
 
     /**
+     * Marks a user as deleted, revokes its tokens and deletes its memberships. Returns null if there is none.
      * @statements deleteUser · revokeKeysOfUser · deleteMembershipsOfUser
      * @guards soft delete · revoke tokens · delete memberships.
      */
@@ -51,6 +52,8 @@ export function createUserStorage(driver: Database): UserStorage {
     },
 
     /**
+     * Returns the id of the user with this identity, and creates it if it is unknown. Updates its email unless another user has
+     * it.
      * @statements selectUserByIdentity · insertUserWithIdentity · updateEmailByIdentity
      * @guards read · insert where unknown · set the email if it is free · select.
      */

@@ -3,10 +3,12 @@ import type { CheckpointStorage } from "../../lib/storage/mod.ts";
 import type { Database } from "./database.ts";
 import { selectStart, selectVersionsOfCheckpoint, selectVersionsOfRun } from "./statements/value-starts.ts";
 
-/** Creates the storage operations that reads how a channel begins. */
+/** Creates the storage operation that reads how a channel begins. */
 export function createValueStartStorage(driver: Database): Pick<CheckpointStorage, "readValueStart"> {
   return {
     /**
+     * Returns the channels of the newest checkpoint of a run, else of `checkpoint_id`, and the start of one; null without a
+     * checkpoint, a null start without a value.
      * @statements selectVersionsOfRun · selectVersionsOfCheckpoint · selectStart
      * @guards The first 8,192 characters of a channel, for titles.
      */

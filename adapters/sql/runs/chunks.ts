@@ -5,7 +5,9 @@ const MIN_CHUNK_CHARS = 64 * 1024;
 /** A part of a list that becomes a row, with the size of its texts. */
 type Chunk<Item> = { readonly part: readonly Item[]; readonly from: number; readonly size: number };
 
-/** Splits a list into the parts that become rows. */
+/**
+ * Splits a list, in its order, into the parts that become rows: each ends with the item with which it reaches `MIN_CHUNK_CHARS`.
+ */
 export function splitIntoChunks<Item extends { readonly data: string | null }>(items: readonly Item[]): Chunk<Item>[] {
   const chunks: Chunk<Item>[] = [];
   for (let from = 0; from < items.length; ) {

@@ -43,6 +43,10 @@ export interface ClaimStatements {
   toClaimedRun(findRows: RowFinder): ClaimedRun | null;
 }
 
+/**
+ * Returns the statements that lease a run, lock its thread and start its trace, and a function that finds the claim in their
+ * rows; null without one.
+ */
 function createClaimStatements(
   args: ClaimArguments,
   request: ClaimRequest,
@@ -69,8 +73,8 @@ export function createClaimAfterEnd(
 }
 
 /**
- * See `Storage.claimRun`.
- *
+ * Claims the run that is due longest and whose thread is free; requeues runs with expired leases first. Returns `none` if nothing
+ * waits, and `blocked` if what waits cannot start or other processes were faster. See `Storage.claimRun`.
  * @statements selectCandidates · requeueExpired · acquireThreadLock · runClaimedStatements · leaseNext
  * @guards read expired leases and the next runs. Expired leases: requeue those runs if still expired, and read again.
  *   Otherwise batch: update the next run of the chosen thread to `running` with the token, if it is still next and the

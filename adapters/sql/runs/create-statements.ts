@@ -89,6 +89,7 @@ interface ThreadStatements {
   readonly eviction?: StopStatements;
 }
 
+/** Returns the statements that insert the thread of a run with its index entries. Throws a TypeError without `create_thread`. */
 function createThreadStatements(request: CreateRun, decision: Decision, shape: DecisionShape): ThreadStatements {
   const { create_thread } = request;
   if (!create_thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
@@ -106,6 +107,10 @@ function createThreadStatements(request: CreateRun, decision: Decision, shape: D
   };
 }
 
+/**
+ * Returns the statements that take a thread for a run and change its metadata; with a strategy that stops other runs also those
+ * for that.
+ */
 function updateThreadStatements(
   { run: { multitask_strategy: strategy }, update_thread }: CreateRun,
   thread_revision: number,
@@ -149,8 +154,9 @@ export interface CreateStatements {
 }
 
 /**
- * Returns the statements of `Storage.createRun`. `pending_limit` is that of the deployment; null when the run is certain to fit. With a
- * `fire_time`, they create the run only while that has no firing.
+ * Returns the statements of `Storage.createRun`. `pending_limit` is that of the deployment; null when the run is certain to fit.
+ * With a `fire_time`, they create the run only while that has no firing. The returned run does not share its `kwargs` with the
+ * request.
  */
 export function createRunStatements(
   deployment: string,
@@ -193,6 +199,7 @@ export function createRunStatements(
       // Near the limit, creates count one after the other.
       ...(pending_limit === null ? [] : [`pending ${deployment}`]),
     ],
+    /** Returns the created run from the rows of the batch; null if it was refused. */
     toCreatedRun(findRows) {
       const [[inserted], [thread]] = [findRows(insert), findRows(threadStatement)];
       if (!inserted || !thread) return null;

@@ -21,8 +21,7 @@ import { createRunStatements, excludesOtherAnswers, toTargets } from "./create-s
 import { toRun } from "./row.ts";
 
 /**
- * See `Storage.findRepeatedRun`.
- *
+ * Returns the run of an idempotency key, null without one. The run is null if it was deleted. See `Storage.findRepeatedRun`.
  * @statements selectRunOfKey
  */
 export async function findRepeatedRun(
@@ -72,8 +71,8 @@ export async function createRun(
 }
 
 /**
- * See `Storage.createRuns`; `pending_limit` as for createRun.
- *
+ * Creates all runs or none. Returns the earlier runs if all keys were used before, else the first refusal. `pending_limit` as for
+ * createRun. See `Storage.createRuns`.
  * @statements createRunStatements · requireRuns · explainRefusal
  * @guards the statements of each run · fail the batch if any run is missing.
  */
@@ -120,8 +119,8 @@ export async function createRuns(
 export type Refusal = Exclude<CreateRunResult, { kind: "created" }>;
 
 /**
- * Why a run was not created. `stale` when the reason is gone by now: the caller reads again and retries. `ahead` are requests of the
- * same call that would wait before it.
+ * Reads why a run was not created. Returns `stale` if the reason is gone by now: the caller reads again and retries.
+ * `earlierRequests` are requests of this call that would wait before it.
  */
 // biome-ignore lint/complexity/noExcessiveCognitiveComplexity: the reasons of a refusal, in their order
 export async function explainRefusal(

@@ -74,6 +74,8 @@ function toEvents({
 export function createEventStorage(driver: Database): EventStorage {
   return {
     /**
+     * Returns a page of events after a `seq`, with where it ends (null if it is empty) and whether more follow. A page of rows
+     * without the requested methods has no events.
      * @statements selectEvents
      * @guards At most 64 rows or a million characters, up to the claim number of the run that executes now: it may still store
      *   events before those of later claims.
@@ -100,6 +102,7 @@ export function createEventStorage(driver: Database): EventStorage {
     },
 
     /**
+     * Has the runs of the thread record events of all methods from now on. Returns false if there is no such thread.
      * @statements recordAllEvents
      * @guards update the thread.
      */

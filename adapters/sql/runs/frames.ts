@@ -18,8 +18,8 @@ export function storeFrameStatements(fence: LeaseFence, frames: Progress["frames
 type PackedFrame = [event: string, stored: number, shared: number];
 
 /**
- * A JSON list of entries, a line feed, and what is stored of the texts. Frames of tokens differ in few characters: the end that
- * one shares with the frame before is left out, and no text is quoted a second time.
+ * Returns the stored text of frames: a JSON list of entries, a line feed, and the texts. Frames of tokens differ in few
+ * characters: the end that one shares with the frame before is left out, and no text is quoted a second time.
  */
 function packFrames(frames: readonly NewFrame[]): string {
   const entries: PackedFrame[] = [];
@@ -58,8 +58,7 @@ function unpackFrames(row: string): NewFrame[] {
 }
 
 /**
- * See `Storage.readFrames`.
- *
+ * Returns a page of the frames after an id, empty if there are none. See `Storage.readFrames`.
  * @statements selectFrames
  * @guards At most 64 rows or a million characters.
  */

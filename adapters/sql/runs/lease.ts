@@ -66,6 +66,8 @@ function createEndStatements(
 }
 
 /**
+ * Ends a run with its last progress, and claims the next one if the request asks for it. Returns null if the lease is lost. A
+ * repeated call that has taken effect before returns null, too, unless it claims.
  * @statements createEndStatements · hasEnded · createClaimAfterEnd · countFailure · attemptFinishedStatements · deleteProgressStatements · storeProgressStatements ·
  *   storeFrameStatements · storeEventStatements · progressSavedStatements · replaceStateEntries · claimRun
  * @guards failure counter of the cron · token usage of the trace · progress, or delete the checkpoints of a stateless
@@ -140,6 +142,7 @@ type LeaseStorage = Pick<
 export function createLeaseStorage(driver: Database): LeaseStorage {
   return {
     /**
+     * Extends lease and thread lock, never shortens them. Returns null if the lease is lost, else whether the run is cancelled.
      * @statements extendThreadLock · extendLease
      * @guards extend the slot where held · extend the lease where held, returning `cancelled`. A renewal never shortens
      *   a lease.
@@ -152,6 +155,7 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     },
 
     /**
+     * Stores progress. Returns false, and stores nothing, if the lease is lost.
      * @statements storeProgressStatements · storeFrameStatements · storeEventStatements · progressSavedStatements · setHasCheckpoint · isLeased
      * @guards channel values, checkpoints, writes, frames, each where held · mark the run as saved (root checkpoint), or
      *   test that it is held. False without rows of the last statement.
@@ -175,6 +179,7 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     finishRun: ({ deployment }, lease, finish) => finishRun(driver, deployment, lease, finish),
 
     /**
+     * Returns a run to the queue and frees its thread lock. Returns false if the lease is lost.
      * @statements releaseLeasedThreadLock · requeueRun
      * @guards free the slot where held · set `pending` where held, attempt not counted.
      */
@@ -186,6 +191,8 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     },
 
     /**
+     * Stores progress and returns a run to the queue until a time or an event. Returns when it is due, which may be now; null if
+     * the lease is lost.
      * @statements storeProgressStatements · storeFrameStatements · storeEventStatements · progressSavedStatements · releaseLeasedThreadLock · suspendRun
      * @guards progress as saveProgress stores it · free the slot where held · *last* set `pending` where held, attempt not
      *   counted. Null without rows of the last statement.
@@ -210,6 +217,7 @@ export function createLeaseStorage(driver: Database): LeaseStorage {
     },
 
     /**
+     * Frees the thread lock of a lease that is lost, and deletes stateless threads without runs.
      * @statements releaseLostThreadLock · deleteOrphanedThreads
      * @guards free the slot where the token matches and the run is *not* held · delete stateless threads without runs.
      */

@@ -58,6 +58,7 @@ export function createRunStorage(driver: Database): RunStorage {
     },
 
     /**
+     * Deletes a run that is not running with all that it has stored; its end stays among the events of the thread.
      * @statements isRunPresent · deleteRunProgress · deleteRunEvents · markThreads · deleteFeatureRows · deleteRun ·
      *   replaceEnd · deleteEventsBeforeEnd · deleteOrphanedThreads
      * @guards select whether it exists · delete what a pending run left · the end of a pending run · mark the thread ·
@@ -93,7 +94,10 @@ export function createRunStorage(driver: Database): RunStorage {
 
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
-    /** @statements countActiveRuns */
+    /**
+     * Counts active runs by status, and returns since when the oldest one is due; null if none is.
+     * @statements countActiveRuns
+     */
     async countActiveRuns({ deployment }, now) {
       const [counted] = await driver.read(countActiveRuns({ deployment, now }));
       const { immediate = 0, late = 0, scheduled = 0, running = 0 } = counted ?? {};

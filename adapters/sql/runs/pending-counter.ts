@@ -7,7 +7,10 @@ export class PendingCounter {
     this.#count = count;
   }
 
-  /** Calls `create` with the limit that it must check, or with null when `runs` more are certain to fit. */
+  /**
+   * Calls `create` with the limit that it must check, or with null when `runs` more are certain to fit. Counts the pending runs
+   * again, before the call, once enough were created.
+   */
   create<Created>(
     deployment: string,
     limit: number,

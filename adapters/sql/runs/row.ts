@@ -28,7 +28,7 @@ function decodeError(stored: string | null): Pick<RunRow, "error" | "stack"> {
 export const createClaimLogEntry = (worker: string | undefined, at: number): string =>
   worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
 
-/** The claims in their order. What follows the last end of a line was cut off. */
+/** Returns the claims, oldest first. What follows the last end of a line was cut off and is left out. */
 export const parseClaimLog = (stored: string | null): ListedRun["claim_log"] =>
   (stored ?? "")
     .split("\n")
@@ -49,7 +49,7 @@ export type StoredClaim = StoredRun &
     readonly last_frame: number;
   };
 
-/** `kwargs` is read when it is first needed, because the input of a run may be large. */
+/** Converts a row. `kwargs` is parsed when it is first needed, because the input of a run may be large. */
 export function toRun(stored: StoredRun): RunRow {
   let { kwargs } = stored;
   return {

@@ -57,7 +57,7 @@ function toArguments({ deployment, filter }: Scope, query: RunSearch, { statuses
   };
 }
 
-/** Returns how far a search goes that tests rows; null if it goes to the end. */
+/** Returns how far a search goes that tests rows; null if it goes to the end or needs no limit. */
 async function findLastTested(
   driver: Database,
   shape: SearchShape,
@@ -73,6 +73,8 @@ async function findLastTested(
 export function createRunSearchStorage(driver: Database): Pick<RunStorage, "searchRuns" | "readRunTimes"> {
   return {
     /**
+     * Returns a page of runs, newest first. `next` is null at the end; with filters without an index a page may be short before
+     * it.
      * @statements findLastTested · searchRuns
      * @guards reads each status in the order of its index `runs_status` and merges the pages, so a page costs as many
      *   rows as it has. It reads no requests and results. Filters without an index test at most 5,000 rows of each

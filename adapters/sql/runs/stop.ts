@@ -101,6 +101,7 @@ export function deletionStatements(selection: RunSelection, args: StopArguments)
   };
 }
 
+/** Returns the statements that delete runs, touch their threads, and delete stateless threads left without runs. */
 function rollbackStatements(selection: RunSelection, args: StopArguments): StopStatements {
   const { statements, toStoppedRuns } = deletionStatements(selection, args);
   return {
@@ -123,8 +124,8 @@ interface StopRequest {
 }
 
 /**
- * See `Storage.stopRuns`.
- *
+ * Stops runs: `interrupt` ends those that were never claimed and flags the others, `rollback` deletes them. Returns the stopped
+ * ones; runs that have ended are left out. See `Storage.stopRuns`.
  * @statements interruptStatements · rollbackStatements
  * @guards `interrupt`: keep the reason · end pending runs that were never claimed · flag the others. `rollback`: mark
  *   threads that may keep a slot (`last_run = null`) · touch them · delete checkpoints, writes, channel values, tokens,

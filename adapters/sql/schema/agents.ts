@@ -1,6 +1,6 @@
 /** Tables of one deployment's assistants, threads, runs and checkpoints. */
 
-/** The triggers that count the rows of a table which meet a condition that never changes. */
+/** Returns the triggers that count the rows of a table which meet a condition that never changes. */
 const createCountTriggers = (kind: string, table: string, condition: string): readonly string[] => {
   const when = (row: string): string => (condition === "" ? "" : `when ${row}.${condition}`);
   return [

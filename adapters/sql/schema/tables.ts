@@ -64,7 +64,7 @@ export type SchemaDialect = "sqlite" | "postgres";
 const parseColumnType = (definition: string): ColumnType =>
   (Object.keys(POSTGRES_TYPES) as ColumnType[]).find((type) => definition.startsWith(type)) as ColumnType;
 
-/** The statements that make a table and its indexes. */
+/** Returns the statements that create a table and its indexes, on SQLite also its triggers. */
 export function createTable(name: string, table: TableDefinition, dialect: SchemaDialect): readonly string[] {
   const columns = Object.entries(table.columns).map(([column, definition]) => {
     if (dialect === "sqlite") return `${column} ${definition}`;

@@ -110,7 +110,10 @@ const shapes: readonly PlacementShape[] = [
 
 const projectOfDeployment = ({ name }: Placement): Id => sql`(select project_id from deployments where name = ${name})`;
 
-/** The requested workspace: by id or name, else that of the project, else that of the deployment, else the oldest. */
+/**
+ * Selects the id of the requested workspace: by id or name, else that of the project, else that of the deployment, else the
+ * oldest.
+ */
 function selectWorkspace(p: Placement, shape: PlacementShape): Id {
   if (shape.workspace) {
     return sql`(select id from workspaces where deleted_at is null
@@ -122,7 +125,7 @@ function selectWorkspace(p: Placement, shape: PlacementShape): Id {
       and p.id = ${shape.project ? p.project_id : projectOfDeployment(p)}), ${oldestWorkspace})`;
 }
 
-/** The requested project of the workspace: by id or name, else that of the deployment, else the oldest. */
+/** Selects the id of the requested project of the workspace: by id or name, else that of the deployment, else the oldest. */
 function selectProject(p: Placement, shape: PlacementShape): Id {
   const ofWorkspace = sql`select id from projects where workspace_id = ${selectWorkspace(p, shape)} and deleted_at is null`;
   if (!shape.project) {

@@ -335,7 +335,7 @@ const searchTypes = {
 /** The arguments of a search for records. A member that the shape does not use may have any value. */
 export type RecordsArguments = ArgumentsFor<typeof searchTypes>;
 
-/** The records that a search finds. */
+/** Returns the condition for the records that a search finds. */
 function isFound(p: ParametersFor<typeof searchTypes>, shape: RecordsShape): RawBuilder<boolean> {
   const { lists, has_comment, has_score, level } = shape;
   // With ids the statement must use their index. Within one workspace, that index has the right order.

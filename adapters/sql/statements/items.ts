@@ -132,7 +132,7 @@ const shapes: readonly CandidatesShape[] = [
 
 const value = sql<string>`value`;
 
-/** A condition on rows of `store_items` that all matches meet. */
+/** Returns a condition on rows of `store_items` that all matches meet, and perhaps others. */
 function areCandidates(
   p: ParametersFor<typeof candidateTypes>,
   conditions: readonly ParametersFor<typeof conditionTypes>[],

@@ -28,7 +28,7 @@ export function isDue(run: string, now: Operand<number>): RawBuilder<boolean> {
   return sql<boolean>`(+${due_at} <= ${now} or ${due_at} <= ${updated_at})`;
 }
 
-/** The columns of a running run that becomes pending again. It stays due when the clock has been set back. */
+/** Returns the columns of a running run that becomes pending again. It stays due when the clock has been set back. */
 export const requeueAssignments = (now: Operand<number>) => ({
   status: sql.lit("pending"),
   lease_token: sql<null>`null`,

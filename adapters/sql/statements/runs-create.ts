@@ -63,7 +63,7 @@ const ORIGINS: Readonly<Record<Origin, (p: Decision) => RawBuilder<boolean>>> = 
   resume: (p) => sql<boolean>`not exists (select 1 from ${answeringRuns(p)})`,
 };
 
-/** The assistant is as it was read, the idempotency key is new, and the origin allows the run. */
+/** Returns the condition that the assistant is as it was read, the idempotency key is new, and the origin allows the run. */
 const isAllowed = (p: Decision, origin: Origin): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id}
       and a.revision = ${p.assistant_revision})

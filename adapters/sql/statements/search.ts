@@ -177,7 +177,7 @@ function isLeadingEntry(
   return sql`${isEntry("followed", kind, p.deployment, entry)}${text}`;
 }
 
-/** The conditions besides the rarest index entry. `id`: the expression for the id of a row. */
+/** Returns the conditions besides the rarest index entry. `id` is the expression for the id of a row. */
 function createConditions(
   p: SearchParameters,
   entries: readonly EntryParameters[],
@@ -199,7 +199,7 @@ function createConditions(
   ];
 }
 
-/** The rows that a search finds, from the word `from` on. */
+/** Returns the part of a select from the word `from` on that finds the rows of a search. */
 function selectMatches(
   p: SearchParameters,
   entries: readonly EntryParameters[],
@@ -223,7 +223,10 @@ function selectMatches(
   return sql`from labels followed cross join ${table} where ${isLeadingEntry(p, first, shape)} and ${joinWithAnd(conditions)}`;
 }
 
-/** Rows that are looked up by id are not read in the order of creation: the sign keeps the index for that out. */
+/**
+ * Returns the order of a search. Rows that are looked up by id are not read in the order of creation: the sign keeps the index
+ * for that out.
+ */
 function createOrder(shape: SearchShape & OrderShape): RawBuilder<unknown> {
   const { kind, entries, where, values, sort_by, sort_order } = shape;
   const direction = sort_order === "asc" ? sql`asc` : sql`desc`;

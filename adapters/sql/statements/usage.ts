@@ -33,7 +33,7 @@ const isFirstAttempt = (p: ClaimParameters): RawBuilder<boolean> =>
   sql<boolean>`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token}
     and r.attempt = 1 and r.counts_as_attempt = 1`;
 
-/** The seal is read first: then most runs read nothing else. */
+/** Inserts a trace of a sealed hour into its sum. The seal is read first: then most runs read nothing else. */
 const addTraceToSum = (p: ClaimParameters, isRun: Expression<boolean>, isSealed: Expression<boolean>) =>
   sql<never>`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select ${p.workspace_id}, ${startOfHour(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
