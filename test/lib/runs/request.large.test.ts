@@ -1,7 +1,6 @@
 /** The work for a large request grows linearly, and limits apply where it cannot. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createIndexEntries, insertIndexEntries, replaceIndexEntries } from "../../../adapters/sql/metadata-index.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import { recordedGraphState } from "../../../lib/executor/recorded-states.ts";
 import { changeState } from "../../../lib/executor/state-changes.ts";
@@ -14,46 +13,6 @@ import { testService } from "../../suite/kit.ts";
 const members = (count: number): JsonObject =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, i]));
 const createText = (count: number): string => JSON.stringify(members(count));
-
-/** Counts the characters that the statements of a row's index entries bind. */
-function bound(count: number): { statements: number; characters: number } {
-  const filled = replaceIndexEntries("thread", "d", "t", members(count)).map((statement) =>
-    statement.compileFor("sqlite"),
-  );
-  const values = filled.flatMap(({ args }) => args);
-  return {
-    statements: filled.length,
-    characters: values.reduce<number>((sum, value) => sum + String(value).length, 0),
-  };
-}
-
-describe("the labels of a row", () => {
-  it("take two statements, which bind four times as much for four times the metadata", () => {
-    const [small, large] = [bound(200), bound(800)];
-    assert.deepEqual([small.statements, large.statements], [2, 2]);
-    assert.ok(large.characters < 5 * small.characters, `${small.characters}, ${large.characters}`);
-  });
-
-  it("are as many as one asks for, and of long paths the same as ever", () => {
-    assert.equal(createIndexEntries(members(5_000), 9).length, 9);
-    assert.deepEqual(
-      createIndexEntries({ a: { b: [1] } }).map(([, , exact]) => exact),
-      ['"a""b"[]:1'],
-    );
-  });
-
-  it("are refused above a thousand, and above 1 MiB", () => {
-    assert.doesNotThrow(() => insertIndexEntries("thread", "d", "t", members(1_000)));
-    assert.throws(
-      () => insertIndexEntries("thread", "d", "t", members(1_001)),
-      /metadata: must contain at most 1000 different values/,
-    );
-    assert.throws(
-      () => insertIndexEntries("cron", "d", "c", { a: "x".repeat(1024 * 1024) }),
-      /metadata: must be at most 1048576/,
-    );
-  });
-});
 
 describe("a state with more members than are stored one by one", () => {
   it("is one value, and many again when it has fewer", async () => {
