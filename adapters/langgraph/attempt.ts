@@ -53,7 +53,11 @@ export interface GraphAttempt {
   readonly anyStop: AbortSignal;
 }
 
-/** Returns the parts of an attempt, with the resume values that the graph starts with. Nothing runs yet. */
+/**
+ * Creates the graph, reads what a resumed run continues with, and returns the parts of an attempt. The graph does not run yet,
+ * but ends of waits that have come are appended to the journal. Throws if the run was stopped meanwhile, if @langchain/core is
+ * missing, and what `readResumeValues` throws.
+ */
 export async function prepareAttempt(
   { source, langchain }: Host,
   job: Job,

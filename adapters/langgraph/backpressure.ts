@@ -33,7 +33,10 @@ export class StreamBackpressure {
     this.#environment = environment;
   }
 
-  /** Returns the checkpoint handle of the graph. Its writes open a barrier. */
+  /**
+   * Returns the checkpoint handle of the graph. Its writes first open a barrier, which closes when all chunks that arrived before
+   * are emitted.
+   */
   createHandle(): CheckpointHandle {
     const checkpoints = this.#checkpoints;
     return {
@@ -50,6 +53,10 @@ export class StreamBackpressure {
     };
   }
 
+  /**
+   * Starts to read the graph's stream. With barriers, all chunks are read ahead into a buffer, each of them opens a barrier, and
+   * an error is kept for `next`. Without barriers, `next` reads the stream itself.
+   */
   startReading(chunks: AsyncIterable<unknown>): void {
     if (!this.#checkpoints.openBarrier) {
       this.#directIterator = chunks[Symbol.asyncIterator]();
@@ -74,7 +81,10 @@ export class StreamBackpressure {
     this.#readPromise = readAll();
   }
 
-  /** Returns the next chunk; no promise if it has arrived. A call means that all earlier chunks are emitted. */
+  /**
+   * Returns the next chunk; no promise if it has arrived. A call means that all earlier chunks are emitted, so it closes their
+   * barriers. After the last chunk it returns `done`, or rejects with the graph's error.
+   */
   next(): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
     if (this.#directIterator) return this.#directIterator.next();
     this.#emittedCount = this.#receivedCount - (this.#chunks.length - this.#nextIndex);
@@ -82,6 +92,7 @@ export class StreamBackpressure {
     return this.#chunks.length > this.#nextIndex ? { done: false, value: this.#shiftChunk() } : this.#waitForChunk();
   }
 
+  /** Resolves with the next chunk when it arrives, or `done` at the end. Rejects with the graph's error after the last chunk. */
   async #waitForChunk(): Promise<IteratorResult<unknown, undefined>> {
     while (this.#chunks.length === this.#nextIndex && !this.#hasEnded) {
       await new Promise<void>((resolve) => {
@@ -93,6 +104,10 @@ export class StreamBackpressure {
     return { done: true, value: undefined };
   }
 
+  /**
+   * Removes and returns the first chunk. Shortens the buffer when half of it is read, so that a call takes constant time on
+   * average.
+   */
   #shiftChunk(): unknown {
     const chunk = this.#chunks[this.#nextIndex];
     this.#chunks[this.#nextIndex++] = undefined;
@@ -103,7 +118,10 @@ export class StreamBackpressure {
     return chunk;
   }
 
-  /** Discards the remaining chunks and closes all barriers. Resolves when LangGraph has ended. */
+  /**
+   * Discards the remaining chunks and closes all barriers. Resolves when LangGraph has ended, which may take long for a graph
+   * that ignores its signal. Never rejects: an error of the graph is dropped.
+   */
   async close(): Promise<void> {
     this.#emittedCount = Number.POSITIVE_INFINITY;
     this.#chunks.length = this.#nextIndex = 0;
@@ -111,6 +129,10 @@ export class StreamBackpressure {
     await (this.#directIterator ? drain(this.#directIterator) : this.#readPromise);
   }
 
+  /**
+   * Opens a barrier, unless one is open or the stream is closed. Its position is set in a deferred call, after all chunks that
+   * arrive in the same turn.
+   */
   #openBarrier(): void {
     if (this.#hasOpenBarrier || this.#emittedCount === Number.POSITIVE_INFINITY) return;
     const close = this.#checkpoints.openBarrier?.();
@@ -128,6 +150,7 @@ export class StreamBackpressure {
   }
 }
 
+/** Reads an iterator to its end and drops everything, also an error. */
 async function drain(chunks: AsyncIterator<unknown, undefined>): Promise<void> {
   try {
     while (!(await chunks.next()).done);

@@ -7,7 +7,10 @@ export type Callbacks = { readonly [method: `handle${string}`]: (...args: never[
 /** The name of this adapter's handlers. */
 export const HANDLER_NAME = "greenroom";
 
-/** Combines handlers to one that calls all of them. LangChain creates several promises for every handler and token. */
+/**
+ * Combines handlers to one that calls all of them in order, because LangChain creates several promises for every handler and
+ * token. Return values are dropped; the first handler that throws keeps the following ones from being called.
+ */
 export function combineHandlers(handlers: readonly Callbacks[]): object {
   const calls = new Map<string, ((...args: unknown[]) => void)[]>();
   for (const [method, call] of handlers.flatMap((handler) => Object.entries(handler))) {
@@ -32,7 +35,7 @@ export interface CallbackManager {
 
 const isGreenroomHandler = (handler: object): boolean => (handler as { readonly name?: unknown }).name === HANDLER_NAME;
 
-/** Returns the `handle…` methods of an object or of its class, bound to it. */
+/** Returns the `handle…` methods of an object and of its class, bound to it. Those of base classes are not included. */
 function bindMethods(handler: object): Callbacks {
   const names = [handler, Object.getPrototypeOf(handler) as object].flatMap((owner) =>
     Object.getOwnPropertyNames(owner),
@@ -50,8 +53,9 @@ export type CallbackManagerClass = new (
 ) => CallbackManager;
 
 /**
- * Returns a function that adds the handler to the callbacks of a config. It is for configs of nodes, not of the run:
- * with callbacks, LangChain copies them and their metadata for each part of each step.
+ * Returns a function that changes the config in place, so that its callbacks include the handler. It is for configs of nodes, not
+ * of the run: with callbacks, LangChain copies them and their metadata for each part of each step. A config without callbacks
+ * gets a new manager; one whose callbacks are a plain list stays as it is.
  */
 export function createCallbackAdder(
   handler: object,
@@ -144,6 +148,10 @@ export interface RunParents {
   takeParents(event: { readonly event: string; readonly run_id: string }): readonly string[];
 }
 
+/**
+ * Creates callbacks that record the ancestors of each of LangChain's runs. `takeParents` returns those of an event, outermost
+ * first, and forgets them when the event ends the run; it returns an empty list for an unknown run.
+ */
 export function createRunParents(): RunParents {
   const parents = new Map<string, readonly string[]>();
   const recordParent = (_component: unknown, _input: unknown, run_id: string, parent?: string): void => {

@@ -51,7 +51,10 @@ export class ChunkReader {
     };
   }
 
-  /** Returns the namespace of the graph that a chunk comes from. */
+  /**
+   * Returns the namespace of the graph that a chunk comes from: empty for the root graph, and for breakpoints when no subgraphs
+   * are shown.
+   */
   #resolveNamespace(namespace: readonly string[], mode: string, payload: unknown): readonly string[] {
     // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked
     // from.
@@ -62,7 +65,8 @@ export class ChunkReader {
   }
 
   /**
-   * Returns the checkpoint namespace of the task that a message or a tool call comes from; undefined in other modes.
+   * Returns the checkpoint namespace of the task that a message or a tool call comes from; undefined in other modes and for an
+   * unknown tool call.
    */
   findTaskNamespace(mode: string, payload: unknown): unknown {
     if (mode === "messages" || mode === "messages-tuple")
@@ -78,6 +82,7 @@ export function isInterruptChunk({ mode, payload }: Chunk): boolean {
   return showsState && typeof payload === "object" && payload !== null && INTERRUPT in payload;
 }
 
+/** Returns the payload without interrupts of `sleep` and `wait`: the same object if there are none, null if it has only those. */
 function omitWaitsOfPayload(payload: unknown): unknown {
   const { [INTERRUPT]: interrupts } = (payload ?? {}) as { readonly [INTERRUPT]?: unknown };
   if (!Array.isArray(interrupts)) return payload;

@@ -47,7 +47,10 @@ export function nodeCommand(command: Command): object {
   return new GraphCommand(command);
 }
 
-/** Returns the graph's input for a command, and a graph that accepts it. Does not change the host's object. */
+/**
+ * Returns the graph's input for a command, and a graph that accepts it: the same graph, or a copy if the command sends packets.
+ * Does not change the host's object. With packets, they are added to the input once the graph has validated it.
+ */
 export function withCommand(graph: Graph, command: Command): { readonly graph: Graph; readonly input: object } {
   const input = new GraphCommand(command);
   const packets = toPackets(command.goto);

@@ -11,7 +11,11 @@ import { WAITS_KEY } from "./wait-interrupts.ts";
 
 type Events = AsyncGenerator<ExecutorEvent, void, undefined>;
 
-/** Executes one attempt of the job. The events end with the state, unless the run is suspended. */
+/**
+ * Executes one attempt of the job. The events end with the state, unless the run is suspended. A failed graph first emits the
+ * ends of open messages and subgraphs, then throws its error, or that of the failed checkpoint write behind it. Ends only when no
+ * node of a stopped run is active.
+ */
 export async function* execute(host: Host, job: Job, signal: AbortSignal, environment: AttemptEnvironment): Events {
   const attempt = await prepareAttempt(host, job, signal, environment);
   let isStreamDone = false;
@@ -34,7 +38,10 @@ export async function* execute(host: Host, job: Job, signal: AbortSignal, enviro
   }
 }
 
-/** Starts the graph. Returns null if there is nothing to run. */
+/**
+ * Starts the graph and returns its stream. Returns null if there is nothing to run: the durable call has continued elsewhere, or
+ * the command only goes to the end, which is then stored here. Throws if `goto` names an unknown node.
+ */
 async function openStream(attempt: GraphAttempt): Promise<GraphAttempt["stream"] | null> {
   const { job, hostGraph, resumeValues, saver, stream, anyStop } = attempt;
   const fork = await readFork(job);
@@ -55,7 +62,10 @@ async function openStream(attempt: GraphAttempt): Promise<GraphAttempt["stream"]
   return stream;
 }
 
-/** Emits the events after the last chunk, and the state. A run that only sleeps or waits ends without a state. */
+/**
+ * Emits the events after the last chunk, and the state. A run that only sleeps or waits is suspended here and ends without a
+ * state. Throws if a checkpoint write has failed.
+ */
 async function* finish(attempt: GraphAttempt): Events {
   const { job, mapper, saver, waits, usage } = attempt;
   yield* usage.drain();
@@ -67,7 +77,10 @@ async function* finish(attempt: GraphAttempt): Events {
   yield toFinalEvent(attempt, state);
 }
 
-/** Emits the stored state of a run in which nothing had to run. */
+/**
+ * Emits the stored state of a run in which nothing had to run, as if it had been streamed. Throws if a checkpoint write has
+ * failed or no state is stored.
+ */
 async function* finishWithoutStream(attempt: GraphAttempt): Events {
   const { job, mapper, saver } = attempt;
   if (saver.failure !== undefined) throw saver.failure;
@@ -77,7 +90,10 @@ async function* finishWithoutStream(attempt: GraphAttempt): Events {
   yield toFinalEvent(attempt, state);
 }
 
-/** Emits the ends of the open subgraphs and messages. */
+/**
+ * Emits the model calls that were not yet counted, and the ends of open subgraphs and messages; no ends if the run was stopped.
+ * Does not throw the cause itself. May read the stored state.
+ */
 async function* fail(attempt: GraphAttempt, cause: unknown): Events {
   const { mapper, usage, runStopped, anyStop } = attempt;
   yield* usage.drain();
@@ -97,7 +113,7 @@ async function readFailedState(attempt: GraphAttempt): Promise<StateEvent | null
   return await readStoredState(attempt).catch(() => null);
 }
 
-/** Stops the graph, so that it writes nothing later. Resolves when no node of a stopped run is active. */
+/** Stops the graph and closes the saver, so that nothing is written later. Resolves when no node of a stopped run is active. */
 async function close(
   { stream, saver, graphStop, tracker, runStopped }: GraphAttempt,
   isStreamDone: boolean,

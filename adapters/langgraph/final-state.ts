@@ -12,7 +12,10 @@ export const createRootConfig = ({ thread_id }: Job): GraphConfig => ({
 
 type StateParts = Pick<GraphAttempt, "job" | "graph" | "saver">;
 
-/** Returns the state at the end of the graph. Fixes the saver's head and reads it, unless the stream contained all of it. */
+/**
+ * Returns the state at the end of the graph: what was streamed if it was complete, else fixes the saver's head and reads it.
+ * Throws if the graph has stored none.
+ */
 export async function readFinalState(attempt: GraphAttempt): Promise<StateEvent> {
   const { mapper, saver } = attempt;
   const isDone = !mapper.isInterrupted && !saver.isInterrupted;
@@ -22,7 +25,10 @@ export async function readFinalState(attempt: GraphAttempt): Promise<StateEvent>
   return await readStoredState(attempt);
 }
 
-/** Reads the state at the saver's head, which must be fixed. Throws if the graph has stored none. */
+/**
+ * Reads the state at the saver's head, which must be fixed; interrupts get the counts of consumed resume values. Throws if the
+ * graph has stored none.
+ */
 export async function readStoredState({ job, graph, saver }: StateParts): Promise<StateEvent> {
   // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });

@@ -45,7 +45,10 @@ export class StreamFrames {
     return [...this.#lifecycle.handle(chunk).map(toLifecycleEvent), ...toWholeMessages(messages)];
   }
 
-  /** Returns the events of the chunk itself. */
+  /**
+   * Returns the stream events of the chunk: none if no client sees it. With protocol events, a chunk of mode `debug` also yields
+   * its checkpoint as an event of mode `checkpoints`, first.
+   */
   map(chunk: Chunk): ExecutorEvent[] {
     const { modes, subgraphs } = this.#job;
     const sendsCheckpoint = chunk.mode === "debug" && modes.has("checkpoints") && hasProtocolEvents(this.#job);
@@ -112,7 +115,10 @@ class UnfinishedMessages {
     return this.#ids.size > 0;
   }
 
-  /** Returns the messages, in wire form, that are complete with this chunk. */
+  /**
+   * Records the parts of messages that are streamed. For an update, returns the messages in wire form of which parts were
+   * streamed and that are complete now, each once; else an empty list.
+   */
   handle({ mode, payload }: Chunk): readonly Json[] {
     if (mode === "messages-tuple") {
       const [message] = payload as [LangChainMessage];
@@ -133,7 +139,7 @@ class UnfinishedMessages {
   }
 }
 
-/** Returns the messages in an update, in any channel. */
+/** Returns the messages in an update, in any channel, also those to remove. Empty if there are none. */
 export function findWrittenMessages(updates: unknown): LangChainMessage[] {
   const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
   return Object.values(updates as object)
@@ -143,6 +149,10 @@ export function findWrittenMessages(updates: unknown): LangChainMessage[] {
     .filter((value): value is LangChainMessage => isObject(value) && isMessage(value));
 }
 
+/**
+ * Returns the data of a chunk in wire form, without interrupts of `sleep` and `wait`. Undefined for a note about a checkpoint,
+ * which clients do not get. Throws a TypeError for functions and symbols in the data.
+ */
 function toFrameData({ mode, payload }: Chunk): Json | undefined {
   switch (mode) {
     case "messages-tuple": {

@@ -43,7 +43,7 @@ export class GraphChunkMapper {
     this.#parents = job.modes.has("events") ? createRunParents() : null;
   }
 
-  /** The callbacks of the run that the mapper needs. */
+  /** The callbacks of the run that the mapper needs; empty if it needs none. */
   get callbacks(): Callbacks[] {
     const { modes, events, subgraphs } = this.#job;
     const needsCallers = events === "all" || (subgraphs && modes.has("tools"));
@@ -55,7 +55,11 @@ export class GraphChunkMapper {
     ];
   }
 
-  /** Maps one item of the stream: a chunk, or one of LangChain's events. */
+  /**
+   * Maps one item of the stream to events: a chunk, or one of LangChain's events. Model calls that were counted meanwhile come
+   * first. Yields nothing for a chunk that has only interrupts of `sleep` and `wait`. Also notes the root state, for the result
+   * of the run.
+   */
   *map(item: unknown): Generator<ExecutorEvent, void, undefined> {
     const event = this.#parents ? (item as LangChainEvent) : null;
     const streamedChunk = event ? this.#findChunk(event) : item;
@@ -77,7 +81,10 @@ export class GraphChunkMapper {
     return this.#rootJson ?? serializeValue(this.#rootState);
   }
 
-  /** Emits a state that no execution has streamed. `readTuple` reads its checkpoint, where an event needs it. */
+  /**
+   * Emits a state that no execution has streamed, in mode `values` and as protocol events, if the job has these. `readTuple`
+   * reads its checkpoint and is called only for protocol events.
+   */
   async *mapStoredState(
     values: Json,
     readTuple: () => Promise<CheckpointTuple | undefined>,
@@ -119,6 +126,10 @@ export class GraphChunkMapper {
     else if (chunk.mode === "values" && isInterruptChunk(chunk)) this.isInterrupted = true;
   }
 
+  /**
+   * Emits stream events, then protocol events of the chunk. Keeps the JSON of a root state if a client sees it, so that it is not
+   * serialized again for the result.
+   */
   *#mapChunk(chunk: Chunk): Generator<ExecutorEvent, void, undefined> {
     const showsValues = this.#protocol !== null || this.#job.modes.has("values");
     if (showsValues && isRootState(chunk)) this.#rootJson = this.#serializeChunk(chunk);
@@ -131,7 +142,10 @@ export class GraphChunkMapper {
     return event === "on_chain_stream" && run_id === this.#job.run_id ? data?.chunk : undefined;
   }
 
-  /** Returns LangChain's event for mode `events`, unless it is hidden or clients do not see its chunk. */
+  /**
+   * Returns LangChain's event for mode `events`; empty if it is hidden or clients do not see its chunk. Forgets the ancestors of
+   * a run that ends.
+   */
   #toRawEvent(event: LangChainEvent, chunk: Chunk | null): ExecutorEvent[] {
     const parents = this.#parents?.takeParents(event) ?? [];
     if (event.tags?.includes("langsmith:hidden")) return [];

@@ -11,8 +11,9 @@ import { NULL_TASK, type ValueSerializer } from "./saver.ts";
 export const NO_RESUME_VALUES: ResumeValues = { command: null, isAnswerConsumed: false };
 
 /**
- * Returns the resume values of the client together with those of the service. Null if the durable call that the run was created
- * for has continued without it.
+ * Returns the resume values of the client together with those of the service; those of the service win for the same interrupt.
+ * Null if the durable call that the run was created for has continued without it. Appends ends of waits to the journal. Throws a
+ * ResumeError for values that do not fit.
  */
 export async function collectResumeValues(
   waits: GraphWaits,
@@ -50,8 +51,9 @@ export interface OpenStep {
 }
 
 /**
- * Handles a command that goes only to the end while a step is open: LangGraph would start that step again. Returns false without
- * such a command, or without a state.
+ * Handles a command that goes only to the end while a step is open, because LangGraph would start that step again: stores the
+ * command's update and ends the step, without running a node. Returns false, and does nothing, without such a command, in a
+ * subgraph, or without a stored state.
  */
 export async function finishOpenStep(
   { command }: ResumeValues,

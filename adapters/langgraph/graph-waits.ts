@@ -71,6 +71,10 @@ export class GraphWaits {
     this.#environment = environment;
   }
 
+  /**
+   * Opens the journal of the durable call, or of a new one, once; later calls ignore their argument. Resolves with null if the
+   * call has continued without this run. Throws if the graph runs without a service. What is stored of the config has no user.
+   */
   #openJournal(call: { readonly call_id: string } | null): Promise<ActiveJournal | null> {
     const { journal, input, context, config, metadata } = this.#job;
     if (!journal) throw new Error("sleep and wait need a service");
@@ -110,7 +114,10 @@ export class GraphWaits {
     return { job, resume: await this.#findDueResults(journal, call.stored, values) };
   }
 
-  /** Returns the durable call that the run continues: its own, or that of the thread. Null for none. */
+  /**
+   * Returns the durable call that the run continues: its own, or that of the thread, unless the run starts a new step. Null for
+   * none, and without a journal or a stored checkpoint.
+   */
   async #findCall(values: ValueSerializer): Promise<ContinuedDurableCall | null> {
     const { journal, command, input, from, resumed, checkpoints } = this.#job;
     const runCallId = journal?.call_id ?? null;
@@ -122,7 +129,7 @@ export class GraphWaits {
     return stored && call_id !== null ? { stored, call_id, isOfRun: runCallId !== null } : null;
   }
 
-  /** Returns the results in the journal that no task has taken, by interrupt id. */
+  /** Returns the results in the journal that no task has taken, by interrupt id. Empty if none are due. */
   async #findDueResults(
     journal: ActiveJournal,
     stored: StoredCheckpoint,
@@ -141,7 +148,10 @@ export class GraphWaits {
     return Object.fromEntries(dueEntries);
   }
 
-  /** Appends the first appearance of a sleep or a wait. */
+  /**
+   * Appends the first appearance of a sleep or a wait and returns the entry. Its end is counted from now; it has none without a
+   * duration or a time.
+   */
   #appendStart(journal: ActiveJournal, { kind, name, ms, at, schema }: WaitRequest, key: string): JournalEntry {
     const uses = journal.entries.filter(({ phase }) => phase === "begun");
     const occurrence = 1 + uses.filter((entry) => entry.kind === kind && entry.name === name).length;
@@ -154,7 +164,8 @@ export class GraphWaits {
   }
 
   /**
-   * Creates the address of a wait and commits it before `begin` gets it. Each attempt of `begin` gets a new address.
+   * Creates the address of a wait and commits it, with the start of the wait, before `begin` gets it. Each attempt of `begin`
+   * gets a new address, but the same key for its own calls.
    */
   async createAddress(request: WaitRequest, key: string): Promise<StartedWait> {
     const journal = await this.#requireJournal();
@@ -177,6 +188,10 @@ export class GraphWaits {
     }
   }
 
+  /**
+   * Returns how a sleep or a wait ends: with the first event that fits, or by its time. Null if it is still open. Events that do
+   * not fit the schema are appended to the journal as dropped.
+   */
   #findEnd(journal: ActiveJournal, startEntry: JournalEntry): WaitEnd | null {
     const { kind, name, occurrence, until = null, schema, call } = startEntry;
     const used = new Set(journal.entries.map(({ event }) => event));
@@ -193,9 +208,9 @@ export class GraphWaits {
   }
 
   /**
-   * Ends the attempt of a graph that has stopped at interrupts. Returns null if the run is suspended because it only
-   * sleeps and waits. Else returns its last state; if waits are pending beside interrupts of clients, the thread shows
-   * these under the id of the durable call.
+   * Ends the attempt of a graph that has stopped at interrupts. Returns null if the run is suspended because it only sleeps and
+   * waits. Else returns its last state; if waits are pending beside interrupts of clients, the thread shows these under the id of
+   * the durable call, which is noted in the checkpoint. Throws for waits of a stateless run with durability `exit`.
    */
   async endAttempt(state: StateEvent, saver: JobSaver, config: GraphConfig): Promise<StateEvent | null> {
     const tuple = await saver.getTuple(config);
@@ -236,7 +251,7 @@ export class GraphWaits {
     });
   }
 
-  /** Returns when the first of these entries ends: now, if one has ended already. Null if none ends by time. */
+  /** Returns when the first of these entries ends, in milliseconds: now, if one has ended already. Null if none ends by time. */
   #nearestEnd(journal: ActiveJournal, openEntries: readonly JournalEntry[]): number | null {
     const endTimes = openEntries.map((startEntry) =>
       findEndEntry(journal, startEntry) ? this.#environment.now() : (startEntry.until ?? null),
@@ -266,7 +281,7 @@ function formatWaitKey({ id = "" }: GraphInterrupt, { key }: WaitRequest, counts
 const findStartEntry = (journal: ActiveJournal, key: string): JournalEntry | undefined =>
   journal.entries.find(({ phase, value }) => phase === "begun" && value === key);
 
-/** Returns the entry that ends a sleep or a wait. */
+/** Returns the entry that ends a sleep or a wait; undefined while it is open. */
 function findEndEntry({ entries }: ActiveJournal, { kind, name, occurrence }: JournalEntry): JournalEntry | undefined {
   return entries.find(
     (entry) =>
@@ -278,8 +293,8 @@ function findEndEntry({ entries }: ActiveJournal, { kind, name, occurrence }: Jo
 }
 
 /**
- * Addresses the resume value of a client to its interrupt id, because LangGraph would not know which interrupt it is
- * for.
+ * Addresses the resume value of a client to its interrupt id, because LangGraph would not know which interrupt it is for. Returns
+ * the same command if it has no value, has ids already, or if not exactly one interrupt of clients is pending.
  */
 function addressCommand(command: Command | null, interrupts: readonly GraphInterrupt[]): Command | null {
   const resume = command?.resume;
@@ -289,8 +304,8 @@ function addressCommand(command: Command | null, interrupts: readonly GraphInter
 }
 
 /**
- * Moves the interrupts of the state to a task with the id of the durable call. While the thread shows it, the call is
- * active.
+ * Moves the interrupts of the state to its first interrupted task, which gets the id of the durable call; other tasks lose
+ * theirs. While the thread shows it, the call is active.
  */
 function moveToCallTask(
   { tasks }: StateEvent,

@@ -121,7 +121,10 @@ export interface GraphSource {
 
 export const EMPTY_CONFIG: FactoryConfig = { configurable: {}, metadata: {}, context: {} };
 
-/** Throws for a value that cannot be a graph, so that the host gets the error at start. */
+/**
+ * Returns the source of a graph. Throws a TypeError for a value that cannot be a graph, so that the host gets the error at start;
+ * what a function returns is checked at each call. `loadGraph` without a config calls the function with an empty one.
+ */
 export function createGraphSource(graph_id: string, value: GraphLike | GraphFactory | GraphDefinition): GraphSource {
   const definition: GraphDefinition = isDefinition(value) ? value : { graph: value };
   const { graph } = definition;
@@ -144,6 +147,10 @@ function isDefinition(value: unknown): value is GraphDefinition {
 export const isCompiled = (value: object): boolean => "lg_is_pregel" in value && value.lg_is_pregel === true;
 const isBuilder = (value: object): value is GraphBuilder => "compile" in value && typeof value.compile === "function";
 
+/**
+ * Returns the graph itself, or compiles a builder, or finds the graph in an agent of LangChain. Throws a TypeError for other
+ * values.
+ */
 function toCompiledGraph(graph_id: string, value: unknown): Graph {
   if (typeof value === "object" && value !== null) {
     if (isCompiled(value)) return value as unknown as Graph;

@@ -15,7 +15,10 @@ export const inMemoryValues: ValueSerializer = {
   read: ({ data }) => data,
 };
 
-/** Creates the checkpoints of one thread, initially empty. */
+/**
+ * Creates the checkpoints of one thread in memory, initially empty. Lists are newest first; `get` returns null without a match; a
+ * write with the task and index of an earlier one replaces it. Nothing is ever deleted.
+ */
 export function createInMemoryCheckpoints(): CheckpointHandle {
   const checkpoints: NewCheckpoint[] = [];
   const writes = new Map<string, Map<string, StoredWrite>>();

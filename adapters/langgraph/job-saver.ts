@@ -72,6 +72,10 @@ export class JobSaver extends Saver {
     this.#isClosed = true;
   }
 
+  /**
+   * Reads a checkpoint; the newest of the root graph is the fixed head, once there is one. Undefined if there is none. Notes the
+   * first checkpoint as the head and the pending interrupts by task. Omits a resume value that the run has already consumed.
+   */
   override async getTuple(config: GraphConfig): Promise<CheckpointTuple | undefined> {
     const { ns, checkpoint_id } = readCheckpointAddress(config);
     const isRoot = ns === "";
@@ -101,6 +105,10 @@ export class JobSaver extends Saver {
     return (await this.#catchFailure(() => super.put(config, checkpoint, metadata, newVersions))) ?? config;
   }
 
+  /**
+   * Stores writes of a task, and beside them notes about the resume values it has consumed. Writes of an interrupt set
+   * `isInterrupted`. Does not reject: a failure stops the graph and is kept in `failure`. Does nothing once the saver is closed.
+   */
   override async putWrites(
     config: GraphConfig,
     writes: readonly (readonly [string, unknown])[],
@@ -121,7 +129,10 @@ export class JobSaver extends Saver {
     await this.#catchFailure(() => super.putWrites(config, allWrites, task_id, task_path));
   }
 
-  /** Returns the counts note of a task that raises interrupts; undefined if no resume value was consumed. */
+  /**
+   * Returns the counts note of a task that raises interrupts; undefined if no resume value was consumed. The count of each
+   * interrupt is kept from its first appearance.
+   */
   #createCountsNote(writes: readonly (readonly [string, unknown])[]): Record<string, number> | undefined {
     const ids = writes.flatMap(([channel, interrupts]) => (channel === INTERRUPT ? readInterruptIds(interrupts) : []));
     if (ids.length === 0) return undefined;
@@ -138,6 +149,10 @@ export class JobSaver extends Saver {
 
   // LangGraph checks the result of its writes only at the end: until then a rejection would be unhandled, and the graph
   // would continue in vain.
+  /**
+   * Writes, unless the saver is stopped. LangGraph checks the result of its writes only at the end, so a failure does not reject:
+   * it closes the saver, is kept in `failure` and stops the graph. Returns undefined then.
+   */
   async #catchFailure<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
     if (this.#isStopped) return undefined;
     try {

@@ -18,7 +18,11 @@ export interface JsonForm {
   plain(value: JsonObject): JsonObject;
 }
 
-/** Converts a value to JSON. Shares the parts that are plain JSON, instead of copying them. */
+/**
+ * Converts a value to JSON. Shares the parts that are plain JSON with the value, instead of copying them. Undefined members are
+ * omitted, undefined elements become null; returns undefined if the form omits the value itself. Throws what the form throws, for
+ * functions, symbols or cycles.
+ */
 export function toJson(value: unknown, form: JsonForm): Json | undefined {
   const ancestors: object[] = [];
   const convertInner: ConvertInner = (item) => {
@@ -85,7 +89,7 @@ export function isChunk(message: LangChainMessage): boolean {
   return lc_name?.().endsWith("Chunk") ?? false;
 }
 
-/** Returns the members of a message, `type` first. Called for each token. */
+/** Returns the public members of a message, `type` first, without undefined ones. Called for each token. */
 export function convertMessage(message: LangChainMessage, convertInner: ConvertInner): Record<string, Json> {
   const fields: Record<string, Json> = {};
   const type = convertInner(message.getType?.() ?? message.type ?? null);
@@ -105,7 +109,10 @@ function isPublicField(name: string): boolean {
   return !(first === "l" && name.startsWith("lc_")) && !(first === "_" && name === "__proto__");
 }
 
-/** Returns the content of another class instance: the result of its `toJSON`, or its fields. */
+/**
+ * Returns the content of another class instance: the result of its `toJSON`, or its fields. Only public fields, without `toJSON`,
+ * for LangChain's classes.
+ */
 export function readInstanceFields(value: object): unknown {
   // LangChain's toJSON writes a constructor call, which is useless as data.
   if ((value as { lc_serializable?: unknown }).lc_serializable !== undefined)

@@ -66,6 +66,7 @@ function isPregelNode(node: Node): node is PregelNode {
   return typeof getWriters === "function" && typeof getNode === "function";
 }
 
+/** Returns a function that calls `create` at its first call and then returns the same value. */
 function memoize<Value>(create: () => Value): () => Value {
   let created: { readonly value: Value } | undefined;
   return () => {
@@ -74,7 +75,10 @@ function memoize<Value>(create: () => Value): () => Value {
   };
 }
 
-/** Runs a sequence in one loop. With callbacks, LangChain must run it, because each part has callbacks of its own. */
+/**
+ * Returns a node that runs its sequence in one loop, and throws between steps if the run was stopped. With callbacks, LangChain
+ * runs it, because each part has callbacks of its own. Returns the same node if it is no sequence.
+ */
 function withDirectSteps(node: ReturnType<PregelNode["getNode"]>): Runnable | undefined {
   const { steps } = node ?? {};
   if (!node || !Array.isArray(steps)) return node;
@@ -91,7 +95,7 @@ function withDirectSteps(node: ReturnType<PregelNode["getNode"]>): Runnable | un
   return withInvoke(node, invoke);
 }
 
-/** Passes the values of a writer to the loop directly. */
+/** Returns a writer that passes its values to the loop directly; the same one if it does not write to channels. */
 function withDirectWrites(writer: Runnable): Runnable {
   if (!isChannelWriter(writer)) return writer;
   const writes = writer.writes.map((write) =>

@@ -52,7 +52,9 @@ export class Lifecycle {
     handleChainError: (error: unknown, run_id: string): void => this.#recordRunEnd(run_id, toErrorMessage(error)),
   };
 
-  /** Returns the starts and ends that a chunk implies. */
+  /**
+   * Returns the starts and ends of subgraphs that a chunk implies; empty for most chunks. Records the tasks that start and end.
+   */
   handle({ namespace, mode, payload }: Chunk): LifecycleData[] {
     const frames = this.#startSubgraphs(namespace);
     if (mode !== "tasks") return frames;
@@ -71,7 +73,8 @@ export class Lifecycle {
   }
 
   /**
-   * Returns the ends of the active subgraphs when the attempt fails. LangGraph drops the last chunks before a failure.
+   * Returns the ends of the active subgraphs when the attempt fails, with the error of their task or else this one. A task that
+   * had already finished has completed: LangGraph drops the last chunks before a failure.
    */
   fail(error: unknown): LifecycleData[] {
     return this.#closeSubgraphs(this.#activeSubgraphs, (subgraph) => {
@@ -83,6 +86,7 @@ export class Lifecycle {
     });
   }
 
+  /** Returns a start for each subgraph on the path that has not started yet, outermost first. Makes them active. */
   #startSubgraphs(namespace: readonly string[]): LifecycleData[] {
     const frames: LifecycleData[] = [];
     for (let depth = 1; depth <= namespace.length; depth++) {
@@ -97,6 +101,7 @@ export class Lifecycle {
     return frames;
   }
 
+  /** Records a task, with the tool call that it runs. Its subgraph of this name may then start again. */
   #startTask(namespace: readonly string[], { id, name, input }: TaskChunk): void {
     const [key, stateful] = toGraphNames(namespace, id, name);
     const task: SubgraphTask = { key, toolCallId: findToolCallId(input) };
@@ -104,6 +109,10 @@ export class Lifecycle {
     this.#startedNames.delete(stateful);
   }
 
+  /**
+   * Returns the ends of the active subgraphs of a task: interrupted, completed, or failed with its error; without an error if it
+   * was cancelled. Forgets the task.
+   */
   #endTask(namespace: readonly string[], { id, name, interrupts = [] }: TaskChunk): LifecycleData[] {
     const names = toGraphNames(namespace, id, name);
     const [key] = names;
@@ -141,7 +150,10 @@ export class Lifecycle {
     };
   }
 
-  /** Returns the task that runs a subgraph. Segments after the task's own count the graphs that it has called. */
+  /**
+   * Returns the task that runs a subgraph, or an outer one; undefined for none. Segments after the task's own count the graphs
+   * that it has called.
+   */
   #findTask(namespace: readonly string[]): SubgraphTask | undefined {
     for (let depth = namespace.length; depth > 0; depth--) {
       const task = this.#tasks.get(namespace.slice(0, depth).join("|"));
@@ -150,6 +162,7 @@ export class Lifecycle {
     return undefined;
   }
 
+  /** Records how the task of one of LangChain's runs has ended: null or its error. Ignores runs that are no task. */
   #recordRunEnd(run_id: string, outcome: string | null): void {
     const key = this.#runs.get(run_id);
     if (key === undefined) return;
@@ -167,8 +180,8 @@ function toGraphNames(namespace: readonly string[], id: string, name: string): r
 }
 
 /**
- * Returns the id of the tool call that a node runs. The node gets it beside the state, or as the only element of a
- * list.
+ * Returns the id of the tool call that a node runs; undefined if it runs none. The node gets it beside the state, or as the only
+ * element of a list.
  */
 function findToolCallId(input: unknown): string | undefined {
   if (typeof input !== "object" || input === null) return undefined;

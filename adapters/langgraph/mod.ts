@@ -32,8 +32,8 @@ export interface LangGraphOptions {
 /**
  * Hosts LangGraph.js graphs: compiled graphs, builders, or functions that create one from the run's configuration (called for
  * each run). The service stores their state, whatever saver they were compiled with, and does not change the objects. A graph
- * that was compiled with a store keeps it; every other graph gets the service's store.
- *
+ * that was compiled with a store keeps it; every other one gets the service's store. Throws a TypeError for a value that is no
+ * graph. LangChain is imported at the first run: if that fails, the run fails, and the next one tries again.
  * @example
  * ```ts
  * import { langgraph } from "greenroom/langgraph";

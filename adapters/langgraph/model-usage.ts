@@ -88,6 +88,7 @@ export class ModelUsageCollector {
     return events;
   }
 
+  /** Adds a usage event for a message of a model, once per message. Ignores messages without token counts. */
   #count(message: ModelMessage, requestedModel?: string): void {
     if (!message.usage_metadata || hasMessage(this.#countedMessages, message)) return;
     addMessage(this.#countedMessages, message);
@@ -123,7 +124,7 @@ const toTokenCount = (value: unknown): number =>
 const isCost = (value: unknown): value is number =>
   typeof value === "number" && value >= 0 && value < Number.POSITIVE_INFINITY;
 
-/** Visits the messages in a state, an update or a command, at most `depth` levels down. */
+/** Visits the messages in a state, an update or a command, at most `depth` levels down. Does not look into messages. */
 function forEachMessage(value: unknown, depth: number, visit: (message: ModelMessage) => void): void {
   if (typeof value !== "object" || value === null) return;
   if (isMessage(value)) visit(value as ModelMessage);

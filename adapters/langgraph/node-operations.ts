@@ -38,9 +38,9 @@ export async function sleep(name: StepName, until: Duration | Date): Promise<voi
 }
 
 /**
- * Waits for one event from outside, in a LangGraph node, tool or task. Returns its JSON payload, or null after `timeout`. `begin` runs as a
- * `task()`, so it is not repeated once it has succeeded.
- *
+ * Waits for one event from outside, in a LangGraph node, tool or task. Returns its JSON payload, or null after `timeout`. Until
+ * then it throws LangGraph's interrupt, so the node runs again from its start. `begin` runs as a `task()`, so it is not repeated
+ * once it has succeeded. Throws for an invalid name, timeout or schema.
  * @example
  * ```ts
  * import { wait } from "greenroom/steps";

@@ -30,7 +30,7 @@ export class NodeTracker {
     this.addCallbacks = addCallbacks;
   }
 
-  /** Resolves when no node is active. */
+  /** Resolves when no node is active, at once if none is. Only the last caller is notified. */
   waitForIdle(): Promise<void> {
     return new Promise((resolve) => {
       this.#onIdle = resolve;
@@ -38,7 +38,10 @@ export class NodeTracker {
     });
   }
 
-  /** Runs a node. Rejects if the run was stopped. */
+  /**
+   * Runs a node with the callbacks of the attempt and counts its model calls. Rejects with the reason of the stop if the run was
+   * stopped, before the node starts.
+   */
   async run(runnable: Runnable, input: unknown, options: NodeConfig): Promise<unknown> {
     this.#throwIfStopped();
     this.#active++;
@@ -53,6 +56,7 @@ export class NodeTracker {
     }
   }
 
+  /** Returns a copy of the config with the callbacks of the attempt, whose tasks are tracked too. */
   #createConfig(options: NodeConfig): NodeConfig {
     // With callbacks, the node's own run has the name.
     const config = options.callbacks === undefined ? omitRunName(options) : { ...options };

@@ -33,7 +33,10 @@ export class ParsedListCache implements ValueSerializer {
     return this.#values.write(value, label);
   }
 
-  /** Reads a value. The elements of a list may be shared with other reads; the list itself is not. */
+  /**
+   * Reads a value. A long list is cached, so that a shorter or older version of it is not parsed again. The elements of a list
+   * may be shared with other reads, so they must not be changed; the list itself is not shared.
+   */
   read(payload: Payload): unknown {
     const { type, data } = payload;
     if (type !== "json" || typeof data !== "string" || data.length < MIN_CACHED_CHARS)
@@ -54,6 +57,10 @@ export class ParsedListCache implements ValueSerializer {
     return items;
   }
 
+  /**
+   * Returns the value in wire form. Caches the JSON of each message object, so a message that was changed later keeps its first
+   * form.
+   */
   serialize(value: unknown): Json {
     return serializeValue(value, (message, inner) => {
       const cached = this.#messageCache.get(message);
@@ -66,8 +73,8 @@ export class ParsedListCache implements ValueSerializer {
 }
 
 /**
- * Returns the number of first elements by the length of their text. Empty for a text that another serializer has
- * written.
+ * Returns the number of first elements by the length of their text, including the comma. Empty for a text that another serializer
+ * has written. Throws a SyntaxError for invalid JSON.
  */
 function countItemsByLength(text: string): ReadonlyMap<number, number> {
   let end = 0;

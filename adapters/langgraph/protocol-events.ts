@@ -58,6 +58,10 @@ export class ProtocolEvents {
     return this.#blocks.hasOpenMessages || this.#emptyRootState !== null;
   }
 
+  /**
+   * Returns the protocol events of a chunk in order: starts of subgraphs first, ends of messages before the end of their task. A
+   * run that records states only gets events for the root state alone. Transformers may drop or add events.
+   */
   map(chunk: Chunk): ProtocolEvent[] {
     const lifecycle = this.#lifecycle;
     const transformers = this.#transformers;
@@ -75,7 +79,7 @@ export class ProtocolEvents {
       : all;
   }
 
-  /** Returns the events of a state that no execution has streamed, with its checkpoint. */
+  /** Returns the events of a state that no execution has streamed: its checkpoint, if there is one, and its values. */
   mapStoredState(values: Json, tuple: CheckpointTuple | undefined): ProtocolEvent[] {
     if (!tuple) return [this.#createValuesEvent([], () => values)];
     const { step, source } = tuple.metadata as { readonly step: number; readonly source: string };
@@ -84,7 +88,10 @@ export class ProtocolEvents {
     return [this.#createCheckpointEvent([], note), this.#createValuesEvent([], () => values)];
   }
 
-  /** Returns the events at the end of the execution: ends of messages and subgraphs, and results of transformers. */
+  /**
+   * Ends everything that is open at the end of the execution, and returns the events: ends of messages, results of transformers,
+   * then ends of subgraphs. Waits for transformers to finish.
+   */
   async end(outcome: "completed" | "interrupted"): Promise<ProtocolEvent[]> {
     const messages = this.#blocks.close([]).map(toMessageEvent);
     const transformed = (await this.#transformers?.end()) ?? [];
@@ -96,8 +103,9 @@ export class ProtocolEvents {
   }
 
   /**
-   * Returns the events after a failure. `state` is the state after it. LangGraph drops what was not read before the
-   * failure.
+   * Returns the events after a failure: ends of open messages and subgraphs with the error. Transformers are told the error.
+   * `state` is the state after it; its values are sent if LangGraph, which drops what was not read before the failure, has
+   * dropped them. Messages that it contains end as complete.
    */
   fail(error: unknown, state: StateEvent | null): ProtocolEvent[] {
     this.#transformers?.fail(error);
@@ -123,6 +131,10 @@ export class ProtocolEvents {
     return typeof task === "string" && task !== "" ? task.split("|") : namespace;
   }
 
+  /**
+   * Returns the events of a chunk by its mode; empty if the protocol has none for it. Messages may be started and ended, and
+   * interrupts recorded as sent.
+   */
   #mapByMode(chunk: Chunk, namespace: Namespace): ProtocolEvent[] {
     switch (chunk.mode) {
       case "messages-tuple":
@@ -152,6 +164,7 @@ export class ProtocolEvents {
     return this.#blocks.close(task, failed?.error).map(toMessageEvent);
   }
 
+  /** Returns the events of a state, of the note about its checkpoint or of its interrupts; empty in other modes. */
   #mapState(chunk: Chunk): ProtocolEvent[] {
     const { mode, namespace, payload } = chunk;
     if (mode === "checkpoints")
@@ -185,7 +198,10 @@ export class ProtocolEvents {
     return checkpoint_id === undefined ? valuesEvent : { ...valuesEvent, checkpoint_id };
   }
 
-  /** Returns an event for each new interrupt. The graphs around the one that raised it report it too. */
+  /**
+   * Returns an event for each interrupt that was not yet sent, and records it as sent. The graphs around the one that raised it
+   * report it too. Empty if there are none.
+   */
   #createRequestedEvents({ payload }: Chunk, namespace: Namespace): ProtocolEvent[] {
     const { [INTERRUPT]: interrupts } = payload as {
       readonly [INTERRUPT]?: readonly { id?: unknown; value?: unknown }[];
@@ -198,6 +214,7 @@ export class ProtocolEvents {
     });
   }
 
+  /** Returns an event for the update of each node. Open messages that an update contains end first. */
   #mapUpdates(chunk: Chunk, namespace: Namespace): ProtocolEvent[] {
     const messages = this.#blocks.hasOpenMessages ? findWrittenMessages(chunk.payload).map(serializeMessage) : [];
     const updates = Object.entries<Json>((this.#serializeChunk(chunk) ?? {}) as JsonObject).filter(
@@ -210,6 +227,7 @@ export class ProtocolEvents {
     return [...this.#blocks.finish(messages).map(toMessageEvent), ...events];
   }
 
+  /** Returns the events of a part of a message: start, delta, or end. Empty for tool messages, which are events of `tools`. */
   #mapMessage(chunk: Chunk): ProtocolEvent[] {
     const [streamed, metadata] = chunk.payload as [LangChainMessage, Metadata];
     const message = serializeMessage(streamed);
@@ -218,6 +236,7 @@ export class ProtocolEvents {
     return this.#blocks.addMessage(message, metadata as JsonObject).map(toMessageEvent);
   }
 
+  /** Returns the event of a start or an end. Only the start of an agent that a tool call runs names its cause. */
   #toLifecycleEvent({ namespace, event: eventName, tool_call_id, error }: LifecycleData): ProtocolEvent {
     const agent = this.#agentNames.findName(namespace);
     const hasCause = eventName === "started" && agent !== undefined && tool_call_id !== undefined;
@@ -264,7 +283,10 @@ function parseNodeName(namespace: Namespace): string {
   return taskSegment.split(":", 1)[0] as string;
 }
 
-/** Returns the data of an event with the graph's own values, for transformers. */
+/**
+ * Returns the data of an event with the graph's own values, for transformers. Falls back to the event's JSON where the chunk has
+ * no such value.
+ */
 function getTransformerData({ method, data }: ProtocolEvent, { mode, payload }: Chunk): unknown {
   if (method !== mode) return data;
   if (method === "values" || method === "tasks") return payload;
@@ -277,7 +299,10 @@ function getTransformerData({ method, data }: ProtocolEvent, { mode, payload }: 
 const toCustomData = (data: Json): JsonObject =>
   isObject(data) && typeof data.name === "string" ? data : { payload: data };
 
-/** Converts the data of mode `tools` to the event data of the protocol. */
+/**
+ * Converts the data of mode `tools` to the event data of the protocol. Missing members get defaults; an unknown event is an error
+ * of the tool.
+ */
 function toToolData({ event: eventName, toolCallId, name, input, data, output, error }: JsonObject): JsonObject {
   const tool_call_id = typeof toolCallId === "string" ? toolCallId : "";
   if (eventName === "on_tool_start") {

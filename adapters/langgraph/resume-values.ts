@@ -28,8 +28,8 @@ export interface ResumeValues {
 }
 
 /**
- * Reads the resume values of a job in its first attempt, or in one that has stored no state yet. Throws a
- * ResumeError if strict or bound resume values do not fit.
+ * Reads the resume values of a job in its first attempt, or in one that has stored no state yet, without those that an earlier
+ * attempt has consumed. Writes nothing. Throws a ResumeError if strict or bound resume values do not fit.
  */
 export async function readResumeValues(job: Job, values: ValueSerializer): Promise<ResumeValues> {
   const { command, run_id, from, checkpoints, resume_targets } = job;
@@ -134,9 +134,9 @@ function addressToInterrupt(resume: Json | undefined, { resume_targets = [] }: J
 }
 
 /**
- * Converts a resume value to the form that LangGraph recognizes. LangGraph ignores `null`, `false`, `0` and `""`
- * unless they are given by interrupt id, and takes an object as a map only if all keys look like ids. For callers, an
- * object is a map if one key is the id of a pending interrupt.
+ * Converts a resume value to the form that LangGraph recognizes. LangGraph ignores `null`, `false`, `0` and `""` unless they are
+ * given by interrupt id, and takes an object as a map only if all keys look like ids. For callers, an object is a map if one key
+ * is the id of a pending interrupt; other keys are then dropped. Null for an empty value if nothing is pending.
  */
 async function normalizeResume(
   resume: Json,
@@ -181,7 +181,7 @@ function findPendingIds(stored: StoredCheckpoint, values: ValueSerializer, tasks
     .flatMap(([, , interrupts]) => readInterruptIds(omitWaitInterrupts([interrupts].flat())));
 }
 
-/** Reads the checkpoints of subgraphs since `stored`, and returns them after it. */
+/** Returns `stored`, and after it the checkpoints that subgraphs have stored since, newest first. */
 async function readStep(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
   const checkpointsOfStep = [stored];
   for await (const checkpoint of checkpoints.list({})) {

@@ -122,6 +122,10 @@ export class Saver {
     return (await this.getTuple(config))?.checkpoint;
   }
 
+  /**
+   * Reads the checkpoint with this id, or the newest of the namespace. Undefined if there is none, without a thread, or for a
+   * thread that the saver cannot reach. Throws if another kind of graph has written it.
+   */
   async getTuple(config: GraphConfig): Promise<CheckpointTuple | undefined> {
     const { thread_id, ns, checkpoint_id } = readCheckpointAddress(config);
     const handle = thread_id === undefined ? null : this.#threads.get(thread_id);
@@ -130,6 +134,10 @@ export class Saver {
     return stored ? await this.#toTuple(thread_id, stored, handle) : undefined;
   }
 
+  /**
+   * Lists checkpoints newest first, of one thread or of all that the saver can reach, at most `limit` in total. Without a
+   * namespace in the config it lists all namespaces. Unknown threads have none.
+   */
   async *list(config: GraphConfig, options: ListOptions = {}): AsyncGenerator<CheckpointTuple> {
     const { thread_id, checkpoint_id } = readCheckpointAddress(config);
     const ids = thread_id === undefined ? this.#threads.ids() : [thread_id];
@@ -161,6 +169,10 @@ export class Saver {
     }
   }
 
+  /**
+   * Stores a checkpoint with the values that have new versions, and returns its config. Stores nothing if its id is that of its
+   * parent. Throws for a config without a thread, and a TypeError naming the channel for a value that cannot be stored.
+   */
   async put(
     config: GraphConfig,
     checkpoint: Checkpoint,
@@ -194,6 +206,10 @@ export class Saver {
     return newConfig;
   }
 
+  /**
+   * Stores the writes of a task on a checkpoint. Writes with the same index replace each other. Throws for a config without a
+   * thread or a checkpoint, and a TypeError naming the channel for a value that cannot be stored.
+   */
   async putWrites(
     config: GraphConfig,
     writes: readonly (readonly [string, unknown])[],
@@ -224,7 +240,10 @@ export class Saver {
   readonly getNextVersion = (current: Version | undefined): number =>
     Math.floor(Number(current ?? 0)) + 1 + this.#branch;
 
-  /** Returns the writes behind a channel's value at `config`, oldest first, since the ancestor with the whole value. */
+  /**
+   * Returns, for each channel, the writes behind its value at `config`, oldest first, since the ancestor with the whole value.
+   * That value is `seed`; it is missing if no ancestor has one. Reads one checkpoint per step back.
+   */
   async getDeltaChannelHistory({
     config,
     channels,
@@ -260,6 +279,10 @@ export class Saver {
     return handle;
   }
 
+  /**
+   * Converts a stored checkpoint to LangGraph's form. Throws if another kind of graph has written it. One of an old format needs
+   * a read of its parent.
+   */
   async #toTuple(thread_id: string, stored: StoredCheckpoint, handle: CheckpointReader): Promise<CheckpointTuple> {
     const { ns, parent_id, versions } = stored;
     const toConfig = (checkpoint_id: string): GraphConfig => ({
@@ -303,7 +326,10 @@ export class Saver {
   }
 }
 
-/** Returns the writes on a checkpoint for LangGraph, in the order in which they were applied. */
+/**
+ * Returns the writes on a checkpoint for LangGraph, in the order in which they were applied, without the notes of this adapter,
+ * interrupts of finished tasks, and resume values that a failed run has left.
+ */
 export function readPendingWrites(
   { writes }: Pick<StoredCheckpoint, "writes">,
   values: ValueSerializer,
@@ -353,7 +379,7 @@ function parseTaskPath({ type }: StoredWrite): string {
   return end < 0 ? "" : type.slice(end + 1);
 }
 
-/** Compares paths like every LangGraph saver. The order of JavaScript differs above U+FFFF. */
+/** Compares paths by code points like every LangGraph saver, for `sort`. The order of JavaScript differs above U+FFFF. */
 function compareCodePoints(first: string, second: string): number {
   if (first === second) return 0;
   let at = 0;
@@ -377,7 +403,10 @@ export const readAnswerCounts = ({ writes }: StoredCheckpoint): ReadonlyMap<stri
       .filter(([id, count]) => id !== "" && count > 0),
   );
 
-/** Creates the access to one thread. LangGraph cannot delete it; the service can. */
+/**
+ * Creates the access to one thread; other threads do not exist for it. LangGraph cannot delete the thread, so `delete` rejects;
+ * the service can.
+ */
 export function createSingleThreadAccess(thread_id: string, handle: CheckpointHandle): ThreadAccess {
   return {
     get: (id) => (id === thread_id ? handle : null),
@@ -388,7 +417,7 @@ export function createSingleThreadAccess(thread_id: string, handle: CheckpointHa
   };
 }
 
-/** Creates a handle that rejects writes. */
+/** Creates a handle that reads through `reader` and whose writes reject. */
 export function createReadOnlyHandle(reader: CheckpointReader): CheckpointHandle {
   const rejectWrite = async (): Promise<never> => {
     throw new Error("These checkpoints can only be read");
@@ -407,6 +436,10 @@ export interface CheckpointAddress {
   readonly checkpoint_id: string | undefined;
 }
 
+/**
+ * Reads the thread, namespace and checkpoint of a config, as texts. A missing namespace is the root, an empty checkpoint id
+ * counts as missing.
+ */
 export function readCheckpointAddress(config: GraphConfig): CheckpointAddress {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {

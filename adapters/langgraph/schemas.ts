@@ -40,6 +40,10 @@ const EXTRAS = "lg:";
 /** The option with which types that JSON Schema cannot express, such as classes, accept any value. */
 const LENIENT = { unrepresentable: "any" };
 
+/**
+ * Returns the JSON Schemas of a graph; null for each that cannot be found or expressed. Without LangChain installed, only the
+ * channels are described.
+ */
 export async function createGraphSchemas(graph_id: string, graph: Graph, load: LoadModule): Promise<GraphSchemas> {
   const { state, input, output, context: contextSchema, registry } = readDefinitions(graph);
   const tools = await loadSchemaTools(registry, load);
@@ -59,6 +63,10 @@ export async function createGraphSchemas(graph_id: string, graph: Graph, load: L
   };
 }
 
+/**
+ * Loads what converts schemas. Packages that cannot be loaded do not throw: then schemas convert to null and no channel counts as
+ * messages.
+ */
 async function loadSchemaTools(registry: Registry | undefined, load: LoadModule): Promise<SchemaTools> {
   const [core, langgraph] = await Promise.all(
     ["@langchain/core/utils/json_schema", "@langchain/langgraph"].map((name) => load(name).catch(() => ({}))),
@@ -79,7 +87,10 @@ function createJsonSchema(
   return convertSchema(schema, side, tools) ?? (channels ? convertChannels(channels, tools) : null);
 }
 
-/** Converts a schema of zod, another library or LangGraph. Returns null for other values. */
+/**
+ * Converts a schema of zod, another library or LangGraph. Returns null for other values and for a schema that JSON Schema cannot
+ * express. Does not throw.
+ */
 function convertSchema(schema: unknown, side: Side, tools: SchemaTools): JsonObject | null {
   if (typeof schema !== "object" || schema === null) return null;
   try {
@@ -117,7 +128,10 @@ function convertStateSchema(schema: StateSchema, side: Side, tools: SchemaTools)
   return { ...json, properties: { ...properties, ...Object.fromEntries(addedMembers) } };
 }
 
-/** Adds the members that LangGraph put into descriptions. */
+/**
+ * Returns a copy with the members that LangGraph put into descriptions as JSON. Such a description is replaced by the one inside,
+ * or removed. Throws a SyntaxError if it is not JSON.
+ */
 function addExtras(json: Json): Json {
   if (Array.isArray(json)) return json.map(addExtras);
   if (!isObject(json)) return json;
@@ -128,7 +142,10 @@ function addExtras(json: Json): Json {
   return { ...otherMembers, ...(JSON.parse(description.slice(EXTRAS.length)) as JsonObject) };
 }
 
-/** Returns one property per channel. Only the default is known, and whether the channel has messages. */
+/**
+ * Returns an object schema with one property per channel. Only the default is known, and whether the channel has messages; `{}`
+ * for a channel that throws.
+ */
 function convertChannels(channels: Channels, { messageReducers }: SchemaTools): JsonObject {
   const properties = Object.entries(channels).map(([name, channelOrFactory]): [string, Json] => {
     try {

@@ -21,6 +21,7 @@ const TAG = "$lg";
 const createTagged = (kind: string, v: Json): JsonObject => ({ [TAG]: kind, v });
 
 const storedForm: JsonForm = {
+  /** Returns the tagged form of values that JSON has no literal for. Throws a TypeError for functions and symbols. */
   primitive(value) {
     if (value === undefined) return createTagged("undefined", null);
     if (typeof value === "bigint") return createTagged("bigint", String(value));
@@ -30,6 +31,10 @@ const storedForm: JsonForm = {
   cycle() {
     throw new TypeError("it contains an object that contains itself");
   },
+  /**
+   * Returns the tagged form of a message, a date, bytes, a map, a set, a regular expression or an error. Other class instances
+   * become plain objects and lose their class.
+   */
   instance(value, inner) {
     const tag = (kind: string, content: unknown): JsonObject => createTagged(kind, inner(content) ?? null);
     if (isMessage(value)) return createTagged(isChunk(value) ? "chunk" : "message", convertMessage(value, inner));
@@ -69,7 +74,10 @@ export class Serde {
     this.#classes = classes;
   }
 
-  /** Throws a TypeError for functions, symbols and cycles. `label` names the value in the error. */
+  /**
+   * Returns the stored form: bytes as they are, all else as tagged JSON text. Throws a TypeError for functions, symbols and
+   * cycles, in which `label` names the value.
+   */
   write(value: unknown, label: string): Payload {
     if (value instanceof Uint8Array) return { type: "bytes", data: value };
     try {
@@ -81,6 +89,10 @@ export class Serde {
     }
   }
 
+  /**
+   * Returns the stored value, with messages, dates and others as instances again. Throws for an unknown tag and a SyntaxError for
+   * invalid JSON.
+   */
   read(payload: Payload): unknown {
     if (payload.type === "bytes") {
       return typeof payload.data === "string" ? new TextEncoder().encode(payload.data) : payload.data;
@@ -90,7 +102,7 @@ export class Serde {
     return text.includes(`"${TAG}"`) ? this.#revive(json) : json;
   }
 
-  /** Converts parsed JSON to the stored value. Changes `json`. */
+  /** Converts parsed JSON to the stored value. Changes `json` in place and may return it. Throws for an unknown tag. */
   #revive(json: Json): unknown {
     if (typeof json !== "object" || json === null) return json;
     if (Array.isArray(json)) {
@@ -129,6 +141,7 @@ export class Serde {
     }
   }
 
+  /** Revives the members in place and returns the same object. */
   #reviveFields(json: JsonObject): Record<string, unknown> {
     const fields: Record<string, unknown> = json;
     for (const key of Object.keys(json)) {
@@ -144,7 +157,10 @@ export class Serde {
     return this.#createMessage(type, members, isChunk) ?? fields;
   }
 
-  /** Returns null for an unknown type. The message may share values with `fields`. */
+  /**
+   * Creates a message with all stored fields. Returns null for an unknown type or a class that is not loaded. The message may
+   * share values with `fields`.
+   */
   #createMessage(type: unknown, fields: Readonly<Record<string, unknown>>, isChunk: boolean): LangChainMessage | null {
     const name = MESSAGE_CLASSES.get(type);
     const Class = name === undefined ? undefined : this.#classes?.[isChunk ? `${name}Chunk` : name];

@@ -14,6 +14,10 @@ import {
   toJson,
 } from "./json.ts";
 
+/**
+ * Returns a class instance as clients see it: messages and errors as objects, dates as ISO texts (null if invalid), bytes as
+ * base64, maps as objects, sets as lists. Others show their `toJSON` or fields.
+ */
 function convertInstance(value: object, inner: ConvertInner): Json | undefined {
   if (isMessage(value)) return convertMessage(value, inner);
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
@@ -26,6 +30,10 @@ function convertInstance(value: object, inner: ConvertInner): Json | undefined {
 }
 
 const strictForm: JsonForm = {
+  /**
+   * Returns bigints as text and null for numbers that JSON lacks; undefined members are omitted. Throws a TypeError for functions
+   * and symbols.
+   */
   primitive(value) {
     if (typeof value === "bigint") return String(value);
     if (typeof value === "number") return null;
@@ -53,6 +61,10 @@ const lenientForm: JsonForm = {
   },
   cycle: () => undefined,
   instance: convertInstance,
+  /**
+   * Returns the object without members that look secret, and a LangGraph config without secrets of the caller. The same object if
+   * it has none.
+   */
   plain(value) {
     const visible = Object.keys(value).some(isSecret)
       ? Object.fromEntries(Object.entries(value).filter(([key]) => !isSecret(key)))
@@ -100,7 +112,7 @@ export interface GraphConfig {
   readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
-/** Returns the checkpoint of a LangGraph config; null if it has none. */
+/** Returns the checkpoint of a LangGraph config; null if it has no thread or no checkpoint id. */
 export function toWireCheckpoint(config: GraphConfig | undefined): WireCheckpoint | null {
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
@@ -113,7 +125,10 @@ export function toWireCheckpoint(config: GraphConfig | undefined): WireCheckpoin
   };
 }
 
-/** Returns the namespace of a subgraph, as a task has it before its checkpoint is known. */
+/**
+ * Returns the namespace of a subgraph, as a task has it before its checkpoint is known (`checkpoint_id` null); null if the task
+ * has no subgraph.
+ */
 export function toTaskCheckpoint(state: unknown): Json {
   const { configurable } = (state ?? {}) as GraphConfig;
   if (!configurable) return null;
@@ -132,6 +147,7 @@ interface CheckpointChunk {
   readonly tasks?: readonly { readonly state?: unknown }[];
 }
 
+/** Returns a checkpoint of the stream in wire form, without callbacks. The state of a task is replaced by its checkpoint. */
 export function serializeCheckpointChunk(chunk: CheckpointChunk): Json {
   const { config, parentConfig, tasks = [], ...otherMembers } = chunk;
   return serializeMetadata({

@@ -18,7 +18,10 @@ import { UpdateSaver, updateState } from "./update.ts";
 import type { LoadModule } from "./version.ts";
 import { omitWaitInterrupts } from "./wait-interrupts.ts";
 
-/** Converts a state to its wire form. Returns null without a checkpoint. */
+/**
+ * Converts a state to its wire form, without interrupts of `sleep` and `wait`. Returns null without a checkpoint. `counts` adds
+ * to each interrupt how many resume values its task had consumed.
+ */
 export function toThreadState(
   snapshot: Snapshot,
   serialize: (value: unknown) => Json = serializeValue,
@@ -56,7 +59,10 @@ function listNextNodes({ next, tasks }: Snapshot): string[] {
   return names;
 }
 
-/** Returns the task with the number of resume values that it had consumed before each of its interrupts. */
+/**
+ * Returns the task with the number of resume values that it had consumed before each of its interrupts; the same task if none are
+ * known.
+ */
 function addAnswerCounts(task: Task, counts: ReadonlyMap<string, number>): Task {
   if (counts.size === 0) return task;
   const interrupts = task.interrupts.map((interrupt) => {
@@ -66,6 +72,10 @@ function addAnswerCounts(task: Task, counts: ReadonlyMap<string, number>): Task 
   return { ...task, interrupts };
 }
 
+/**
+ * Returns a task in wire form, with the state of its subgraph if it was read, else with its checkpoint. Interrupts of `sleep` and
+ * `wait` are omitted.
+ */
 function toWireTask(task: SnapshotTask, serialize: (value: unknown) => Json): Task {
   const inner = task.state && "values" in task.state ? toThreadState(task.state, serialize) : null;
   return {
@@ -93,6 +103,10 @@ const toStateId = ({ config }: Snapshot): { readonly checkpoint_id?: string } =>
   return checkpoint_id === undefined ? {} : { checkpoint_id };
 };
 
+/**
+ * Creates the access to the states of one graph. `get` returns null without a checkpoint; `update` throws a StateUpdateError for
+ * what the graph refuses. The graph is created anew for each call if it is a function. Parsed lists are cached for `get`.
+ */
 export function createGraphState(source: GraphSource, serde: () => Promise<Serde>, load: LoadModule): GraphState {
   let cachedLists: ParsedListCache | undefined;
   return {
@@ -139,6 +153,7 @@ export function createGraphState(source: GraphSource, serde: () => Promise<Serde
   };
 }
 
+/** Returns the drawing of the graph with all ids as texts. Throws what LangGraph throws. */
 async function drawGraph(graph: Graph, xray: boolean | number): Promise<DrawnGraph> {
   const drawn = serializeMetadata((await graph.getGraphAsync({ xray })).toJSON()) as unknown as {
     nodes: readonly { id: string | number; type?: string; data?: Json; metadata?: Json }[];

@@ -57,6 +57,10 @@ export class JobStore {
     return item && toItem(item);
   }
 
+  /**
+   * Returns the items below the namespace, 10 by default; empty if none match. Reads several pages for a larger limit, so items
+   * may move between pages meanwhile.
+   */
   async search(namespacePrefix: readonly string[], options: SearchOptions = {}): Promise<Item[]> {
     const { filter, query, limit = 10, offset = 0 } = options;
     const search = { ...(filter ? { filter: filter as JsonObject } : {}), ...(query ? { query } : {}) };
@@ -79,6 +83,7 @@ export class JobStore {
     await this.#handle.delete(namespace, key);
   }
 
+  /** Returns the namespaces that have items, 100 by default, in several reads for a larger limit. Empty if none match. */
   async listNamespaces(options: ListOptions = {}): Promise<string[][]> {
     const { prefix, suffix, maxDepth, limit = 100, offset = 0 } = options;
     const query = {
@@ -90,7 +95,10 @@ export class JobStore {
     return namespaces.map((namespace) => [...namespace]);
   }
 
-  /** Runs operations as a batch. Reads return the state before it. Its writes take effect together or not at all. */
+  /**
+   * Runs operations as a batch and returns their results in order; undefined for writes. Reads return the state before it. Its
+   * writes take effect together or not at all.
+   */
   async batch(operations: readonly Operation[]): Promise<unknown[]> {
     const results = await Promise.all(operations.map((operation) => this.#read(operation)));
     const puts = operations.filter((operation) => "value" in operation).map(toPut);
@@ -107,6 +115,7 @@ export class JobStore {
     return "[greenroom]";
   }
 
+  /** Returns the result of a read operation; undefined for a write, which it does not run. */
   async #read(operation: Operation): Promise<unknown> {
     if ("value" in operation) return undefined;
     if ("namespacePrefix" in operation) return await this.search(operation.namespacePrefix, operation);
@@ -119,6 +128,7 @@ export class JobStore {
   }
 }
 
+/** Reads pages until `limit` rows are there or a page is not full. No read for a limit of zero. */
 async function readPages<Row>(
   limit: number,
   offset: number,

@@ -57,7 +57,10 @@ export interface StreamOptions extends GraphConfig {
   readonly streamMode: readonly string[];
 }
 
-/** Returns the options of `stream` and `streamEvents` for an attempt of the job. */
+/**
+ * Returns the options of `stream` and `streamEvents` for an attempt of the job. Always streams mode `values`, and more modes than
+ * clients requested if their events need them.
+ */
 export function createStreamOptions(job: Job, attempt: AttemptStreamOptions): StreamOptions {
   const { tags, recursion_limit } = job.config;
   const subgraphs = needsSubgraphs(job);
@@ -105,8 +108,8 @@ function toBreakpoints({ interrupt_before, interrupt_after }: Job): Breakpoints 
 }
 
 /**
- * Returns the config of the checkpoint to fork from. Returns an empty one if the run continues from the head, and in an
- * attempt that continues an earlier one.
+ * Returns the config of the checkpoint to fork from. Returns an empty one if the run continues from the head, and in an attempt
+ * that continues an earlier one. The checkpoint must exist: an unknown one is not refused here.
  */
 export async function readFork({ from, resumed, checkpoints }: Job): Promise<JsonObject> {
   if (!from || resumed) return {};
@@ -125,6 +128,7 @@ export async function readFork({ from, resumed, checkpoints }: Job): Promise<Jso
  * node returns, so only the last one would remain in the state. This handler runs before LangGraph's.
  */
 const messageIds: Callbacks = {
+  /** Gives an id to each message without one in the output of a node that returns several. Changes the messages. */
   handleChainEnd(outputs: unknown): void {
     if (typeof outputs !== "object" || outputs === null) return;
     const messages = Object.values(outputs)

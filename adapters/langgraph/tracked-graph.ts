@@ -20,7 +20,10 @@ const findTracker = (config: unknown): NodeTracker | undefined =>
 /** Cached for each graph, not created for each run: engines optimize calls of objects that stay. */
 const trackedGraphs = new WeakMap<Graph, Graph>();
 
-/** Returns a copy of the graph and its subgraphs whose nodes are run by the tracker in their config. */
+/**
+ * Returns a copy of the graph and its subgraphs whose nodes are run by the tracker in their config. The copy of a graph is
+ * cached, so later changes of its nodes have no effect.
+ */
 export function trackGraph(graph: Graph): Graph {
   const cached = trackedGraphs.get(graph);
   if (cached) return cached;
@@ -33,6 +36,10 @@ export function trackGraph(graph: Graph): Graph {
   return tracked;
 }
 
+/**
+ * Returns a node that inherits from the host's, whose work and edges are tracked. A subgraph is tracked as a graph; a node
+ * without work keeps its part as it is.
+ */
 function trackNode(node: Node, commandEdge: Runnable | undefined): Node {
   const { bound } = node;
   const writers = node.writers.map((edge) => (edge === commandEdge ? withCommandsOnly(edge) : trackEdge(edge)));

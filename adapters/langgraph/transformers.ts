@@ -43,7 +43,10 @@ export class Transformers {
     return isKept ? [...events, event] : events;
   }
 
-  /** Ends the transformers. Returns the events with their results. */
+  /**
+   * Ends the transformers and their channels, and returns the events with their results. Errors of a transformer are ignored, and
+   * results that are not ready then are dropped.
+   */
   async end(): Promise<ProtocolEvent[]> {
     await Promise.allSettled(this.#transformers.map((transformer) => transformer.finalize?.()));
     for (const channel of this.#channels) channel._close();
@@ -64,6 +67,10 @@ export class Transformers {
     for (const channel of this.#channels) channel._fail(error);
   }
 
+  /**
+   * Connects one output of a transformer: the items of a named channel become custom events, a promise a result at the end. Other
+   * values are ignored.
+   */
   #connectProjection(name: string, value: unknown): void {
     if (isStreamChannel(value)) {
       this.#channels.push(value);
@@ -86,7 +93,10 @@ export class Transformers {
     return decisions.every((isKept) => isKept);
   }
 
-  /** Adds an event that a transformer creates itself. */
+  /**
+   * Adds an event that a transformer creates itself, after all transformers have seen it and none has dropped it. Only events of
+   * method `custom` or `custom:name` reach clients.
+   */
   #push(namespace: readonly string[], event: GraphEvent): void {
     if (!this.#runTransformers(event)) return;
     const { method, params } = event;

@@ -22,8 +22,8 @@ import {
 import { type GraphConfig, toErrorMessage } from "./serialize.ts";
 
 /**
- * Applies updates in order. Returns the last checkpoint of the namespace. Throws a StateUpdateError for every error of
- * LangGraph or of the graph.
+ * Applies updates in order, without running nodes, and returns the last checkpoint of the namespace. Throws a StateUpdateError
+ * for every error of LangGraph or of the graph, and for a `goto` to an unknown node.
  */
 export async function updateState(
   graph: Graph,
@@ -46,7 +46,7 @@ function toGraphUpdate(update: StateUpdate): { readonly values: unknown; readonl
   return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
 }
 
-/** Returns the value that the node returns. */
+/** Returns the value that the node returns: the values as they are, or a command with them and its own update as pairs. */
 function toNodeValue({ values, command }: StateUpdate): unknown {
   const isList = Array.isArray(values) && values.length > 0 && values.every((entry) => isObject(entry));
   if (!isList && !command) return values;
@@ -71,6 +71,11 @@ export class UpdateSaver extends Saver {
     this.#environment = environment;
   }
 
+  /**
+   * Stores the checkpoint of an update and returns its config. It gets a new id if a newer checkpoint exists, so that it becomes
+   * the newest, and new versions of channels that finished tasks have changed. The id of an earlier run is removed from its
+   * metadata.
+   */
   override async put(
     config: GraphConfig,
     checkpoint: Checkpoint,

@@ -46,7 +46,10 @@ interface WithInterrupts {
   readonly tasks?: readonly WithInterrupts[];
 }
 
-/** Returns a task or a checkpoint as clients see it. */
+/**
+ * Returns a task or a checkpoint as clients see it, without interrupts of `sleep` and `wait`, also in its tasks. The same object
+ * if there are none.
+ */
 export function omitWaitsOfTask<Visible extends object>(task: Visible): Visible {
   const { interrupts = [], tasks = [] } = task as WithInterrupts;
   const visibleInterrupts = omitWaitInterrupts(interrupts);
