@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, globSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 
 /** Returns the source file or folder that a test of `test/lib` or `test/adapters` names by its path; null if there is none. */
@@ -23,5 +23,23 @@ describe("a test of lib or adapters", () => {
     assert.equal(findSource("test/lib/engine/worker.clock.test.ts"), "lib/engine/worker.ts");
     assert.equal(findSource("test/lib/usage/mod.test.ts"), "lib/usage");
     assert.equal(findSource("test/lib/engine/nothing.test.ts"), null);
+  });
+});
+
+describe("the index of behaviours in docs/contributing.md", () => {
+  it("names test files that exist", () => {
+    const page = readFileSync("docs/contributing.md", "utf8");
+    const [, table = ""] = page.split(/^\| Behaviour \| Test file \|\n\|---\|---\|\n/m);
+    const rows = table.split("\n\n", 1)[0]?.trim().split("\n") ?? [];
+    assert.ok(rows.length >= 10 && rows.length <= 12, `${rows.length} rows`);
+    for (const row of rows) {
+      const paths = [...row.matchAll(/`(test\/[^`]+\.ts)`/g)].map(([, path]) => path as string);
+      assert.ok(paths.length > 0, row);
+      assert.deepEqual(
+        paths.filter((path) => !existsSync(path)),
+        [],
+        row,
+      );
+    }
   });
 });
